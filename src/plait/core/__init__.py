@@ -1,4 +1,4 @@
-"""The values every other room speaks in: effects, messages, calls, outcomes, usage. No I/O, no clock."""
+"""The values that all packages share: effects, messages, calls, outcomes, usage. No I/O, no clock."""
 
 from plait.core.artifacts import Artifact, ArtifactHandle
 from plait.core.code import CodeError, CodeLimits, Ran

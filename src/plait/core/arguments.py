@@ -1,9 +1,9 @@
 """Reads a tool's input as the value that the model meant.
 
-Models write inputs as JSON, as JSON in need of repair, in quotes, in fences, as Python arguments, as `name: value`
-lines or as plain text. They often add a closing fence, a remark, or a result that they invented. `read_input` reads
-such a text, `read_arguments` reads what stands between the parentheses of a call. Both report what they repaired and
-what they cut off. Text formats, plans and the binding of tools share them, so an input means the same everywhere.
+Models write inputs as JSON, as broken JSON, in quotes, in fences, as Python arguments, as `name: value` lines or as
+plain text. They often add a closing fence, a remark, or an invented result. `read_input` reads such a text;
+`read_arguments` reads the text between the parentheses of a call. Both report what they repaired and cut off. Text
+formats, plans and the binding of tools share them, so an input means the same everywhere.
 
 `parameters` is always the JSON Schema of a tool's parameters, `{}` for an unknown tool.
 """
@@ -30,7 +30,7 @@ _OPEN_FENCE = re.compile(r"```[A-Za-z0-9_+-]{0,20}[ \t]*+(?:\r?\n)?")
 _CLOSE_FENCE = re.compile(r"\r?\n[ \t]{0,8}```|```")
 _CLOSERS = re.compile(r"[`}\])\s]*+")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`"}
-# A line that begins a result. Only tools have results, so an input has invented whatever follows.
+# A line that begins a result. Only tools have results, so the model invented it and all that follows.
 _WORD = r"(?:[A-Z][\w.-]{0,40}|of|the|from|tool|function|search|call)"
 _RESULT = (
     r"(?:[Rr]esults?|[Oo]utputs?|[Rr]esponses?|[Rr]eturns?|[Rr]eturned|[Oo]bservations?|[Oo]utcomes?|[Aa]nswer"
@@ -50,7 +50,7 @@ _RESULT_LINE = re.compile(
 _INLINE = re.compile(r"(?<![\w\\])Observation(?:[ \t]{0,3}#?\d{1,9})?[*_`]{0,3}[ \t]{0,4}[:：]")
 KEYWORD = re.compile(r"\s*+([^\W\d]\w{0,63})\s*+=(?!=)\s*+")
 _NAMED_LINE = re.compile(r"[ \t*_`\"'-]{0,8}([^\W\d][\w-]{0,63})[*_`\"']{0,3}[ \t]*+[:：](?!//)[ \t]*+(.*)")
-# A bare reference to a result; or an escaped character or a string, in which the same signs are no reference.
+# A bare reference to a result; or an escaped character or a string, inside which it is not a reference.
 _BARE = re.compile(r"""\\.|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'|(\$\{\d{1,6}\}|\$\d{1,6}(?![\w.]))""", re.S | re.A)
 _PARTS = re.compile(r"""["'“‘()\[\]{},]""")
 _STRINGS = {
@@ -63,7 +63,7 @@ _SIMPLE = frozenset({"string", "integer", "number", "boolean"})
 
 
 class ParsedInput(Struct, frozen=True):
-    """The value of an input, what was repaired, and what followed it and was cut off.
+    """The value of an input, what was repaired, and the text after it that was cut off.
 
     `plain`: the value is the unchanged text, which is neither JSON nor quoted.
     """
@@ -75,7 +75,7 @@ class ParsedInput(Struct, frozen=True):
 
 
 class InvalidArguments(ValueError):
-    """The arguments of a call contradict each other. The text explains it to the model."""
+    """The arguments of a call contradict each other. The text explains the error to the model."""
 
 
 class _Argument(Struct, frozen=True):
@@ -90,17 +90,16 @@ class _Argument(Struct, frozen=True):
 
 
 def parameter_names(parameters: Mapping[str, Any]) -> list[str]:
-    """Returns the names of a tool's parameters, in order."""
+    """Return the names of a tool's parameters, in order."""
     return list(parameters.get("properties", {}))
 
 
 def takes_list(parameters: Mapping[str, Any], name: str) -> bool:
-    """Says whether a parameter can be a list."""
     return bool({"array", "any"} & types_of(parameters.get("properties", {}).get(name), parameters))
 
 
 def is_no_input(value: JSON) -> bool:
-    """Says whether a value means no input: None, "none", or what holds nothing else, such as {}, [""] and [null]."""
+    """Return whether a value means no input: None, "none", or a container of these, such as {}, [""] and [null]."""
     if isinstance(value, str):
         return value.strip().lower() in _NO_INPUT
     if isinstance(value, Mapping):
@@ -111,10 +110,10 @@ def is_no_input(value: JSON) -> bool:
 
 
 def separate_inputs(value: JSON, parameters: Mapping[str, Any]) -> list[JSON]:
-    """Returns the inputs of the calls that the model meant: one, or one for each entry of a list.
+    """Return the inputs of the calls that the model meant: one, or one for each entry of a list.
 
-    A list of several values means several calls of a tool whose one parameter is not a list. A tool without parameters
-    gets None for whatever means no input.
+    A list of several values means several calls if the tool's one parameter is not a list. For a tool without
+    parameters, any value that means no input becomes None.
     """
     names = parameter_names(parameters)
     if not names and parameters.get("properties") is not None and is_no_input(value):
@@ -127,7 +126,7 @@ def separate_inputs(value: JSON, parameters: Mapping[str, Any]) -> list[JSON]:
 
 
 def named_input(value: JSON, parameters: Mapping[str, Any]) -> JSON:
-    """Returns the input as an object by parameter name, if the tool's parameters tell which ones are meant."""
+    """Return the input as an object by parameter name, if the schema shows which parameters are meant."""
     names = parameter_names(parameters)
     if (
         isinstance(value, list)
@@ -141,7 +140,7 @@ def named_input(value: JSON, parameters: Mapping[str, Any]) -> JSON:
 
 
 def _takes_text(parameters: Mapping[str, Any]) -> bool:
-    """Says whether the whole input may be one text: for an unknown tool, or for one required parameter, a text."""
+    """Return whether the input may be one text: the tool is unknown, or its one required parameter is a text."""
     names = parameter_names(parameters)
     if "properties" not in parameters:
         return True
@@ -153,12 +152,11 @@ def _takes_text(parameters: Mapping[str, Any]) -> bool:
 
 
 def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False) -> ParsedInput:
-    """Reads the value in an input's text.
+    """Read the value in an input's text. Never raises.
 
-    A JSON object or list is that value, a text in quotes is its text. Everything else stays text, also numbers and
-    `null`: a number may be a postcode, and the tool's schema decides. No text is None. What follows the value is cut
-    off, and so is an invented result after plain text. `closed`: brackets enclosed the text, so all of it is the input.
-    Never raises.
+    A JSON object or list is that value; a text in quotes is its content. Everything else stays text, even numbers and
+    `null`: a number may be a postcode, and the tool's schema decides. An empty text is None. Text after the value is
+    cut off, as is an invented result after plain text. `closed`: brackets enclosed the text, so all of it is the input.
     """
     text = text.strip().strip(_INVISIBLE).strip()
     if not text:
@@ -179,7 +177,7 @@ def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False
 
 
 def _read_in_order(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
-    """Reads values between commas, such as `2, "Lyon"`, as the arguments of a tool that needs so many, in order."""
+    """Read values between commas, such as `2, "Lyon"`, as arguments in order, if the tool needs that many."""
     needed = len(parameters.get("required", ()))
     if needed < 2 or "," not in text or text[0] in "{[":
         return None
@@ -194,12 +192,12 @@ def _read_in_order(text: str, parameters: Mapping[str, Any]) -> ParsedInput | No
 
 
 def brings_result(text: str) -> bool:
-    """Says whether a line of a text begins a result. If a model wrote the text, it invented the result."""
+    """Return whether a line of a text begins a result. If a model wrote the text, it invented the result."""
     return _RESULT_LINE.search(text) is not None
 
 
 def is_plain_text(text: str) -> bool:
-    """Says whether `read_input` returns this text unchanged, whatever the tool takes."""
+    """Return whether `read_input` returns this text unchanged for every tool."""
     return (
         bool(text)
         and text == text.strip().strip(_INVISIBLE).strip()
@@ -211,7 +209,7 @@ def is_plain_text(text: str) -> bool:
 
 
 def read_structure(text: str) -> JSON:
-    """Reads a text as a list or an object, with repairs, and ignores what follows; None if it is neither."""
+    """Read a text as a list or an object, with repairs, and ignore what follows; None if it is neither."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     found = _read_json(text.strip(), {"properties": {}}, False)
@@ -219,7 +217,7 @@ def read_structure(text: str) -> JSON:
 
 
 def _read_in_fence(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
-    """Reads the input inside the fence at the beginning of a text; None if the text is rather a page with code."""
+    """Read the input inside the fence at the beginning of a text; None if the text looks like a page with code."""
     opening = _OPEN_FENCE.match(text)
     assert opening is not None
     closing = _CLOSE_FENCE.search(text, opening.end())
@@ -234,7 +232,7 @@ def _read_in_fence(text: str, parameters: Mapping[str, Any]) -> ParsedInput | No
 
 
 def _read_json(text: str, parameters: Mapping[str, Any], closed: bool) -> ParsedInput | None:
-    """Reads the JSON value at the beginning of a text, and what follows it; None if the text is rather plain text."""
+    """Read the JSON value at the beginning of a text, and what follows it; None if the text looks like plain text."""
     try:
         found = read_value(text)
     except NotJson:
@@ -257,7 +255,7 @@ def _read_json(text: str, parameters: Mapping[str, Any], closed: bool) -> Parsed
 
 
 def _cut_result(text: str) -> str:
-    """Returns a text up to the line where an invented result begins."""
+    """Return a text up to the line where an invented result begins."""
     second = text.find("\n") + 1
     found = (_RESULT_LINE.search(text, second) if second else None, _INLINE.search(text))
     starts = [each.start() for each in found if each is not None]
@@ -265,14 +263,14 @@ def _cut_result(text: str) -> str:
 
 
 def _unquote(text: str) -> str | None:
-    """Returns the text inside the quotes around a whole text; None if they may belong to the text."""
+    """Return the text inside the quotes around a whole text; None if the quotes may belong to the text."""
     if len(text) < 3 or _QUOTES.get(text[0]) != text[-1] or text[0] == '"':
         return None
     return None if set(text[1:-1]) & {text[0], text[-1], "\n"} else text[1:-1]
 
 
 def _read_keywords(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
-    """Reads a text such as `city="Lyon", days=2` or `("Lyon", 2)` as arguments."""
+    """Read a text such as `city="Lyon", days=2` or `("Lyon", 2)` as arguments."""
     names = parameter_names(parameters)
     bare = text[1:-1] if text[0] == "(" and text[-1] == ")" else text
     if not names or (bare is text and (KEYWORD.match(text) is None or KEYWORD.match(text)[1] not in names)):  # type: ignore[index]
@@ -289,7 +287,7 @@ def _read_keywords(text: str, parameters: Mapping[str, Any]) -> ParsedInput | No
 
 
 def _read_named_lines(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
-    """Reads lines such as `city: Lyon` as arguments, if each line names a parameter of its own."""
+    """Read lines such as `city: Lyon` as arguments, if each line names a different parameter."""
     names = {name.lower().replace("-", "_"): name for name in parameter_names(parameters)}
     lines = [line for line in text.splitlines() if line.strip()]
     if not names or len(lines) > len(names):
@@ -309,20 +307,20 @@ def _read_named_lines(text: str, parameters: Mapping[str, Any]) -> ParsedInput |
 
 
 def end_of_arguments(text: str, start: int) -> int:
-    """Finds the parenthesis that closes the one before `start`; -1 if none does."""
+    """Return the place of the parenthesis that closes the one before `start`; -1 if there is none."""
     return _scan_arguments(text, start)[0]
 
 
 def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int] | None = None) -> ParsedInput:
-    """Reads what stands between a call's parentheses, as Python does: `"Lyon", limit=3, $1`.
+    """Read the text between a call's parentheses, as Python does: `"Lyon", limit=3, $1`.
 
-    A value is a JSON or Python literal, or a reference (`$1`, `${1}`), which becomes a text. Something else is taken as
-    text where that is clear: `$1 - $2` for a tool of one parameter, `EUR` between two commas. `commas` are the places
-    of the commas between arguments, if they are known.
+    A value is a JSON or Python literal, or a reference (`$1`, `${1}`), which becomes a text. Other text is accepted if
+    it is unambiguous: `$1 - $2` for a tool of one parameter, `EUR` between two commas. `commas` are the places of the
+    commas between arguments, if they are known.
 
     The value is None without arguments, a scalar for the one argument of a tool with one parameter, else an object by
-    parameter name. Arguments of an unknown tool, or more than a tool has parameters, stay a list. Raises
-    `InvalidArguments` for an argument that is given twice.
+    parameter name. It stays a list if the tool is unknown or has fewer parameters. Raises `InvalidArguments` for an
+    argument that is given twice.
     """
     if not raw.strip():
         return ParsedInput(None)
@@ -352,7 +350,7 @@ def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int
 
 
 def _scan_arguments(text: str, start: int) -> tuple[int, list[int]]:
-    """Finds the end of the arguments that begin at `start` (-1 if no parenthesis closes them) and the commas between.
+    """Find the end of the arguments that begin at `start` (-1: not closed) and the commas between them.
 
     A quote opens a string only where a value may begin, so `it's` is text.
     """
@@ -412,7 +410,7 @@ def _read_argument(key: str, text: str, repairs: list[str]) -> _Argument:
 
 
 def _read_literal(text: str) -> tuple[JSON, tuple[str, ...]] | None:
-    """Reads a whole text as one literal: its value and what was repaired in it; None if it is not a literal."""
+    """Read a whole text as one literal: its value and what was repaired in it; None if it is not a literal."""
     text = _BARE.sub(lambda match: f'"{match[0]}"' if match[1] else match[0], text.strip())
     try:
         found = read_value(text)
@@ -422,7 +420,7 @@ def _read_literal(text: str) -> tuple[JSON, tuple[str, ...]] | None:
 
 
 def _text_for_one(raw: str, name: str) -> str:
-    """Returns everything between the parentheses, as the text for a tool's one parameter."""
+    """Return all text between the parentheses, for a tool's one parameter."""
     match = KEYWORD.match(raw)
     text = (raw[match.end() :] if match and match[1] == name else raw).strip()
     # The string is not closed.

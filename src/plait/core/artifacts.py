@@ -1,7 +1,7 @@
-"""Objects that JSON can't hold, such as images and tables: a loop and its models see them by a handle.
+"""Objects that JSON cannot hold, such as images and tables: a loop and its models see them by a handle.
 
-A tool returns an `Artifact`; the run keeps it and shows its handle: an id such as `image-1`, and a few words. A handle
-given back to a tool is the object again. An artifact says how it is written down, so that a resumed run has it too.
+A tool returns an `Artifact`. The run stores it and shows its handle: an id such as `image-1`, and a few words. A tool
+that gets the handle receives the object. An artifact serializes itself, so a resumed run has it too.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class ArtifactHandle(Struct, frozen=True):
     about: str
 
     def json(self) -> dict[str, str]:
-        """The handle where JSON stands for values: {"$thing": id, "is": about}."""
+        """Return the handle as a JSON value: {"$thing": id, "is": about}."""
         return {MARK: self.id, "is": self.about}
 
     @staticmethod
     def read(value: Any) -> ArtifactHandle | None:
-        """The handle that a JSON value is, if it is one."""
+        """Return the handle that a JSON value represents, or None."""
         if isinstance(value, dict) and isinstance(value.get(MARK), str):
             return ArtifactHandle(value[MARK], str(value.get("is", "")))
         return None
 
 
 class Artifact(ABC):
-    """An object that goes through a run by its handle. A subclass names its `kind`, a word such as "image"."""
+    """An object that a run passes by handle. A subclass names its `kind`, a word such as "image"."""
 
     kind: ClassVar[str]
     kinds: ClassVar[dict[str, type[Artifact]]] = {}
@@ -43,25 +43,25 @@ class Artifact(ABC):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type, handler: Any) -> Any:
-        """Tells pydantic that a tool takes the object itself."""
+        """Tell pydantic that a tool takes the object itself."""
         from pydantic_core.core_schema import is_instance_schema
 
         return is_instance_schema(source)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, str]:
-        """Tells pydantic that a model gives the object's id."""
+        """Tell pydantic that a model gives the object's id."""
         return {"type": "string", "format": core_schema["cls"].kind}
 
     @abstractmethod
     def about(self) -> str:
-        """The object in a few words, in one line, as in `<Image 640x480 JPEG>`."""
+        """Describe the object in one short line, such as `<Image 640x480 JPEG>`."""
 
     @abstractmethod
     def dump(self) -> bytes:
-        """The object written down."""
+        """Serialize the object."""
 
     @classmethod
     @abstractmethod
     def load(cls, data: bytes) -> Self:
-        """The object again. Raises `ValueError` when these are not its bytes."""
+        """Deserialize the object. Raises `ValueError` for invalid bytes."""

@@ -1,8 +1,7 @@
-"""Whether an input fits the JSON Schema of a tool's parameters, as the tool itself would decide it.
+"""Checks whether an input fits the JSON Schema of a tool's parameters, with the same result as the tool itself.
 
-The binding of tools uses this module, and so do loops, which check a planned call before anything runs. The check
-reads nothing but JSON Schemas, so a replay decides the same. `root` is always the schema that references (`$ref`)
-start from.
+The binding of tools uses this module, as do loops that check planned calls before anything runs. It reads only JSON
+Schemas, so a replay decides the same. `root` is always the schema at which references (`$ref`) start.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ IsOpen: TypeAlias = Callable[[str], bool]
 Path: TypeAlias = tuple[str | int, ...]
 """The place of a value inside another one."""
 Fault: TypeAlias = tuple[Path, str]
-"""What does not fit: its place, and the rest of a sentence that begins with the place: "must be a number, not 'x'"."""
+"""A fault: its place, and a sentence that continues from it: "must be a number, not 'x'"."""
 
 FEW = 12
 """Maximum number of tools that an error lists in full."""
@@ -57,7 +56,7 @@ _BOUNDS = {
 
 
 def find_call_problem(tool: str, given: JSON, tools: Mapping[str, ToolSpec], is_open: IsOpen) -> str:
-    """Says why a call cannot be made, as the rest of a sentence that begins with the step's name; "" if it can."""
+    """Return why a call cannot be made, as a sentence that continues the step's name; "" if it can."""
     spec = tools.get(tool)
     if spec is None:
         return f"uses '{tool}', which is no tool. {_list_tools(tool, tools)}"
@@ -66,20 +65,20 @@ def find_call_problem(tool: str, given: JSON, tools: Mapping[str, ToolSpec], is_
 
 
 def find_input_problem(tool: ToolSpec, given: JSON, is_open: IsOpen) -> str:
-    """Says why a tool cannot take an input; "" if it can, or if that is not certain."""
+    """Return why a tool cannot take an input; "" if it can, or if that is not certain."""
     properties = tool.parameters.get("properties")
     if not isinstance(properties, dict):
         return ""
     given = _read_text(tool.parameters, given)
     if isinstance(given, str) and is_open(given):
         return ""
-    # The schema does not say whether the last parameter takes all values that are left (`*names`).
+    # The schema does not say whether the last parameter takes all remaining values (`*names`).
     last = list(properties)[-1] if isinstance(given, list) and len(properties) > 1 else ""
     spread = last if last and types_of(properties[last], {}) & {"array", "any"} else ""
     placed, problems = place_arguments(tool.parameters, given, spread)
     for name, value in placed.items():
         if name in properties and name != spread and not _has_open(value, is_open):
-            # Without a root, references allow any value: the type behind one may take more than its schema says.
+            # Without a root, references allow any value: the actual type may accept more than its schema says.
             faults = find_faults(repair_value(value, properties[name], {}), properties[name], {})
             problems += [f"{show_place(name, path)} {text}" for path, text in faults]
     return "; ".join(problems[:MOST])
@@ -93,7 +92,7 @@ def _has_open(value: JSON, is_open: IsOpen) -> bool:
 
 
 def _list_tools(name: str, known: Collection[str]) -> str:
-    """Lists the tools; of many, those with a similar name."""
+    """List the tools; if there are many, those with a similar name."""
     if len(known) <= FEW:
         return f"There are: {', '.join(sorted(known))}."
     near = difflib.get_close_matches(name, sorted(known), 3, 0.5)
@@ -113,11 +112,11 @@ def _describe_input(tool: ToolSpec) -> str:
 
 
 def place_arguments(parameters: Schema, given: Any, spread: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Returns the value of each parameter, not yet checked, and what is wrong with the input as a whole.
+    """Return the value of each parameter, not yet checked, and the errors of the input as a whole.
 
     None is no argument, a scalar the one argument, a list the arguments in order, an object the arguments by name. A
     tool with one object or list parameter takes an object or a list whole. `spread` names the parameter that takes all
-    values that are left.
+    remaining values.
     """
     properties: Mapping[str, Any] = parameters.get("properties", {})
     required = _required(parameters)
@@ -148,7 +147,7 @@ def _required(parameters: Schema) -> list[str]:
 
 
 def _read_text(parameters: Schema, given: Any) -> Any:
-    """Returns the arguments that a text holds, where the tool takes several or the text names them; else the input."""
+    """Return the arguments in a text if the tool takes several or the text names them; else the input."""
     if not isinstance(given, str) or not _MAY_HOLD_ARGUMENTS.search(given):
         return given
     required = _required(parameters)
@@ -161,9 +160,9 @@ def _read_text(parameters: Schema, given: Any) -> Any:
 
 
 def takes_other_names(parameters: Schema) -> bool:
-    """Says whether a tool takes arguments that its schema does not name.
+    """Return whether a tool accepts arguments that its schema does not name.
 
-    JSON Schema allows them unless it forbids them. Plait reports them where the schema names some, as mistakes.
+    JSON Schema allows them unless it forbids them. If the schema names some, Plait reports others as mistakes.
     """
     more = parameters.get("additionalProperties")
     return bool(more) if more is not None else not parameters.get("properties") or "patternProperties" in parameters
@@ -233,7 +232,7 @@ def _fold(name: object) -> str:
 
 
 def repair_value(value: Any, schema: Any, root: Schema) -> Any:
-    """Returns the value as the schema wants it; what has no or several readings stays as it is."""
+    """Return the value as the schema requires it; a value with no or several readings stays unchanged."""
     if not schema:
         return value
     allowed = alternatives(schema, root)
@@ -242,13 +241,13 @@ def repair_value(value: Any, schema: Any, root: Schema) -> Any:
         return _repair_inside(value, fitting[0], root)
     may_be_null = any(type_of(one) == "null" for one in allowed) and all("format" in one for one in fitting)
     if may_be_null and isinstance(value, str) and value.strip().lower() in ("null", "none"):
-        return None  # where any text may stand, such a word is text
+        return None  # where any text is allowed, such a word is text
     if fitting or isinstance(value, list | dict):
         return value
     for one in allowed:
         try:
             read = _read_as(value, one)
-        except (ValueError, OverflowError):  # no number, or one with too many digits
+        except (ValueError, OverflowError):  # not a number, or one with too many digits
             continue
         if read is not _UNREADABLE:
             return _repair_inside(read, one, root)
@@ -285,7 +284,7 @@ def _repair_inside(value: Any, schema: Schema, root: Schema) -> Any:
 
 
 def _schema_of(name: Any, schema: Schema) -> Any:
-    """Returns the schema of an entry of an object: False for one that may not be there."""
+    """Return the schema of an object's entry; False if the entry is forbidden."""
     properties = schema.get("properties")
     if isinstance(properties, dict) and name in properties:
         return properties[name]
@@ -293,7 +292,7 @@ def _schema_of(name: Any, schema: Schema) -> Any:
 
 
 def _read_as(value: Any, schema: Schema) -> Any:
-    """Returns the one reading of a scalar as a type, else `_UNREADABLE`. Raises `ValueError` and `OverflowError`."""
+    """Return the one reading of a scalar as a type, else `_UNREADABLE`. Raises `ValueError` and `OverflowError`."""
     if not isinstance(value, str | int | float):
         return _UNREADABLE
     if (choices := choices_of(schema)) is not None:
@@ -328,7 +327,7 @@ def _read_number(text: str) -> int | float:
 
 
 def find_faults(value: Any, schema: Any, root: Schema, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Finds what does not fit: its place, and the rest of a sentence such as "must be a number, not 'x'"."""
+    """Find each fault: its place, and a sentence such as "must be a number, not 'x'"."""
     allowed = alternatives(schema, root)
     fitting = [one for one in allowed if _has_type(value, one)]
     if not fitting:

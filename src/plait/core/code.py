@@ -1,4 +1,4 @@
-"""Code as action, as a loop sees it: what a piece of code did, and what it may use up."""
+"""Code as action, as a loop sees it: the effect of a piece of code, and its limits."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from plait.core.errors import ConfigError
 from plait.core.tools import Call
 
 CodeLimit: TypeAlias = Literal["", "time", "memory", "recursion", "output", "calls"]
-"""The limit that ended a piece of code, "" where none did."""
+"""The limit that ended a piece of code, or ""."""
 
 
 class CodeLimits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """What one piece of code may use up. A piece is what one `Execute` runs, to its end.
+    """The limits of one piece of code, which one `Execute` runs to its end.
 
-    `seconds` of its own running, time in which it waits for calls not counted. `memory_mb` of the whole session.
-    `recursion` in calls that stand open. `output_chars` printed: what is beyond is cut. `calls` out of the sandbox.
-    `call_bytes`, `call_items` and `call_depth` of the arguments of one call: their size as JSON, how many values they
-    hold, and how deep they are nested. `sent_bytes` of the arguments of all calls together.
+    `seconds`: its running time, without the time in which it waits for calls. `memory_mb`: of the whole session.
+    `recursion`: depth of nested calls. `output_chars`: printed characters; more are cut. `calls`: calls out of the
+    sandbox. `call_bytes`, `call_items` and `call_depth` limit the arguments of one call: their size as JSON, the number
+    of values, and the depth of nesting. `sent_bytes`: the arguments of all calls together.
     """
 
     seconds: float = 10.0
@@ -41,10 +41,9 @@ class CodeLimits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
 
 
 class CodeError(Struct, frozen=True, omit_defaults=True):
-    """Why a piece of code ended early: the exception's type by its Python name, its message, and where.
+    """Why a piece of code ended early: the exception's type by its Python name, its message, and the place.
 
-    `line` counts the lines of the code from 1, 0 where it is not known; `source` is that line. `limit` says which
-    limit it was that ended it.
+    `line` counts the lines of the code from 1, 0 if unknown; `source` is that line. `limit` is the limit that ended it.
     """
 
     type: str
@@ -55,12 +54,12 @@ class CodeError(Struct, frozen=True, omit_defaults=True):
 
 
 class Ran(Struct, frozen=True, omit_defaults=True):
-    """What a piece of code did until it ended, or until it came to calls that it waits for.
+    """The effect of a piece of code until it ended, or until it waits for calls.
 
-    `output` is what it printed since it last came back (stdout and stderr in one). `calls`, when there are any, are
-    the calls out of the sandbox that it waits for: those of one `gather` together, all others one at a time. `error`
-    says why it ended early. `lost` says that the session is gone with all its names, so that the next piece begins
-    with none. `seconds` is what it ran, waiting not counted.
+    `output` is its output (stdout and stderr in one) since the last `Ran`. `calls` are the calls out of the sandbox
+    that it waits for: those of one `gather` together, all others one at a time. `error` says why it ended early.
+    `lost`: the session and its variables are gone, and the next piece gets a new one. `seconds` is its running time
+    without waiting.
     """
 
     output: str = ""
@@ -71,5 +70,5 @@ class Ran(Struct, frozen=True, omit_defaults=True):
 
     @property
     def done(self) -> bool:
-        """It ended, well or not: it waits for nothing."""
+        """Whether it has ended, with or without an error."""
         return not self.calls

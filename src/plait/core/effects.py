@@ -1,20 +1,19 @@
-"""What a loop may want done, and the helpers a loop asks with.
+"""The effects that a loop can ask for, and helper generators that request them.
 
-Theory of operation. A loop is a generator. It yields an effect and is sent back the effect's
-result; it does nothing else. So whoever holds the generator decides what an effect means: perform it,
-feed back a recorded result, or stop. Effects are compared by value when a run is replayed, so
-everything that shapes a request stands in the effect and nothing else does.
+Theory of operation. A loop is a generator. It yields an effect and receives the effect's result. The caller that drives
+the generator decides what an effect means: perform it, return a recorded result, or stop. Replay compares effects by
+value, so an effect holds everything that shapes a request, and nothing more.
 
-Three things can come back instead of a result, each thrown into the generator at the yield:
-`LimitNear` (one model call is left: answer with what you have), `ContextOverflow` (the endpoint
-refused the prompt for its length: show less) and `Unsupported` (the endpoint has no native tools: say it in
-text). A loop that lets the first two pass ends the run as stopped, the third as crashed.
+The driver can throw one of three exceptions into the generator at a yield. `LimitNear`: one model call is left, so the
+loop should answer with what it has. `ContextOverflow`: the prompt was too long, so the loop should show less.
+`Unsupported`: the endpoint has no native tools, so the loop should describe them in text. If a loop does not catch the
+first two, the run ends as stopped; the third ends it as crashed.
 
-`Execute` and `Continue` are for loops whose action is code: a piece of code runs in the run's Python session until
-it ends or comes to calls out of it. These the loop makes as any other (`Act`) and continues the code with what came.
+`Execute` and `Continue` serve loops whose action is code. Code runs in the run's Python session until it ends or
+reaches calls to tools. The loop makes these calls with `Act` and continues the code with the results.
 
-`Start` and `WaitNext` are for loops that run ahead of their results: start some effects, get a ticket for
-each, take results in the order they finish. The order of taking is recorded, so replay holds.
+`Start` and `WaitNext` serve loops that run ahead of their results. `Start` returns a ticket for each effect; `WaitNext`
+returns results in the order they finish. The journal records this order, so replay is deterministic.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from plait.core.replies import Reply
 from plait.core.tools import Call, Observation, ToolSpec
 
 UNKNOWN = "(unknown)"
-"""Stands where a made-up value stood, in what a model is shown of its own words."""
+"""Replaces an invented value when a model is shown its own words."""
 
 
 class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
-    """One model call, by a named phase of the loop. Its result is a `Reply`. An empty system message is left out.
+    """One model call by a named phase of the loop. Its result is a `Reply`. An empty system message is dropped.
 
-    Either `messages` (chat) or `prompt` (raw completion) is given. `prefill` opens the model's reply
-    for it. `stop` strings end the reply and are not part of it. `stop_after_object` strings do so behind the first JSON
-    object of the reply only: no endpoint can tell, so they are not sent. `schema` (JSON Schema) or `grammar`
-    (GBNF) constrain the reply where the endpoint can; they are left out where it can't. `tools` are
-    offered as native tools. `repair` marks a second try at the same step. `watch` asks for the text
-    while it is being written, in whole lines (through `Start` and `WaitNext`); the last line comes with the reply.
+    Give either `messages` (chat) or `prompt` (raw completion). `prefill` is the beginning of the model's reply. `stop`
+    strings end the reply and are not part of it. `stop_after_object` strings end it only behind its first JSON object;
+    Plait applies them itself, because endpoints cannot. `schema` (JSON Schema) or `grammar` (GBNF) constrain the reply
+    if the endpoint supports them. `tools` are offered as native tools. `repair` marks a second attempt at the same
+    step. `watch` requests the text in whole lines while the model writes it (with `Start` and `WaitNext`); the last
+    line arrives with the reply.
 
-    `temperature` is sent when it is set; None leaves it to the model. `resample` follows a repetition: a model that
-    is asked at a temperature is asked at a higher one, so that it does not write the same once more.
+    `temperature` is sent if it is set. `resample` follows a repetition: it raises a set temperature, so that the model
+    does not repeat itself again.
     """
 
     phase: str
@@ -64,22 +63,22 @@ class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
 
     def __post_init__(self) -> None:
         for each in self.messages:
-            if not each.content and each.role == "system":  # an empty one is none
+            if not each.content and each.role == "system":  # an empty system message is dropped
                 messages = tuple(each for each in self.messages if each.role != "system" or each.content)
                 structs.force_setattr(self, "messages", messages)
                 return
 
 
 class Act(Struct, frozen=True, tag="act"):
-    """One or several tool calls, run side by side. Its result is a tuple of observations, in order."""
+    """One or several tool calls that run concurrently. Its result is a tuple of observations, in order."""
 
     calls: tuple[Call, ...]
 
 
 class AskUser(Struct, frozen=True, omit_defaults=True, tag="ask"):
-    """A question to the person. The run waits until someone answers; the result is the answer's text.
+    """A question to the user. The run waits for the answer; the result is its text.
 
-    `kind` "plan" shows a plan and asks for leave to carry it out: the answer is yes, no, or the plan as edited.
+    `kind` "plan" shows a plan and asks for approval: the answer is yes, no, or the edited plan.
     """
 
     question: str
@@ -87,15 +86,15 @@ class AskUser(Struct, frozen=True, omit_defaults=True, tag="ask"):
 
 
 class CheckAnswer(Struct, frozen=True, tag="propose"):
-    """An answer, before the loop ends with it. Its result is what speaks against it, "" when it may be given."""
+    """A check of an answer before the loop ends with it. Its result is the objection, or "" if there is none."""
 
     answer: Any
 
 
 class CheckGrounding(Struct, frozen=True, omit_defaults=True, tag="doubt"):
-    """What a model wrote, words or code, before it is built upon. Its result are the values in it that the model made
-    up, where it is to be told of them; `strict` only where what has such values is not carried out at all, which is so
-    for `calls` in any case."""
+    """A check of the model's text or code before the loop uses it. Its result is the invented values that the model
+    should be shown. `strict`: report them only if the policy refuses such values. `calls` are always checked this way.
+    """
 
     text: str = ""
     code: str = ""
@@ -104,47 +103,47 @@ class CheckGrounding(Struct, frozen=True, omit_defaults=True, tag="doubt"):
 
 
 class Note(Struct, frozen=True, omit_defaults=True, tag="note"):
-    """A remark for the record: a repair, a cut, a fallback. Its result is None."""
+    """A remark for the journal: a repair, a cut, a fallback. Its result is None."""
 
     kind: str
     text: str
 
 
 class Execute(Struct, frozen=True, tag="execute"):
-    """Run a piece of Python in the run's session, whose names are kept from piece to piece. Its result is a `Ran`.
+    """A piece of Python to run in the run's session, which keeps its variables. Its result is a `Ran`.
 
-    A piece that waits for calls and is not continued is given up: its session goes on with the next piece.
+    If a piece waits for calls and is not continued, it is abandoned; the session continues with the next piece.
     """
 
     code: str
 
 
 class Continue(Struct, frozen=True, tag="continue"):
-    """Go on with the code that waits: one observation for each of its calls, in order. Its result is a `Ran`.
+    """The results for code that waits: one observation for each of its calls, in order. Its result is a `Ran`.
 
-    An observation with trouble is raised in the code as an exception.
+    The code sees a failed observation as an exception.
     """
 
     observations: tuple[Observation, ...]
 
 
 class Start(Struct, frozen=True, tag="start"):
-    """Effects to begin now, without waiting. Its result is a tuple of tickets, one an effect."""
+    """Effects to start without waiting. Its result is a tuple of tickets, one for each effect."""
 
     effects: tuple[Think | Act, ...]
 
 
 class WaitNext(Struct, frozen=True, tag="take"):
-    """The next thing that finished among `tickets` (all that are open, when empty): a `WaitResult`."""
+    """A wait for the next result among `tickets` (empty: all open ones). Its result is a `WaitResult`."""
 
     tickets: tuple[int, ...] = ()
 
 
 class WaitResult(Struct, frozen=True, omit_defaults=True):
-    """What a `WaitNext` gave: a started effect's result, or the next piece of a watched reply.
+    """The result of a `WaitNext`: that of a started effect, or the next piece of a watched reply.
 
-    `done` is False for a piece; then `piece` is one or several lines the model has written since the last one.
-    `again` says that the reply begins anew with this piece (the request was made again): what came before it is void.
+    `done` is False for a piece; `piece` then holds the lines that the model has written since the last one. `again`:
+    the request was repeated, and this piece is the beginning of the new reply. Discard the earlier pieces.
     """
 
     ticket: int
@@ -159,13 +158,13 @@ Effect: TypeAlias = Think | Act | AskUser | CheckAnswer | CheckGrounding | Note 
 
 T = TypeVar("T")
 Effects: TypeAlias = Generator[Effect, Any, T]
-"""Yields effects, is sent their results, and returns a `T`."""
+"""A generator that yields effects, receives their results, and returns a `T`."""
 
 MAX_CONTINUATIONS = 2
 
 
 def is_going_round(text: str) -> bool:
-    """The text ends in a phrase that it says over and over: a model caught in a loop, with nothing more to come."""
+    """Return whether the text ends in a phrase that repeats over and over, as of a model caught in a loop."""
     return text.count(text[-60:]) > 3
 
 
@@ -177,10 +176,10 @@ def think(
     enough: Callable[[str], bool] = is_going_round,
     **options: Any,
 ) -> Effects[Reply]:
-    """Ask the phase's model; a reply cut by its token limit is continued, at most twice, unless that is `enough`.
+    """Ask the phase's model. Continue a reply that its token limit cut, at most twice, unless `enough` accepts it.
 
-    `options` are the fields of `Think`. Returns one `Reply` whose text is all that was written.
-    Raises `LimitNear` and `ContextOverflow`.
+    `options` are the fields of `Think`. Returns one `Reply` with the whole text. Raises `LimitNear` and
+    `ContextOverflow`.
     """
     effect = Think(phase, tuple(messages), stop=tuple(stop), **options)
     reply = cast(Reply, (yield effect))
@@ -194,29 +193,29 @@ def think(
 
 
 def act(*calls: Call) -> Effects[tuple[Observation, ...]]:
-    """Call tools side by side; returns their observations in the order of the calls."""
+    """Call tools concurrently; return their observations in the order of the calls."""
     return cast(tuple[Observation, ...], (yield Act(calls)))
 
 
 def ask(question: str, kind: Literal["question", "plan"] = "question") -> Effects[str]:
-    """Ask the person; the run waits, for days if need be, until there is an answer."""
+    """Ask the user, and wait for the answer, possibly for days."""
     return cast(str, (yield AskUser(question, kind)))
 
 
 def note(kind: str, text: str) -> Effects[None]:
-    """Put a remark on the record."""
+    """Add a remark to the journal."""
     yield Note(kind, text)
 
 
 def check_answer(answer: Any) -> Effects[str]:
-    """Ask whether that may be the answer: "", or what speaks against it, in words for the model."""
+    """Return the objection to an answer, in words for the model, or "" if it may be given."""
     return cast(str, (yield CheckAnswer(answer)))
 
 
 def check_grounding(
     text: str = "", *, code: str = "", calls: Iterable[Call] = (), strict: bool = False
 ) -> Effects[tuple[str, ...]]:
-    """Ask what in words, in code or in calls that are planned the model made up; nothing where that is let pass."""
+    """Return the values that the model invented in text, code or planned calls; nothing if the policy allows them."""
     return cast(tuple[str, ...], (yield CheckGrounding(text, code, tuple(calls), strict)))
 
 
@@ -226,15 +225,15 @@ def execute(code: str) -> Effects[Ran]:
 
 
 def go_on(*observations: Observation) -> Effects[Ran]:
-    """Go on with the code that waits, given what its calls gave."""
+    """Continue the code that waits, with the results of its calls."""
     return cast(Ran, (yield Continue(observations)))
 
 
 def start(*effects: Think | Act) -> Effects[tuple[int, ...]]:
-    """Begin effects without waiting; returns a ticket for each."""
+    """Start effects without waiting; return a ticket for each."""
     return cast(tuple[int, ...], (yield Start(effects)))
 
 
 def wait_next(*tickets: int) -> Effects[WaitResult]:
-    """Wait for the next thing that finishes among the tickets (all open ones, when none is named)."""
+    """Wait for the next result among the tickets (none given: all open ones)."""
     return cast(WaitResult, (yield WaitNext(tickets)))

@@ -1,4 +1,4 @@
-"""What can go wrong, by name. Every message says what was wrong, where, and what to do."""
+"""The errors of Plait. Every message says what was wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class PlaitError(Exception):
-    """Any error of Plait's own. `hint` says what to do about it; `str()` is the whole sentence."""
+    """Any error of Plait's own. `hint` says what to do about it; `str()` is the whole message."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -20,12 +20,12 @@ class PlaitError(Exception):
 
 
 class ConfigError(PlaitError):
-    """Something was asked for in a way that can't be understood: an unknown name, a bad option."""
+    """A request that Plait cannot interpret: an unknown name, an invalid option."""
 
 
 class BadAnswer(ConfigError):
-    """What the person said to a run that waits can't be taken. Nothing was done with it, and `run` waits still, with
-    the question `waits` (`plait.core.Waiting`)."""
+    """The user's answer to a waiting run is invalid. Nothing was changed; `run` still waits, with the question `waits`
+    (`plait.core.Waiting`)."""
 
     def __init__(self, message: str, *, run: str, waits: Any = None) -> None:
         super().__init__(message, hint=f"Nothing was called, and run {run} still waits.")
@@ -34,8 +34,8 @@ class BadAnswer(ConfigError):
 
 
 class StaleAnswer(ConfigError):
-    """An answer names no question that is open: it was answered before, changed since, or never asked. Nothing was done
-    with the answer. `waits` are the questions of `run` that are open (`plait.core.Waiting`)."""
+    """An answer to a question that is not open: it was already answered, has changed, or was never asked. Nothing was
+    changed. `waits` are the open questions of `run` (`plait.core.Waiting`)."""
 
     def __init__(self, message: str, *, run: str, waits: Sequence[Any], hint: str | None = None) -> None:
         asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
@@ -60,9 +60,9 @@ class LimitNear(Exception):
 class ModelError(PlaitError):
     """A model could not be asked. `retry` says whether the same request may succeed later.
 
-    `response` is what came, exactly (a `plait.models.base.Response`), None where nothing did. `after` is how
-    many seconds the endpoint asks to wait, None if it did not say. `sent` says that the request went out, so that the
-    endpoint may have worked on it although nothing came.
+    `response` is the exact response (a `plait.models.base.Response`), None without one. `after` is how many seconds the
+    endpoint asks to wait, None if unknown. `sent` says that the request went out, so the endpoint may have processed it
+    without a response.
     """
 
     retry: bool = False
@@ -72,7 +72,7 @@ class ModelError(PlaitError):
 
 
 class Unreachable(ModelError):
-    """Nothing answers at the endpoint's address, or the connection broke before a reply."""
+    """The endpoint's address does not respond, or the connection broke before a reply."""
 
     retry = True
 
@@ -82,7 +82,7 @@ class AuthenticationError(ModelError):
 
 
 class RateLimited(ModelError):
-    """The endpoint asks to slow down (429). `after` is its Retry-After in seconds, None if not said."""
+    """The endpoint asks to slow down (429). `after` is its Retry-After in seconds, None if unknown."""
 
     retry = True
 
@@ -98,23 +98,23 @@ class ServerFailed(ModelError):
 
 
 class BadResponse(ModelError):
-    """The endpoint answered with something that is not a reply: garbage, or half a stream."""
+    """The endpoint's response is not a reply: garbage, or half a stream."""
 
     retry = True
 
 
 class BadRequest(ModelError):
-    """The endpoint refuses the request as it is (4xx)."""
+    """The endpoint refuses the request (4xx)."""
 
 
 class ContentFiltered(ModelError):
-    """The endpoint's content filter refuses the request. The cause is what the loop sent, not how it was sent."""
+    """The endpoint's content filter refuses the request because of its content."""
 
 
 class Unsupported(ModelError):
-    """The endpoint does not know a part of the request. `ability` names it; leave it out and ask again.
+    """The endpoint does not support a part of the request. `ability` names it; omit it and ask again.
 
-    Thrown into a loop when its request can't do without the ability. Today that is "tools".
+    Thrown into a loop if its request needs the ability. Today that is "tools".
     """
 
     def __init__(self, message: str, ability: str) -> None:
@@ -125,8 +125,8 @@ class Unsupported(ModelError):
 class ContextOverflow(ModelError):
     """The prompt does not fit the endpoint's context. Thrown into the loop, so that it shows less.
 
-    `tokens` is the prompt's length and `room` what the endpoint takes; 0 where it did not say. `ticket` is that of a
-    started effect, when it is thrown at a take.
+    `tokens` is the prompt's length and `room` the endpoint's limit; 0 if unknown. `ticket` is that of a started effect,
+    if it is thrown at a `WaitNext`.
     """
 
     def __init__(self, message: str, *, hint: str = "", tokens: int = 0, room: int = 0) -> None:
@@ -137,23 +137,23 @@ class ContextOverflow(ModelError):
 
 
 class ModelMissing(PlaitError):
-    """A model's file is absent, can't be fetched, or is not what its hash says."""
+    """A model's file is missing, cannot be downloaded, or does not match its hash."""
 
 
 class JournalError(PlaitError):
-    """The journal can't be read or written."""
+    """The journal cannot be read or written."""
 
 
 class RecordChanged(JournalError):
-    """Another process wrote to a run's record after it was read: what was decided by it may be wrong."""
+    """Another process wrote to a run's record after it was read, so decisions based on it may be wrong."""
 
 
 class UnknownRun(JournalError, ConfigError):
-    """There is no run of that name in the journal, or more than one, or no journal."""
+    """The journal does not exist, or the name matches no run or several."""
 
 
 class ReplayDiffers(PlaitError):
-    """A replayed run made another effect than the recorded one. `expected` and `found` show both."""
+    """A replayed run made a different effect than the recorded one. `expected` and `found` show both."""
 
     def __init__(self, message: str, *, at: int, expected: str, found: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -163,7 +163,7 @@ class ReplayDiffers(PlaitError):
 
 
 class BadInput(PlaitError):
-    """A tool's input does not fit its parameters; the text is the observation the model gets."""
+    """A tool's input does not fit its parameters; the model gets the text as the observation."""
 
 
 class ToolError(PlaitError):
@@ -171,4 +171,4 @@ class ToolError(PlaitError):
 
 
 class CallLost(ToolError):
-    """For tools to raise when it is not known whether the call took effect: its observation is "in doubt"."""
+    """For tools to raise if it is unknown whether the call took effect: its observation is "in doubt"."""

@@ -1,4 +1,4 @@
-"""What can be watched while a run goes on: typed, in order, each with the step it belongs to."""
+"""The events of a run, which can be watched while it runs: typed, in order, each with its step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plait.core.tools import Call, Observation
 
 
 class Began(Struct, frozen=True, tag="began"):
-    """A run began, or goes on (`resumed`)."""
+    """A run has started, or resumed (`resumed`)."""
 
     run: str
     question: str
@@ -30,28 +30,28 @@ class Asked(Struct, frozen=True, tag="asked"):
 
 
 class Thought(Struct, frozen=True, tag="thought"):
-    """Some more of a thought."""
+    """The next part of a thought."""
 
     step: int
     text: str
 
 
 class Action(Struct, frozen=True, tag="action"):
-    """Some more of an action, as the model writes it."""
+    """The next part of an action, as the model writes it."""
 
     step: int
     text: str
 
 
 class Answer(Struct, frozen=True, tag="answer"):
-    """Some more of the answer."""
+    """The next part of the answer."""
 
     step: int
     text: str
 
 
 class Replied(Struct, frozen=True, tag="replied"):
-    """A model's reply is whole. `cost` is in USD, None where no price is known."""
+    """A model's reply is complete. `cost` is in USD, None if no price is known."""
 
     step: int
     phase: str
@@ -63,7 +63,7 @@ class Replied(Struct, frozen=True, tag="replied"):
 
 
 class Called(Struct, frozen=True, tag="called"):
-    """A tool call begins."""
+    """A tool call starts."""
 
     step: int
     call: Call
@@ -78,21 +78,21 @@ class Observed(Struct, frozen=True, tag="observed"):
 
 
 class Executing(Struct, frozen=True, tag="executing"):
-    """A piece of code begins to run."""
+    """A piece of code starts to run."""
 
     step: int
     code: str
 
 
 class Executed(Struct, frozen=True, tag="executed"):
-    """Code ended, or came to calls that it waits for."""
+    """Code ended, or waits for calls."""
 
     step: int
     ran: Ran
 
 
 class Noted(Struct, frozen=True, tag="noted"):
-    """A remark: a repair, a cut, a retry, a repeated call, a limit near."""
+    """A remark: a repair, a cut, a retry, a repeated call, a limit that is near."""
 
     step: int
     kind: str
@@ -100,7 +100,7 @@ class Noted(Struct, frozen=True, tag="noted"):
 
 
 class Ended(Struct, frozen=True, tag="ended"):
-    """The run is over, or waits. `run` is the whole `plait.Run`."""
+    """The run has ended, or waits. `run` is the whole `plait.Run`."""
 
     outcome: Outcome
     run: Any

@@ -1,6 +1,6 @@
-"""What a JSON Schema allows: its alternatives and types, its shape in one line, and in words.
+"""Describes a JSON Schema: its alternatives and types, its shape in one line, and in words.
 
-`root` is always the schema that references (`$ref`) start from.
+`root` is always the schema at which references (`$ref`) start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Path: TypeAlias = tuple[str | int, ...]
 """The place of a value inside another one."""
 
 LONGEST = 1_000
-"""Maximum characters of a shape. A longer one leaves out its innermost objects."""
+"""Maximum number of characters of a shape. A longer one omits its innermost objects."""
 FEW = 12
 """Maximum number of choices that a shape lists."""
 MOST = 30
@@ -41,7 +41,7 @@ _WORDS = {
 
 
 def alternatives(schema: Any, root: Schema) -> list[Schema]:
-    """Returns the schemas that a value may fit: without references and unions, each with at most one type."""
+    """Return the schemas that a value may fit: without references and unions, each with at most one type."""
     if isinstance(schema, dict) and isinstance(schema.get("type"), str):
         return [schema]
     found = list(islice(_alternatives(schema, root, 0), MOST + 1))
@@ -71,24 +71,23 @@ def _alternatives(schema: Any, root: Schema, depth: int) -> Iterator[Schema]:
 
 
 def types_of(schema: Any, root: Schema) -> set[str]:
-    """Returns the JSON types that a schema allows; "any" stands for a type that it does not say."""
+    """Return the JSON types that a schema allows; "any" if it does not say."""
     found = alternatives(schema, root)
     return {"string" if "type" not in one and choices_of(one) is not None else type_of(one) for one in found}
 
 
 def type_of(schema: Schema) -> str:
-    """Returns the type of one alternative; "any" if it has none."""
+    """Return the type of one alternative; "any" if it has none."""
     return str(schema.get("type", "object" if "properties" in schema else "any"))
 
 
 def choices_of(schema: Schema) -> list[Any] | None:
-    """Returns the values that one alternative lists; None if it lists none."""
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
     return choices if isinstance(choices, list) else None
 
 
 def resolve_reference(reference: Any, root: Schema) -> Any:
-    """Returns what a reference leads to; None for nothing."""
+    """Return the target of a reference, or None."""
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     found: Any = root
@@ -101,7 +100,7 @@ def resolve_reference(reference: Any, root: Schema) -> Any:
 
 
 def shape_of(schema: Any, root: Schema | None = None) -> str:
-    """Describes what a schema allows in one line, such as `{"name": string, "amount": integer (optional)}`."""
+    """Describe what a schema allows in one line, such as `{"name": string, "amount": integer (optional)}`."""
     root = root if root is not None else schema if isinstance(schema, dict) else {}
     said = ""
     for depth in _DEPTHS:
@@ -112,7 +111,7 @@ def shape_of(schema: Any, root: Schema | None = None) -> str:
 
 
 def _shape(schema: Any, root: Schema, depth: int, left: list[int]) -> str:
-    """Describes a schema. `left` counts how many more schemas can be described: references can multiply them."""
+    """Describe a schema. `left` counts how many more schemas can be described: references can multiply them."""
     return " | ".join(dict.fromkeys(_shape_of_one(one, root, depth, left) for one in alternatives(schema, root)))
 
 
@@ -166,7 +165,7 @@ def _shape_of_object(schema: Schema, root: Schema, depth: int, left: list[int]) 
 
 
 def words_of(schema: Any, root: Schema) -> str:
-    """Describes a schema in a sentence: "a list with a whole number each", "one of 'km', 'mile'"."""
+    """Describe a schema in a sentence: "a list with a whole number each", "one of 'km', 'mile'"."""
     return cut_text(_words(schema, root, 4, [LONGEST // 10]), LONGEST)
 
 
@@ -195,13 +194,13 @@ def _words_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
 
 
 def show_place(name: str, path: Path) -> str:
-    """Names the place of a value: `items[0].amount`."""
+    """Name the place of a value: `items[0].amount`."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{cut_text(str(part), 40)}" for part in path)
     return cut_text(name, 60) + "".join(parts)
 
 
 def show_value(value: Any) -> str:
-    """Shows a value in an error: its type and its beginning, in one line."""
+    """Show a value in an error: its type and its beginning, in one line."""
     if isinstance(value, str):
         return repr(cut_text(value, 60))
     if value is None:

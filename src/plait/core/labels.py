@@ -1,7 +1,7 @@
-"""Labels that a prompt prints at the beginning of a line, such as `Question:`, read off its text.
+"""Finds the labels that a prompt prints at the beginning of a line, such as `Question:`.
 
-A label is a text with `HOLE` in place of each value: `The result of \\0:`. Three kinds exist: words up to a colon or an
-arrow; a line of one sign repeated (`-----`), written here as three of that sign; and a tag (`<result>`).
+A label is a text with `HOLE` in place of each value: `The result of \\0:`. There are three kinds: words up to a colon
+or an arrow; a line of one sign repeated (`-----`), written here as three of that sign; and a tag (`<result>`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 HOLE = "\0"
-"""Stands where a template puts a value."""
+"""Replaces each value of a template."""
 
 LONGEST = 60
-"""Characters of a label without its values. A longer line that ends in a colon is a sentence."""
+"""Maximum number of characters of a label without its values. A longer line that ends in a colon is a sentence."""
 
 _ENDS = re.compile(r"[:：]|->")
 _STRANGE = re.compile(r"[{}\[\]\"=|\\<`]")
@@ -22,12 +22,12 @@ _TAG = re.compile(r"</?([A-Za-z][\w:-]{0,40})>")
 
 
 def labels_in(text: str) -> tuple[str, ...]:
-    """The labels in a prompt that is sent as it stands."""
+    """Return the labels in a prompt that is sent unchanged."""
     return tuple(dict.fromkeys(_labels_of_lines(text.splitlines(), text)))
 
 
 def labels_of(lines: Iterable[str], literals: Iterable[str]) -> tuple[str, ...]:
-    """The labels in the beginnings of a template's lines, and in its text."""
+    """Return the labels in the beginnings of a template's lines, and in its text."""
     return tuple(dict.fromkeys(_labels_of_lines(lines, "\n".join(literals))))
 
 
@@ -40,7 +40,7 @@ def _labels_of_lines(lines: Iterable[str], text: str) -> Iterator[str]:
 
 
 def label_of(line: str) -> str:
-    """The label that a line begins with; "" for none."""
+    """Return the label at the beginning of a line, or ""."""
     line = line.strip()
     if len(line) >= 3 and len(set(line)) == 1 and not line[0].isalnum() and line[0] != HOLE:
         return line[0] * 3

@@ -1,4 +1,4 @@
-"""What a loop is: a name, its phases, and a generator over effects."""
+"""The protocol of loops: a name, phases, and a generator over effects; and what a loop works with."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from plait.core.outcomes import Outcome
 from plait.core.tools import ToolSpec
 
 LoopRun: TypeAlias = Effects[Outcome]
-"""A run of a loop: yields effects, is sent their results, returns how it ended."""
+"""A run of a loop: yields effects, receives their results, returns the outcome."""
 
 PieceKind: TypeAlias = Literal["thought", "action", "observation", "answer"]
 
 
 class Piece(Struct, frozen=True):
-    """Some text of a reply, told apart while it is being written."""
+    """A classified piece of a reply that is being written."""
 
     kind: PieceKind
     text: str
 
 
 class Splitter(Protocol):
-    """Tells the parts of a reply apart as it streams in. One is made for each model call."""
+    """Splits a reply into its parts while it streams in. Each model call has its own splitter."""
 
     def feed(self, text: str) -> list[Piece]:
-        """The pieces that are now certain, given `text` more of the reply."""
+        """Return the pieces that are certain after `text`, the next part of the reply."""
         ...
 
     def close(self, acts: bool = False) -> list[Piece]:
-        """What was held back, when the reply has ended. `acts`: native tool calls came with it."""
+        """Return the remaining pieces of a finished reply. `acts`: native tool calls came with it."""
         ...
 
 
@@ -52,14 +52,14 @@ class OneKind:
 
 
 class Task(Struct, frozen=True, omit_defaults=True):
-    """What the person wants. `history` are the recent turns of the conversation it stands in, oldest first."""
+    """The user's request. `history` are the recent turns of its conversation, oldest first."""
 
     question: str
     history: tuple[Exchange, ...] = ()
 
 
 class Prompts(Protocol):
-    """A loop's templates, by name, already read: rendering does no I/O."""
+    """A loop's templates by name, already loaded: rendering does no I/O."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -67,23 +67,22 @@ class Prompts(Protocol):
         ...
 
     def render(self, name: str, values: Mapping[str, Any]) -> str:
-        """The template `name` (such as "system") filled with `values`."""
+        """Return the template `name` (such as "system") filled with `values`."""
         ...
 
     def of(self, loop: str) -> Prompts:
-        """The templates of a loop that this one may fall back to."""
+        """Return the templates of a loop that this one may fall back to."""
         ...
 
 
 class LoopContext(Struct, frozen=True):
     """What a loop works with: the tools, its prompts, and how much of an observation it may show.
 
-    `system`, when given, is the user's own system prompt: it is sent byte for byte in place of the
-    loop's. `observation_chars` is the most characters of one observation put in a prompt.
-    `can_ask` says whether the person may be asked; `approve_plan` that they are shown a plan before it is
-    carried out. `tools` are those that the model is shown, `others` may be called as well; `search` is the name of the
-    tool that finds them, "" where there is none. `special_tokens` are texts that the run's models read as control
-    tokens: data is shown without them.
+    `system` is the user's own system prompt, if given: it is sent byte for byte in place of the loop's.
+    `observation_chars` is the maximum number of characters of one observation in a prompt. `can_ask`: the user may be
+    asked. `approve_plan`: the user approves a plan before it runs. The model is shown `tools`; it may also call
+    `others`, which the tool named `search` ("": none) finds. `special_tokens` are the control tokens of the run's
+    models, which are escaped in data.
     """
 
     tools: tuple[ToolSpec, ...]
@@ -102,43 +101,42 @@ class LoopContext(Struct, frozen=True):
         return (*self.tools, *self.others) if self.others else self.tools
 
     def prompt(self, name: str, **values: Any) -> str:
-        """The template `name`, filled; `tools` is always there."""
+        """Return the template `name`, filled; `tools` is always included."""
         return self.prompts.render(name, {"tools": self.tools, **values})
 
     def rules(self, name: str = "system", **values: Any) -> str:
-        """The user's own system prompt, or the template `name`."""
+        """Return the user's own system prompt, or the template `name`."""
         return self.system if self.system is not None else self.prompt(name, **values)
 
     def tool(self, name: str) -> ToolSpec | None:
-        """The tool of that name, if there is one."""
         return next((tool for tool in (*self.tools, *self.others) if tool.name == name), None)
 
     def find_problem(self, tool: str, given: JSON, is_open: IsOpen) -> str:
-        """Why a planned call cannot be made, as `find_call_problem` says it; "" if it can."""
+        """Return why a planned call cannot be made, as `find_call_problem` does; "" if it can."""
         return find_call_problem(tool, given, {spec.name: spec for spec in self.known}, is_open)
 
     def of(self, loop: str) -> LoopContext:
-        """The kit of a loop that this one falls back to: its own prompts, and no system prompt of the user's,
-        which was written for another loop."""
+        """Return the context for a loop that this one falls back to: with its own prompts, and without the user's
+        system prompt, which was written for another loop."""
         return structs.replace(self, prompts=self.prompts.of(loop), system=None)
 
 
 @runtime_checkable
 class Loop(Protocol):
-    """A reasoning-and-acting loop with its options: a frozen value, made once, run many times.
+    """A reasoning-and-acting loop with its options: an immutable value that can run many times.
 
-    `name` is the word the loop is chosen by, and its prompts' folder; `phases` are the names its
-    think effects use. A loop that may fall back to another names it in an attribute `fallback` ("" for none);
-    the phases of that one are then `name.phase`.
+    `name` selects the loop and is the folder of its prompts; `phases` are the names in its think effects. A loop that
+    may fall back to another one names it in an attribute `fallback` ("": none); that loop's phases are then
+    `name.phase`.
     """
 
     name: ClassVar[str]
     phases: ClassVar[tuple[str, ...]]
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
-        """Start the loop on a task. Calling it does nothing yet: it returns a generator."""
+        """Return a generator that runs the loop on a task. Nothing runs before the generator is advanced."""
         ...
 
     def splitter(self, phase: str) -> Splitter:
-        """What tells the parts of that phase's replies apart while they stream."""
+        """Return a splitter for the replies of a phase."""
         ...

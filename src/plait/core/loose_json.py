@@ -1,12 +1,12 @@
-"""Reads JSON as models write it: strictly first, then with repairs, each of which has a name.
+"""Reads JSON as models write it: strictly first, then with named repairs.
 
 `read_value` reads one value at a place in a text. `objects` finds the objects in prose. The repairs are: curly or
 single quotes as delimiters, unquoted keys, trailing commas, `True`/`False`/`None`, line breaks and tabs inside strings,
-backslashes that escape nothing, comments, brackets that are missing or crossed. A string without its end is not
-repaired: nobody knows what it should have held, and running a tool on half an input is worse than asking again.
+backslashes that escape nothing, comments, brackets that are missing or crossed. An unterminated string is not repaired:
+its content is unknown, and running a tool on half an input is worse than asking again.
 
-Time is linear in the text: strings are matched by possessive patterns, and a search through prose has a fixed budget
-of looks at each character.
+Time is linear in the text: strings are matched by possessive patterns, and a search through prose has a fixed budget of
+looks at each character.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ TOO_MANY = "too many texts look like an object and are not one"
 
 
 class NotJson(ValueError):
-    """A text has no JSON value at a place, not even with repairs.
+    """A text has no JSON value at a place, even with repairs.
 
-    `position` is the index in the text where reading stopped, `reach` the last index that was looked at.
+    `position` is where reading stopped in the text, `reach` the last index that was looked at.
     """
 
     def __init__(self, what: str, position: int, reach: int = 0) -> None:
@@ -69,7 +69,7 @@ class NotJson(ValueError):
         self.reach = max(position, reach)
 
     def where(self, text: str) -> str:
-        """Names the place: line and column, both from 1."""
+        """Return the place: line and column, both from 1."""
         line = text.count("\n", 0, self.position) + 1
         column = self.position - (text.rfind("\n", 0, self.position) + 1) + 1
         return f"line {line}, column {column}"
@@ -92,10 +92,7 @@ _STRICT = json.JSONDecoder(parse_constant=_refuse)
 
 
 def read_value(text: str, start: int = 0) -> Found:
-    """Reads the JSON value that begins at `start`, after blanks; ignores the text after it.
-
-    Raises `NotJson`, and nothing else, whatever the text.
-    """
+    """Read the JSON value that begins at `start`, after blanks; ignore the text after it. Raises only `NotJson`."""
     begin = _BLANK.match(text, start).end()  # type: ignore[union-attr]  # it matches the empty string too
     try:
         value, end = _STRICT.raw_decode(text, begin)
@@ -113,7 +110,7 @@ def read_value(text: str, start: int = 0) -> Found:
 
 
 def values(text: str, opening: re.Pattern[str], start: int = 0) -> Iterator[tuple[int, Found | NotJson]]:
-    """Reads the JSON value at each place where `opening` matches, from first to last, none inside another.
+    """Read the JSON value at each place where `opening` matches, from first to last, none inside another.
 
     Yields the place, and the value or why it cannot be read. After too many texts that only begin like a value, the
     search ends with the error `TOO_MANY`, so that it stays linear.
@@ -138,8 +135,8 @@ def values(text: str, opening: re.Pattern[str], start: int = 0) -> Iterator[tupl
 
 
 def objects(text: str, start: int = 0, *, whole: bool = False) -> Iterator[Found]:
-    """Finds the JSON objects in a text; skips prose between them. With `whole`, raises `NotJson` if the search ends
-    before the text does."""
+    """Find the JSON objects in a text; skip prose between them. `whole`: raise `NotJson` if the search ends before the
+    text does."""
     for _, found in values(text, _MAYBE_OBJECT, start):
         if isinstance(found, Found):
             yield found
@@ -148,7 +145,7 @@ def objects(text: str, start: int = 0, *, whole: bool = False) -> Iterator[Found
 
 
 def without_halves(value: Any) -> tuple[Any, bool]:
-    """Replaces lone surrogates, which UTF-8 cannot hold, in a value; says whether there were any."""
+    """Replace lone surrogates, which UTF-8 cannot hold, in a value; also return whether there were any."""
     if isinstance(value, str):
         return (_SURROGATE.sub("�", value), True) if _SURROGATE.search(value) else (value, False)
     if isinstance(value, list):
@@ -199,7 +196,7 @@ class _Reader:
         return end
 
     def is_over(self, at: int) -> bool:
-        """Says whether the text ends here, or its fence closes."""
+        """Return whether the text ends here, or its fence closes."""
         return at >= len(self.text) or self.text.startswith("```", at)
 
     def read_value(self, at: int, depth: int) -> tuple[Any, int]:
@@ -261,7 +258,7 @@ class _Reader:
         return text
 
     def close_bracket(self, at: int, mine: str) -> int | None:
-        """Returns the index after the closing bracket; None if the bracket is not closed here."""
+        """Return the index after the closing bracket; None if the bracket is not closed here."""
         if self.is_over(at):
             self.note_repair(MISSING)
             return at

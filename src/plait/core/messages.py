@@ -1,4 +1,4 @@
-"""Chat messages as the field knows them."""
+"""Chat messages and conversation turns."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
 class Message(Struct, frozen=True, omit_defaults=True):
-    """One message of a chat: who speaks, and what they say.
+    """One message of a chat: its role and its content.
 
-    `calls` are an assistant's native tool calls; `call_id` says which call a tool's message answers.
+    `calls` are an assistant's native tool calls; `call_id` is the call that a tool's message answers.
     """
 
     role: Role
@@ -27,22 +27,22 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
 
 class Exchange(Struct, frozen=True):
-    """One turn of a conversation: what the person asked, and the reply that they saw."""
+    """One turn of a conversation: the user's question, and the reply that the user saw."""
 
     question: str
     answer: str
 
 
 def system(content: str) -> Message:
-    """A message that sets the rules."""
+    """Return a message that sets the rules."""
     return Message("system", content)
 
 
 def user(content: str) -> Message:
-    """A message from the person (or from the loop in the person's place)."""
+    """Return a message from the user (or from the loop on the user's behalf)."""
     return Message("user", content)
 
 
 def assistant(content: str) -> Message:
-    """A message the model wrote."""
+    """Return a message that the model wrote."""
     return Message("assistant", content)

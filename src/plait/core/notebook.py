@@ -1,4 +1,4 @@
-"""What notebooks show of a value: escaped HTML tables, and texts shortened to one line."""
+"""Renders values for notebooks: escaped HTML tables, and texts shortened to one line."""
 
 from __future__ import annotations
 

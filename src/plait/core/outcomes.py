@@ -1,4 +1,4 @@
-"""How a run ends. Six ways, each its own type, so that an error can never pass for an answer."""
+"""The six ways in which a run ends, each its own type, so that an error can never pass for an answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Status: TypeAlias = Literal["answered", "failed", "stopped", "cancelled", "waiti
 
 
 class Answered(Struct, frozen=True, repr_omit_defaults=True, tag="answered"):
-    """The model answered. `answer` is any JSON value; most loops give text."""
+    """The model answered. `answer` is any JSON value; most loops return text."""
 
     status: ClassVar[Status] = "answered"
     answer: Any
@@ -21,7 +21,7 @@ class Answered(Struct, frozen=True, repr_omit_defaults=True, tag="answered"):
 
 
 class Failed(Struct, frozen=True, repr_omit_defaults=True, tag="failed"):
-    """The model gave up and said why (`gave_up`), or could not keep to the format (`format`)."""
+    """The model gave up and said why (`gave_up`), or did not follow the format (`format`)."""
 
     status: ClassVar[Status] = "failed"
     reason: str
@@ -32,8 +32,8 @@ class Failed(Struct, frozen=True, repr_omit_defaults=True, tag="failed"):
 class Stopped(Struct, frozen=True, repr_omit_defaults=True, tag="stopped"):
     """A limit was reached: `limit` is its name (steps, calls, tokens, usd, seconds, loop, context, reply).
 
-    `answer` is what the model said when asked, with its last call, to answer with what it had;
-    None when it could not. With the limit "reply" it is the text of a last reply that was cut or refused.
+    `answer` is the model's answer from what it had, written with its last call; None if it could not answer. With the
+    limit "reply" it is the text of a last reply that was cut or refused.
     """
 
     status: ClassVar[Status] = "stopped"
@@ -43,7 +43,7 @@ class Stopped(Struct, frozen=True, repr_omit_defaults=True, tag="stopped"):
 
 
 class Cancelled(Struct, frozen=True, repr_omit_defaults=True, tag="cancelled"):
-    """Someone stopped the run. What was done is on the record; it can be resumed."""
+    """The user stopped the run. The journal has everything up to then, and the run can be resumed."""
 
     status: ClassVar[Status] = "cancelled"
     reason: str = "cancelled"
@@ -51,9 +51,9 @@ class Cancelled(Struct, frozen=True, repr_omit_defaults=True, tag="cancelled"):
 
 
 class Waiting(Struct, frozen=True, repr_omit_defaults=True, tag="waiting"):
-    """The run waits for a person: for an answer to a question, or for approval of a call or a plan.
+    """The run waits for the user: for an answer to a question, or for approval of a call or a plan.
 
-    `question` is the id of what is asked; an answer names it. A call with another input has another id.
+    `question` is the id of the question, which an answer names. A call with a different input has a different id.
     """
 
     status: ClassVar[Status] = "waiting"
@@ -64,7 +64,7 @@ class Waiting(Struct, frozen=True, repr_omit_defaults=True, tag="waiting"):
 
 
 class Crashed(Struct, frozen=True, repr_omit_defaults=True, tag="crashed"):
-    """Something outside the loop broke. `error` names the kind, `hint` says what to do."""
+    """An error outside the loop. `error` names the kind, `hint` says what to do."""
 
     status: ClassVar[Status] = "crashed"
     reason: str

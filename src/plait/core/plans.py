@@ -1,4 +1,4 @@
-"""A plan as a value: steps that name each other's results, so that it can be printed, priced, edited and run."""
+"""A plan as a value: steps that name each other's results. It can be printed, priced, edited and run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from plait.core.tools import ToolSpec
 class Step(Struct, frozen=True, omit_defaults=True):
     """One step of a plan.
 
-    `id` is what other steps call its result by ("E1", "2"). `tool` is "" for a step that is only a thought.
-    `input` is any JSON value, with references to other results still in it; `needs` are the ids it refers to.
-    `why` says what the step is for.
+    `id` is the name of its result in other steps ("E1", "2"). `tool` is "" for a step that is only a thought. `input`
+    is any JSON value, with references to other results; `needs` are their ids. `why` is the purpose of the step.
     """
 
     id: str
@@ -30,18 +29,18 @@ class Step(Struct, frozen=True, omit_defaults=True):
 
 
 class Plan(Struct, frozen=True, omit_defaults=True):
-    """Steps in the order they were planned. `evidence` maps the ids of steps that need not run to what they gave."""
+    """Steps in the order they were planned. `evidence` maps the ids of steps that need not run to their results."""
 
     steps: tuple[Step, ...] = ()
     evidence: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        """One line: each step with its tool and input."""
+        """Return one line: each step with its tool and input."""
         evidence = f", evidence of {', '.join(self.evidence)}" if self.evidence else ""
         return f"Plan({'; '.join(map(_show_step, self.steps))}{evidence})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a table of the steps."""
+        """Return a table of the steps for a notebook."""
         rows = [
             (step.id, step.tool, repr_short(step.input, 200), ", ".join(step.needs), step.why) for step in self.steps
         ]
@@ -53,9 +52,9 @@ class Plan(Struct, frozen=True, omit_defaults=True):
         return tuple(step for step in self.steps if step.tool)
 
     def problems(self, tools: Iterable[ToolSpec], is_open: IsOpen | None = None) -> list[str]:
-        """What keeps this plan from being run, each in words for whoever wrote it; nothing when it can be run.
+        """Return the errors because of which this plan cannot run, in words for its author; empty if it can.
 
-        With `is_open`, which says of a text that it names a result, inputs are checked as well as names.
+        `is_open` says whether a text names a result; with it, inputs are checked as well as names.
         """
         known = {tool.name: tool for tool in tools}
         ids = [step.id for step in self.calls]
@@ -79,7 +78,7 @@ class Plan(Struct, frozen=True, omit_defaults=True):
         return found
 
     def _cycle(self) -> list[str]:
-        """Ids that wait for each other, the first one again at the end; empty when there are none."""
+        """Return ids that wait for each other, the first one again at the end; empty without a cycle."""
         try:
             TopologicalSorter({step.id: step.needs for step in self.calls}).prepare()
         except CycleError as why:

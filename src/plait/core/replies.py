@@ -1,4 +1,4 @@
-"""What comes back from a model, and what it took."""
+"""A model's reply and its token usage."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from msgspec import Struct
 from plait.core.tools import Call
 
 Finish: TypeAlias = Literal["stop", "length", "calls", "filter", "circle"]
-"""Why the model stopped writing: done (or at a stop string), cut by its token limit, native calls, filtered, or cut on
-our side because it wrote the same over and over."""
+"""Why the model stopped writing: done (or at a stop string), cut by its token limit, native calls, filtered, or cut by
+Plait because it kept repeating itself."""
 
 CUT: dict[Finish, str] = {
     "length": "was cut at its token limit",
     "circle": "repeated itself and was cut",
     "filter": "was refused, or cut by the endpoint's content filter",
 }
-"""What happened to a reply that is not whole, by its `finish`."""
+"""The reason of an incomplete reply, by its `finish`."""
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
     """Tokens as the provider reports them.
 
-    `cached_tokens` are the part of `input_tokens` that the server did not have to read again.
-    `estimated` is True where the provider reported nothing and the numbers are a guess from text length.
+    `cached_tokens` are the part of `input_tokens` that the server read from its cache. `estimated`: the provider
+    reported nothing, and the numbers are estimated from the length of the text.
     """
 
     input_tokens: int = 0
@@ -49,9 +49,8 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 class Reply(Struct, frozen=True, omit_defaults=True):
     """One model's reply to one think effect.
 
-    `text` ends before the first stop string, wherever the cut was made. `reasoning` is what the
-    endpoint gives as a separate chain of thought. `calls` are native tool calls. `cost` is in USD,
-    None where no price is known.
+    `text` ends before the first stop string, whether the endpoint or Plait cut it. `reasoning` is the endpoint's
+    separate chain of thought. `calls` are native tool calls. `cost` is in USD, None if no price is known.
     """
 
     text: str
@@ -65,5 +64,5 @@ class Reply(Struct, frozen=True, omit_defaults=True):
 
     @property
     def how_cut(self) -> str:
-        """What happened to a reply that is not whole, as the end of a sentence; "" for a whole one."""
+        """Return why a reply is incomplete, as the end of a sentence; "" for a complete one."""
         return CUT.get(self.finish, "")

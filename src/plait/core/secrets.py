@@ -1,6 +1,6 @@
-"""Removes keys and passwords from what endpoints and services say, and from what is stored: `[secret]` replaces them.
+"""Removes keys and passwords from endpoints' and services' responses, and from stored data: `[secret]` replaces them.
 
-One rule for reading and storing, so that a resumed run reads exactly what the run read.
+Reading and storing share one rule, so a resumed run reads exactly what the original run read.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from functools import lru_cache
 MASK = "[secret]"
 
 SHORTEST = 8
-"""Characters that a secret must have. A shorter one would be found in ordinary words, so it is not replaced."""
+"""Minimum number of characters of a secret. A shorter one would match ordinary words, so it is not replaced."""
 
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
 class Scrubber:
-    """Replaces secrets in bytes and in text, in whatever form JSON or an address gives them.
+    """Replaces secrets in bytes and in text, in every form of JSON or an address.
 
-    Without secrets it returns what it was given, unscanned.
+    Without secrets it returns its input, unscanned.
     """
 
     __slots__ = ("_forms", "_texts")
@@ -36,7 +36,7 @@ class Scrubber:
             forms |= {each.encode("utf-8", "surrogatepass") for each in found}
             encoded = _percent_encoded(secret)
             forms |= {encoded, encoded.replace(b"%2F", b"/")}
-        # The longest first: a secret that holds another must go as a whole.
+        # The longest first: a secret that contains another must be replaced as a whole.
         self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
         self._texts = tuple(sorted(texts, key=lambda text: (-len(text), text)))
 
@@ -44,18 +44,18 @@ class Scrubber:
         return bool(self._forms)
 
     def __call__(self, data: bytes) -> bytes:
-        """The bytes with every secret replaced by `[secret]`."""
+        """Return the bytes with every secret replaced by `[secret]`."""
         for form in self._forms:
             if form in data:
                 data = data.replace(form, MASK.encode())
         return data
 
     def text(self, text: str) -> str:
-        """The text with every secret replaced by `[secret]`."""
+        """Return the text with every secret replaced by `[secret]`."""
         return self(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass") if self._forms else text
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where secrets are in a text, as (start, end) in characters, in order and apart from each other."""
+        """Return the places of secrets in a text, as (start, end) in characters, in order, without overlap."""
         found: list[tuple[int, int]] = []
         for secret in self._texts:
             at = text.find(secret)
@@ -67,7 +67,7 @@ class Scrubber:
         return sorted(found)
 
     def held(self, text: str) -> int:
-        """How many characters at the end of a text may be the beginning of a secret."""
+        """Return how many characters at the end of a text may be the beginning of a secret."""
         longest = 0
         for secret in self._texts:
             for size in range(min(len(secret) - 1, len(text)), longest, -1):
@@ -78,14 +78,14 @@ class Scrubber:
 
 
 class StreamScrubber:
-    """Replaces secrets in a text that comes in pieces: holds back what may be the beginning of one."""
+    """Replaces secrets in a text that arrives in pieces: holds back a possible beginning of one."""
 
     def __init__(self, scrubber: Scrubber) -> None:
         self._scrubber = scrubber
         self._rest = ""
 
     def feed(self, text: str) -> str:
-        """The text that is certain by now."""
+        """Return the text that is certain by now."""
         if not self._scrubber:
             return text
         whole = self._scrubber.text(self._rest + text)
@@ -96,11 +96,10 @@ class StreamScrubber:
 
 @lru_cache(maxsize=256)
 def scrubber_of(secrets: tuple[str, ...]) -> Scrubber:
-    """The scrubber of these secrets, made once."""
+    """Return the scrubber of these secrets, which is cached."""
     return Scrubber(secrets)
 
 
 def _percent_encoded(secret: str) -> bytes:
-    """The secret as an address has it."""
     raw = secret.encode("utf-8", "surrogatepass")
     return b"".join(bytes([byte]) if byte in _UNRESERVED else b"%%%02X" % byte for byte in raw)

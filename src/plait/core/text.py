@@ -1,12 +1,12 @@
-"""Text of others made fit to be shown: without what could draw on the user's terminal."""
+"""Cleans and shortens text for display: it removes anything that could draw on the user's terminal."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-# Escape sequences (with their parameters), then what is left of control characters and of marks that turn the
-# direction of writing: tool output must not be able to draw on the user's terminal.
+# Escape sequences (with their parameters), then the remaining control characters and marks that turn the
+# direction of writing: tool output must not draw on the user's terminal.
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, movements
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # titles, links
@@ -15,12 +15,12 @@ _ESCAPES = re.compile(
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-# Marks of direction, signs without a width, and tags: a person would not see them in a description. Joiners belong to
+# Marks of direction, signs without a width, and tags: they are invisible in a description. Joiners belong to
 # emoji and to some scripts.
 _UNSEEN = re.compile(r"[\u200b\u200e\u200f\u061c\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
 
 
-# The same, and joiners, soft hyphens, separators of lines and fillers: a person who approves a text sees each of them.
+# The same, and joiners, soft hyphens, separators of lines and fillers: all are visible in a text for approval.
 _HIDDEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     r"\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
@@ -28,7 +28,7 @@ _HIDDEN = re.compile(
 
 
 def escape_hidden(json: str) -> str:
-    """JSON with an escape, such as \\u200b, in place of every character that nobody sees. It stays the same JSON."""
+    """Return the same JSON with an escape, such as \\u200b, for every invisible character."""
 
     def escape(match: re.Match[str]) -> str:
         code = ord(match[0])
@@ -40,12 +40,12 @@ def escape_hidden(json: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text without escape sequences, control characters and characters that nobody sees."""
+    """Return the text without escape sequences, control characters and invisible characters."""
     return _UNSEEN.sub("", clean(text))
 
 
 def clean(text: str) -> str:
-    """The text without escape sequences and control characters; line ends become newlines."""
+    """Return the text without escape sequences and control characters; line ends become newlines."""
     if text.isascii() and text.isprintable():
         return text
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -53,17 +53,17 @@ def clean(text: str) -> str:
 
 
 def shorten(text: str, limit: int) -> tuple[str, int]:
-    """At most `limit` characters of `text`, and how many characters were left out (0: it is whole).
+    """Return at most `limit` characters of `text`, and how many were removed (0: none).
 
-    Two thirds of the room go to the head and the rest to the tail, where results and errors tend to
-    stand; between them a line says how many characters are missing. A limit too small for that line
-    keeps the head alone. Raises ValueError for a negative limit.
+    Two thirds of the room go to the head and the rest to the tail, where results and errors tend to be. A line between
+    them gives the number of missing characters. A limit too small for that line keeps only the head. Raises ValueError
+    for a negative limit.
     """
     if limit < 0:
         raise ValueError(f"A limit of {limit} characters can't be kept; give 0 or more.")
     if len(text) <= limit:
         return text, 0
-    # The note's length depends on the number in it: measure it with the longest number it can hold.
+    # The note's length depends on its number: measure it with the longest possible number.
     room = limit - len(_note(len(text)))
     if room < 2:
         return text[:limit], len(text) - limit
@@ -78,7 +78,7 @@ def _note(count: int) -> str:
 
 
 def cut_text(text: str, most: int) -> str:
-    """Cut a text to a number of characters; `...` stands for the rest."""
+    """Cut a text to a number of characters; `...` marks the cut."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

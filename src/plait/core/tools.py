@@ -14,12 +14,12 @@ _FORMULAS = frozenset({"expression", "formula", "equation"})
 
 
 class ToolSpec(Struct, frozen=True, omit_defaults=True):
-    """What a model learns about a tool, and what the runtime must know before a call.
+    """A tool's description for the model, and its marks for the runtime.
 
-    `parameters` is a JSON Schema of type object, with a property for each parameter, in order. `returns` says in words
-    what comes back, `result` its type as Python writes it; "" if it is not known. Plait assumes that a tool without a
-    mark has effects: it does not repeat a call whose result was lost, and the policy "effects" asks before a call.
-    `excludes` names tools that do the same job: a loop that makes several calls in one turn makes one of them.
+    `parameters` is a JSON Schema of type object, with a property for each parameter, in order. `returns` describes the
+    result, `result` is its type as Python writes it; "" if unknown. Without a mark, Plait assumes that a tool has
+    effects: it does not repeat a call whose result was lost, and the policy "effects" asks before a call. `excludes`
+    names tools that do the same job: a loop that makes several calls in one turn makes one of them.
     """
 
     name: str
@@ -65,10 +65,10 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
 class Observation(Struct, frozen=True, omit_defaults=True):
     """The result or the error of one call.
 
-    `text` is the whole result or the error, as text; `trouble` is the kind of error. `note` is a remark of the runtime
-    for the model. `value` is the result itself if JSON can hold it. `seconds` is wall time. `repeated`: the same call
-    gave the same result before. For a call that code made, `exact` is the result, written as the input of such a call,
-    if `value` would change it; `unfit` says why code cannot have the result, and `printed` is what the tool printed.
+    `text` is the whole result or error, as text; `trouble` is the kind of error. `note` is a remark of the runtime for
+    the model. `value` is the result itself if JSON can hold it. `seconds` is wall time. `repeated`: the same call gave
+    the same result before. Three fields serve calls from code: `exact` is the result as the input of such a call, if
+    `value` would change it; `unfit` says why code cannot have the result; `printed` is what the tool printed.
     """
 
     text: str

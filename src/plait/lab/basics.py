@@ -50,7 +50,6 @@ class BasicsFacts(Struct, frozen=True):
         return Fraction(str(self.facts[key]))
 
     def price(self, good: str) -> Fraction:
-        """Return the price of a good in dollars."""
         return self.number(f"price of {with_article(good)} in dollars")
 
 
@@ -89,7 +88,6 @@ def make_facts(split: str, seed: int = SEED) -> BasicsFacts:
 
 
 def with_article(word: str) -> str:
-    """Return a word with its indefinite article."""
     return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 

@@ -74,10 +74,8 @@ async def _find_or_run(cell: Cell, earlier: list[RunRow]) -> Run:
 
 
 async def store_result(results: Results, result: CellResult, secrets: tuple[str, ...] = ()) -> None:
-    """Store a result in the journal."""
     await results.keep(result.cell, result.run, msgspec.json.encode(result), secrets=secrets)
 
 
 def read_result(data: bytes) -> CellResult:
-    """Read a result from the journal."""
     return msgspec.json.decode(data, type=CellResult)

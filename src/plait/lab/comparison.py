@@ -88,7 +88,6 @@ class ComparisonData(Struct, frozen=True, kw_only=True):
         return len(self.results) == self.cells
 
     def of(self, contender: Contender) -> tuple[CellResult, ...]:
-        """Return the results of one row."""
         return tuple(each for each in self.results if each.variant == contender.key)
 
     @property
@@ -190,10 +189,11 @@ class TableRow(Struct, frozen=True, kw_only=True):
 class Pair(Struct, frozen=True, kw_only=True):
     """Two rows (`a` and `b` are their keys) on the `tasks` that both finished.
 
-    The row with the higher success rate wins a task. `both_right` and `both_wrong` are the tasks that all runs of both
-    did, or none. `difference` is the mean success of `a` less that of `b`. `p` is the sign-flip test's, `p_holm` the
-    same adjusted for all pairs of the table, and `word` what it says of `a`. `seeable` is the size of a true difference
-    that would have been seen 4 times of 5. `tokens_ratio` is the tokens of `a` over those of `b`.
+    The row with the higher success rate wins a task. `both_right` and `both_wrong` are the tasks in which all runs of
+    both rows succeeded, or failed. `difference` is the mean success of `a` minus that of `b`. `p` is the sign-flip
+    test's, `p_holm` the same adjusted for all pairs of the table, and `word` its verdict on `a`. `seeable` is the size
+    of a true difference that would have been detected 4 times of 5. `tokens_ratio` is the tokens of `a` over those of
+    `b`.
     """
 
     a: str
@@ -241,7 +241,6 @@ def group_by_task(results: Iterable[CellResult]) -> dict[str, list[CellResult]]:
 
 
 def count_by_task(results: Iterable[CellResult]) -> list[tuple[int, int]]:
-    """Count successes and runs of each task."""
     return [(sum(each.grade.success for each in runs), len(runs)) for runs in group_by_task(results).values()]
 
 
@@ -332,7 +331,6 @@ def _mean_tokens(runs: Sequence[CellResult]) -> float:
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    """Return the mean of the finite values; None if there is none."""
     finite = [each for each in values if math.isfinite(each)]
     return math.fsum(finite) / len(finite) if finite else None
 

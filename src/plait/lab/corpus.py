@@ -1,7 +1,7 @@
 """Texts that belong to tasks, and the tools that search them.
 
-The word `lab:corpus,KIND,TASK,MARK,FILE` finds the tools again. The mark is a digest of the texts: if the file has
-changed, the word is an error, so that a resumed run never sees another text under the same name.
+The word `lab:corpus,KIND,TASK,MARK,FILE` loads the tools. The mark is a digest of the texts. If the file has changed,
+the word is an error, so a resumed run never reads another text under the same name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plait.tools import Tool, tool
 
 _KINDS = ("hotpotqa", "musique", "strategyqa", "pages")
 _SAME_TITLE, _BEST, _OTHERS = 8, 3, 5
-"""Pages shown: of the same title, of the best matches, and named by title only."""
+"""Number of pages shown: with the same title, of the best matches, and by title only."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[\"'(\[]?[A-Z0-9])")
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 
@@ -37,7 +37,7 @@ class CorpusPage(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return " ".join(sentence.strip() for sentence in self.sentences if sentence.strip())
 
 
@@ -45,7 +45,7 @@ PagesByTask: TypeAlias = dict[str, tuple[CorpusPage, ...]]
 
 
 class Corpus(Struct, frozen=True, dict=True):
-    """Pages to search. Nothing is kept between calls: a run can be resumed and replayed in any process."""
+    """Pages to search. It has no state, so a run can be resumed and replayed in any process."""
 
     pages: tuple[CorpusPage, ...]
 
@@ -55,7 +55,7 @@ class Corpus(Struct, frozen=True, dict=True):
         return digest(self.pages)
 
     def search(self, query: str) -> str:
-        """Return the page of that title, or the pages that fit the words best. Raises `ToolError` if none does."""
+        """Return the page of that title, or the pages that match the words best. Raises `ToolError` if none does."""
         if titled := self._find_titled(query):
             return "\n\n".join(_show(page) for page in titled[:_SAME_TITLE])
         best = self._find_best(query)
@@ -67,7 +67,7 @@ class Corpus(Struct, frozen=True, dict=True):
         return f"No page is titled {cut_text(query, 80)!r}. These fit best:\n\n{found}{also}"
 
     def lookup(self, title: str, wanted: str) -> str:
-        """Return the sentences of a page with all of these words, or with most of them. Raises `ToolError`."""
+        """Return the sentences of a page with all, or most, of these words. Raises `ToolError`."""
         pages = self._find_titled(title)
         if not pages:
             raise ToolError(f"No page is titled {cut_text(title, 80)!r}.", hint=self._suggest(title))
@@ -86,7 +86,7 @@ class Corpus(Struct, frozen=True, dict=True):
         return found if most == len(asked) else f"No sentence has all of these words. The nearest:\n{found}"
 
     def _find_titled(self, title: str) -> list[CorpusPage]:
-        """Return the pages of that title: exact, else by its words, else without what stands in brackets behind it."""
+        """Return the pages of that title: exact, else by its words, else without the part in brackets at its end."""
         exact, by_words, by_name = self._titles
         if same := exact.get(title.strip().casefold()):
             return same
@@ -157,19 +157,18 @@ class Corpus(Struct, frozen=True, dict=True):
 
 
 def corpus_word(kind: str, path: Path, task: str = "") -> str:
-    """Return the word that finds the tools of a file's texts again ("": those of all tasks)."""
+    """Return the word that loads the tools of a file's texts again ("": those of all tasks)."""
     mark = _load_corpora(kind, path, file_stamp(path))[task].mark
     return f"lab:corpus,{kind},{quote(task, safe='')},{mark},{path}"
 
 
 @lru_cache(maxsize=16)
 def _load_corpora(kind: str, path: Path, stamp: tuple[int, int]) -> dict[str, Corpus]:
-    """Load the corpora of a file by task. It is read once in a process while it does not change."""
+    """Load the corpora of a file by task. The cache holds while the file does not change."""
     return {task: Corpus(pages) for task, pages in read_pages(kind, path).items()}
 
 
 def split_page(title: str, text: str) -> CorpusPage:
-    """Return a page from a text in one piece."""
     return CorpusPage(title, tuple(_SENTENCE.split(text.strip())))
 
 
@@ -240,7 +239,7 @@ def musique_pages(entry: FileRecord) -> tuple[CorpusPage, ...]:
 
 
 def strategyqa_pages(entries: list[FileRecord]) -> tuple[CorpusPage, ...]:
-    """Return a page for each term with all its facts; a fact of two questions stands there once."""
+    """Return a page for each term with all its facts, each fact once."""
     by_term: dict[str, dict[str, None]] = {}
     for entry in entries:
         facts = entry.value.get("facts")

@@ -24,7 +24,6 @@ class FileRecord(Struct, frozen=True):
     value: dict[str, Any]
 
     def error(self, message: str, hint: str = "") -> ConfigError:
-        """Return an error that names this record."""
         return ConfigError(f"{self.place}: {message}", hint=hint)
 
     def need(self, *names: str) -> Any:

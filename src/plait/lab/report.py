@@ -29,11 +29,11 @@ CHANGED = (
     "changed: runs that continued as another loop, or wrote tool calls as text because the endpoint takes no tools."
 )
 MOST_PAIRS = 12
-"""Pairs named one by one; the others are counted."""
+"""Number of pairs named one by one; the others are counted."""
 WHY = 100
-"""Letters of what was wrong with a run."""
+"""Maximum number of characters of a run's error."""
 HUNDREDTHS, MILLISECOND = 100, 1_000
-"""The units of counts, and of seconds in microseconds, as they are shown."""
+"""The display units of counts, and of seconds in microseconds."""
 
 
 def render_text(
@@ -160,7 +160,6 @@ def _title(comparison: ComparisonData, rows: Sequence[TableRow]) -> str:
 
 
 def table_columns(rows: Sequence[TableRow]) -> list[TableColumn]:
-    """Return the columns of the table."""
     digits = usd_digits([row.cost_usd for row in rows])
     tokens = [_add_up((row.input_tokens, row.output_tokens)) for row in rows]
     estimated = ["~" if row.estimated else "" for row in rows]
@@ -203,7 +202,7 @@ def table_columns(rows: Sequence[TableRow]) -> list[TableColumn]:
 
 
 def _phase_columns(rows: Sequence[TableRow], by_phase: Sequence[RowPhases]) -> list[TableColumn]:
-    """Return each row's phases, then "in all": means of a run, which add up as they are shown."""
+    """Return each row's phases, then "in all": means of a run, which add up as shown."""
     name = _short_names(rows)
     costs = [float(Fraction(part.nanos or 0, each.n * 10**9)) for each in by_phase for part in each.spent if each.n]
     digits = usd_digits(costs)
@@ -314,7 +313,7 @@ def _pair_columns(rows: Sequence[TableRow], pairs: Sequence[Pair]) -> list[Table
 
 
 def show_percent(share: float | None, interval: tuple[float, float] | None = None) -> str:
-    """Return `67 % (47-82)`, "-" for None. 0 % and 100 % appear only if it is none and all."""
+    """Return `67 % (47-82)`, "-" for None. 0 % and 100 % appear only for none and all."""
     if share is None:
         return "-"
     whole = min(max(round(share * 100), int(share > 0)), 99 + int(share == 1))
@@ -340,7 +339,7 @@ def usd_digits(values: Sequence[float | None]) -> int:
 
 
 def _add_up(parts: Sequence[float | None]) -> list[str]:
-    """Return parts and their sum in whole numbers that add up as they are shown."""
+    """Return parts and their sum in whole numbers that add up as shown."""
     known = [Fraction(part) for part in parts if part is not None]
     if len(known) < len(parts):
         return ["-"] * (len(parts) + 1)
@@ -410,7 +409,7 @@ def not_measured_notes(comparison: ComparisonData) -> list[str]:
 
 
 def _pair_notes(pairs: Sequence[Pair], name: Callable[[str], str]) -> list[str]:
-    """Return which rows differ, and which cannot be told apart."""
+    """Return which rows differ, and which do not differ measurably."""
     notes = []
     by_word: dict[str, list[Pair]] = {}
     for pair in pairs:

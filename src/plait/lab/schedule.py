@@ -1,4 +1,4 @@
-"""Running the cells of a comparison: concurrently, within a budget, continuing where an earlier process stopped.
+"""Runs the cells of a comparison: concurrently, within a budget, continuing where an earlier process stopped.
 
 Each endpoint has a gate: it admits fewer cells after "too many requests", and none during an outage.
 """
@@ -24,22 +24,22 @@ from plait.models.base import Model
 from plait.models.local import LocalModel
 
 OUTAGES_PER_CELL = 3
-"""After so many outages a cell is skipped, if other cells finished meanwhile: the endpoint fails at this cell."""
+"""Outages after which a cell is skipped, if other cells finished meanwhile: the endpoint fails at this cell."""
 REJECTIONS_IN_A_ROW = 3
-"""After so many rejected requests in a row a contender is skipped: the cause is a model or a setting."""
+"""Rejected requests in a row after which a contender is skipped: the cause is a model or a setting."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds: the pause after an outage doubles from the first value up to the second."""
 PATIENCE = 5
-"""After so many outages in a row, with no cell finished between them, an endpoint is given up."""
+"""Outages in a row, with no cell finished between them, after which an endpoint is given up."""
 GROW_AFTER = 10
-"""After so many finished cells in a row a slowed endpoint admits one more cell."""
+"""Finished cells in a row after which a slowed endpoint admits one more cell."""
 
 
 class Progress(Struct, frozen=True):
     """The state of a running comparison.
 
-    `left` estimates the remaining seconds, None while unknown. `usd` is the cost of all its cells so far (None: a price
-    is unknown). `result` is the cell that has just finished, `said` a message.
+    `left` estimates the remaining seconds (None: unknown). `usd` is the cost of all its cells so far (None: a price is
+    unknown). `result` is the cell that has just finished, `said` a message.
     """
 
     finished: int
@@ -67,7 +67,7 @@ class CellEngine:
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Free what `open` took."""
+        """Free the resources of `open`."""
 
 
 class LocalEngine(CellEngine):
@@ -84,7 +84,7 @@ class LocalEngine(CellEngine):
 async def run_cells(
     plan: ComparisonPlan, journal: Journal, engine: CellEngine, *, jobs: int, budget: float | None, tell: OnProgress
 ) -> str:
-    """Run all cells that have no result yet. Return why some are still unfinished, "" if none is.
+    """Run all cells that have no result yet. Return why some are still unfinished, or "".
 
     Cancelling it cancels the current runs, which can be resumed later.
     """
@@ -117,7 +117,7 @@ class _Scheduler:
         self.open = [cell for digest, cell in cells.items() if digest not in self.done]
         self.earlier = results.runs(cell.digest for cell in self.open)
         self.lost_usd: float | None = 0.0
-        """The cost of runs without a result, because an endpoint went out; None: a price is unknown."""
+        """The cost of runs that an outage left without a result; None: a price is unknown."""
         self.active = 0
         self.outages: dict[str, int] = {}
         self.rejections: dict[str, int] = {}
@@ -150,7 +150,7 @@ class _Scheduler:
         return "; ".join(dict.fromkeys(self.why))
 
     def can_afford(self) -> bool:
-        """Tell whether the budget allows one more cell, if cells that run now cost the average."""
+        """Return whether the budget allows one more cell, if the running cells cost the average."""
         if self.budget is None:
             return True
         spent = self.usd
@@ -234,7 +234,6 @@ class _Scheduler:
         return False
 
     def report(self, result: CellResult | None = None, said: str = "") -> None:
-        """Report the progress."""
         open_ = len(self.open) - self.finished
         left = (time.monotonic() - self.began) / self.finished * open_ if self.finished else None
         cells = len(self.plan.cells)
@@ -249,7 +248,7 @@ class EndpointGate:
         self.most = most
         self.now = most
         self.closed = ""
-        """Why the endpoint was given up, "" while it is not."""
+        """Why the endpoint was given up, or ""."""
         self._busy = 0
         self._until = 0.0
         self._since = 0.0
@@ -285,8 +284,8 @@ class EndpointGate:
     async def note_outage(self, why: str, *, began: float, after: float | None, lasting: bool, busy: bool) -> None:
         """Pause after an outage, and give the endpoint up after some in a row.
 
-        `began`: the monotonic time when the failed cell started. Outages of cells that ran at the same time count once.
-        `busy`: the endpoint reported too many requests, which counts only if no more than one cell asks.
+        `began`: the monotonic time when the failed cell started. Outages of concurrent cells count once. `busy`: the
+        endpoint reported too many requests, which counts only if no more than one cell asks.
         """
         if lasting:
             self.closed = why
@@ -331,7 +330,7 @@ class EndpointGates:
 
 @asynccontextmanager
 async def pass_gates(gates: Iterable[EndpointGate]) -> AsyncIterator[str]:
-    """Pass all gates. Yields why one is closed, "" if none is."""
+    """Pass all gates. Yields why one is closed, or ""."""
     async with AsyncExitStack() as stack:
         gates = list(gates)
         for gate in gates:

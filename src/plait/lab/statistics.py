@@ -1,9 +1,9 @@
 """The statistics of the table: intervals, paired tests, power, quantiles.
 
-A row's runs are a sample of the runs that its tasks could have had, and its tasks a sample of such tasks. Runs of one
-task resemble each other, so 5 runs of 20 tasks tell less than 100 tasks: intervals use an *effective* number of runs.
-Rows are compared task by task, so that hard and easy tasks do not blur the difference. Tests are exact. Tests compare
-all figures with SciPy and statsmodels; docs/lab.md says why these packages are not used here.
+The runs of a row are a sample, and so are its tasks. Runs of one task resemble each other, so 5 runs of 20 tasks carry
+less information than 100 tasks: intervals use an *effective* number of runs. Rows are compared task by task, so that
+hard and easy tasks do not blur the difference. Tests are exact. The test suite compares all figures with SciPy and
+statsmodels; docs/lab.md says why these packages are not used here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from fractions import Fraction
 from statistics import NormalDist
 
 ALPHA = 0.05
-"""Of pairs that don't differ, no more than this share is called different (over all pairs of a table together)."""
+"""Maximum share of equal pairs that are called different (over all pairs of a table together)."""
 POWER = 0.8
 FINEST = 2520
-"""Differences of rates are tested in whole parts of at most so many; 1 to 10 runs a task divide it."""
+"""Differences of rates are tested in multiples of 1/FINEST at most; 1 to 10 runs a task divide it."""
 _Z95 = NormalDist().inv_cdf(1 - ALPHA / 2)
 _ZPOWER = NormalDist().inv_cdf(POWER)
 
@@ -40,11 +40,11 @@ def wilson_interval(successes: float, n: float) -> tuple[float, float]:
 def effective_runs(tallies: Sequence[tuple[int, int]]) -> float:
     """Return how many independent runs these runs are worth; a tally is (successes, runs) of one task.
 
-    With m tasks, n runs in all, k_i of n_i successes in task i and p their share over all, the variance of p with
-    tasks as clusters is v = m/(m-1) * sum((k_i - n_i p)^2) / n^2, and n_eff = p(1-p)/v, held between m (all runs of a
-    task end alike) and n (they are independent). If p is 0 or 1, or there is one task, v says nothing, and the
-    result is m. With one run a task it is always n. Korn and Graubard 1998, Survey Methodology 24:193; in Wilson's
-    interval: Franco et al. 2019, J. Surv. Stat. Methodol. 7:334.
+    With m tasks, n runs in all, k_i of n_i successes in task i and overall share p, the variance of p with tasks as
+    clusters is v = m/(m-1) * sum((k_i - n_i p)^2) / n^2, and n_eff = p(1-p)/v. The result is limited to m (all runs of
+    a task end alike) and n (they are independent). If p is 0 or 1, or there is one task, v is undefined and the result
+    is m. With one run a task it is always n. Korn and Graubard 1998, Survey Methodology 24:193; in Wilson's interval:
+    Franco et al. 2019, J. Surv. Stat. Methodol. 7:334.
     """
     tallies = [tally for tally in tallies if tally[1] > 0]
     tasks, runs, right = len(tallies), sum(n for _, n in tallies), sum(k for k, _ in tallies)
@@ -70,10 +70,10 @@ def success_interval(tallies: Sequence[tuple[int, int]]) -> tuple[float, float]:
 def sign_flip_p(differences: Iterable[Fraction | int]) -> float:
     """Return the p of the two-sided sign-flip test.
 
-    Each difference is one task's (first row's success rate less the other's). If the rows are alike, each difference
-    is as likely to have the other sign. The test counts, of all 2^m choices of signs, those whose sum is at least as
-    far from 0. With one run a task it is McNemar's exact test (1947, Psychometrika 12:153). Fisher 1935, The Design of
-    Experiments, section 21. Rates finer than `FINEST` are rounded to it, and the test stays exact.
+    Each difference is one task's: the first row's success rate minus the other's. If the rows are alike, both signs are
+    equally likely. Of all 2^m choices of signs, the test counts those whose sum is at least as far from 0. With one run
+    a task it is McNemar's exact test (1947, Psychometrika 12:153). Fisher 1935, The Design of Experiments, section 21.
+    Rates finer than `FINEST` are rounded to it, and the test stays exact.
     """
     given = [Fraction(each) for each in differences]
     unit = min(FINEST, math.lcm(*(each.denominator for each in given)))
@@ -83,7 +83,7 @@ def sign_flip_p(differences: Iterable[Fraction | int]) -> float:
         return 1.0
     step = math.gcd(*sizes)
     sizes = [size // step for size in sizes]
-    low = (sum(sizes) - abs(sum(whole)) // step) // 2  # what the rarer direction sums up to
+    low = (sum(sizes) - abs(sum(whole)) // step) // 2  # the sum in the rarer direction
     ways = _count_subsets(sizes, low)
     return float(min(Fraction(1), Fraction(2 * ways, 1 << len(sizes))))
 
@@ -91,8 +91,8 @@ def sign_flip_p(differences: Iterable[Fraction | int]) -> float:
 def _count_subsets(sizes: Sequence[int], most: int) -> int:
     """Count the subsets that sum up to at most `most`.
 
-    One integer holds the counts for all sums side by side, each in a slot of bits that it cannot outgrow. One shift and
-    one addition then take in a size.
+    One integer holds the counts for all sums, each in a slot of bits that it cannot outgrow. One shift and one addition
+    then add a size.
     """
     if sizes[-1] == 1:
         return _count_choices(len(sizes), most)
@@ -105,7 +105,6 @@ def _count_subsets(sizes: Sequence[int], most: int) -> int:
 
 
 def _count_choices(n: int, most: int) -> int:
-    """Count the ways to choose at most `most` of n."""
     ways = total = 1
     for k in range(most):
         ways = ways * (n - k) // (k + 1)
@@ -114,7 +113,7 @@ def _count_choices(n: int, most: int) -> int:
 
 
 def adjust_holm(ps: Sequence[float]) -> list[float]:
-    """Adjust the p of several tests: the chance that any p below 0.05 is wrong is 1 in 20 at most.
+    """Adjust the p of several tests: the chance that any p below 0.05 is wrong is at most 1 in 20.
 
     Holm 1979, Scand. J. Stat. 6:65.
     """
@@ -126,18 +125,18 @@ def adjust_holm(ps: Sequence[float]) -> list[float]:
 
 
 def least_p(differing: int) -> float:
-    """Return the least p that so many differing tasks can give; it is below 0.05 from 6 tasks on."""
+    """Return the smallest p that this many differing tasks can give; it is below 0.05 from 6 tasks on."""
     return min(1.0, 2.0 ** (1 - differing))
 
 
 def seeable_difference(tasks: int, mean_square: float, unit: float = 1.0) -> float | None:
-    """Return the size of a true difference that so many tasks show (p < 0.05) at least 4 times of 5.
+    """Return the size of a true difference that this many tasks show (p < 0.05) at least 4 times of 5.
 
-    The least d, from 0 to 1, with m d - u >= z(.975) sqrt(m s) + z(.8) sqrt(m (s - d^2)), where m are the tasks, s is
-    the mean square of their differences (with one run a task the share of tasks that differ), but not less than u d,
-    and u is the least a task can differ: 1 with one run a task, 1/r with r. With one it is the sample size of McNemar's
-    test (Miettinen 1968, Biometrics 24:339; Connor 1987, Biometrics 43:207) solved for the difference, with a
-    correction for continuity. None: no difference can be seen.
+    The result is the least d, from 0 to 1, with m d - u >= z(.975) sqrt(m s) + z(.8) sqrt(m (s - d^2)). m is the number
+    of tasks. s is the mean square of their differences (with one run a task: the share of tasks that differ), but at
+    least u d. u is the smallest difference of a task: 1 with one run a task, 1/r with r. With one run it is the sample
+    size of McNemar's test (Miettinen 1968, Biometrics 24:339; Connor 1987, Biometrics 43:207) solved for the
+    difference, with a correction for continuity. None: no difference can be detected.
     """
     if least_p(tasks) >= ALPHA:
         return None
@@ -158,7 +157,7 @@ def seeable_difference(tasks: int, mean_square: float, unit: float = 1.0) -> flo
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """Return the quantile of values, which must not be empty, as numpy does.
+    """Return a quantile of the values, which must not be empty, as numpy does.
 
     Hyndman and Fan's type 7 (1996, Am. Stat. 50:361).
     """
@@ -172,9 +171,9 @@ def quantile(values: Iterable[float], share: float) -> float:
 def ratio(pairs: Sequence[tuple[float, float]], *, seed: int = 1) -> tuple[float, tuple[float, float] | None] | None:
     """Return the ratio of two sums and its 95 % interval; a pair is one task's two numbers.
 
-    The interval is the percentile bootstrap's: tasks are drawn with replacement 1,000 times (less often from more than
-    2,000) with a generator of that seed, so it is the same each time. Efron 1979, Ann. Stat. 7:1. The interval is None
-    if there are fewer than 2 tasks or a draw has nothing to divide by; the result is None if the second sum is 0.
+    The interval is a percentile bootstrap: tasks are drawn with replacement 1,000 times (less often from more than
+    2,000) with a seeded generator, so the result is reproducible. Efron 1979, Ann. Stat. 7:1. The interval is None if
+    there are fewer than 2 tasks or a draw's second sum is 0; the result is None if the second sum is 0.
     """
     over, under = [a for a, _ in pairs], [b for _, b in pairs]
     first, second, tasks = sum(over), sum(under), range(len(pairs))

@@ -104,7 +104,7 @@ def _make_stub(entry: FileRecord) -> StubTool:
 
 
 def _parameters(entry: FileRecord, schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Returns the schema of each parameter, the required ones first, and the names of these."""
+    """Return the schema of each parameter, the required ones first, and the names of these."""
     properties = schema.get("properties") if schema.get("type") == "object" else schema
     required = schema.get("required") if schema.get("type") == "object" else entry.value.get("required")
     if not isinstance(properties, dict | None) or not isinstance(required, list | None):

@@ -56,20 +56,18 @@ class Suite(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self if limit is None else structs.replace(self, tasks=self.tasks[:limit])
 
     def grader_of(self, task: SuiteTask) -> str:
-        """Return the word of the grader that judges a task."""
         return task.grader or self.grader
 
     def tools_of(self, task: SuiteTask) -> tuple[str, ...]:
-        """Return the words of the tools that a task has."""
         return (*self.tools, *task.tools)
 
 
 class Grade(Struct, frozen=True, omit_defaults=True):
-    """How well a run did its task.
+    """The result of grading a run.
 
-    `score` is from 0 to 1 for graders that know partial success (F1). `mark` is one word: "right", "wrong", or what the
-    grader says ("done", "flaw", "not done"). `why` says what is wrong. `measures` are more numbers, such as
-    {"em": 0.0, "f1": 0.5}. `cost_usd` is the cost of grading (None: unknown price), `run` the recorded run of a judge.
+    `score` is from 0 to 1 for graders with partial success (F1). `mark` is one word: "right", "wrong", or the grader's
+    own ("done", "flaw", "not done"). `why` says what is wrong. `measures` are more numbers, such as {"em": 0.0, "f1":
+    0.5}. `cost_usd` is the cost of grading (None: unknown price), `run` the recorded run of a judge.
     """
 
     success: bool

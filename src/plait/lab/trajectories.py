@@ -1,7 +1,7 @@
-"""Good runs as files for training: those graded as successful in a comparison, or rated good by a person.
+"""Exports good runs as files for training: graded as successful in a comparison, or rated good by a person.
 
-The journal has the exact body of each request and the reply that the loop was given. A line is the last request of a
-call (failed attempts are skipped) and its reply. A reply that the loop could not read teaches nothing and is skipped.
+The journal has the exact body of each request and its reply. A line is the last request of a call (failed attempts are
+skipped) and its reply. Replies that the loop could not read are skipped.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ class WrittenFiles(Struct, frozen=True):
 
     @property
     def lines(self) -> int:
-        """The lines of all files."""
         return sum(self.files.values())
 
 
@@ -211,7 +210,6 @@ def _candidates(
 
 
 def _find_results(results: Results, rows: Iterable[RunRow]) -> dict[str, CellResult]:
-    """Return the result of each run that a comparison graded."""
     labels = {row.head.label: None for row in rows if row.head.label}
     found = (read_result(data) for data in results.results(labels).values())
     return {result.run: result for result in found}  # a run whose cell was run again has none
@@ -278,7 +276,7 @@ class TrainingExample(Struct, frozen=True, kw_only=True):
 
     @property
     def content(self) -> bytes:
-        """What a model learns from it: two lines with the same content are one."""
+        """The content of the training example: lines with the same content are duplicates."""
         return msgspec.json.encode((self.messages, self.tools))
 
 

@@ -1,4 +1,4 @@
-"""The loops, one file each, and how one is found by its word."""
+"""The loops, one package each, and the registry that finds a loop by its word."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Tool calls in the notations that models were trained on, wherever a reply holds them.
+"""Tool calls in the notations that models were trained on, anywhere in a reply.
 
-Models behind endpoints without a parser, or asked for another format, fall back to what they know: a JSON object with a
-name and arguments, `<tool_call>` and other tags, `<function=...>` with or without parameters of their own, the tool's
-name before a JSON object, Python calls, special tokens around any of these. `calls_in` finds the first calls that stand
-one behind the other. Only JSON objects and tags can name a tool that is not known; everything else is prose there.
+Without a parser in the endpoint, or when asked for another format, models fall back to what they know: a JSON object
+with a name and arguments, tags such as `<tool_call>`, `<function=...>` with or without parameters, the tool's name
+before a JSON object, Python calls, special tokens around any of these. `calls_in` finds the first group of consecutive
+calls. Only JSON objects and tags can name an unknown tool; all other text is prose.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TAG = (
 )
 _LANGUAGE = r"json[l5]?|tool_calls?|tool_code|python|xml"
 _CLOSING = r"</(?:function|invoke|parameters|tool|tools|action|actions|tool_call|[\w:]{1,30}calls?)>"
-# What may stand around calls and between two of them: blanks, list marks, fences, tags, tokens.
+# Allowed around calls and between two of them: blanks, list marks, fences, tags, tokens.
 GLUE = re.compile(rf"(?:{TAG}|{TOKEN}|{_CLOSING}|[\s,;\[\]}})`]|(?<=```)(?:{_LANGUAGE})\b|functools(?=\[))*+")
 # Where a call may begin: at the start of a line, behind a tag, a token or a fence, at a brace.
 _CANDIDATE = re.compile(
@@ -66,14 +66,14 @@ _TRAILER = re.compile(r"\s*(?:```)?\s*(?:</(?:function|invoke|tool_call|tool|act
 _BLANK = re.compile(r"\s*+")
 _LINE_END = re.compile(r"[ \t`.;)\]}]*+(?:\n|\Z|<|,|\[)")
 _HARMLESS = re.compile(rf"{TAG}|{TOKEN}|<(?=/?(?:function|invoke|tool_name|tool|action)[=\s>])")
-_LOOKS, _TRIES = 8, 300  # how far a search goes before it ends, as in loose_json
+_LOOKS, _TRIES = 8, 300  # limits of a search, as in loose_json
 
 
 class FoundCall(Struct, frozen=True):
-    """A call as it stands in a text, text[start:end].
+    """A call found in a text, at text[start:end].
 
-    `certain`: the notation is that of a call, even where the name is not known. `broken` says why the input can't be
-    read, "" when it can.
+    `certain`: the notation is that of a call, even if the name is unknown. `broken` says why the input cannot be read,
+    or "" if it can.
     """
 
     name: str
@@ -87,13 +87,13 @@ class FoundCall(Struct, frozen=True):
 
     @property
     def value(self) -> JSON:
-        """The input; one that is JSON in a text is read."""
+        """Return the input; JSON inside a text is read."""
         read = read_structure(self.input) if isinstance(self.input, str) else None
         return self.input if read is None else read
 
 
 def calls_in(text: str, tools: Sequence[ToolSpec], start: int = 0) -> list[FoundCall]:
-    """The first calls in a text that stand one behind the other; none where there is no call."""
+    """Return the first group of consecutive calls in a text; empty if there is no call."""
     reader = _Reader(text, tools)
     group: list[FoundCall] = []
     for found in reader.first(start):
@@ -117,10 +117,10 @@ class _Reader:
         self.folded = {name.lower().replace("-", "_"): name for name in self.tools}
         self.budget, self.tries = _LOOKS * (len(text) + 64), _TRIES
         self.listed = tools
-        self.passed = 0  # an object that is no call is data: nothing in it is one
+        self.passed = 0  # an object that is not a call is data, and nothing in it is a call
 
     def find_tool(self, name: str) -> str:
-        """The tool that is meant by a name, with what may stand around it; "" where there is none."""
+        """Return the tool that a name means, ignoring decoration; "" if there is none."""
         plain = name.replace("\\_", "_").strip(".-")
         for one in (plain, plain.removesuffix(".call"), plain.rpartition(".")[2]):
             if one in self.tools:
@@ -130,9 +130,9 @@ class _Reader:
         return ""
 
     def first(self, start: int) -> Iterator[list[FoundCall]]:
-        """The calls at each place where some stand, from `start` on."""
+        """Yield the calls at each place that has some, from `start` on."""
         at = start
-        # A search from behind the end would begin at the end again.
+        # A search from behind the end would start at the end again.
         while at <= len(self.text) and self.budget > 0 and self.tries > 0:
             if (place := _CANDIDATE.search(self.text, at)) is None:
                 return
@@ -144,7 +144,7 @@ class _Reader:
             at = max(self.passed, place.start() + 1)
 
     def at(self, at: int) -> list[FoundCall]:
-        """The calls that begin exactly at `at`; none where there are none."""
+        """Return the calls that begin exactly at `at`; empty if there are none."""
         sign = self.text[at : at + 1]
         if sign == "{":
             return self.object(at)
@@ -192,7 +192,7 @@ class _Reader:
         return calls
 
     def read_named(self, at: int) -> list[FoundCall]:
-        """`get_weather {"city": "Paris"}`, with anything usual between the two."""
+        """Read `get_weather {"city": "Paris"}`, with anything usual between the two."""
         head = _NAMED.match(self.text, at)
         if head is None or not (name := self.find_tool(head["name"])):
             return []
@@ -208,7 +208,7 @@ class _Reader:
         return [FoundCall(name, found.value, at, found.end, repairs, False, broken=broken)]
 
     def read_argument_pairs(self, name: str, start: int, at: int, note: str) -> FoundCall:
-        """Pairs of `<arg_key>` and `<arg_value>`."""
+        """Read pairs of `<arg_key>` and `<arg_value>`."""
         given: dict[str, JSON] = {}
         while (pair := _ARG_KEY.match(self.text, at)) is not None:
             end = self.text.find("</arg_value>", pair.end())
@@ -218,7 +218,7 @@ class _Reader:
         return FoundCall(name, given, start, min(at, len(self.text)), (note,))
 
     def python(self, at: int) -> list[FoundCall]:
-        """`get_weather(city="Paris")` on a line of its own or in a list."""
+        """Read `get_weather(city="Paris")` on a line of its own or in a list."""
         head = _PYTHON.match(self.text, at)
         if head is None or not (name := self.find_tool(head["name"])):
             return []
@@ -240,7 +240,7 @@ class _Reader:
         return [FoundCall(name, given, at, close, (note, *read.repairs), False)]
 
     def read_tagged(self, at: int) -> list[FoundCall]:
-        """Tags that name a tool: `<function=...>`, `<invoke name=...>`, `<tool_name>`, or the tool's own tag."""
+        """Read tags that name a tool: `<function=...>`, `<invoke name=...>`, `<tool_name>`, or the tool's own tag."""
         note = "the call was written with tags"
         self.tries -= 1
         if (head := _FUNCTION.match(self.text, at)) is not None:
@@ -290,7 +290,7 @@ class _Reader:
         return FoundCall(name, given or None, head.start(), end.end() if end else at, (note,))
 
     def inside(self, text: str) -> JSON:
-        """What stands between two tags: JSON, a tag for each parameter, or text."""
+        """Read the content between two tags: JSON, a tag for each parameter, or text."""
         if (value := read_structure(text.strip())) is not None:
             return value
         given: dict[str, JSON] = {}
@@ -305,17 +305,17 @@ class _Reader:
 
 
 def _value(text: str) -> JSON:
-    """A parameter's text: as it stands, without the line breaks beside the tags. Binding knows which type is meant."""
+    """Return a parameter's text without the line breaks beside its tags. Binding knows its type."""
     return text.removeprefix("\n").removesuffix("\n").strip(" \t") if "\n" not in text.strip() else text.strip("\n")
 
 
 def same_call(name: str, given: JSON) -> str:
-    """A key by which two calls are told to be the same."""
+    """Return a key that two equal calls share."""
     return f"{name} {json.dumps(given, sort_keys=True, default=str)}"
 
 
 def disarm_calls(text: str, tools: Sequence[ToolSpec] = ()) -> str:
-    """Data with a backslash in tags of calls and in objects that read as one. Other data stays as it is."""
+    """Put a backslash into tags of calls and objects that read as one. Other data stays unchanged."""
     text = _HARMLESS.sub(lambda tag: f"{tag[0][0]}\\{tag[0][1:]}", text)
     if not tools and "{" not in text and "<" not in text:
         return text  # only objects and tags can name a tool that is not known
@@ -332,12 +332,12 @@ def _holds_call(text: str, tools: Sequence[ToolSpec]) -> bool:
 
 
 def _calls_inside(value: Any, tools: Sequence[ToolSpec]) -> bool:
-    """A call stands in this value, at any depth: a part of data may be cut out and read alone."""
+    """Return whether a value contains a call, at any depth: a part of data may be cut out and read alone."""
     return any(isinstance(one, Mapping) and is_call(plain_call(one), tools) for one in all_inside(value))
 
 
 def _without_named(text: str, tools: Sequence[ToolSpec]) -> str:
-    """The text with a backslash behind each tool's name that what follows makes a call."""
+    """Put a backslash behind each tool's name that the following text makes a call."""
     names = "|".join(re.escape(tool.name) for tool in sorted(tools, key=lambda tool: -len(tool.name)))
     text = re.sub(rf"\b({names})\b(?=[^\n\\]{{0,60}}\s{{0,20}}[({{<])", r"\1\\", text, flags=re.I)
     return text.replace("{", "{\\") if calls_in(text, tools) else text

@@ -1,4 +1,5 @@
-"""Objects that name a tool and its input: which ones do, what the input is, and data that must not look like one."""
+"""Objects that name a tool and its input: recognising them, reading the input, and escaping data that looks like
+one."""
 
 from __future__ import annotations
 
@@ -25,25 +26,25 @@ INPUT_KEYS = (
 
 NAME_KEYS = ("name", "tool", "tool_name", "action")
 _SURE = ("tool", "tool_name")
-"""Keys that are a tool's name even where no input stands beside them."""
+"""Keys that name a tool even without an input."""
 _EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"})
-"""Keys that may stand beside a name and arguments."""
+"""Keys that may occur beside a name and arguments."""
 
 _FENCE = re.compile(r"`{3,}+")
 
 
 def text_key(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:
-    """The first of `keys` that has text in `value`."""
+    """Return the first of `keys` that has text in `value`."""
     return next((key for key in keys if isinstance(value.get(key), str) and value[key].strip()), None)
 
 
 def first_of(value: Any) -> Any:
-    """The first element of a list, else the value itself."""
+    """Return the first element of a list, else the value itself."""
     return value[0] if isinstance(value, list) and value else value
 
 
 def input_value(value: Mapping[str, Any], name_key: str, remarks: list[Remark]) -> Any:
-    """The input in an action object: under its key, another usual one, or the keys beside the name."""
+    """Return the input in an action object: under its key, another usual one, or the keys beside the name."""
     expected = "tool_input" if name_key == "tool" else "action_input"
     if expected in value:
         return value[expected]
@@ -60,10 +61,10 @@ def input_value(value: Mapping[str, Any], name_key: str, remarks: list[Remark]) 
 
 
 def disarm_objects(text: str, keys: Sequence[str]) -> str:
-    """Data in which no fence and no JSON object with one of `keys` can be read; unchanged if there is none.
+    """Escape fences, and JSON objects with one of `keys`, in data.
 
-    The key keeps its letters: `"tool": 1` becomes `"tool"\\: 1`. Where that is not enough (a key in JSON
-    escapes, comments before the colon), the brace is taken apart: `{` becomes `{\\`.
+    The key keeps its letters: `"tool": 1` becomes `"tool"\\: 1`. If that is not enough (a key in JSON escapes, comments
+    before the colon), the brace gets the backslash: `{` becomes `{\\`.
     """
     text = _FENCE.sub(lambda fence: "\\`" * len(fence[0]), text)
     if "{" not in text or not _has(text, keys):
@@ -85,7 +86,7 @@ def _has(text: str, keys: Sequence[str]) -> bool:
 
 
 def is_call(value: Mapping[str, Any], tools: Sequence[ToolSpec]) -> bool:
-    """An object that names a tool and its input, and neither describes a tool nor is a part of some data."""
+    """Return whether an object names a tool and its input, and is neither a tool's definition nor part of some data."""
     key = text_key(value, NAME_KEYS)
     if key is None or _describes(value):
         return False
@@ -93,12 +94,12 @@ def is_call(value: Mapping[str, Any], tools: Sequence[ToolSpec]) -> bool:
     if key in _SURE or any(tool.name.lower() == plain for tool in tools):
         return True
     given = [one for one in INPUT_KEYS if one in value]
-    # Data may well hold a name and an input: an unknown tool is called in the usual form only.
+    # Data may contain a name and an input: an unknown tool is called in the usual form only.
     return bool(given) and set(value) <= {key, *given, *_EXTRA} and not re.search(r"\s\S+\s", value[key].strip())
 
 
 def plain_call(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A call's object without what the chat-completions shape puts around it."""
+    """Return a call's object without the envelope of the chat-completions format."""
     function = value.get("function")
     if isinstance(function, Mapping):
         return function
@@ -111,7 +112,7 @@ def plain_call(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _describes(value: Mapping[str, Any]) -> bool:
-    """The object is a tool's definition, which quotes its parameters' schema, and not a call of it."""
+    """Return whether the object is a tool's definition, which quotes its parameters' schema."""
     for key in INPUT_KEYS:
         schema = value.get(key)
         if (
@@ -124,7 +125,7 @@ def _describes(value: Mapping[str, Any]) -> bool:
 
 
 def input_of_object(fields: Mapping[str, Any], key: str) -> tuple[JSON, list[str]]:
-    """The input beside a tool's name in an object, and what was repaired or is left out."""
+    """Return the input beside a tool's name in an object, and what was repaired or dropped."""
     repairs = [] if key == "name" else [f"the tool was taken from the key {key!r}"]
     usual = "arguments" if key == "name" else "action_input" if key == "action" else "tool_input"
     other = usual if usual in fields else next((one for one in INPUT_KEYS if one in fields), None)

@@ -1,15 +1,14 @@
-"""Makes data harmless: no part of it can be read as the protocol of the loop that shows it.
+"""Escapes data, so that no part of it reads as the protocol of the loop that shows it.
 
-Data is what tools, users and models wrote: observations, evidence, earlier turns, errors, quoted questions, tools'
-descriptions. One `Escape` is made for a run. It puts one backslash into
+Data is text that tools, users and models wrote: observations, evidence, earlier turns, errors, quoted questions,
+descriptions of tools. A run creates one `Escape`. It puts one backslash into
 
-- what the loop's reader takes for its own (`disarm` of its format): actions, calls, plan steps, fences;
+- the syntax of the loop's reader (`disarm` of its format): actions, calls, plan steps, fences;
 - each label that the prompts in use print at the beginning of a line (`core/labels.py`), such as `Question:`;
 - the special tokens of the run's models, such as `<|im_end|>`.
 
-Other text stays as it is, and escaping twice changes nothing more. A person reads an escaped text as before:
-`Question\\: x`, `<\\|im_end|>`. Tools and the journal get the text without backslashes. Each pattern is linear in the
-text.
+Other text stays unchanged, and escaping twice changes nothing more. Escaped text remains readable: `Question\\: x`,
+`<\\|im_end|>`. Tools and the journal get the text without backslashes. Each pattern is linear in the text.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from plait.core.labels import HOLE, labels_in
 _FENCE = "```"
 Disarm: TypeAlias = Callable[[str], str]
 
-# A line may begin behind any sign that a model reads as a line break.
+# A line may begin behind any character that a model reads as a line break.
 _START = r"(?:^|(?<=[\r\v\f\x1c-\x1e\x85\u2028\u2029]))"
 _DECORATION = r"[ \t>*_#`-]{0,12}"
 _NUMBER = r"(?:[ \t]{0,3}#?\d{1,9})?"
 _AFTER = r"[*_`]{0,3}[ \t]{0,4}"
 _SIGN = r"(?=[:：])"
-# A value within a label, and one right before its colon. Neither goes on behind an escaped sign: twice is as once.
+# A value in a label, and one right before its colon. Both stop at an escaped sign, so escaping twice is safe.
 _VALUE = r"(?:(?!\\(?:[:：]|->))[^\n])"
 _LAST_VALUE = r"(?:(?!\\(?:[:：]|->)|->)[^\n:：])"
 _FLAGS = re.M | re.I
@@ -39,10 +38,10 @@ _ANY_SIGN = re.compile(r"[:：]|->")
 
 
 class LabelGuard:
-    """A backslash before the sign that makes words a label. `words` and `sign` are patterns without groups.
+    """Puts a backslash before the sign that makes words a label. `words` and `sign` are patterns without groups.
 
-    `add` puts one backslash there and `remove` takes one away, so that any text survives being written and read.
-    `disarm` does it to data for good; twice is as once.
+    `add` inserts one backslash and `remove` deletes one, so any text survives being written and read. `disarm` escapes
+    data for good; a second time changes nothing.
     """
 
     def __init__(self, words: str, sign: str, flags: int = 0) -> None:
@@ -62,7 +61,7 @@ class LabelGuard:
 class Escape:
     """The escape of one run. `labels` are those of the prompts in use, `names` the tools', `tokens` the models'.
 
-    `disarm` puts backslashes into what the loop's reader takes for its own.
+    `disarm` puts backslashes into the syntax of the loop's reader.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Escape:
         self._tokens = tuple(tokens)
 
     def __call__(self, text: str, *, inline: bool = False) -> str:
-        """The text made harmless. `inline`: a prompt shows it behind a label, so its first line begins no line."""
+        """Return the escaped text. `inline`: a prompt shows its first line behind a label."""
         for disarm in self._disarm:
             text = disarm(text)
         if self._patterns:
@@ -82,42 +81,42 @@ class Escape:
         return without_tokens(text, self._tokens)
 
     def tokens(self, text: str) -> str:
-        """The text with its special tokens made plain text, and nothing else."""
+        """Return the text with only its special tokens escaped."""
         return without_tokens(text, self._tokens)
 
     def question(self, text: str) -> str:
-        """A user's question, which a prompt shows behind a label: only labels below its first line are changed, and
-        special tokens. Its code and its JSON are the user's own."""
+        """Escape a user's question that a prompt shows behind a label: special tokens, and labels below its first line.
+        Code and JSON in it are the user's own and stay unchanged."""
         at = _first_line(text)
         labels = tuple(each for each in self._patterns if each[0] != _FENCE)
         return without_tokens(text[:at] + _without_labels(text[at:], labels), self._tokens)
 
 
 def escape_of(context: LoopContext, *disarm: Disarm) -> Escape:
-    """The escape for a run: the labels are those of the loop's prompts and of the user's own system prompt."""
+    """Return the escape for a run, with the labels of the loop's prompts and of the user's own system prompt."""
     own = labels_in(context.system) if context.system is not None else ()
     names = (tool.name for tool in context.known)
     return Escape(*disarm, labels=(*context.prompts.labels, *own), names=names, tokens=context.special_tokens)
 
 
 def escape_history(task: Task, escape: Escape) -> tuple[Exchange, ...]:
-    """The earlier turns of a conversation, made harmless."""
+    """Return the earlier turns of a conversation, escaped."""
     return tuple(Exchange(escape(turn.question), escape(turn.answer)) for turn in task.history)
 
 
 def escape_task(task: Task, escape: Escape) -> dict[str, Any]:
-    """The question and the earlier turns, made harmless, as the templates take them."""
+    """Return the escaped question and earlier turns, as the templates take them."""
     return {"question": escape.question(task.question), "history": escape_history(task, escape)}
 
 
 def begins_line(prompt: str) -> bool:
-    """A value stands at the beginning of a line in a prompt that was filled with `HOLE` for it."""
+    """Return whether a prompt that was filled with `HOLE` shows this value at the beginning of a line."""
     at = prompt.find(HOLE)
     return at < 0 or not prompt[:at].rpartition("\n")[2].strip()
 
 
 def without_tokens(text: str, tokens: Sequence[str]) -> str:
-    """The text with a backslash behind the first sign of each special token."""
+    """Put a backslash behind the first character of each special token."""
     pattern = _tokens(tuple(tokens)) if tokens else None
     if pattern is None or pattern.search(text) is None:
         return text
@@ -174,9 +173,9 @@ def _patterns(labels: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[st
 
 
 def _with_values(label: str, names: tuple[str, ...]) -> tuple[str, str]:
-    """The pattern of a label that holds values, and a text that must stand in what it matches.
+    """Return the pattern of a label that holds values, and a text that every match contains.
 
-    A label without a word of its own, such as `- lookup: x`, is one only with the name of a tool in it.
+    A label without a word of its own, such as `- lookup: x`, counts only with a tool's name in it.
     """
     arrow = label.endswith("->")
     body, sign = (label[:-2], r"(?=->)") if arrow else (label[:-1], _SIGN)
@@ -198,7 +197,7 @@ def _with_values(label: str, names: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _literal(text: str) -> str:
-    """A label's words as a pattern: any blanks between them, any number for a number."""
+    """Return a label's words as a pattern: any blanks between them, any number for a number."""
     parts = re.findall(r"\s+|\d+|[^\s\d]+", text)
     return "".join(
         r"[ \t_]{1,4}" if part.isspace() else r"\d{1,9}" if part.isdigit() else re.escape(part) for part in parts

@@ -1,4 +1,4 @@
-"""One loop goes on as another: on the record, with phases of its own (`react.act`)."""
+"""Continues a run as another loop, with a remark in the journal and phases of its own (`react.act`)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from plait.loops.registry import make
 
 
 def fall_back(name: str, task: Task, context: LoopContext, why: str) -> LoopRun:
-    """Go on with the loop `name` from the beginning of the task. `why` is a sentence for the record.
+    """Restart the task as the loop `name`. `why` is a sentence for the journal.
 
-    Where a plan needs a person's leave, a loop that has none to show is not gone on with: it would call tools unseen.
+    If the user must approve a plan, a loop that has no plan is refused: it would call tools without approval.
     """
     loop = make(name)
     if context.approve_plan and (context.tools or context.others) and "plan" not in loop.phases:
@@ -26,7 +26,7 @@ def fall_back(name: str, task: Task, context: LoopContext, why: str) -> LoopRun:
 
 
 def _renamed(loop: LoopRun, name: str) -> LoopRun:
-    """The loop, its phases told apart from those of the loop that fell back to it."""
+    """Return the loop with its phases under its own name, apart from those of the loop that fell back."""
     feed: Callable[[], Effect] = partial(next, loop)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What every format of a turn has: a strict writer, a lenient reader, a grammar, a splitter."""
+"""The protocol of turn formats: a strict writer, a lenient reader, a grammar, a splitter."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from msgspec import Struct
 from plait.core import Call, Piece, PieceKind, Splitter, ToolSpec
 
 CODE = "python"
-"""What a turn calls whose action is code; the input is the code."""
+"""The name in the call of a turn whose action is code; the input is the code."""
 
 
 class Remark(Struct, frozen=True):
-    """Something a reader repaired or cut. `kind` is "repaired" or "cut", `text` says what, for people."""
+    """Something a reader repaired or cut. `kind` is "repaired" or "cut", `text` describes it for people."""
 
     kind: str
     text: str
 
 
 class Turn(Struct, frozen=True, omit_defaults=True):
-    """One turn of a model, read: a thought and either a call or an answer.
+    """One turn of a model, as read: a thought and either a call or an answer.
 
-    `answered` tells an answer of None from none at all. `kept` is the part of the reply that counts, as
-    the model wrote it: what follows the first action is gone. `remarks` say what was repaired or cut.
+    `answered` distinguishes an answer of None from no answer. `kept` is the relevant part of the reply as the model
+    wrote it: text after the first action is dropped. `remarks` describe what was repaired or cut.
     """
 
     thought: str = ""
@@ -37,7 +37,7 @@ class Turn(Struct, frozen=True, omit_defaults=True):
 
 
 class Unreadable(Exception):
-    """A reply that can't be read as a turn. The text says what is wrong, in words for the model."""
+    """A reply that cannot be read as a turn. The text explains the error to the model."""
 
 
 class Format(Protocol):
@@ -45,58 +45,58 @@ class Format(Protocol):
 
     @property
     def name(self) -> str:
-        """The word the format is chosen by."""
+        """The word that selects the format."""
         ...
 
     def stop(self, n: int) -> tuple[str, ...]:
-        """Strings at which the model must stop writing in turn `n`."""
+        """Return strings at which the model must stop writing in turn `n`."""
         ...
 
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
-        """The turn in a reply, leniently. Raises `Unreadable`, and nothing else, whatever the text."""
+        """Read the turn in a reply, leniently. Raises only `Unreadable`."""
         ...
 
     def write(self, turn: Turn, n: int) -> str:
-        """The canonical text of a turn; `read` gives the same turn back, with no remarks."""
+        """Return the canonical text of a turn; `read` reads the same turn back, with no remarks."""
         ...
 
     def observation(self, text: str, n: int) -> str:
-        """An observation as it stands in the log; the text is already escaped."""
+        """Return an observation as it appears in the log; the text is already escaped."""
         ...
 
     def disarm(self, text: str) -> str:
-        """Data in which nothing reads as this format's protocol; unchanged if nothing would. A part of `Escape`."""
+        """Escape this format's protocol in data. A part of `Escape`."""
         ...
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
-        """The tools as this format's prompt lists them."""
+        """Return the tools as this format's prompt lists them."""
         ...
 
     def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
-        """GBNF of the turns `write` makes for these tools, thoughts on one line; None where a schema says it.
+        """Return GBNF of the turns `write` makes for these tools, thoughts on one line; None if there is a schema.
 
-        `opened`: the prompt already ends in this turn's thought label, so the reply goes on after it.
+        `opened`: the prompt already ends in this turn's thought label, so the reply continues after it.
         """
         ...
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
-        """JSON Schema of a turn, for formats that are JSON; None for the others."""
+        """Return JSON Schema of a turn, for formats that are JSON; None for the others."""
         ...
 
     def splitter(self) -> Splitter:
-        """Tells thought, action and answer apart in a reply as it streams in."""
+        """Return a splitter of thought, action and answer for a reply that streams in."""
         ...
 
 
 class LineSplitter(ABC):
-    """A splitter that looks at whole lines: each goes out when it is whole."""
+    """A splitter that returns each line as soon as it is complete."""
 
     def __init__(self) -> None:
         self._held: list[str] = []
 
     @abstractmethod
     def split_line(self, line: str) -> list[Piece]:
-        """Return the pieces of a line, given with its line break; the last one has none."""
+        """Return the pieces of a line, which includes its line break except at the end of the reply."""
 
     def feed(self, text: str) -> list[Piece]:
         *whole, rest = text.split("\n")
@@ -116,8 +116,7 @@ class LineSplitter(ABC):
 class PartWriter:
     """Collects the pieces of a reply part by part.
 
-    Blanks at the end of a part go out only when more of it follows, blanks before its first text never. `lead` goes out
-    before that text.
+    It drops blanks at the beginning and the end of a part. `lead` is written before a part's first text.
     """
 
     def __init__(self) -> None:
@@ -130,7 +129,7 @@ class PartWriter:
         self.begun, self.lead, self.blanks = False, lead, ""
 
     def put(self, pieces: list[Piece], kind: PieceKind, text: str, strip: str | None = None) -> None:
-        """Add text of the part to the pieces. `strip`: the blanks that may not begin it; None for all."""
+        """Add text of the part to the pieces. `strip`: the blanks to drop at its beginning; None for all."""
         text = self.blanks + text
         body = text.rstrip()
         self.blanks = text[len(body) :]

@@ -1,4 +1,4 @@
-"""Pieces of GBNF, the grammar language of llama.cpp, that the text formats build their grammars from."""
+"""Pieces of GBNF, the grammar language of llama.cpp, for the grammars of the text formats."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ LINE_RULE = r"line ::= [^ \t\r\n] [^\r\n]*"
 """A line of text that is not blank."""
 
 THOUGHT_RULE = r"thought ::= [^ \t\r\n] [^\r\n]{0,400}"
-"""A thought: one line, at most 401 characters, for a small model that may write anything may go on for ever."""
+"""A thought: one line, at most 401 characters, because an unlimited small model may never stop."""
 
 TEXT_RULE = r"text ::= line ( newline+ line )*" + "\n" + r"newline ::= [\n]"
 """One or several lines; the last one is not blank."""
 
 
 def literal(text: str) -> str:
-    """A GBNF literal of exactly this text."""
+    """Return a GBNF literal of exactly this text."""
     # JSON's escapes of quote, backslash and line break are GBNF's as well.
     return json.dumps(text, ensure_ascii=False)
 
 
 def one_of(texts: Iterable[str]) -> str:
-    """An alternation of literals; raises ValueError when there is none."""
+    """Return an alternation of literals. Raises ValueError without any."""
     literals = [literal(text) for text in texts]
     if not literals:
         raise ValueError("A grammar needs at least one alternative.")

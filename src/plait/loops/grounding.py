@@ -1,4 +1,4 @@
-"""What a model made up is struck out of what it is shown of its own words: else it soon takes it for known."""
+"""Removes invented values from the text that a model is shown of itself; otherwise it soon treats them as known."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from plait.core import UNKNOWN, Effects, Observation, check_grounding
 from plait.loops.format import CODE, Turn
 
 _NUMBERED = r"(?<!thought )(?<!action )(?<!observation )"
-_ALONE = re.compile(r"[:\[,]\s*$")  # what stands before a value of JSON that is no text
+_ALONE = re.compile(r"[:\[,]\s*$")  # text before a value of JSON that is not a text
 
 
 def find_ungrounded(text: str = "", **more: Any) -> Effects[tuple[str, ...]]:
-    """The values that the model made up in words, in code or in calls that it plans; `more` is what `doubt` takes."""
+    """Return the values that the model invented in text, code or planned calls; `more` are the arguments of `doubt`."""
     return tuple(value.rpartition(": ")[2] for value in (yield from check_grounding(text, **more)))
 
 
 def find_ungrounded_in_turn(turn: Turn) -> Effects[tuple[str, ...]]:
-    """The values that the model made up in a turn. To be asked before anything is done: a result that was computed with
-    such a value would vouch for it."""
+    """Return the values that the model invented in a turn. Call it before running anything: a result that was computed
+    with such a value would confirm it."""
     call = turn.call
     if call is not None and call.tool == CODE:
         return _own(turn, (yield from find_ungrounded(turn.thought, code=str(call.input))))
@@ -31,12 +31,12 @@ def find_ungrounded_in_turn(turn: Turn) -> Effects[tuple[str, ...]]:
 
 
 def _own(turn: Turn, found: Iterable[str]) -> tuple[str, ...]:
-    """Those that are no numbers of labels: `OBSERVATION 12`."""
+    """Drop the numbers of labels: `OBSERVATION 12`."""
     return tuple(value for value in found if strike_values(turn.kept, [value]) != turn.kept)
 
 
 def strike_from_turn(found: Sequence[str], turn: Turn, seen: Observation) -> tuple[Turn, Observation]:
-    """A turn without the values that were found in it, and what was observed with a word about them."""
+    """Return a turn without its invented values, and the observation with a remark about them."""
     found = [value for value in found if seen.trouble == "refused" or strike_values(seen.text, [value]) == seen.text]
     if not found:
         return turn, seen
@@ -47,7 +47,7 @@ def strike_from_turn(found: Sequence[str], turn: Turn, seen: Observation) -> tup
 
 
 def strike_values(text: str, found: Iterable[str]) -> str:
-    """The text with those values struck out; the numbers of its labels stay."""
+    """Remove these values from the text; the numbers of its labels stay."""
     for value in sorted(found, key=len, reverse=True):
         text = re.sub(rf"{_NUMBERED}(?<![\w.]){re.escape(value)}(?!\w|[.,]\d)", _blank, text, flags=re.I)
     return text

@@ -1,13 +1,12 @@
-"""What the text formats share in reading: labels, the cut at an observation, and making data harmless.
+"""Shared reading for the text formats: labels, the cut at an observation, and the escaping of data.
 
-A label is a word of the protocol with a colon: `Thought:`, `Action 3:`, `**Final Answer:**`. The reader
-takes labels at the start of a line, in any case, with a number, with Markdown around them, and with a
-full-width colon. An answer may well hold the word `Observation:`, so it counts at the start of a line only.
+A label is a word of the protocol with a colon: `Thought:`, `Action 3:`, `**Final Answer:**`. The reader accepts labels
+at the start of a line, in any case, with a number, with Markdown around them, and with a full-width colon. An answer
+may contain the word `Observation:`, so it counts only at the start of a line.
 
-`guard` puts one backslash before the colon of whatever could be read as a label, and `unguard` takes one
-away again, so that any text survives being written and read. `disarm` does the same to data for good,
-and to the other things a format takes for its own (fences, objects that look like an action).
-All patterns have bounded or possessive repeats: each is linear in the text.
+`guard` puts one backslash before the colon of anything that could be read as a label, and `unguard` removes one, so any
+text survives being written and read. `disarm` escapes data for good, together with other syntax of a format (fences,
+objects that look like an action). All patterns have bounded or possessive repeats: each is linear in the text.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ _OTHER_LABEL = re.compile(
     _FLAGS,
 )
 _USUAL = {"thought": "Thought:", "input": "Action Input:", "action": "Action:", "answer": "Final Answer:"}
-# Everything LABEL, OBSERVATION and _ACTION_INSIDE can see, wherever it stands.
+# Everything that LABEL, OBSERVATION and _ACTION_INSIDE can match, at any place.
 _LABELS = LabelGuard(rf"(?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 _INVENTED_INSIDE = re.compile(rf"(?<![\w\\])Observation{_NUMBER}{_AFTER}[:：]", re.A)
-# A call on a line of its own, which counts as one also without a label.
+# A call on a line of its own, which counts even without a label.
 _CALL_LINES = LabelGuard(r"^[ \t>*\[-]{0,12}", r"\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS", re.M)
 _FENCES = LabelGuard("```", r"(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
 _LEFTOVER = re.compile(r"\s*(?:<end_code>|</code>?|<\|im_end\|>|</s>)\s*\Z", re.I)
@@ -92,7 +91,7 @@ _TURN_ENDS = (
 _END = re.compile(rf"(?:{_TURN_ENDS}|<｜end▁of▁sentence｜>)(?=\s*(?:\Z|<\||\n))|</s>\s*\Z")
 
 FINAL = frozenset({"final answer", "final_answer", "finalanswer"})
-"""Names under which a model hands in its answer as if by an action."""
+"""Names of actions by which a model gives its answer."""
 
 _KINDS: dict[str, LabelKind] = {
     "thought": "thought",
@@ -104,7 +103,7 @@ _KINDS: dict[str, LabelKind] = {
 
 
 class Label(Struct, frozen=True):
-    """A label in a text: its kind, its number (0 where it has none), and where it stands, text[start:end]."""
+    """A label in a text: its kind, its number (0: none), and its place, text[start:end]."""
 
     kind: LabelKind
     number: int
@@ -120,22 +119,20 @@ class Body(Struct, frozen=True):
     remarks: tuple[Remark, ...]
 
     def of(self, kind: LabelKind) -> list[Label]:
-        """The labels of one kind, in order."""
         return [label for label in self.labels if label.kind == kind]
 
     def following(self, label: Label) -> Label | None:
-        """The label after this one."""
         index = bisect_right(self.labels, label.start, key=lambda one: one.start)
         return self.labels[index] if index < len(self.labels) else None
 
     def after(self, label: Label) -> int:
-        """Where what belongs to a label ends: the next label's start, or the text's end."""
+        """Return where a label's content ends: at the next label, or at the text's end."""
         following = self.following(label)
         return following.start if following else len(self.text)
 
 
 def read_part(text: str) -> tuple[str, list[Remark]]:
-    """A reply without thinking (`<think>` blocks, an analysis channel) and without what follows the end of its turn."""
+    """Return a reply without thinking (`<think>` blocks, an analysis channel) and text after the end of its turn."""
     remarks: list[Remark] = []
     text, halved = without_halves(text)
     if halved:
@@ -165,7 +162,7 @@ def read_part(text: str) -> tuple[str, list[Remark]]:
 
 
 def body_of(text: str) -> Body:
-    """The part of a reply that is the model's to write, with its labels. An own observation ends it."""
+    """Return the reply up to the first observation, which the model invented, with its labels."""
     text, remarks = read_part(text)
     labels: list[Label] = []
     end = len(text)
@@ -182,18 +179,18 @@ def body_of(text: str) -> Body:
 
 @lru_cache(maxsize=256)
 def kind_of(word: str) -> LabelKind:
-    """The kind of a label's word, however its parts are joined."""
+    """Return the kind of a label's word, whatever joins its parts."""
     return _KINDS[re.sub(r"[ _-]", "", word.lower())]
 
 
 def action_inside(text: str) -> Label | None:
-    """An `Action:` that stands inside a line: the last resort where no line begins with one."""
+    """Find an `Action:` inside a line: the last resort if no line begins with one."""
     match = _ACTION_INSIDE.search(text)
     return Label("action", 0, match.start(), match.end()) if match else None
 
 
 def with_usual_labels(text: str) -> str:
-    """A text with the usual labels in place of others, or with a `Final Answer:` inside a line on a line of its own."""
+    """Replace other labels by the usual ones; put a `Final Answer:` inside a line on a line of its own."""
     usual = _OTHER_LABEL.sub(lambda match: _USUAL[match.lastgroup or ""], text)
     if usual != text or _INVENTED_INSIDE.search(text):
         return usual
@@ -202,17 +199,17 @@ def with_usual_labels(text: str) -> str:
 
 
 def repair_remark(what: str) -> Remark:
-    """A remark: something was not as the format says and was read all the same."""
+    """Return a remark about a repaired deviation from the format."""
     return Remark("repaired", what)
 
 
 def cut(what: str) -> Remark:
-    """A remark: something of the reply does not count."""
+    """Return a remark about an ignored part of the reply."""
     return Remark("cut", what)
 
 
 def note_surroundings(text: str, found: Found, what: str, remarks: list[Remark]) -> Found:
-    """Return the JSON that was found, after a remark on what stands around it and does not count."""
+    """Return the JSON that was found; add a remark about ignored text around it."""
     before, after = text[: found.start].strip(), text[found.end :].strip()
     if before.startswith("```") or before.endswith(("```", "```json")) or after.startswith("```"):
         remarks.append(repair_remark(f"a code fence around the {what} was dropped"))
@@ -226,7 +223,7 @@ def note_surroundings(text: str, found: Found, what: str, remarks: list[Remark])
 
 
 def thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
-    """The thought before the index `upto`: what stands under `Thought:` labels, and text before any label."""
+    """Return the thought before the index `upto`: the content of `Thought:` labels, and text before any label."""
     labels = [label for label in body.labels if label.start < upto]
     first = labels[0].start if labels else upto
     parts = [body.text[:first].strip()]
@@ -245,9 +242,9 @@ def thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
 
 
 def answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
-    """What follows the last `Final Answer:` that has content, and where it ends; None where there is no such label.
+    """Return the content of the last non-empty `Final Answer:` and its end; None without such a label.
 
-    An answer that only refers to what stands above it is no content: then that is the answer.
+    If the answer only refers to the text above it, that text is the answer.
     """
     answers = body.of("answer")
     if not answers:
@@ -277,18 +274,18 @@ def answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
 
 
 def _above(body: Body, upto: int) -> str:
-    """The text above an answer: what stands behind its last thought's label, or the text without a label."""
+    """Return the text above an answer: that of the last thought, or the text without a label."""
     last = next((label for label in reversed(body.labels) if label.start < upto), None)
     if last is None:
         return body.text[:upto].strip()
     text = body.text[last.end : upto].strip()
     first, _, rest = text.partition("\n\n")
-    # The first paragraph of a thought is about the answer, the others are it.
+    # The first paragraph of a thought introduces the answer; the others are the answer.
     return rest.strip() or (first if len(first) > 200 else "")
 
 
 def without_leftovers(text: str, before: str, remarks: list[Remark]) -> str:
-    """An answer without the markup some models leave behind it: `</code`, a fence that was opened earlier."""
+    """Remove markup that some models leave after an answer: `</code`, a fence that was opened earlier."""
     kept = text
     if "<code" not in kept and (match := _LEFTOVER.search(kept, max(0, len(kept) - 40))) is not None:
         kept = kept[: match.start()]
@@ -300,7 +297,7 @@ def without_leftovers(text: str, before: str, remarks: list[Remark]) -> str:
 
 
 def cut_after(text: str, end: int, remarks: list[Remark]) -> None:
-    """Remark what stands after the action, which ended at `end`, if there is anything."""
+    """Add a remark about text after the action, which ends at `end`."""
     rest = text[end:].strip()
     if rest.strip("`}] \n"):
         several = " (with another label among them)" if LABEL.search(text, end) else ""
@@ -308,7 +305,7 @@ def cut_after(text: str, end: int, remarks: list[Remark]) -> None:
 
 
 def is_plain_name(name: str) -> bool:
-    """Say whether a line of text can hold a tool's name, so that nothing reads as something else."""
+    """Return whether a line of text can hold a tool's name without ambiguity."""
     return (
         0 < len(name) <= 100
         and not set(name) & set("\n\r[]{}:`*\"'")
@@ -349,7 +346,7 @@ def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> st
 
 
 def _bare_name(name: str) -> str:
-    """A name without decoration."""
+    """Return a name without decoration."""
     bare = name.replace("\\_", "_").strip(_BLANKS).strip("`*\"'“”‘’").strip(_BLANKS)
     bare = bare.removesuffix("()").removesuffix("{}").strip() or name.strip()
     inside = bare.strip("[]<>(){}`*\"' ")
@@ -361,16 +358,16 @@ def _folded(name: str) -> str:
 
 
 def input_of(text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False) -> Any:
-    """The value in an action's input text: see `plait.core.arguments.read_input`. Plain text is unguarded."""
+    """Read the value in an action's input text, as `plait.core.arguments.read_input` does. Plain text is unguarded."""
     return input_until(text, remarks, tool, closed=closed)[0]
 
 
 def input_until(
     text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False
 ) -> tuple[Any, int]:
-    """The value in an action's input text, and where what counts of the text ends."""
+    """Read the value in an action's input text; also return where the relevant text ends."""
     if tool is not None and tool.read_only and not closed and (more := _AFTERWORD.search(text)) is not None:
-        # Who looks something up asks in one paragraph: what follows it is the model talking.
+        # A search is one paragraph: what follows is the model talking.
         remarks.append(cut(f"{len(text) - more.start()} characters after the input"))
         text = text[: more.start()]
     read = read_input(text, tool.parameters if tool is not None else {}, closed=closed)
@@ -383,21 +380,21 @@ def input_until(
 
 
 def guard(text: str) -> str:
-    """A text in which nothing reads as a label or an action in a fence; `unguard` undoes it exactly."""
+    """Escape a text so that nothing reads as a label or an action in a fence; `unguard` undoes it exactly."""
     return _CALL_LINES.add(_FENCES.add(_LABELS.add(text)))
 
 
 def unguard(text: str) -> str:
-    """Undo `guard`. So data that was shown escaped comes back plain when a model copies it."""
+    """Undo `guard`, so that escaped data which a model copies becomes plain again."""
     return _FENCES.remove(_LABELS.remove(_CALL_LINES.remove(text)))
 
 
 def disarm(text: str) -> str:
-    """Data in which nothing reads as a label: `Observation:` becomes `Observation\\:`. Twice is as once."""
+    """Escape labels in data: `Observation:` becomes `Observation\\:`. Escaping twice changes nothing more."""
     return _LABELS.disarm(text)
 
 
 def in_json(dumped: str) -> str:
-    """JSON text whose strings hold no label and no fence, as the same JSON: with escapes in their place."""
+    """Escape labels and fences in the strings of JSON text; the JSON value stays the same."""
     safe = _LABELS.armed.sub(lambda m: f"{m[1]}{m[2]}\\u{ord(m[3]):04x}", dumped)
     return safe.replace("```", "\\u0060``")

@@ -1,7 +1,6 @@
-"""What loops that plan share: the protocol `Planner`, carrying out the steps of a plan, and its approval.
+"""Shared by loops that plan: the protocol `Planner`, running the steps of a plan, and its approval.
 
-Steps do not run level by level: a step waits for the results it names and for nothing else, so that the whole takes as
-long as the longest chain of steps that need each other.
+A step starts as soon as the results it names exist. So a plan takes as long as its longest chain of dependent steps.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from plait.loops.format import Unreadable
 
 Results: TypeAlias = Mapping[str, Observation]
 Begin: TypeAlias = Callable[[Step, Results], Think | Act | Observation]
-"""Makes a step's effect, given the results so far; an observation for a step that need not, or can't, be performed."""
+"""Makes a step's effect from the results so far, or an observation if the step need not or cannot run."""
 
 
 @runtime_checkable
 class Planner(Loop, Protocol):
-    """A loop whose plan can be printed, priced, edited, approved and carried out later. Subclass it for the defaults.
+    """A loop whose plan can be printed, priced, edited, approved and run later. Subclass it for the defaults.
 
-    It is a dataclass. Its options are `plan`, a plan to carry out without asking for one, and `only_plan`: answer with
-    the plan. Its phases are `plan`, `solve`, and `work` if steps ask the model. Steps have the ids E1, E2 ..., and
-    inputs name results as `#E1`. `plait.loops.rewoo.planner.make_plan` serves both options and asks for approval.
-    `makes_plan` says that a run has a plan, which a user can approve; `compiler` has it too.
+    It is a dataclass with two options: `plan`, a plan to run without asking for one, and `only_plan`, which ends the
+    run with the plan as the answer. Its phases are `plan`, `solve`, and `work` if steps ask the model. Steps have the
+    ids E1, E2 ..., and inputs name results as `#E1`. `plait.loops.rewoo.planner.make_plan` implements both options and
+    asks for approval. `makes_plan`: a run has a plan that a user can approve; `compiler` has it too.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -60,12 +59,10 @@ class Planner(Loop, Protocol):
         """Return the plan in a reply of the phase `plan`. Raises `Unreadable`."""
         ...
 
-    def plan_messages(self, context: LoopContext, task: Task) -> tuple[Message, ...]:
-        """Return the request of the phase `plan`."""
-        ...
+    def plan_messages(self, context: LoopContext, task: Task) -> tuple[Message, ...]: ...
 
     def work_messages(self, context: LoopContext, task: Task, step: Step, results: Results) -> tuple[Message, ...]:
-        """Return the request of a step that asks the model; none for a step that calls a tool."""
+        """Return the request of a step that asks the model; empty for a step that calls a tool."""
         return ()
 
     def solve_messages(
@@ -76,7 +73,7 @@ class Planner(Loop, Protocol):
 
 
 class Dispatch:
-    """Steps under way in one run. `results` maps the id of each step that ended to what came of it."""
+    """The running steps of one run. `results` maps the id of each finished step to its result."""
 
     def __init__(self, begin: Begin, results: Results | None = None) -> None:
         self.results: dict[str, Observation] = dict(results or {})
@@ -85,34 +82,33 @@ class Dispatch:
         self._open: dict[int, Step] = {}
 
     def add(self, *steps: Step) -> Effects[None]:
-        """Take on further steps, and start those that can."""
+        """Add steps, and start those that can start."""
         self._waiting += [step for step in steps if step.id not in self.results]
         yield from self._start()
 
     def mine(self, taken: WaitResult) -> bool:
-        """What was taken is a step's result."""
+        """Return whether this is the result of a step."""
         return taken.ticket in self._open
 
     @property
     def open(self) -> Mapping[int, Step]:
-        """The steps under way, by ticket."""
+        """The running steps, by ticket."""
         return self._open
 
     def took(self, taken: WaitResult) -> Effects[Step]:
-        """A step ended: keep its result, and start what waited for it."""
         reply = taken.reply
         seen = _together(taken.observations) if reply is None else observation_of_reply(reply)
         return (yield from self.end(taken.ticket, seen))
 
     def end(self, ticket: int, result: Observation) -> Effects[Step]:
-        """The same, for a result that was come by in another way."""
+        """Store a result from elsewhere for a step, and start the steps that waited for it."""
         step = self._open.pop(ticket)
         self.results[step.id] = result
         yield from self._start()
         return step
 
     def finish(self) -> Effects[None]:
-        """Wait for all steps that are under way, and for those that wait for them."""
+        """Wait for all running steps, and for those that depend on them."""
         while self._open:
             yield from self.took((yield from wait_next(*self._open)))
 
@@ -128,13 +124,13 @@ class Dispatch:
 
 
 def observation_of_reply(reply: Reply) -> Observation:
-    """The result of a step that asked a model. One that was cut says so, to whoever reads the result."""
+    """Return the result of a step that asked a model, with a note if the reply was cut."""
     text = reply.text.strip()
     return Observation(f"{text}\n(This text {reply.how_cut}.)".lstrip() if reply.how_cut else text)
 
 
 def _together(seen: Sequence[Observation]) -> Observation:
-    """What came of a step that makes several calls: all their results, and no result if one of them has none."""
+    """Combine the results of a step with several calls; the step fails if one of them failed."""
     if len(seen) == 1:
         return seen[0]
     return Observation(
@@ -147,14 +143,14 @@ def _together(seen: Sequence[Observation]) -> Observation:
 
 
 def failed_needs(step: Step, results: Results) -> Iterable[str]:
-    """The ids that a step needs and that gave no result."""
+    """Return the needed ids that gave no result."""
     return (need for need in step.needs if not results[need].ok)
 
 
 YES = ("yes", "y", "ok", "okay", "approve", "approved", "go", "go on", "run")
 NO = ("", "no", "n", "refuse", "refused", "reject", "rejected", "cancel", "stop")
 ROUNDS = 3
-"""How often the planner is asked again with the person's words."""
+"""How often the planner is asked again with the user's comments."""
 
 
 def ask_approval(
@@ -164,11 +160,11 @@ def ask_approval(
     read: Callable[[str], Plan],
     replan: Callable[[Plan, str], Effects[Plan | Outcome]],
 ) -> Effects[Plan | Outcome]:
-    """The plan to carry out, or how the run ends without one.
+    """Ask the user to approve a plan. Return the approved plan, or the run's outcome without one.
 
-    `write` makes the text that is shown. An answer for which `is_plan` holds is read by `read` (which may raise
-    `Unreadable`; the person is asked once more) and carried out as it is. Other words go to `replan`, with the plan
-    they are about, at most `ROUNDS` times.
+    `write` makes the text that is shown. `is_plan` recognises an answer that is a plan: `read` reads it (if it raises
+    `Unreadable`, the user is asked once more), and it runs as it is. Other words go to `replan` with the plan, at most
+    `ROUNDS` times.
     """
     complaint = ""
     rounds = 0

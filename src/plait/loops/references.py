@@ -1,14 +1,14 @@
-"""Names of results inside the inputs of later steps (`#E1`, `$1`): found, and filled in.
+"""References to results in the inputs of later steps (`#E1`, `$1`): finding them, and filling them in.
 
-A name counts as a whole token: `#E1` is not the head of `#E10`. Filling is one pass over the input as it was
-written, so a result that itself contains `#E2` stays as it is.
+A reference is a whole token: `#E10` does not contain `#E1`. Filling is one pass over the original input, so a result
+that itself contains `#E2` stays unchanged.
 
 `$5` may be a reference or an amount of money. All loops decide it in the same way (`References.meant`):
 
-- It is a reference if the plan, or an earlier plan of the run, has another step 5 to refer to.
-- If there is no such step, it is an amount inside a text with words ("a lunch under $5"), above 20, or if the question
-  says `$5`. An amount stays as it is written.
-- Otherwise it can only be a reference: it stands alone, in a formula, or as `${5}`. Then the plan is refused, because
+- It is a reference if the plan, or an earlier plan of the run, has another step 5.
+- Without such a step, it is an amount if it is inside a text with words ("a lunch under $5"), above 20, or in the
+  question. An amount stays as written.
+- Otherwise it can only be a reference: it is alone, in a formula, or written `${5}`. The plan is then refused, because
   no step gives that result.
 
 `$1,200`, `$1.50`, `$5k` and `US$5` are never references.
@@ -25,28 +25,28 @@ from msgspec import Struct
 from plait.core import JSON, Observation, Step
 
 LARGEST_STEP = 20
-"""No plan is expected to have a step of a larger number: above it, `$50` is an amount unless there is a step 50."""
-# A word, as against the name of a function in a formula.
+"""The largest expected number of a step. Above it, `$50` is an amount unless there is a step 50."""
+# A word, but not the name of a function in a formula.
 _WORD = re.compile(r"[^\W\d_]{2,}(?![^\W\d_]|\s*\()")
 
 
 class References(Struct, frozen=True):
-    """One way to write references. `pattern` matches one; its first group that has text, behind `prefix`, is the id.
-    `mark` is what each begins with: a text without it names nothing, and need not be searched."""
+    """One notation of references. `pattern` matches one; its first non-empty group, behind `prefix`, is the id. Each
+    reference begins with `mark`: a text without it need not be searched."""
 
     pattern: str
     mark: str
     prefix: str = ""
 
     def find_ids(self, value: JSON) -> tuple[str, ...]:
-        """The ids that stand in a value, at any depth, each once, in order."""
+        """Return the ids in a value, at any depth, each once, in order."""
         return tuple(dict.fromkeys(self._id(match) for text in texts_in(value) for match in self._find(text)))
 
     def meant(self, value: JSON, steps: Collection[str], question: str = "") -> tuple[str, ...]:
-        """The ids among those that stand in a value which are references, and not amounts.
+        """Return the ids in a value that are references rather than amounts.
 
-        `steps` are the ids that can be referred to. An id that is none of them can only be a reference, so a plan that
-        has it is wrong. `question` is the user's: an amount in it is an amount in the plan.
+        `steps` are the ids that can be referenced. A reference to any other id is an error in the plan. `question` is
+        the user's: an amount in it is also an amount in the plan.
         """
         return tuple(
             dict.fromkeys(
@@ -58,18 +58,18 @@ class References(Struct, frozen=True):
         )
 
     def is_open(self, text: str) -> bool:
-        """A reference may stand in the text."""
+        """Return whether the text may contain a reference."""
         return next(self._find(text), None) is not None
 
     def fill_step(self, step: Step, results: Mapping[str, Observation]) -> JSON:
-        """A step's input with the results that it needs in place of their references."""
+        """Return a step's input with its references replaced by results."""
         return self.fill(step.input, {need: results[need] for need in step.needs if need in results})
 
     def fill(self, value: JSON, results: Mapping[str, Observation]) -> JSON:
-        """The value with each reference replaced by its result.
+        """Return the value with each reference replaced by its result.
 
-        A text that is one reference and nothing else becomes the result's own value where that is a list or an
-        object; everywhere else the result's text stands in. References without a result stay.
+        A text that is a single reference becomes the result's value if that is a list or an object. Everywhere else,
+        the result's text is inserted. References without a result stay.
         """
 
         def fill(text: str) -> JSON:
@@ -87,7 +87,6 @@ class References(Struct, frozen=True):
         return map_texts(value, fill)
 
     def without(self, value: JSON) -> JSON:
-        """The value with the references in it left out."""
         return map_texts(value, lambda text: re.sub(self.pattern, "", text, flags=re.A) if self.mark in text else text)
 
     def _is_amount(self, match: re.Match[str], id: str, text: str, question: str) -> bool:
@@ -108,11 +107,11 @@ EVIDENCE = References(r"#E(\d{1,6})(?!\w)", "#E", "E")
 """`#E1`: the evidence of ReWOO."""
 
 RESULTS = References(r"\$\{(\d{1,6})\}|(?<![A-Za-z])\$(\d{1,6})(?!\w|[.,]\d)", "$")
-"""`$1` or `${1}`: the results of numbered calls. An amount such as $1,200, $1.50, $5k or US$5 is none."""
+"""`$1` or `${1}`: the results of numbered calls. Amounts such as $1,200, $1.50, $5k or US$5 do not match."""
 
 
 def texts_in(value: JSON) -> Iterator[str]:
-    """The texts in a value, at any depth; keys are none."""
+    """Yield the texts in a value, at any depth, without the keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -124,7 +123,7 @@ def texts_in(value: JSON) -> Iterator[str]:
 
 
 def map_texts(value: JSON, change: Callable[[str], JSON]) -> Any:
-    """The value with each text in it changed."""
+    """Return the value with `change` applied to each text in it."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -135,22 +134,22 @@ def map_texts(value: JSON, change: Callable[[str], JSON]) -> Any:
 
 
 _FUNCTIONS = "round|sqrt|abs|min|max|sum|avg|mean"
-_FORMULA = re.compile(rf"(?:[-+*/^%().,\s\d\0]|{_FUNCTIONS})*")  # one way only: linear
+_FORMULA = re.compile(rf"(?:[-+*/^%().,\s\d\0]|{_FUNCTIONS})*")  # unambiguous, so that matching is linear
 _OPERATOR = re.compile(rf"[-+*/^%]|\b(?:{_FUNCTIONS})\b")
 _GAP = re.compile(r"\$?<([^\W\d][\w '’.-]{1,100})>|\$\{([^\W\d][\w '’.-]{1,100})\}")
 _CUT = re.compile(rf"\s[-+*/^]\s|[*/+^,()]|(?<=[\d\0])-|-(?=[\d\0])|\b(?:{_FUNCTIONS})\s*(?=\()")
 _VALUE = re.compile(r"[\d.]*%?|\0")
 _PHRASE = re.compile(r"[^\W\d_]{3,}(?:[ '’-][\w\0'’-]+)*")
 _SHORTEST = 4
-"""Characters: shorter words may stand anywhere."""
+"""Minimum number of characters; shorter words may occur anywhere."""
 _MOST = 500
-"""Characters of a formula: what is longer is a text."""
+"""Maximum number of characters of a formula; anything longer is a text."""
 
 
 def insert_references(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple[str, ...]]:
-    """The input with references in place of words, and the references that were put there.
+    """Return the input with references in place of words, and the references that were inserted.
 
-    `earlier` are the steps before: the reference of each, and its input.
+    `earlier` holds the reference and the input of each earlier step.
     """
     named = [
         (text.strip(), mark) for mark, given in earlier for text in texts_in(given) if len(text.strip()) >= _SHORTEST
@@ -164,7 +163,7 @@ def insert_references(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple
         return mark or match[0]
 
     def change(text: str) -> JSON:
-        if named and "</" not in text:  # a page is no form to be filled in
+        if named and "</" not in text:  # a page is not a template
             text = _GAP.sub(fill_match, text)
         if not named or not _OPERATOR.search(text):
             return text
@@ -173,7 +172,7 @@ def insert_references(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple
         def mark_of(match: re.Match[str]) -> str:
             words = next(group for group in match.groups() if group).casefold()
             mark = next((mark for name, mark in named if name.casefold() == words), None)
-            if mark is None:  # letters that are alike to a pattern and differ when folded, such as the dotted capital I
+            if mark is None:  # some letters match a pattern but differ when folded, such as the dotted capital I
                 return match[0]
             used.append(mark)
             return "\0"
@@ -181,7 +180,7 @@ def insert_references(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple
         either = "|".join(re.escape(name) for name, _ in named)
         pattern = rf"""<({either})>|["'`\[{{]({either})["'`\]}}]|(?<!\w)({either})(?!\w)"""
         left = re.sub(pattern, mark_of, text, flags=re.IGNORECASE)
-        # What is nothing but an earlier input asks for the same once more.
+        # A text that equals an earlier input repeats that request.
         if not used or "\0" in text or not _OPERATOR.search(left) or not _FORMULA.fullmatch(left):
             return text
         put.extend(used)
@@ -192,12 +191,12 @@ def insert_references(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple
 
 
 def words_in_formula(value: JSON, references: References) -> tuple[str, ...]:
-    """The words that stand in a formula where a number or a reference should: `7 * price of a lamp`."""
+    """Return the words in a formula where a number or a reference belongs: `7 * price of a lamp`."""
     return tuple(phrase for text in texts_in(value) for phrase in _phrases(text, references))
 
 
 def _phrases(text: str, references: References) -> list[str]:
-    """Those of one text; none where it is no formula of values and words."""
+    """Return these words of one text; none if it is not a formula of values and words."""
     if len(text) > _MOST or "\0" in text or not _OPERATOR.search(text):
         return []
     marks = (match[0] for match in re.finditer(references.pattern, text, re.A))
@@ -212,8 +211,10 @@ def _phrases(text: str, references: References) -> list[str]:
 
 
 def _meant(words: str, named: Sequence[tuple[str, str]]) -> str:
-    """The one reference that words in a gap can mean: of the step with that input, or, where there is none, of the only
-    one whose input has no other words, or all of them; "" for none."""
+    """Return the one reference that words in a gap can mean, or "" if there is none.
+
+    It is the step with exactly that input. Otherwise it is the only step whose input contains all or only these words.
+    """
     wanted = _set(words)
     exact = {mark for name, mark in named if _set(name) == wanted}
     near = {mark for name, mark in named if _set(name) <= wanted or wanted <= _set(name)}

@@ -1,4 +1,4 @@
-"""How a loop is found by its word, made with its options, and told apart from those it may fall back to."""
+"""Finds a loop by its word, creates it with its options, and names the phases of loops it may fall back to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plait.core import Loop, Splitter
 from plait.core.errors import ConfigError
 from plait.installation import plugins
 
-# name: (module, class). Imported when it is first asked for.
+# name: (module, class). Imported on first use.
 OURS: dict[str, tuple[str, str]] = {
     "react": ("react", "ReAct"),
     "json": ("json", "JsonReAct"),
@@ -28,26 +28,26 @@ OURS: dict[str, tuple[str, str]] = {
 }
 
 AUTO_LOOP = "tool_calling"
-"""The loop that "auto" begins as."""
+"""The loop with which "auto" starts."""
 
 UNLISTED = {"judge": ("judge", "Judge")}
-"""Loops that Plait runs for itself: found when a journal names them, and not listed."""
+"""Loops that Plait runs internally: found when a journal names them, and not listed."""
 
 GROUP = "plait.loops"
 """The entry-point group for loops of other packages: name = "module:Class"."""
 
 
 def names() -> list[str]:
-    """Every loop that can be chosen by a word, plug-ins included."""
+    """Return the names of all loops that a user can choose, including plug-ins."""
     return sorted({*OURS, *(point.name for point in _plugins())})
 
 
 def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
-    """The loop of that name with these options; text values (from a command line) become what the option is.
+    """Return the loop of that name with these options; text values (from a command line) are converted.
 
-    Raises `ConfigError` for an unknown name, option or value, and says which there are.
+    Raises `ConfigError` for an unknown name, option or value, with the valid ones.
     """
-    if name == "auto":  # tool calling where the endpoint takes tools, else react
+    if name == "auto":  # tool calling if the endpoint has native tools, else react
         name, options = AUTO_LOOP, {"fallback": "react", **(options or {})}
     kind = _kind(name)
     fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
@@ -66,7 +66,7 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
 
 
 def check_options(loop: Any) -> None:
-    """Raise `ConfigError` if a loop is made with an option of a wrong type, a number below zero or no such fallback."""
+    """Raise `ConfigError` if an option has a wrong type, a number below zero or an unknown fallback."""
     kind: Any = type(loop)
     hints = _hints(kind)
     for field in dataclasses.fields(loop):
@@ -88,20 +88,19 @@ def _hints(kind: Hashable) -> dict[str, Any]:
 
 
 def options_of(loop: Loop) -> dict[str, Any]:
-    """A loop's options, all of them, as JSON values."""
     if not dataclasses.is_dataclass(loop) or isinstance(loop, type):
         return {}
     return {field.name: msgspec.to_builtins(getattr(loop, field.name)) for field in dataclasses.fields(loop)}
 
 
 def prompts_of(name: str) -> dict[str, str]:
-    """The templates that a loop of another package brings as its `prompts`; none for ours, which are files."""
+    """Return the `prompts` of a plug-in's loop; empty for built-in loops, whose prompts are files."""
     return dict(getattr(_kind(name), "prompts", {}))
 
 
 def fallback_of(loop: Loop) -> Loop | None:
-    """The loop that this one may fall back to. Raises `ConfigError` where the name is none, or where loops fall
-    back to each other without end."""
+    """Return the loop that this one may fall back to. Raises `ConfigError` for an unknown name, or if loops fall back
+    to each other without end."""
     chain, at = [loop.name], loop
     while name := getattr(at, "fallback", ""):
         at = make(name)
@@ -113,14 +112,14 @@ def fallback_of(loop: Loop) -> Loop | None:
 
 
 def phases_of(loop: Loop) -> tuple[str, ...]:
-    """A loop's phases and, as `name.phase`, those of the loop that it may fall back to, and so on down."""
+    """Return a loop's phases and, as `name.phase`, those of its fallback, recursively."""
     other = fallback_of(loop)
     below = tuple(f"{other.name}.{phase}" for phase in phases_of(other)) if other is not None else ()
     return (*loop.phases, *below)
 
 
 def splitter_of(loop: Loop, phase: str) -> Splitter:
-    """What tells the parts of that phase's replies apart, the fallback's phases included."""
+    """Return the splitter for the replies of a phase, including the phases of fallbacks."""
     name, dot, rest = phase.partition(".")
     return splitter_of(make(name), rest) if dot and phase not in loop.phases else loop.splitter(phase)
 
@@ -146,7 +145,7 @@ def _plugins() -> list[Any]:
 
 
 def _choices(kind: Any) -> str:
-    """The options with the values they take."""
+    """Return the options with the values they take."""
     said = []
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
@@ -160,16 +159,16 @@ _CALL = re.compile(r"([A-Za-z_][\w.-]*)(?:\((.*)\))?", re.DOTALL)
 
 
 def loop_from(word: str) -> Loop:
-    """The loop of a word such as `react` or `react(dialect=lines,constrain=true)`.
+    """Return the loop of a word such as `react` or `react(dialect=lines,constrain=true)`.
 
-    Raises `ConfigError` for a word that is none, and for a loop, an option or a value that there is not.
+    Raises `ConfigError` for an invalid word, loop, option or value.
     """
     name, options = parts_of(word)
     return make(name, options)
 
 
 def parts_of(word: str) -> tuple[str, dict[str, str]]:
-    """A word's name and its options as text; whether there is such a loop is not looked at. Raises `ConfigError`."""
+    """Return a word's name and its options as text, without checking that the loop exists. Raises `ConfigError`."""
     found = _CALL.fullmatch(word.strip())
     if found is None:
         raise ConfigError(f"{word!r} names no loop.", hint="Write react, or with options react(dialect=lines).")
@@ -183,7 +182,7 @@ def parts_of(word: str) -> tuple[str, dict[str, str]]:
 
 
 def word_of(loop: Loop) -> str:
-    """A loop as a word, with the options that are not its usual ones."""
+    """Return a loop as a word, with the options that are not defaults."""
     try:
         usual = options_of(make(loop.name))
     except ConfigError:  # a loop given in Python, which has no word
@@ -193,7 +192,7 @@ def word_of(loop: Loop) -> str:
 
 
 def parse_loops(text: str) -> list[str]:
-    """The words of a list such as `react,react(dialect=lines,constrain=true),json`."""
+    """Split a list of words such as `react,react(dialect=lines,constrain=true),json`."""
     words, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")

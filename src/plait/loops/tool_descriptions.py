@@ -1,4 +1,4 @@
-"""How tools are told to a model: a line each, with what goes in."""
+"""Describes tools for a model, with their inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DescribeTools: TypeAlias = Callable[[tuple[ToolSpec, ...]], str]
 
 
 class _WithTools(Generic[T]):
-    """The key of a cache: a value that holds tools, which have no hash. It is found by their names."""
+    """A cache key for values with tools, which are not hashable: it compares their names."""
 
     __slots__ = ("_names", "value")
 
@@ -35,7 +35,7 @@ class _WithTools(Generic[T]):
 
 
 def _once(describe: DescribeTools) -> DescribeTools:
-    """Describe the same tools once, and not in every run."""
+    """Cache a description of tools across runs."""
 
     @lru_cache(maxsize=64)
     def describe_once(key: _WithTools[tuple[ToolSpec, ...]]) -> str:
@@ -45,8 +45,8 @@ def _once(describe: DescribeTools) -> DescribeTools:
 
 
 def type_word(schema: Mapping[str, Any]) -> str:
-    """A parameter's type in a few words: "number", "string of at most 40 characters", "list of string",
-    "one of "a", "b"", "any"."""
+    """Return a parameter's type in a few words: "number", "string of at most 40 characters", "list of string", "one of
+    "a", "b"", "any"."""
     if "enum" in schema:
         return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
     if "const" in schema:
@@ -66,7 +66,7 @@ def type_word(schema: Mapping[str, Any]) -> str:
 
 
 def argument_types(tool: ToolSpec) -> dict[str, str]:
-    """The tool's parameters: name to type in words, "(optional)" where it may be left out."""
+    """Return the tool's parameters: name to type in words, with "(optional)" if it may be omitted."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     required = tool.parameters.get("required", [])
     return {
@@ -77,9 +77,9 @@ def argument_types(tool: ToolSpec) -> dict[str, str]:
 
 
 def input_words(tool: ToolSpec) -> str:
-    """What the tool takes, for a prompt: `none`, `the city's name (string)`, or JSON of names and what they are.
+    """Describe a tool's input for a prompt: `none`, `the city's name (string)`, or JSON of names and descriptions.
 
-    A single argument is told in words and not by its name, which small models would write into the input.
+    A single argument has no name here, because small models would write it into the input.
     """
     named = argument_types(tool)
     if not named:
@@ -94,32 +94,32 @@ def input_words(tool: ToolSpec) -> str:
 
 
 def _meaning(tool: ToolSpec, name: str) -> str:
-    """A parameter's description on one line, to stand inside a sentence; "" where it has none."""
+    """Return a parameter's description on one line for use in a sentence; "" if it has none."""
     flat = " ".join(str(tool.parameters["properties"][name].get("description", "")).split()).rstrip(".")
     return flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
 
 
 def as_sentence(text: str) -> str:
-    """A description on one line, ending as a sentence does."""
+    """Return a description on one line, with a full stop."""
     flat = " ".join(text.split())
     return flat if not flat or flat[-1] in ".!?:;" else flat + "."
 
 
 def describe_tool(tool: ToolSpec) -> str:
-    """What a tool is for, what goes in, and what comes back: `Counts people. Input: the city. Returns: ...`."""
+    """Describe a tool's purpose, input and result: `Counts people. Input: the city. Returns: ...`."""
     parts = [as_sentence(tool.description), f"Input: {input_words(tool)}."]
     parts += [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
     return " ".join(filter(None, parts))
 
 
 def tool_lines(tools: tuple[ToolSpec, ...]) -> str:
-    """A line a tool: its name and what `describe_tool` says."""
+    """Return a line for each tool: its name and `describe_tool`."""
     return "\n".join(f"{tool.name}: {describe_tool(tool)}" for tool in tools)
 
 
 @_once
 def numbered_lines(tools: tuple[ToolSpec, ...]) -> str:
-    """A line a tool: `(1) Name[what goes in]: what for.`"""
+    """Return a line for each tool: `(1) Name[what goes in]: what for.`"""
     lines = []
     for number, tool in enumerate(tools, 1):
         named = argument_types(tool)
@@ -131,7 +131,7 @@ def numbered_lines(tools: tuple[ToolSpec, ...]) -> str:
 
 @_once
 def tool_entries(tools: tuple[ToolSpec, ...]) -> str:
-    """An entry a tool: name and explanation, then an `_input_` and an `_output_` line."""
+    """Return an entry for each tool: name and explanation, then an `_input_` and an `_output_` line."""
     return "\n".join(
         f"{tool.name}: {as_sentence(tool.description)}\n"
         f"  _input_: {input_words(tool)}\n"
@@ -144,7 +144,8 @@ _WORDS = ("description", "title")
 
 
 def with_clean_tools(context: LoopContext) -> LoopContext:
-    """The kit with its tools described without labels, special tokens, escape codes and unseen characters."""
+    """Return the context with tool descriptions free of labels, special tokens, escape codes and invisible
+    characters."""
     return _with_clean_tools(_WithTools(context, context.known))
 
 
@@ -177,7 +178,7 @@ def _clean(tool: ToolSpec, escape: Escape) -> ToolSpec:
 
 
 def _mapped(given: Any, words: Callable[[str], str], value: Callable[[str], str], key: str = "") -> Any:
-    """A schema with each of its texts changed: those that are for a reader by `words`, the others by `value`."""
+    """Return a schema with each text changed: those for readers by `words`, the others by `value`."""
     if isinstance(given, str):
         return words(given) if key in _WORDS else value(given)
     if isinstance(given, dict):
@@ -190,16 +191,16 @@ def _mapped(given: Any, words: Callable[[str], str], value: Callable[[str], str]
 # -- the tools that a run's own searches found
 
 _FOUND_LINE = re.compile(r"^`([A-Za-z_][\w.-]*)\(", re.MULTILINE)
-"""How the search tool begins a tool's line."""
+"""The beginning of a tool's line in the output of the search tool."""
 _NO_TOOL = re.compile(r"uses '([^'\n]{1,100})', which is no tool")
 MOST_SEARCHED = 3
-"""Unknown names of one plan that are searched."""
+"""Maximum number of unknown names of one plan that are searched."""
 
 
 def offered_tools(context: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
-    """The tools shown, then those that the observations in `seen` tell of, in the order in which they came up.
+    """Return the tools shown, then those that the observations in `seen` describe, in the order of their appearance.
 
-    It depends on the observations alone, so that a replay offers the same.
+    It depends only on the observations, so a replay offers the same tools.
     """
     if not context.others:
         return context.tools
@@ -209,7 +210,7 @@ def offered_tools(context: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, 
 
 
 def add_search_results(context: LoopContext, complaint: str) -> Effects[str]:
-    """A complaint about a plan, and what the search finds for the names in it that no tool has."""
+    """Return a complaint about a plan, with search results for the names in it that no tool has."""
     names = tuple(dict.fromkeys(_NO_TOOL.findall(complaint)))[:MOST_SEARCHED] if context.search else ()
     if names:
         tool = context.tool(context.search)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from plait.search.embedders import Embedder, Vectors
 
 SIZE = 200_000_000
-"""Bytes of vectors that are kept: 130,000 of the default embedder. Above it the oldest quarter is deleted."""
+"""Maximum bytes of stored vectors: 130,000 of the default embedder. Beyond it the oldest quarter is deleted."""
 BATCH = 512
-"""Texts that are embedded before their vectors are stored. An interruption loses no more."""
+"""Texts that are embedded before their vectors are stored; an interruption loses at most these."""
 
 _WAIT_SECONDS = 5.0
 _VERSION = 1
@@ -53,7 +53,7 @@ def default_cache_file() -> Path:
 class VectorCache:
     """A file of vectors that any number of processes and threads may share. `path` defaults to `default_cache_file()`.
 
-    Nothing is created before the first use. Each use opens the file anew, so threads and forks need no care.
+    Nothing is created before the first use. Each use opens the file again, so threads and forks are safe.
     """
 
     def __init__(self, path: str | Path | None = None, *, size: int = SIZE) -> None:
@@ -132,7 +132,7 @@ class CachedEmbedder:
         return self.embedder.dim
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """See `Embedder.embed`. Embeds what is not stored, and stores it in batches."""
+        """Embed the texts without a stored vector, and store the new vectors in batches."""
         import numpy as np
 
         if not self.name or not texts:

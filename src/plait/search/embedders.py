@@ -1,4 +1,4 @@
-"""What turns texts into vectors: the interface, the choice of an embedder, and a user's own function as one."""
+"""Embedders, which turn texts into vectors: the interface, the choice of one, and a user's own function as one."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class FunctionEmbedder:
         self.dim = 0
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Raises `PlaitError` if the function does not return one row of numbers per text, all of one length."""
+        """Raise `PlaitError` if the function does not return one row of numbers per text, all of one length."""
         rows = self._function(list(texts)) if texts else []
         vectors = normalize_rows(rows, len(texts), self.dim, self._label)
         self.dim = vectors.shape[1]

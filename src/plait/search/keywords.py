@@ -1,7 +1,7 @@
-"""Keyword search with SQLite's FTS5, and the words that texts are compared by.
+"""Keyword search with SQLite's FTS5, and the words by which texts are compared.
 
-Vectors blur exact names and numbers; words find them. FTS5 ranks by BM25. Plait decides only what a word is: without
-case, accents and plural, and a joined name gives its parts as well.
+Vectors blur exact names and numbers; words find them. FTS5 ranks by BM25. Plait only defines the words: without case,
+accents and plural, and a joined name also gives its parts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from string import ascii_letters
 _SMALL = """a an and are as at by did do does for from had has have how in is it its many much of on or s that
 the their there this to was were what when where which who will with"""
 SMALL_WORDS = frozenset(_SMALL.split())
-"""Words that say nothing about what is meant."""
+"""Words without a meaning of their own."""
 
 QUERY_WORDS = 50
-"""Number of words that are read of a query."""
+"""Maximum number of words of a query."""
 
 _WORD = re.compile(r"[^\W_]+")
 _NAME_PART = re.compile(r"[0-9]+|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -37,7 +37,7 @@ class KeywordIndex:
         self.add(texts)
 
     def add(self, texts: Iterable[str]) -> None:
-        """Add texts behind those that are there."""
+        """Add texts after the existing ones."""
         with self._lock:
             rows = list(enumerate((" ".join(index_words(text)) for text in texts), self._count))
             self._db.executemany("insert into texts (rowid, words) values (?, ?)", rows)
@@ -91,12 +91,12 @@ def split_name(name: str) -> str:
 
 
 def drop_small_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Remove the words that say nothing, unless no other word is there."""
+    """Remove the words without meaning, unless there are no others."""
     return tuple(word for word in words if word not in SMALL_WORDS) or words
 
 
 def stem(word: str) -> str:
-    """Remove the plural of an English word. Nothing else is removed: a name must stay itself."""
+    """Remove the plural of an English word. Only the plural: a name must stay itself."""
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
         if word.endswith("ies") and len(word) > 4:
             return word[:-3] + "y"

@@ -1,7 +1,7 @@
-"""`ToolIndex`: tools found by what they do, by name, description and parameters.
+"""`ToolIndex`: finds tools by name, description and parameters.
 
 By meaning, Plait compares a tool's name, split into words, and the first sentences of its description. By words it
-compares all that is said about the tool, its parameters included. There is nothing to set.
+compares the whole description, including parameters. There are no settings.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ToolIndex:
             if known:
                 table = np.stack([vectors[text] for text in meanings])
                 index.add_vectors(list(known), table, [words_of(tool) for tool in known.values()])
-            # A search that is running goes on in the old index.
+            # A running search continues in the old index.
             self._current, self._vectors = (index, known), {text: vectors[text] for text in meanings}
         return len(fresh)
 

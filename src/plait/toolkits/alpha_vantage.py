@@ -69,7 +69,7 @@ def _check_date(text: str) -> str:
 
 
 def _read_refusal(answer: ServiceAnswer, symbol: str) -> ToolError:
-    """Reads what the service says in place of a table: it does so with status 200, in one of these fields."""
+    """Return the service's error, which it sends with status 200 in one of these fields."""
     read = answer.json_object()
     if "Error Message" in read:
         return no_such_symbol(symbol)
@@ -81,5 +81,4 @@ def _read_refusal(answer: ServiceAnswer, symbol: str) -> ToolError:
 
 
 def no_such_symbol(symbol: str) -> ToolError:
-    """Makes the error for a symbol without prices."""
     return ToolError(f"Alpha Vantage has no prices for {symbol!r}.", hint="Check the ticker symbol.")

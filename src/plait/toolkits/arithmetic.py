@@ -24,7 +24,7 @@ Operation: TypeAlias = Callable[[Number, Number], Number]
 
 MAX_DIGITS = 4000
 DIGITS = 12
-"""Significant digits shown of a number that is not whole."""
+"""Significant digits of a displayed number that is not whole."""
 FULL_DIGITS = 17
 """Digits that distinguish all 64-bit floats."""
 
@@ -35,11 +35,11 @@ _UNREAL = "a negative number to the power {} is not a real number"
 
 
 class ArithmeticProblem(Exception):
-    """An operation that has no result; the text says why, but not where."""
+    """An operation without a result; the text says why, but not where."""
 
 
 def bound_number(x: Number) -> Number:
-    """Returns `x` in its plainest type. Raises `ArithmeticProblem` if it is too large."""
+    """Return `x` in its plainest type. Raises `ArithmeticProblem` if it is too large."""
     if isinstance(x, float):
         if not math.isfinite(x):
             raise ArithmeticProblem("the result is too large")
@@ -53,7 +53,7 @@ def bound_number(x: Number) -> Number:
 
 
 def to_float(x: Number) -> float:
-    """Converts `x` to a float. Raises `ArithmeticProblem` if no float is that large."""
+    """Convert `x` to a float. Raises `ArithmeticProblem` if no float is that large."""
     try:
         return float(x)
     except OverflowError:
@@ -61,14 +61,14 @@ def to_float(x: Number) -> float:
 
 
 def to_whole(x: Number, what: str) -> int:
-    """Converts `x` to an int. Raises `ArithmeticProblem` if it is not whole; `what` names what needs a whole number."""
+    """Convert `x` to an int. Raises `ArithmeticProblem` if it is not whole; `what` names what needs a whole number."""
     if isinstance(x, int) or (isinstance(x, float) and x.is_integer()):
         return int(x)
     raise ArithmeticProblem(f"{what} needs a whole number, not {shorten_number(x)}")
 
 
 def _bounded(operation: Operation) -> Operation:
-    """Makes an operation on floats if one of its numbers is a float, and on exact numbers otherwise."""
+    """Return an operation that works on floats if one of its numbers is a float, and on exact numbers otherwise."""
 
     def run(a: Number, b: Number) -> Number:
         if isinstance(a, float) or isinstance(b, float):
@@ -90,12 +90,11 @@ modulo = _bounded(operator.mod)
 
 
 def floor_divide(a: Number, b: Number) -> Number:
-    """Divides and rounds down."""
     return math.floor(divide(a, b))
 
 
 def power(a: Number, b: Number) -> Number:
-    """Raises `a` to the power `b`, exactly if possible. An odd root of a negative number is real."""
+    """Raise `a` to the power `b`, exactly if possible. An odd root of a negative number is real."""
     if a == 0 and b < 0:
         raise ArithmeticProblem("division by zero (0 to a negative power)")
     if isinstance(b, int):
@@ -125,7 +124,7 @@ def _whole_power(a: Number, b: int) -> Number:
 
 
 def _decimal_power(a: Number, b: Number) -> Number:
-    """Computes a power by logarithms, with 40 digits on the way so that compound interest keeps 12."""
+    """Compute a power by logarithms, with 40 digits internally so that compound interest has 12 correct ones."""
     base, exponent = (Decimal(x) if isinstance(x, float) else _WIDE.divide(x.numerator, x.denominator) for x in (a, b))
     try:
         result = float(_WIDE.power(base, exponent))
@@ -137,7 +136,7 @@ def _decimal_power(a: Number, b: Number) -> Number:
 
 
 def _exact_root(x: int | Fraction, n: int) -> Number | None:
-    """Returns the n-th root of x >= 0 if it is rational, else None."""
+    """Return the n-th root of x >= 0 if it is rational, else None."""
     roots = []
     for part in (x.numerator, x.denominator):
         near = 1 << -(-part.bit_length() // n)
@@ -151,7 +150,6 @@ def _exact_root(x: int | Fraction, n: int) -> Number | None:
 
 
 def root(x: Number, n: Number = 2) -> Number:
-    """Returns the n-th root of x."""
     if n == 0:
         raise ArithmeticProblem("there is no root number 0")
     if x < 0 and n == 2:
@@ -160,7 +158,6 @@ def root(x: Number, n: Number = 2) -> Number:
 
 
 def factorial(x: Number) -> Number:
-    """Returns x!."""
     n = to_whole(x, "factorial")
     if n < 0:
         raise ArithmeticProblem("factorial needs a number that is not negative")
@@ -170,7 +167,7 @@ def factorial(x: Number) -> Number:
 
 
 def combine(x: Number, y: Number, ordered: bool = False) -> Number:
-    """Counts the ways to choose y of x things, each order on its own if `ordered`."""
+    """Count the ways to choose y of x things; `ordered`: different orders count separately."""
     n, k = to_whole(x, "a count"), to_whole(y, "a count")
     if n < 0 or k < 0:
         raise ArithmeticProblem("comb and perm need numbers that are not negative")
@@ -184,7 +181,7 @@ def combine(x: Number, y: Number, ordered: bool = False) -> Number:
 
 
 def round_half_up(x: Number, places: Number = 0) -> Number:
-    """Rounds to `places` decimals (negative: tens, hundreds ...), halves away from zero, as taught in school."""
+    """Round to `places` decimals (negative: tens, hundreds ...), halves away from zero, as taught in school."""
     n = to_whole(places, "the number of decimals")
     if abs(n) > 1000:
         raise ArithmeticProblem("round takes at most 1,000 decimals")
@@ -195,7 +192,7 @@ def round_half_up(x: Number, places: Number = 0) -> Number:
 
 
 def logarithm(x: Number, base: Number = 10) -> Number:
-    """Returns the logarithm to a base, exactly if it is whole."""
+    """Return the logarithm to a base, exactly if it is whole."""
     log = natural_logarithm(x)
     if base <= 0 or base == 1:
         raise ArithmeticProblem("the base of a logarithm must be above 0 and not 1")
@@ -211,7 +208,7 @@ def logarithm(x: Number, base: Number = 10) -> Number:
 
 
 def natural_logarithm(x: Number) -> float:
-    """Returns the logarithm to base e, of whole numbers and fractions of any size."""
+    """Return the logarithm to base e, of whole numbers and fractions of any size."""
     if x <= 0:
         raise ArithmeticProblem("a logarithm needs a number above 0")
     try:
@@ -222,12 +219,12 @@ def natural_logarithm(x: Number) -> float:
 
 
 def _python_logarithm(x: Number, base: Number | None = None) -> Number:
-    """Returns what Python's `math.log` gives: to base e without a base."""
+    """Return the value of Python's `math.log`: to base e without a base."""
     return logarithm(x, base) if base is not None else 0 if x == 1 else natural_logarithm(x)
 
 
 def _on_floats(function: Callable[[float], float], wants: str = "") -> Callable[[Number], Number]:
-    """Makes a function on numbers of one on floats; `wants` names the numbers that it takes."""
+    """Make a function on numbers from one on floats; `wants` describes the valid numbers."""
     circular = function in (math.sin, math.cos, math.tan)
 
     def run(x: Number) -> Number:
@@ -277,7 +274,7 @@ class Function(Struct, frozen=True):
     most: int | None = 1
 
     def takes(self, count: int) -> bool:
-        """Tells whether it takes that many arguments."""
+        """Return whether it takes that many arguments."""
         return count >= self.least and (self.most is None or count <= self.most)
 
 
@@ -332,8 +329,8 @@ CONSTANTS: dict[str, Number] = {
 
 
 def format_number(x: Number, *, full: bool = False) -> str:
-    """Writes a number: a whole one exactly, another with 12 significant digits, or more so that a large one still has
-    two decimals. `full` gives every digit of a 64-bit float (15 to 17) instead of 12.
+    """Return a number as text: a whole one exactly, another with 12 significant digits, or more so that a large one
+    still has two decimals. `full` gives every digit of a 64-bit float (15 to 17) instead of 12.
 
     No trailing zeros; an exponent only below 1e-7 and above 1e21.
     """
@@ -355,5 +352,5 @@ def format_number(x: Number, *, full: bool = False) -> str:
 
 
 def shorten_number(x: Number) -> str:
-    """Writes a number in at most 40 characters, for an error message."""
+    """Write a number in at most 40 characters, for an error message."""
     return cut_text(format_number(x), 40)

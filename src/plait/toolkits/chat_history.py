@@ -24,9 +24,9 @@ Search: TypeAlias = Callable[[str], tuple[list[int], str]]
 BEST = 4
 """Number of turns that a search returns."""
 SHOWN = 400
-"""Characters of a question or an answer that are shown."""
+"""Maximum number of characters shown of a question or an answer."""
 PART = 700
-"""Characters of a part: of a long turn, the search finds the part that fits."""
+"""Maximum number of characters of a part; of a long turn, the search finds the best part."""
 ALIKE = 0.7
 """Two turns with at least this share of common words say much the same."""
 DEEP = 200

@@ -1,4 +1,4 @@
-"""Where and when the user is: today's date, and the place that a setting or the network address (ipinfo) tells."""
+"""Where and when the user is: today's date, and the place from a setting or the network address (ipinfo)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plait.tools.tool import Tool, tool
 
 
 def date(*, now: Callable[[], datetime] | None = None) -> tuple[Tool, ...]:
-    """Makes the tool `get_current_date`. `now` is the clock; this machine's, in its time zone, where none is given."""
+    """Makes the tool `get_current_date`. `now` is the clock (default: this machine, in its time zone)."""
 
     @tool(read_only=True)
     def get_current_date() -> str:
@@ -28,8 +28,8 @@ def location(
 ) -> tuple[Tool, ...]:
     """Makes the tool `get_user_location`.
 
-    `place` (environment: PLAIT_LOCATION) says it outright, as in "Lyon, FR; 45.76; 4.84", and nobody is asked. Else
-    the service at `base_url` (IPINFO_URL) tells it from the network address, with `key` (IPINFO_TOKEN) if there is one.
+    `place` (environment: PLAIT_LOCATION) sets it, as in "Lyon, FR; 45.76; 4.84", and no service is asked. Otherwise the
+    service at `base_url` (IPINFO_URL) finds it from the network address, with `key` (IPINFO_TOKEN) if given.
     """
     service = Service("ipinfo", "IPINFO_URL", "https://ipinfo.io", "IPINFO_TOKEN", "", base_url, key, timeout)
 

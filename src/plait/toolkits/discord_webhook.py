@@ -13,19 +13,19 @@ from plait.toolkits.service import SECONDS, Service, Setting
 from plait.tools.tool import Tool, tool
 
 LONGEST = 2000
-"""Characters of one message; a longer text is sent as several."""
+"""Maximum number of characters of a message; a longer text is sent as several."""
 MOST = 10
-"""Messages that one call sends at most."""
+"""Maximum number of messages of one call."""
 ENDS = (("\n\n",), ("\n",), (". ",), (" ",))
-"""A message ends behind a paragraph, else a line, a sentence or a word."""
+"""Where a message may end: behind a paragraph, else a line, a sentence or a word."""
 ENV = "DISCORD_WEBHOOK_URL"
 
 
 def discord(*, webhook: Setting = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
     """Makes the tool `send_message_discord`.
 
-    `webhook` (environment: DISCORD_WEBHOOK_URL) is the address of the channel's webhook; it is a secret, as whoever
-    has it may write there. Nobody is notified by a mention that stands in a message.
+    `webhook` (environment: DISCORD_WEBHOOK_URL) is the address of the channel's webhook. It is a secret: anyone who has
+    it can write to the channel. Mentions in a message notify nobody.
     """
     hint = "the channel's settings give a webhook's address"
     service = Service("Discord", ENV, "", ENV, hint, webhook, webhook, timeout)
@@ -77,7 +77,7 @@ async def _send(service: Service, text: str, image: Image | None) -> None:
 
 
 def split_message(text: str, image: Image | None) -> list[str]:
-    """Splits a text into the messages that carry it; one, perhaps empty, with an image. Raises `ToolError`."""
+    """Split a text into messages; with an image, there is at least one, perhaps empty. Raises `ToolError`."""
     texts = split_text(text, LONGEST, ENDS)
     if not texts and image is None:
         raise ToolError("The message is empty.", hint="Give it a text or an image.")
@@ -87,6 +87,6 @@ def split_message(text: str, image: Image | None) -> list[str]:
 
 
 def describe_sending(texts: list[str], image: Image | None) -> str:
-    """Says what was sent, for the model."""
+    """Describe the sent messages for the model."""
     parts = f" in {len(texts)} parts" if len(texts) > 1 else ""
     return f"Sent to Discord{parts}{' with the image' if image is not None else ''}."

@@ -1,7 +1,7 @@
-"""Downloads from addresses that a model gives, from the open network only.
+"""Downloads from addresses that a model gives, from the public network only.
 
-A model's address may come from a page that wants to reach what only this machine can. So every name is looked up here,
-and an address that is not public is not connected to, neither in the first place nor after a redirect.
+A model's address may come from a page that wants to reach this machine's private network. So every name is looked up
+here, and Plait never connects to an address that is not public, even after a redirect.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ REDIRECTS = 5
 
 
 async def download(url: str, most: int, *, seconds: float = SECONDS, private: bool = False) -> bytes:
-    """Returns the bytes at an http(s) address, at most `most`, after at most five redirects.
+    """Return the bytes at an http(s) address, at most `most`, after at most five redirects.
 
-    Addresses of this machine and of private networks are refused unless `private`. Behind a proxy the proxy looks
-    names up: there only addresses in numbers are checked here. Raises `ToolError`.
+    Addresses of this machine and of private networks are refused unless `private`. Behind a proxy, the proxy looks
+    names up, so only numeric addresses are checked here. Raises `ToolError`.
     """
     for _ in range(REDIRECTS + 1):
         host = _check_address(url, private)
@@ -55,7 +55,7 @@ async def download(url: str, most: int, *, seconds: float = SECONDS, private: bo
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Tells whether anyone may reach it: not this machine, private and link-local networks, and IPv6 forms of those."""
+    """Return whether an address is public: not this machine, private or link-local networks, or their IPv6 forms."""
     inner: Any = None
     if isinstance(address, IPv6Address):
         teredo = address.teredo
@@ -68,9 +68,9 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
 
 
 def _check_address(url: str, private: bool) -> str:
-    """Returns the address's host as it is connected to, in which other scripts' digits and dots are plain ones.
+    """Return the host of an address in the form used to connect, with plain digits and dots.
 
-    Raises `ToolError` for what is not an http(s) address, and for one in numbers that is not public.
+    Raises `ToolError` if it is not an http(s) address, or if it is numeric and not public.
     """
     try:
         parts = urlsplit(url)
@@ -84,7 +84,7 @@ def _check_address(url: str, private: bool) -> str:
         try:
             closed = not is_public(ip_address(name))
         except ValueError:
-            # What is all numbers may be connected to without being looked up, such as 127.1.
+            # An all-numeric host, such as 127.1, may be connected to without a look-up.
             numbers = ":" in name or name.replace(".", "").isdigit()
             closed = numbers or name == "localhost" or name.endswith(".localhost")
         if closed:
@@ -97,7 +97,7 @@ def _not_public(host: str) -> ToolError:
 
 
 def look_up(host: str, port: int, family: int) -> list[Any]:
-    """Returns the addresses of a name. Raises `OSError` if any of them is not public."""
+    """Return the addresses of a name. Raises `OSError` if any of them is not public."""
     found = socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
     for *_, address in found:
         if not is_public(ip_address(str(address[0]).partition("%")[0])):
@@ -106,7 +106,7 @@ def look_up(host: str, port: int, family: int) -> list[Any]:
 
 
 class PublicResolver(AbstractResolver):
-    """Looks names up for aiohttp and gives public addresses only: what is connected to is what was checked."""
+    """Looks names up for aiohttp and returns only public addresses, so the connected address is the checked one."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -120,4 +120,4 @@ class PublicResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Does nothing: nothing is held open."""
+        """Do nothing: there is nothing to close."""

@@ -1,16 +1,16 @@
-"""The parser of the calculator, which computes an arithmetic expression as it reads it, never by `eval`.
+"""The parser of the calculator, which computes an arithmetic expression as it reads it, without `eval`.
 
-From loosest to tightest: `+ -`; `* / // %` and `of` and multiplication without a sign (`2(3+4)`, `2pi`), all alike and
+From loosest to tightest: `+ -`; `* / // %` and `of` and multiplication without a sign (`2(3+4)`, `2pi`), all equal and
 from the left; the sign; `^` and `**`, from the right; `!`, `%` and `²` behind a number.
 
 Percent: `%` before a number, a name or an opening bracket is the remainder (`17 % 5`); otherwise it is a hundredth
-(`50%`, `20% of 50`). Added or subtracted, a percentage is one of the other number, as on a pocket calculator: `200 +
+(`50%`, `20% of 50`). An added or subtracted percentage is one of the other number, as on a pocket calculator: `200 +
 10%` is 220 (unless both are percentages).
 
 A comma between digits may group thousands or separate two arguments. Outside a function's brackets it groups. Inside,
-the number of arguments that the function takes decides: `sqrt(1,234)` is of 1234. Where both readings are possible,
-the commas separate arguments if all of them are written alike and the function takes any number (`max(100,200)`);
-otherwise the expression is refused (`max(1,200, 300)`, `round(1,234)`).
+the function's number of arguments decides: `sqrt(1,234)` is of 1234. If both readings are possible, the commas separate
+arguments if all of them are written alike and the function takes any number (`max(100,200)`); otherwise the expression
+is refused (`max(1,200, 300)`, `round(1,234)`).
 """
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ class Token(NamedTuple):
 
 
 def compute(text: str, *, full: bool = False) -> str:
-    """Returns the value of an expression as text. Raises `ToolError`. `full`: see `format_number`."""
+    """Return the value of an expression as text. Raises `ToolError`. `full`: see `format_number`."""
     return arithmetic.format_number(evaluate(text), full=full)
 
 
 def evaluate(text: str) -> Number:
-    """Computes an expression: int or Fraction if the value is exact, else float.
+    """Compute an expression: int or Fraction if the value is exact, else float.
 
-    Raises `ToolError`, which says what is wrong and shows where.
+    Raises `ToolError` with the error and its place.
     """
     if len(text) > MAX_LENGTH:
         raise ToolError(
@@ -130,7 +130,7 @@ def evaluate(text: str) -> Number:
 
 
 def _find_words(text: str) -> UnclearExpression | None:
-    """Finds words that name a fact: they are the cause of whatever else is wrong."""
+    """Find words that name a fact: they cause any other error."""
     for unit in _UNIT.finditer(text):
         if unit[1].lower() not in _KNOWN:
             said = f"{unit[1]!r} stands behind a number: write numbers alone, without units"
@@ -142,7 +142,7 @@ def _find_words(text: str) -> UnclearExpression | None:
 
 
 def _point_at(text: str, at: int) -> str:
-    """Shows the part of the text around a position, with a caret under it."""
+    """Show the part of the text around a position, with a caret under it."""
     flat = re.sub(r"\s", " ", text)
     begin, end = max(0, at - 40), min(len(flat), at + 40)
     head = "..." if begin else ""
@@ -151,7 +151,7 @@ def _point_at(text: str, at: int) -> str:
 
 
 def _split_tokens(text: str, begin: int, end: int) -> list[Token]:
-    """Splits `text[begin:end]` into tokens, the last of kind `end`."""
+    """Split `text[begin:end]` into tokens, the last of kind `end`."""
     plain = text.translate(_ALIKE)
     tokens: list[Token] = []
     at = begin
@@ -191,7 +191,7 @@ def _read_name(word: str, start: int, after_operand: bool) -> Token:
 
 
 def _split_arguments(tokens: list[Token]) -> list[Token]:
-    """Splits numbers such as `1,234` at their commas where these separate a function's arguments."""
+    """Split numbers such as `1,234` at their commas where these separate a function's arguments."""
     if not any(token.kind == "number" and "," in token.text for token in tokens):
         return tokens
     apart: set[int] = set()
@@ -264,7 +264,7 @@ class _Parser:
         return value
 
     def expression(self, least: int) -> Number:
-        """Computes what binds at least as tightly as `least`."""
+        """Compute what binds at least as tightly as `least`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise UnclearExpression(f"brackets or powers are nested deeper than {MAX_DEPTH}", self.next.at)
@@ -295,7 +295,7 @@ class _Parser:
         return value
 
     def operand(self) -> Number:
-        """Reads a number, a name or a bracket, with its signs."""
+        """Read a number, a name or a bracket, with its signs."""
         token = self.next
         if token.text in ("+", "-"):
             self.i += 1
@@ -317,7 +317,7 @@ class _Parser:
         raise self.make_unexpected_error(token)
 
     def suffixes(self, value: Number, begin: int) -> Number:
-        """Applies `!`, `%`, `²` and `³` behind a value."""
+        """Apply `!`, `%`, `²` and `³` behind a value."""
         while True:
             token = self.next
             if token.text == "!":
@@ -332,7 +332,7 @@ class _Parser:
             self.i += 1
 
     def bracket(self) -> list[Number]:
-        """Reads the values in a bracket, separated by commas."""
+        """Read the values in a bracket, separated by commas."""
         opener = self.next
         self.i += 1
         values: list[Number] = []
@@ -353,7 +353,6 @@ class _Parser:
         return values
 
     def call(self, token: Token) -> Number:
-        """Calls the function that a name stands for."""
         if token.text not in FUNCTIONS:
             raise self.make_unknown_error(token)
         function, opener = FUNCTIONS[token.text], self.next
@@ -373,7 +372,7 @@ class _Parser:
         return self.compute(token, function.run, *values)
 
     def compute(self, token: Token, run: Callable[..., Number], *values: Number) -> Number:
-        """Returns `run(*values)`. What has no result is reported at the token."""
+        """Return `run(*values)`. An error is reported at the token."""
         try:
             return arithmetic.bound_number(run(*values))
         except ArithmeticProblem as problem:

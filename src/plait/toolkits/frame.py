@@ -1,4 +1,4 @@
-"""Tables that go through a run by their handle, with typed columns and rows of plain values, and tools over them."""
+"""Tables that a run passes by handle, with typed columns and rows of plain values, and tools over them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Type: TypeAlias = Literal["int", "float", "bool", "str", "date", "datetime"]
 Cell: TypeAlias = str | int | float | bool | None
 
 SHOWN = 30
-"""Columns that the short description of a table names."""
+"""Number of columns in the short description of a table."""
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _DATETIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
 
 
 class Column(Struct, frozen=True):
-    """A column: its name and the type of its cells. Dates and times are ISO texts, as in 2023-01-13."""
+    """A column: its name and the type of its cells. Dates and times are ISO texts, such as 2023-01-13."""
 
     name: str
     type: Type
@@ -43,7 +43,7 @@ class Table(Artifact):
     rows: tuple[tuple[Cell, ...], ...]
 
     def __init__(self, columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> None:
-        """Makes a table. A column given by its name alone gets the type that fits its cells.
+        """Make a table. A column given only by name gets the type that fits its cells.
 
         Numbers that JSON does not have (infinity, not-a-number) become None. Raises `ValueError` for two columns of one
         name (in any case), a row of another length, and a cell that is not a plain value.
@@ -71,11 +71,10 @@ class Table(Artifact):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names, in order."""
         return tuple(column.name for column in self.columns)
 
     def row(self, number: int) -> dict[str, Cell]:
-        """Returns one row by column name, counted from 0, from the end when negative. Raises `IndexError`."""
+        """Return one row by column name, counted from 0, or from the end if negative. Raises `IndexError`."""
         return dict(zip(self.names, self.rows[number], strict=True))
 
     def about(self) -> str:
@@ -113,7 +112,7 @@ def _check_cell(value: Any) -> Cell:
 
 
 def _infer_type(cells: list[Cell]) -> Type:
-    """Returns the narrowest type that all cells have; None has any."""
+    """Return the narrowest type of all cells; None fits any type."""
     kinds = {type(cell) for cell in cells if cell is not None}
     if kinds == {bool}:
         return "bool"

@@ -1,7 +1,6 @@
-"""Images that go through a run by their handle, never decoded beyond a bound, and tools over them.
+"""Images that a run passes by handle, decoded within a size limit, and tools over them.
 
-Pillow (the extra `images`) is imported when an image is first read or shrunk. It is not needed to hold an image, to
-write it down and to read it back.
+Pillow (the extra `images`) is imported when an image is first read or shrunk. Storing an image needs no Pillow.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Decoded
 
 MAX_BYTES = 32 << 20
-"""An image file may have 32 MiB ..."""
+"""Maximum size of an image file: 32 MiB."""
 MAX_PIXELS = 64_000_000
-"""... and 64 million pixels: a few kB can claim to be gigabytes."""
+"""Maximum number of pixels: a file of a few kB can claim to be gigabytes."""
 
 _MEDIA = {name: f"image/{name.lower()}" for name in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")}
-"""The formats that are read. Pillow knows more, some of which start other programs."""
+"""The supported formats. Pillow knows more, some of which start other programs."""
 _IN_PNG = ("1", "L", "LA", "I;16", "RGB", "RGBA")
-"""What Pillow calls the kinds of pixels that a PNG may have, but for a palette's."""
+"""Pillow's names for the kinds of pixels that a PNG may have, except a palette's."""
 
 
 @dataclass(frozen=True)
@@ -45,30 +44,30 @@ class Image(Artifact):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Reads the image in a file's bytes: JPEG, PNG, GIF, WebP, BMP or TIFF.
+        """Read the image in a file's bytes: JPEG, PNG, GIF, WebP, BMP or TIFF.
 
-        Raises `ToolError` for what is no such image, is broken or cut off, or beyond `MAX_BYTES` or `MAX_PIXELS`.
+        Raises `ToolError` if it is not such an image, is broken or cut off, or exceeds `MAX_BYTES` or `MAX_PIXELS`.
         """
         with _open_image(data) as decoded:
             return cls(data, _MEDIA[decoded.format or ""], *decoded.size)
 
     @property
     def format(self) -> str:
-        """The format's name, as in "JPEG"."""
+        """The format's name, such as "JPEG"."""
         return next((name for name, media in _MEDIA.items() if media == self.media_type), "image")
 
     @property
     def suffix(self) -> str:
-        """The ending of a file with this image, as in ".jpg"."""
+        """The file name's ending, such as ".jpg"."""
         return {"JPEG": ".jpg"}.get(self.format, f".{self.format.lower()}")
 
     def about(self) -> str:
         return f"<Image {self.width}x{self.height} {self.format}, {_describe_size(len(self.data))}>"
 
     def shrunk(self, ratio: float) -> Image:
-        """Returns the image with both sides times `ratio` (above 0, at most 1); an animation becomes its first picture.
+        """Return the image with both sides times `ratio` (above 0, at most 1); an animation becomes its first picture.
 
-        JPEG, PNG and WebP stay what they are, the others become PNG. Raises `ToolError` for another ratio.
+        JPEG, PNG and WebP keep their format; others become PNG. Raises `ToolError` for another ratio.
         """
         if not 0 < ratio <= 1:
             raise ToolError(f"The ratio {ratio:g} is not above 0 and at most 1.", hint="For half the size give 0.5.")
@@ -79,7 +78,7 @@ class Image(Artifact):
 
         kind = self.format if self.format in ("JPEG", "PNG", "WEBP") else "PNG"
         with _open_image(self.data) as decoded:
-            # The camera's note on which side is up is lost with the other notes: it is carried out instead.
+            # The metadata with the camera's orientation is lost, so the rotation is applied here.
             ImageOps.exif_transpose(decoded, in_place=True)
             size = max(1, round(decoded.width * ratio)), max(1, round(decoded.height * ratio))
             if kind != "JPEG" and decoded.mode in ("P", "PA"):
@@ -110,7 +109,7 @@ class Image(Artifact):
 
 
 def _open_image(data: bytes) -> Decoded:
-    """Decodes an image. Raises `ToolError`, and `ConfigError` if Pillow is not installed."""
+    """Decode an image. Raises `ToolError`, and `ConfigError` if Pillow is not installed."""
     try:
         from PIL import Image as pillow
     except ImportError as error:
@@ -138,7 +137,7 @@ def _open_image(data: bytes) -> Decoded:
 
 
 def _describe_size(count: int) -> str:
-    """Says a number of bytes in words: `84 kB`, `1.2 MB`."""
+    """Return a number of bytes in words: `84 kB`, `1.2 MB`."""
     if count < 1000:
         return f"{count} bytes"
     return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
@@ -147,8 +146,8 @@ def _describe_size(count: int) -> str:
 def images(*, private: bool = False, timeout: float = SECONDS) -> tuple[Tool, ...]:
     """Makes the tools `download_image` and `shrink_image`.
 
-    `private` allows addresses of this machine and of private networks as well: an address that a model gives may come
-    from a page that means harm. `timeout` in seconds.
+    `private` also allows addresses of this machine and of private networks. By default they are refused, because a
+    model's address may come from a malicious page. `timeout` in seconds.
     """
 
     @tool(read_only=True)

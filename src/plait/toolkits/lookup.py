@@ -21,7 +21,7 @@ AT_ONCE = 1000
 """A table of at most this many entries needs no thread, even for a miss, which compares all keys."""
 TEXTS = (".txt", ".md")
 PLACE = "X"
-"""Stands for the part in which keys differ."""
+"""Replaces the part in which keys differ."""
 _OF = " of "
 
 
@@ -117,7 +117,7 @@ def summarize_keys(keys: Sequence[str]) -> str:
 
 
 def _summarize_family(head: str, members: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the members' common form with the names that stand in it, or the members without names."""
+    """Return the members' common form with their names, or the members without names."""
     rest = [member[len(head) :] for member in members]
     if len(members) < 2 or not head.endswith(_OF):
         return list(members), ()
@@ -129,7 +129,7 @@ def _summarize_family(head: str, members: Sequence[str]) -> tuple[list[str], tup
 
 
 def _common_tail(texts: Iterable[str]) -> str:
-    """Return the words that all texts end in; no words if a text consists of nothing else."""
+    """Return the words at the end of all texts; empty if that is all of one text."""
     words = [text.split(" ") for text in texts]
     most = min(len(each) for each in words) - 1
     count = next((n for n in range(most, 0, -1) if len({tuple(each[-n:]) for each in words}) == 1), 0)

@@ -11,16 +11,16 @@ from plait.toolkits.service import SECONDS, Service, Setting, too_many_requests
 from plait.tools.tool import Tool, tool
 
 LONGEST = 20_000
-"""Characters of a page that are returned, from its beginning."""
+"""Maximum number of characters of a page that are returned, from its beginning."""
 MEANINGS = 30
-"""Meanings of a word that are listed."""
+"""Maximum number of meanings of a word that are listed."""
 
 
 def wikipedia(*, base_url: Setting = None, timeout: float = SECONDS, longest: int = LONGEST) -> tuple[Tool, ...]:
     """Makes the tools `wikipedia_search` and `wikipedia_page`.
 
-    `base_url` (environment: WIKIPEDIA_URL) is the address of a wiki's api.php, the English Wikipedia's by default;
-    `longest` how many characters of a page are given.
+    `base_url` (environment: WIKIPEDIA_URL) is the address of a wiki's api.php, by default the English Wikipedia's.
+    `longest` is the maximum number of characters of a page.
     """
     base = "https://en.wikipedia.org/w/api.php"
     service = Service("Wikipedia", "WIKIPEDIA_URL", base, "", "", base_url, None, timeout)

@@ -19,7 +19,7 @@ BEST = 3
 LINE = 600
 """Maximum characters of a tool's line."""
 ASKED = 1000
-"""Characters of a query that are read."""
+"""Maximum number of characters of a query."""
 SECONDS = 900.0
 """Time limit of a search. The first one embeds all tools."""
 

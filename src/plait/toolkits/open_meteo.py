@@ -13,11 +13,11 @@ from plait.tools.tool import Tool, tool
 
 _DAILY = "weathercode,temperature_2m_max,temperature_2m_min,precipitation_sum"
 _COUNTRIES = {"UK": "GB", "ENGLAND": "GB", "SCOTLAND": "GB", "WALES": "GB", "USA": "US", "U.S.": "US", "U.S.A.": "US"}
-"""What people call countries whose codes and names are others."""
+"""Common names of countries, with their codes."""
 
 
 def describe_weather(code: object) -> str:
-    """Says a weather code in words; of an unknown one, its number."""
+    """Return a weather code in words; an unknown one as its number."""
     if isinstance(code, (int, float)) and str(int(code)) in _read_wmo_codes():
         return _read_wmo_codes()[str(int(code))]
     return "Unknown" if code is None else f"Weather code {code}"
@@ -25,13 +25,13 @@ def describe_weather(code: object) -> str:
 
 @cache
 def _read_wmo_codes() -> dict[str, str]:
-    """Returns the part of WMO table 4677 that open weather services use."""
+    """Return the part of WMO table 4677 that open weather services use."""
     codes: dict[str, str] = json.loads(resources.files(__package__).joinpath("wmo_codes.json").read_bytes())
     return codes
 
 
 def check_coordinates(latitude: float, longitude: float) -> None:
-    """Raises `ToolError` for coordinates that are not on Earth."""
+    """Raise `ToolError` for coordinates that are not on Earth."""
     if not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
         raise ToolError(
             f"There is no place at latitude {latitude:g}, longitude {longitude:g}.",
@@ -40,7 +40,6 @@ def check_coordinates(latitude: float, longitude: float) -> None:
 
 
 def no_such_place(name: str) -> ToolError:
-    """Makes the error for a name that no place has."""
     head, comma, _ = name.partition(",")
     hint = f"Try {head.strip()!r} alone." if comma else "Try another spelling, or a larger place nearby."
     return ToolError(f"No place is found by the name {name!r}.", hint=hint)
@@ -51,8 +50,8 @@ def weather(
 ) -> tuple[Tool, ...]:
     """Makes the tools `get_current_weather`, `get_daily_weather_forecast` and `search_location_geocoordinates`.
 
-    `base_url` (environment: OPEN_METEO_URL) and `places_url` (OPEN_METEO_GEOCODING_URL) are the services' addresses,
-    `key` (OPEN_METEO_API_KEY) is for paying customers, `timeout` in seconds. All is read when a tool is called.
+    `base_url` (environment: OPEN_METEO_URL) and `places_url` (OPEN_METEO_GEOCODING_URL) are the services' addresses.
+    `key` (OPEN_METEO_API_KEY) is for paying customers. `timeout` in seconds. Settings are read when a tool is called.
     """
     key_env = "OPEN_METEO_API_KEY"
     base = "https://api.open-meteo.com"
@@ -129,7 +128,7 @@ def weather(
         asked = " ".join(location_name.split())
         head, comma, rest = asked.partition(",")
         found = await find_places(asked, 5) if asked else []
-        if not found and comma and head:  # the service knows bare names only: the rest chooses among them here
+        if not found and comma and head:  # the service knows bare names only: the rest selects among them here
             words = [word.strip() for word in rest.split(",") if word.strip()]
             several = await find_places(head.strip(), 100)
             found = [one for one in several if all(_is_within(one, word) for word in words)][:5]
@@ -141,7 +140,7 @@ def weather(
 
 
 def _is_within(place: dict[str, Any], word: str) -> bool:
-    """Tells whether a country or region of this name, or code, holds the place."""
+    """Return whether the place is in a country or region of this name, or code."""
     fields = ("country", "country_code", "admin1", "admin2", "admin3")
     names = [str(place.get(name) or "").casefold() for name in fields]
     return word.casefold() in names or _COUNTRIES.get(word.upper(), "?").casefold() == names[1]

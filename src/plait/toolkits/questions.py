@@ -73,7 +73,7 @@ def ask_model(model: str | Model = "local", *, max_tokens: int = MAX_TOKENS) -> 
 
 
 async def _ask(model: Model, question: str, max_tokens: int) -> str:
-    """Sends the question and returns the text of the reply. The run's meter counts it."""
+    """Send the question and return the text of the reply. The run's meter counts it."""
     think = Think("ask_model", (user(question),), max_tokens=max_tokens)
     meter = run_meter()
     if meter is not None:

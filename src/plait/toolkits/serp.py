@@ -11,7 +11,7 @@ from plait.tools.tool import Tool, tool
 
 LONGEST = 2000
 RESULTS = 4
-"""Pages listed if nothing answers directly."""
+"""Number of pages listed if there is no direct answer."""
 
 _ADMIN = re.compile(
     r"(_link|_links|link|links|image|images|thumbnail|_id|_token|kgmid|serpapi.*|source|displayed_link)$"
@@ -55,7 +55,7 @@ def websearch(
 
 
 def pick_answer(read: dict[str, Any]) -> str:
-    """Picks the answer, at most 2,000 characters: answer box, sports, knowledge graph, pages; "" if there is none."""
+    """Return the answer, at most 2,000 characters: answer box, sports, knowledge graph, pages; "" without any."""
     for found in (_read_answer_box(read), _read_sports(read), _read_knowledge_graph(read), _list_pages(read)):
         if found:
             return found if len(found) <= LONGEST else f"{found[: LONGEST - 1]}…"
@@ -109,7 +109,7 @@ def _objects_in(value: Any) -> list[dict[str, Any]]:
 
 
 def _read_score(score: Any) -> str:
-    """Reads a score, which some sports give in parts: {"total": "3"}."""
+    """Read a score, which some sports give in parts: {"total": "3"}."""
     if isinstance(score, dict):
         score = score.get("total") or score.get("R") or next(iter(score.values()), "")
     return "" if score is None else str(score)
@@ -137,7 +137,7 @@ def _list_pages(read: dict[str, Any]) -> str:
 
 
 def _list_fields(value: dict[str, Any]) -> str:
-    """Lists an object's plain values, a line each, without addresses and ids."""
+    """List an object's plain values, a line each, without addresses and ids."""
     lines = [
         f"{key.replace('_', ' ')}: {_flatten(each)}"
         for key, each in value.items()

@@ -1,8 +1,8 @@
 """The HTTP client of the toolkits: a service's settings, one request to it, and errors that say what to do.
 
-A setting is an argument of the toolkit or an environment variable, read when a tool is called. A key goes out in the
-request and nowhere else: it is removed from whatever a service answers before anyone sees that, the record included.
-Nothing is sent twice, and a service's redirects are not followed, so that a key goes to nobody else.
+A setting is an argument of the toolkit or an environment variable, read when a tool is called. A key is sent only in
+the request. It is removed from the service's answer before anyone, including the journal, sees it. Requests are not
+repeated, and a service's redirects are not followed, so that a key reaches nobody else.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import aiohttp
 
 SECONDS = 20.0
-"""A request's time limit, from connecting to the last byte."""
+"""A request's time limit in seconds, from connecting to the last byte."""
 MAX_ANSWER = 8 << 20
-"""A service's answer may have 8 MiB."""
+"""Maximum size of a service's answer: 8 MiB."""
 AGENT = "plait-toolkits/0.1"
 
 Setting = str | None
@@ -33,7 +33,7 @@ Setting = str | None
 
 @dataclass(frozen=True)
 class ServiceAnswer:
-    """What a service answered: `who` it is, the status, the headers and the body, without the key."""
+    """A service's answer, without the key: `who` is the service's name."""
 
     who: str
     status: int
@@ -45,7 +45,7 @@ class ServiceAnswer:
         return self.body.decode("utf-8", "replace")
 
     def json_object(self) -> dict[str, Any]:
-        """Returns the body as a JSON object. Raises `ToolError` if it is none."""
+        """Return the body as a JSON object. Raises `ToolError` if it is not one."""
         what = "an object"
         try:
             read = json.loads(self.body)
@@ -56,7 +56,7 @@ class ServiceAnswer:
         return read
 
     def message(self) -> str:
-        """Returns what a service says in the body of a refusal, in a line of at most 200 characters."""
+        """Return the service's message in the body of a refusal, in a line of at most 200 characters."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -73,8 +73,8 @@ class ServiceAnswer:
 class Service:
     """A service: its name for messages, and where its address and its key are set.
 
-    `base` is the default address, "" if there is none; `base_url` and `given_key` are the settings given in Python.
-    `key_hint` says where a key comes from.
+    `base` is the default address, or ""; `base_url` and `given_key` are the settings given in Python. `key_hint` says
+    how to get a key.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Service:
     seconds: float = SECONDS
 
     def address(self) -> str:
-        """Returns the base address. Raises `ToolError` if there is none, or it is not an address."""
+        """Return the base address. Raises `ToolError` if it is missing or invalid."""
         address = self.base_url or os.environ.get(self.base_env, "").strip() or self.base
         if not address:
             raise self._missing(f"{self.name} is not set up: {self.base_env} is not set.", self.base_env)
@@ -99,7 +99,7 @@ class Service:
         return address.rstrip("/")
 
     def key(self, needed: bool = True) -> str:
-        """Returns the key, "" if there is none and none is needed. Raises `ToolError` if a needed one is missing."""
+        """Return the key, "" if it is missing and not `needed`. Raises `ToolError` if a needed key is missing."""
         key = (self.given_key or os.environ.get(self.key_env, "") if self.key_env else "").strip()
         if needed and not key:
             raise self._missing(f"{self.name} needs a key, and {self.key_env} is not set.", self.key_env)
@@ -120,10 +120,11 @@ class Service:
         secrets: tuple[str, ...] = (),
         **options: Any,
     ) -> ServiceAnswer:
-        """Sends one request and returns the answer.
+        """Send one request and return the answer.
 
-        Raises `ToolError`: not reached, refused (unless `refusals`), an answer that is too long. `address` replaces the
-        base address and path; `secrets` are removed from what comes, like the key; `options` are those of aiohttp.
+        `address` replaces the base address and path. `secrets` are removed from the answer, like the key. `options` are
+        those of aiohttp. Raises `ToolError` if the service was not reached, if it refused (unless `refusals`), or if
+        the answer is too long.
         """
         import aiohttp
 
@@ -145,7 +146,7 @@ class Service:
         return answer
 
     def check(self, answer: ServiceAnswer) -> None:
-        """Raises `ToolError` for a status that is not a success."""
+        """Raise `ToolError` for a status that is not a success."""
         status = answer.status
         if 200 <= status < 300:
             return
@@ -167,7 +168,7 @@ class Service:
 async def open_session(
     seconds: float, connector: aiohttp.BaseConnector | None = None
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """Opens a session for one call: no cookies, no compression, no .netrc."""
+    """Open a session for one call: no cookies, no compression, no .netrc."""
     import aiohttp
 
     async with aiohttp.ClientSession(
@@ -181,7 +182,7 @@ async def open_session(
 
 
 def find_proxy(url: str) -> str | None:
-    """Returns the proxy that the environment names for an address (HTTPS_PROXY, NO_PROXY ...), none for this host."""
+    """Return the proxy that the environment sets for an address (HTTPS_PROXY, NO_PROXY ...), none for this host."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
@@ -194,7 +195,7 @@ def find_proxy(url: str) -> str | None:
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int, who: str) -> bytes:
-    """Reads the body. Raises `ToolError` if it has more than `most` bytes, or is compressed."""
+    """Read the body. Raises `ToolError` if it has more than `most` bytes, or is compressed."""
     too_long = ToolError(f"{who} sent more than {most / 1e6:.0f} MB.", hint="Ask for something smaller.")
     if (response.content_length or 0) > most:
         raise too_long
@@ -209,7 +210,7 @@ async def read_body(response: aiohttp.ClientResponse, most: int, who: str) -> by
 
 
 def describe_failure(error: Exception, seconds: float) -> str:
-    """Says in words what kept a request from being answered."""
+    """Describe why a request got no answer."""
     import aiohttp
 
     if isinstance(error, aiohttp.ClientConnectorDNSError):
@@ -229,7 +230,7 @@ def describe_failure(error: Exception, seconds: float) -> str:
 
 
 def too_many_requests(who: str, after: str, because: str = "") -> ToolError:
-    """Makes the error for a service that asks to slow down; `after` is its Retry-After."""
+    """Return the error for a service that asks to slow down; `after` is its Retry-After."""
     try:
         wait = f"Wait {float(after):g} s, then call again." if after else "Wait a minute, then call again."
     except ValueError:

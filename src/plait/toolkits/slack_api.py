@@ -13,9 +13,9 @@ from plait.toolkits.service import SECONDS, Service, Setting, too_many_requests
 from plait.tools.tool import Tool, tool
 
 LONGEST = 40_000
-"""Characters of one message; Slack cuts longer ones."""
+"""Maximum number of characters of a message; Slack cuts longer ones."""
 PAGES = 50
-"""Pages of channels that are looked through, 200 channels each."""
+"""Maximum number of pages of channels that are searched, 200 channels each."""
 
 _HINTS = {
     "channel_not_found": "Check the channel; a private one is found only when the app is a member.",
@@ -37,8 +37,7 @@ def slack(*, base_url: Setting = None, key: Setting = None, timeout: float = SEC
     """Makes the tools `get_slack_channel_id`, `send_slack_message` and `send_slack_image`.
 
     `key` (environment: SLACK_BOT_TOKEN) is a bot token with the scopes chat:write, files:write, channels:read and
-    groups:read; `base_url` (SLACK_URL) the API's address. What a message holds is shown as it is: no one is notified by
-    a mention in it.
+    groups:read; `base_url` (SLACK_URL) the API's address. Messages are plain text: mentions in them notify nobody.
     """
     names = ("SLACK_URL", "https://slack.com/api", "SLACK_BOT_TOKEN", "a bot token (xoxb-...) of your app")
     service = Service("Slack", *names, base_url, key, timeout)
@@ -81,7 +80,7 @@ def slack(*, base_url: Setting = None, key: Setting = None, timeout: float = SEC
         if not address.startswith(("https://", "http://")) or not file:
             raise ToolError("Slack gave no place to upload the image to.", hint="Try again later.")
         headers = {"Content-Type": img.media_type}
-        # The address is Slack's own and needs no token; it must not be read by others.
+        # The address is Slack's own and needs no token; others must not see it.
         await service.ask(address=address, method="POST", data=img.data, headers=headers, secrets=(address,))
         done = {"files": [{"id": file, "title": name}], "channel_id": to, "initial_comment": _escape(msg.strip())}
         await _call(service, "files.completeUploadExternal", json=done)
@@ -93,7 +92,7 @@ def slack(*, base_url: Setting = None, key: Setting = None, timeout: float = SEC
 async def _call(
     service: Service, method: str, *, json: Any = None, form: Any = None, params: Any = None
 ) -> dict[str, Any]:
-    """Makes one call of the Web API. Raises `ToolError` for what Slack answers with `"ok": false`."""
+    """Make one call of the Web API. Raises `ToolError` if Slack answers with `"ok": false`."""
     headers = {"Authorization": f"Bearer {service.key()}"}
     how = "GET" if json is None and form is None else "POST"
     answer = await service.ask(f"/{method}", method=how, headers=headers, params=params, json=json, data=form)
@@ -112,7 +111,6 @@ async def _call(
 
 
 async def _find_channel(service: Service, named: str) -> str:
-    """Returns the id of a channel by its id or name."""
     name = read_channel(named)
     if ID.fullmatch(name):
         return name
@@ -133,7 +131,7 @@ async def _find_channel(service: Service, named: str) -> str:
 
 
 def check_message(text: str, channel: str) -> tuple[str, str]:
-    """Returns the text and the channel, as an id or a name with #, of a message. Raises `ToolError`."""
+    """Return the text and the channel, as an id or a name with #, of a message. Raises `ToolError`."""
     text, channel = text.strip(), channel.strip()
     if not text:
         raise ToolError("The message is empty.", hint="Give it a text.")
@@ -145,7 +143,7 @@ def check_message(text: str, channel: str) -> tuple[str, str]:
 
 
 def read_channel(named: str) -> str:
-    """Returns a channel's id, or its name without #. Raises `ToolError` if it is empty."""
+    """Return a channel's id, or its name without #. Raises `ToolError` if it is empty."""
     name = named.strip().lstrip("#").strip()
     if not name:
         raise ToolError("No channel is given.", hint="Give its name or its id.")
@@ -153,17 +151,16 @@ def read_channel(named: str) -> str:
 
 
 def no_such_channel(name: str, names: Iterable[str]) -> ToolError:
-    """Makes the error for a name that no channel has."""
     near = get_close_matches(name.lower(), list(names), 3)
     hint = f"Did you mean {' or '.join('#' + one for one in near)}?" if near else "The app must be able to see it."
     return ToolError(f"There is no Slack channel #{name[:80]}.", hint=hint)
 
 
 def refused_call(method: str, error: str) -> ToolError:
-    """Makes the error for a call that Slack refuses."""
+    """Return the error for a call that Slack refuses."""
     return ToolError(f"Slack refuses {method}: {error}.", hint=_HINTS.get(error, ""))
 
 
 def _escape(text: str) -> str:
-    """Replaces what Slack would read as commands (mentions, links) by plain characters."""
+    """Replace commands of Slack (mentions, links) by plain characters."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,12 +1,12 @@
-"""One SELECT over one table, confined: an SQLite database in memory that holds nothing else and can reach nothing.
+"""Runs one SELECT over one table in isolation: an SQLite database in memory that holds and reaches nothing more.
 
-Theory of operation. An authorizer refuses everything but reading this table and calling functions of a list, so
-there is no ATTACH, PRAGMA, extension or file, whatever the statement's form. A progress handler ends it at its time
-limit; lengths are bounded, and LIKE and printf are such that no single operation outlasts that by much. The table is
-found under any name: when SQLite says "no such table: X", the table gets the name X and the statement is tried again.
+Theory of operation. An authorizer allows only reading this table and calling listed functions, so ATTACH, PRAGMA,
+extensions and files are refused in any statement. A progress handler ends the statement at its time limit. Lengths are
+bounded, and LIKE and printf are replaced, so that no single operation exceeds the limit by much. The table is found
+under any name: when SQLite reports "no such table: X", the table gets the name X and the statement runs again.
 
-Dates are ISO texts that compare as points in time: by a collation, '2023-01-07' is '2023-01-07 00:00:00'. What
-SQLite says of 'now' comes from the clock that is given.
+Dates are ISO texts that compare as points in time: by a collation, '2023-01-07' equals '2023-01-07 00:00:00'. 'now'
+comes from the given clock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_SQL = 10_000
 MAX_TEXT = 250_000
 MAX_RESULT = 32 << 20
 NAMES = 16
-"""Different names of the table in one statement."""
+"""Maximum number of different names of the table in one statement."""
 
 _TYPES = {
     "int": "INTEGER",
@@ -66,7 +66,7 @@ def query(
     seconds: float = SECONDS,
     max_rows: int = MAX_ROWS,
 ) -> Table:
-    """Runs one SELECT (or WITH, VALUES) over `table`, whatever name it gives the table, and returns its rows.
+    """Run one SELECT (or WITH, VALUES) over `table`, under any table name, and return its rows.
 
     `now` is the clock's time for 'now' (UTC; None: this machine's). Raises `ToolError` for a statement that is wrong,
     does anything but read, takes longer than `seconds`, or returns more than `max_rows` rows.
@@ -84,7 +84,7 @@ def query(
 
 def _run(database: sqlite3.Connection, table: Table, sql: str, seconds: float, max_rows: int) -> Table:
     names: list[str] = ["data"]
-    # What WITH names is read under that name; what SQLite itself holds is not to be had so.
+    # A name in WITH wins over the table; SQLite's own tables stay inaccessible.
     parts = {name for name in _find_with_names(sql) if not name.startswith(("sqlite_", "pragma_"))}
     refused: list[str] = []
     end = time.monotonic() + seconds
@@ -107,7 +107,7 @@ def _run(database: sqlite3.Connection, table: Table, sql: str, seconds: float, m
 
 
 def _add_name(database: sqlite3.Connection, names: list[str], name: str) -> None:
-    """Gives the table one more name: its own at first, then those of views."""
+    """Give the table one more name: its own at first, then those of views."""
     if len(names) == 1:
         database.execute(f'ALTER TABLE "data" RENAME TO {_quote(name)}')
         names.insert(0, name)
@@ -156,7 +156,7 @@ def _fetch_rows(cursor: sqlite3.Cursor, table: Table, max_rows: int) -> Table:
 
 
 def _keep_types(found: Table, table: Table) -> Table:
-    """Gives a column of the result the type that it has in the table, if its cells alone do not tell it."""
+    """Give a column of the result the table's type, if its cells alone do not determine it."""
     types = {column.name.lower(): column.type for column in table.columns}
     columns = list(found.columns)
     cells: list[Sequence[Any]] = []
@@ -211,7 +211,7 @@ def _create_table(database: sqlite3.Connection, table: Table) -> None:
 
 
 def _find_with_names(sql: str) -> set[str]:
-    """Finds what may be the names of a WITH: those before `AS (`, perhaps with a list of columns between them."""
+    """Find possible names of a WITH: those before `AS (`, with an optional list of columns between them."""
     plain = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", " ", sql, flags=re.DOTALL)
     names = re.findall(
         r'([`"\[]?[^\s,()]+)\s*(?:\([^()]*\)\s*)?\bas\b\s*(?:not\s+)?(?:materialized\s*)?\(', plain, re.I
@@ -220,7 +220,7 @@ def _find_with_names(sql: str) -> set[str]:
 
 
 def _quote_reserved_words(sql: str) -> str:
-    """Quotes words that SQLite keeps for itself where they name the table, as in FROM table."""
+    """Quote reserved words of SQLite that name the table, as in FROM table."""
     skipped = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
     named = rf"\b((?:from|join)\s+)({'|'.join(_RESERVED.split())})\b"
     return re.sub(
@@ -233,7 +233,7 @@ def _quote(name: str) -> str:
 
 
 def _register_functions(database: sqlite3.Connection, plain: sqlite3.Connection, now: datetime) -> None:
-    """SQLite's functions of time with 'now' as it is given, and those that could run on for long, bounded."""
+    """Register SQLite's time functions with the given 'now', and bounded versions of functions that could run long."""
     if now.tzinfo is not None:
         now = now.astimezone(UTC).replace(tzinfo=None)
     moment = now.isoformat(" ", "milliseconds")
@@ -270,7 +270,8 @@ def _register_functions(database: sqlite3.Connection, plain: sqlite3.Connection,
 
 
 def _like(pattern: Any, text: Any, escape: str | None = None) -> bool | None:
-    """LIKE without its exponential time: between two % stands a part of fixed length, and the first place is best."""
+    """Implement LIKE without its exponential time: parts between two % have a fixed length, so the first match is
+    best."""
     if pattern is None or text is None:
         return None
     text = str(text)
@@ -298,7 +299,7 @@ def _like(pattern: Any, text: Any, escape: str | None = None) -> bool | None:
 
 
 def compare_dates(left: str, right: str) -> int:
-    """Compares two dates or times: -1, 0 or 1. Other texts compare as texts."""
+    """Compare two dates or times: -1, 0 or 1. Other texts compare as texts."""
     if len(left) == len(right) == 10:  # two dates in their usual form
         return (left > right) - (left < right)
     a, b = _normalise_date(left), _normalise_date(right)
@@ -307,7 +308,7 @@ def compare_dates(left: str, right: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _normalise_date(text: str) -> str:
-    """Returns a date or time in one form that sorts as text, and any other text as it is."""
+    """Return a date or time in a form that sorts as text; other text stays unchanged."""
     read = _ISO.fullmatch(text)
     if read is None:
         return text

@@ -1,9 +1,9 @@
 """The table behind `lookup`: it reads JSON and CSV, and finds the entry that a model asks for.
 
-An entry is found by its exact key, then by its words; words beside the key lead on into it, so that
-"population of Lyon" finds `population` in the entry `Lyon`, or `Lyon` in the entry `population`. Fewer words than the
-key has are enough where no other key has them all: "Lyon area" finds `area of Lyon in square kilometres`. Where a few
-entries may be meant, or several are asked for at once, all are given, each with its name.
+An entry is found by its exact key, then by its words. Further words select a part of it: "population of Lyon" finds
+`population` in the entry `Lyon`, or `Lyon` in the entry `population`. Fewer words than the key's are enough if no other
+key has them all: "Lyon area" finds `area of Lyon in square kilometres`. If a few entries match, or the question asks
+for several, all are returned with their names.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from plait.core.text import cut_text
 from plait.search.keywords import SMALL_WORDS, drop_small_words, split_words, stem
 
 NEAR = 500
-"""Keys that a question without an exact key is compared with at most."""
+"""Maximum number of keys that are compared with a question without an exact key."""
 MOST_WORDS = 40
-"""Words of a question that are read at most."""
+"""Maximum number of words of a question that are read."""
 MOST_AT_ONCE = 5
-"""Entries that one question may return at most."""
+"""Maximum number of entries that one question returns."""
 
 
 class LookupTable(Struct, frozen=True, dict=True):
-    """Entries by key. `columns` are the names in its records, empty where an entry is one value."""
+    """Entries by key. `columns` are the names in its records, empty if entries are single values."""
 
     entries: dict[str, Any]
     columns: tuple[str, ...] = ()
@@ -46,9 +46,9 @@ class LookupTable(Struct, frozen=True, dict=True):
         return _index(self.entries, _word_set)
 
     def find(self, key: str, column: str = "") -> Any:
-        """Returns the entry, or its part, that `key` (and `column`) name.
+        """Return the entry, or its part, that `key` (and `column`) name.
 
-        Raises `ToolError` if nothing or more than one thing is meant; it suggests similar keys.
+        Raises `ToolError` for no match or several matches; it suggests similar keys.
         """
         same = [key] if key in self.entries else self._keys_with_words(key)
         if same:
@@ -59,7 +59,7 @@ class LookupTable(Struct, frozen=True, dict=True):
         return self._find_several(key) or self._find_by_words(key)
 
     def _find_several(self, question: str) -> dict[str, Any]:
-        """Returns entries asked for together: "population of Lyon, area of Lyon" or "population of Lyon and Nice".
+        """Return entries asked for together: "population of Lyon, area of Lyon" or "population of Lyon and Nice".
 
         It is empty unless each part is a key.
         """
@@ -74,11 +74,10 @@ class LookupTable(Struct, frozen=True, dict=True):
         return {names[0]: self.entries[names[0]] for names in keys} if all(len(names) == 1 for names in keys) else {}
 
     def _keys_with_words(self, key: str) -> list[str]:
-        """Returns the keys with exactly these words."""
         return self._by_words.get(split_words(key)) or self._by_set.get(_word_set(key)) or []
 
     def _find_by_words(self, question: str) -> Any:
-        """Returns the part that a question's words lead to: an entry's key, and the rest of the words inside it."""
+        """Return the part that a question's words select: some name an entry's key, the others a part of the entry."""
         asked = split_words(question)[:MOST_WORDS]
         named: list[tuple[str, tuple[str, ...]]] = []
         for length in range(len(asked), 0, -1):
@@ -89,7 +88,7 @@ class LookupTable(Struct, frozen=True, dict=True):
                     continue
                 named += [(key, rest) for key in self._by_words.get(span, ())]
             if named:
-                break  # "New York" is meant where "York" is a key as well
+                break  # "New York" is meant even if "York" is also a key
         if not named:
             return self._find_by_some_words(question)
         found: list[tuple[str, Any]] = []
@@ -107,7 +106,7 @@ class LookupTable(Struct, frozen=True, dict=True):
         raise ToolError(f"The entry {key!r} has nothing on {more!r}.", hint=_describe_entry(self.entries[key]))
 
     def _find_by_some_words(self, question: str) -> Any:
-        """Returns the entry whose key alone has all of a question's words."""
+        """Return the entry if its key is the only one with all of a question's words."""
         asked = set(_word_set(question))
         among = self._candidates(split_words(question)) if asked else {}
         holding = [keys for key, keys in among.items() if asked <= set(_word_set(" ".join(key)))]
@@ -130,13 +129,13 @@ class LookupTable(Struct, frozen=True, dict=True):
         wanted = set(_word_set(" ".join(asked)))
         shared = {k: len(wanted & set(_word_set(k))) for k in folded}
         most = max(shared.values(), default=0)
-        # What shares most of the words comes first, unless it is one word of several: then spelling tells more.
+        # The key that shares most words comes first, except for one of several words: then spelling decides.
         sharing = sorted((k for k in folded if shared[k]), key=lambda k: -shared[k])
         first = [k for k in sharing if shared[k] == most] if most > 1 else []
         return [folded[k] for k in dict.fromkeys([*first, *close, *sharing])][:3]
 
     def _candidates(self, asked: tuple[str, ...]) -> dict[tuple[str, ...], list[str]]:
-        """Returns the keys worth comparing: in a large table those that begin alike, so that it stays quick."""
+        """Return the keys to compare: in a large table only those that begin alike, for speed."""
         if len(self._by_words) <= NEAR:
             return self._by_words
         begins = {word[:3] for word in drop_small_words(asked)}
@@ -158,7 +157,7 @@ def _index(keys: Iterable[str], by: Any) -> dict[tuple[str, ...], list[str]]:
 
 
 def _join_entries(found: list[tuple[str, Any]], question: str) -> Any:
-    """Returns the one that is found, or each of a few with its name. Raises `ToolError` if there are many."""
+    """Return the one match, or each of a few with its name. Raises `ToolError` if there are many."""
     if len(found) == 1:
         return found[0][1]
     if len(found) <= MOST_AT_ONCE:
@@ -177,7 +176,7 @@ def _single_key(keys: list[str], asked: str) -> str:
 
 
 def _names_with_words(entry: Mapping[str, Any], asked: tuple[str, ...]) -> list[str]:
-    """Returns the names in an entry that a few words mean: all words alike, or else a name that holds them all."""
+    """Return the names in an entry that match a few words: all words equal, or else one name with all of them."""
     wanted = set(map(stem, asked))
     same = [name for name in entry if set(_word_set(name)) == wanted]
     return same or [name for name in entry if wanted <= set(_word_set(name))]
@@ -200,7 +199,7 @@ def _describe_entry(entry: Any) -> str:
 
 
 def table_of(mapping: Mapping[Any, Any], where: str) -> LookupTable:
-    """Makes a table of a mapping. Raises `ConfigError` when it is empty or two of its keys are one text."""
+    """Make a table of a mapping. Raises `ConfigError` if it is empty or two keys have the same text."""
     if not mapping:
         raise ConfigError(f"{where} has no entries.", hint="A lookup needs at least one.")
     entries: dict[str, Any] = {}
@@ -216,7 +215,7 @@ def table_of(mapping: Mapping[Any, Any], where: str) -> LookupTable:
 
 
 def read_json(text: str, where: str) -> LookupTable:
-    """Reads a table from a JSON object, or of a list of records, by the first field of the first record."""
+    """Read a table from a JSON object, or from a list of records, by the first field of the first record."""
     try:
         value = json.loads(text, object_pairs_hook=lambda pairs: _check_unique(pairs, where))
     except json.JSONDecodeError as error:
@@ -260,7 +259,7 @@ def _read_records(rows: Iterator[tuple[str, dict[str, Any]]], where: str) -> Loo
 
 
 def read_csv(text: str, where: str) -> LookupTable:
-    """Reads a table from a CSV file with a header row, by its first column; separated by commas, semicolons or tabs."""
+    """Read a table from CSV with a header row, by its first column; the separator is a comma, a semicolon or a tab."""
     header_line = text.partition("\n")[0]
     delimiter = max(",;\t", key=header_line.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)

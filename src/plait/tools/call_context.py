@@ -1,5 +1,5 @@
-"""What a tool knows about the call that it serves: whether it was cancelled, who follows its progress, and the meter of
-its run. The runtime sets these around each call."""
+"""The context of a tool call: whether it was cancelled, who follows its progress, and the meter of its run. The runtime
+sets it around each call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plait.core.errors import ToolError
 
 
 class BudgetSpent(ToolError):
-    """The limits of the run leave no model call for its tools."""
+    """The limits of the run allow no further model call for its tools."""
 
     def __init__(self, limit: str, detail: str) -> None:
         super().__init__(f"No model can be asked: {detail}.", hint="Answer from what is known.")
@@ -25,12 +25,10 @@ class RunMeter(Protocol):
     """Counts the model calls that tools make against the limits of the run that called the tools."""
 
     def request(self, model: Any) -> None:
-        """Counts a request that is about to be sent. Raises `BudgetSpent` if the limits leave none."""
+        """Count a request that is about to be sent. Raises `BudgetSpent` if the limits allow none."""
         ...
 
-    def took(self, model: str, usage: Usage, cost: float | None) -> None:
-        """Counts what a request took."""
-        ...
+    def took(self, model: str, usage: Usage, cost: float | None) -> None: ...
 
 
 _cancelled: ContextVar[threading.Event | None] = ContextVar("plait_cancelled", default=None)
@@ -39,26 +37,26 @@ _meter: ContextVar[RunMeter | None] = ContextVar("plait_run_meter", default=None
 
 
 def cancelled() -> bool:
-    """Says, inside a tool, whether nobody waits for its result any more.
+    """Return, inside a tool, whether nobody waits for its result any more.
 
-    Plait cannot stop a thread from outside. A tool that works for long should ask now and then, and return.
+    Plait cannot stop a thread from outside. A long-running tool should check now and then, and return.
     """
     event = _cancelled.get()
     return event is not None and event.is_set()
 
 
 def set_cancel_event(event: threading.Event) -> None:
-    """Sets the event that cancels the calls made in this context."""
+    """Set the event that cancels the calls made in this context."""
     _cancelled.set(event)
 
 
 def progress_listener() -> Callable[[str], None] | None:
-    """Returns what a tool calls, on the run's own loop, to report its progress; None if nobody listens."""
+    """Return the function that a tool calls, on the run's own loop, to report its progress; None without a listener."""
     return _listener.get()
 
 
 def run_meter() -> RunMeter | None:
-    """Returns the meter of the run whose tool is being called; None outside of a tool call."""
+    """Return the meter of the run whose tool is being called; None outside of a tool call."""
     return _meter.get()
 
 

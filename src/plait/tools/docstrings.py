@@ -1,7 +1,7 @@
-"""Reads a function's docstring: what it does, what each parameter means, what comes back.
+"""Reads a function's docstring: its description, its parameters, its result.
 
-Three styles are known: sections with an indented list (Google), sections underlined with dashes (NumPy), and
-`:param name:` fields (Sphinx).
+It supports three styles: sections with an indented list (Google), sections underlined with dashes (NumPy), and `:param
+name:` fields (Sphinx).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONGEST = 2_000
 
 
 class DocString(Struct, frozen=True):
-    """What a docstring says. `parameters` maps a name to its description; each text is one line."""
+    """The parts of a docstring. `parameters` maps a name to its description; each text is one line."""
 
     summary: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class DocString(Struct, frozen=True):
 
 
 def read_docstring(text: str | None) -> DocString:
-    """Reads a docstring; texts that it does not have are empty. Never raises."""
+    """Read a docstring; missing texts are empty. Never raises."""
     lines = cleandoc(text or "").splitlines()
     parameters: dict[str, str] = {}
     returns = ""
@@ -52,7 +52,7 @@ def read_docstring(text: str | None) -> DocString:
 
 
 def _split_sections(lines: list[str]) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Returns the lines before the first section, and the name and lines of each section."""
+    """Return the lines before the first section, and the name and lines of each section."""
     body: list[str] = []
     sections: list[tuple[str, list[str]]] = []
     rest = iter(zip(lines, [*lines[1:], ""], strict=False))
@@ -70,7 +70,7 @@ def _split_sections(lines: list[str]) -> tuple[list[str], list[tuple[str, list[s
 
 
 def _read_entries(lines: list[str]) -> dict[str, str]:
-    """Reads a section's parameters: `name (type): text`, or `name : type` with the text indented below."""
+    """Read a section's parameters: `name (type): text`, or `name : type` with the text indented below."""
     found: dict[str, list[str]] = {}
     names: list[str] = []
     is_numpy = any(line and not line[0].isspace() for line in lines)
@@ -84,21 +84,21 @@ def _read_entries(lines: list[str]) -> dict[str, str]:
         elif match := _ENTRY.match(line):
             names = [match[1]]
             found[match[1]] = [match[3]]
-        elif names and line.strip():  # a text that goes on without an indent
+        elif names and line.strip():  # a text that continues without an indent
             found[names[0]].append(line.strip())
     return {name: " ".join(part for part in parts if part) for name, parts in found.items()}
 
 
 def _read_returns(lines: list[str]) -> str:
-    """Reads a section on what comes back, without the type at its beginning."""
+    """Read a section about the result, without the type at its beginning."""
     content = [line for line in lines if line.strip()]
     if len(content) > 1 and not content[0][0].isspace() and content[1][0].isspace():
-        content = content[1:]  # NumPy style: the type stands alone on the first line
+        content = content[1:]  # NumPy style: the type is alone on the first line
     return _TYPED.sub("", " ".join(line.strip() for line in content))
 
 
 def _split_fields(lines: list[str]) -> tuple[list[str], list[tuple[str, str, str]]]:
-    """Returns the other lines, and the `:kind name: text` fields."""
+    """Return the other lines, and the `:kind name: text` fields."""
     other: list[str] = []
     fields: list[tuple[str, str, str]] = []
     for line in lines:
@@ -113,7 +113,7 @@ def _split_fields(lines: list[str]) -> tuple[list[str], list[tuple[str, str, str
 
 
 def _join_paragraphs(lines: list[str]) -> str:
-    """Joins all paragraphs to one line. Cuts a longer text than `LONGEST` after a sentence, or ends it with `...`."""
+    """Join all paragraphs to one line. Cuts a longer text than `LONGEST` after a sentence, or ends it with `...`."""
     blocks = "\n".join(line.strip() for line in lines).split("\n\n")
     paragraphs = [" ".join(block.split()) for block in blocks if block.strip()]
     ended = [text if text[-1] in ".!?:;," else f"{text}." for text in paragraphs[:-1]]

@@ -1,9 +1,9 @@
 """Loads tools from words, files, modules, plug-ins and plain functions.
 
-A word is what stands on the command line or in a list of tools: `calculator`, `lookup:facts.json`, `file.py`,
+A word names tools on the command line or in a list of tools: `calculator`, `lookup:facts.json`, `file.py`,
 `module:name`, or the name of a plug-in from the entry point group `plait.toolkits` (with `:argument` if it takes one).
-`mcp:COMMAND` and `mcp:http://ADDRESS` are the tools of an MCP server. `cities=lookup:cities.json` gives
-the one tool of a word another name.
+`mcp:COMMAND` and `mcp:http://ADDRESS` are the tools of an MCP server. `cities=lookup:cities.json` renames the one tool
+of a word.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from plait.tools.user_code import add_to_path, read_file, run_file, show_error
 
 GROUP = "plait.toolkits"
 TASK_GROUP = "plait.task_toolkits"
-"""Toolkits for the tasks of a suite. No list names them; records do, so that the tools of a task's run are found."""
+"""Toolkits for the tasks of a suite. They are not listed, but records name them, so a run can load its task's tools."""
 
 SHIPPED = {
     "calculator": "plait.toolkits.calculator:make_calculator",
@@ -48,14 +48,14 @@ SHIPPED = {
     "ask-user": "plait.toolkits.questions:ask_user",
     "all": "plait.toolkits:everything",
 }
-"""The toolkits that ship. They are named and not imported, because toolkits are built on tools."""
+"""The built-in toolkits, by name, because toolkits are built on tools and cannot be imported here."""
 
 MCP = "mcp:"
-"""The beginning of a word for the tools of an MCP server."""
+"""The prefix of a word for the tools of an MCP server."""
 
 
 def check_word(word: str) -> None:
-    """Raises `ConfigError` for a word that can name no tool, without running code of the user or starting a server."""
+    """Raise `ConfigError` for an invalid word, without running code of the user or starting a server."""
     rest = _split_name(word)[1]
     name, _, text = rest.partition(":")
     if rest.startswith(MCP) or name in SHIPPED or _is_module_word(name, text):
@@ -67,11 +67,10 @@ def check_word(word: str) -> None:
 
 
 def load(word: str) -> tuple[Tool, ...]:
-    """Loads the tools that a word names, each with the word as its `source`.
+    """Load the tools that a word names, each with the word as its `source`.
 
-    Adds the folder of a file, and for a module the current folder, at the end of the import path, so that the user's
-    tools can import what lies beside them. Raises `ConfigError`, which says what to do, for a word that names nothing
-    or a file that cannot be used.
+    Appends the folder of a file, or the current folder for a module, to the import path, so that the user's tools can
+    import their neighbours. Raises `ConfigError` with a hint if the word names nothing or the file cannot be used.
     """
     name, rest = _split_name(word)
     if rest.startswith(MCP):
@@ -89,10 +88,9 @@ def load(word: str) -> tuple[Tool, ...]:
 
 
 def tools_from(items: Iterable[Any]) -> Toolset:
-    """Makes a toolset of tools, typed functions, objects and classes (their public methods) and words, in order.
+    """Make a toolset of tools, typed functions, objects and classes (their public methods) and words, in order.
 
-    Raises `ConfigError` for anything else, for two tools of one name, and for a tool whose type hints cannot be
-    described.
+    Raises `ConfigError` for anything else, for two tools of one name, and for type hints that cannot be described.
     """
     if isinstance(items, (str, Tool)):
         items = [items]
@@ -111,12 +109,12 @@ def tools_from(items: Iterable[Any]) -> Toolset:
 
         found = list(qualify_clashing_names(found))
     toolset = Toolset(tuple(found))
-    _ = toolset.specs  # what cannot be described is reported now, not in the middle of a run
+    _ = toolset.specs  # report types that cannot be described now, before a run
     return toolset
 
 
 def anchor_word(word: str) -> str:
-    """Makes the path in a word absolute, so that the word names the same tools from any folder."""
+    """Make the path in a word absolute, so that the word names the same tools from any folder."""
     name, rest = _split_name(word)
     prefix = f"{name}=" if name else ""
     if rest.startswith(MCP):
@@ -132,12 +130,12 @@ def anchor_word(word: str) -> str:
 
 
 def is_mcp_word(word: str) -> bool:
-    """Says whether a word stands for the tools of an MCP server."""
+    """Return whether a word names the tools of an MCP server."""
     return _split_name(word)[1].startswith(MCP)
 
 
 def runs_code(word: str) -> bool:
-    """Says whether loading a word or calling its tools runs code that Plait does not ship."""
+    """Return whether loading a word or calling its tools runs code that Plait does not ship."""
     toolkit = _split_name(word)[1].partition(":")[0]
     if toolkit in SHIPPED:
         return False
@@ -146,7 +144,7 @@ def runs_code(word: str) -> bool:
 
 
 def recall_tools(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
-    """Returns the tools of an MCP server as a record describes them."""
+    """Return the tools of an MCP server as a record describes them."""
     from plait.tools.mcp.tools import restore_mcp_tools
 
     name, rest = _split_name(word)
@@ -154,12 +152,11 @@ def recall_tools(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
 
 
 def toolkit_names() -> tuple[str, ...]:
-    """Returns the words that toolkits go by: those that ship, then installed plug-ins."""
+    """Return the words of toolkits: those that ship, then installed plug-ins."""
     return (*SHIPPED, *(point.name for point in plugins(GROUP) if point.name not in SHIPPED))
 
 
 def _split_name(word: str) -> tuple[str, str]:
-    """Splits `NAME=WORD`; the name is "" for a plain word."""
     renamed = re.fullmatch(r"(\w[\w.-]*)=(.+)", word, re.DOTALL)
     return (renamed[1], renamed[2].strip()) if renamed else ("", word.strip())
 
@@ -200,7 +197,7 @@ def _plugins() -> dict[str, Any]:
 
 
 def _suggest(name: str, what: str, known: Iterable[str] | None = None) -> str:
-    """Suggests similar names, of toolkits where no others are given; "" if there is none."""
+    """Suggest similar names (default: of toolkits); "" if there are none."""
     if known is None:
         known = (one for one in toolkit_names() if one != "all")  # "all" is a part of too many other names
     near = nearest(name, tuple(known))
@@ -208,7 +205,7 @@ def _suggest(name: str, what: str, known: Iterable[str] | None = None) -> str:
 
 
 def import_name(path: str, word: str) -> Any:
-    """Imports `module:name`. Raises `ConfigError`, which names the word."""
+    """Import `module:name`. Raises `ConfigError`, which names the word."""
     module_name, _, name = path.partition(":")
     if module_name.partition(".")[0] != "plait":
         add_to_path(os.getcwd())
@@ -223,7 +220,7 @@ def import_name(path: str, word: str) -> Any:
 
 
 def find_attribute(module: ModuleType, name: str, place: str, word: str) -> Any:
-    """Returns what a dotted name in a module stands for. Raises `ConfigError` with similar names if there is none."""
+    """Return the value of a dotted name in a module. Raises `ConfigError` with similar names if it does not exist."""
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
@@ -235,7 +232,8 @@ def find_attribute(module: ModuleType, name: str, place: str, word: str) -> Any:
 
 
 def _make_tools(found: Any, word: str, argument: str | None) -> tuple[Tool, ...]:
-    """Makes tools of what a word led to: a tool, a module, a function, or what makes tools of the argument."""
+    """Make tools from the value of a word: a tool, a module, a function, or a function that makes tools of the
+    argument."""
     name = word.partition(":")[0]
     if isinstance(found, Tool):
         if argument is not None:
@@ -248,7 +246,7 @@ def _make_tools(found: Any, word: str, argument: str | None) -> tuple[Tool, ...]
     if is_toolset(found):
         return tools_of_object(found)
     if callable(found):
-        return (tool(found),)  # module:name says itself which function is meant
+        return (tool(found),)  # module:name states itself which function is meant
     return _require_tools(found, word)
 
 
@@ -268,7 +266,7 @@ def _call_factory(factory: Callable[..., Any], word: str, argument: str | None) 
         raise ConfigError(
             f"The toolkit {name} needs an argument.", hint=f"Write {name}:ARGUMENT, such as {name}:facts.json."
         ) from error
-    except ValueError:  # it does not show its parameters
+    except ValueError:  # its parameters are not accessible
         pass
     try:
         return factory(*arguments)
@@ -286,7 +284,7 @@ def _require_tools(found: Any, word: str) -> tuple[Tool, ...]:
 
 
 def _tools_of_module(module: ModuleType, word: str) -> tuple[Tool, ...]:
-    """Returns every tool among a module's names, in the order of their definition."""
+    """Return every tool among a module's names, in the order of their definition."""
     found = {id(value): value for value in vars(module).values() if isinstance(value, Tool)}
     if found:
         return tuple(found.values())

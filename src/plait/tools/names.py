@@ -1,7 +1,7 @@
 """Names of tools that a loop or an endpoint can use.
 
 A tool may be called `get-weather`, `3D_Services` or `天気`. Code needs a Python name. Endpoints with native tools allow
-ASCII letters, digits, `_` and `-`. A loop says what it needs (`tool_names`). Only names that do not fit are changed.
+ASCII letters, digits, `_` and `-`. A loop states its needs (`tool_names`). Only names that do not fit are changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def is_free_in_python(name: str) -> bool:
-    """Says whether code can call the name, and it is neither a keyword nor a built-in function of Python."""
+    """Return whether code can call the name: it is not a keyword or a built-in function of Python."""
     return _WORD.fullmatch(name) is not None and not keyword.iskeyword(name) and not hasattr(builtins, name)
 
 
@@ -33,11 +33,11 @@ NEEDS: Mapping[str, Callable[[str], object]] = {
     "call": _CALL.fullmatch,
     "python": is_free_in_python,
 }
-"""Checks of a name, by what a loop says in `tool_names`."""
+"""Checks of a name, by the needs in `tool_names`."""
 
 
 def make_safe_name(name: str) -> str:
-    """Makes a name that all models, loops and Python accept."""
+    """Return a name that all models, loops and Python accept."""
     plain = name if name.isascii() else unicodedata.normalize("NFKD", name)
     plain = "".join(sign for sign in plain if not unicodedata.combining(sign))
     plain = re.sub(r"\W+", "_", plain, flags=re.ASCII).strip("_")
@@ -51,13 +51,13 @@ def make_safe_name(name: str) -> str:
 
 
 def make_python_name(name: str) -> str:
-    """Makes such a name that is not a built-in function of Python: `print` becomes `print_tool`."""
+    """Return such a name that is not a built-in function of Python: `print` becomes `print_tool`."""
     plain = make_safe_name(name)
     return plain if is_free_in_python(plain) else f"{plain}_tool"
 
 
 def fit_names(names: Iterable[str], needs: Collection[str], is_reserved: Callable[[str], bool]) -> dict[str, str]:
-    """Maps each name to one that fits all needs: itself if it fits, else a safe name that no other tool has."""
+    """Map each name to one that fits all needs: itself, or a safe and unique name."""
     fits = [NEEDS.get(need, VALID.fullmatch) for need in needs]
     found = {name: name if all(fit(name) for fit in fits) else "" for name in names}
     taken = {name for name in found.values() if name}

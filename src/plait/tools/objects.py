@@ -1,7 +1,6 @@
 """Tools from classes and objects: each public method is a tool.
 
-Each run gets an object of its own of a class, made when the run first calls one of its tools. So no run sees what
-another one left in it.
+Each run gets its own object of a class, created when the run first calls one of its tools. So runs do not share state.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ class PerRun:
         self.make, self.methods, self.name = make, methods, name
 
     def tools(self) -> tuple[Tool, ...]:
-        """Returns the tools, which belong to no run yet."""
+        """Return the tools, which belong to no run yet."""
         return tuple(structs.replace(_describe_method(each, self), per_run=self) for each in self.methods.values())
 
 
 def toolset(make: Callable[[], Any]) -> PerRun:
-    """Makes tools of the methods of an object, a new one for each run: `tools=[plait.toolset(lambda: Repl(limit=5))]`.
+    """Make tools of the methods of an object, a new one for each run: `tools=[plait.toolset(lambda: Repl(limit=5))]`.
 
-    `make()` returns the object. Plait calls it once to see the public methods, then once for each run that calls one of
-    them. Raises `ConfigError` when it fails, or returns an object without such methods.
+    `make()` returns the object. Plait calls it once to find the public methods, then once for each run that calls one
+    of them. Raises `ConfigError` if it fails, or returns an object without public methods.
     """
     if isinstance(make, type):
         return of_class(make)
@@ -46,7 +45,7 @@ def toolset(make: Callable[[], Any]) -> PerRun:
 
 
 def of_class(kind: type) -> PerRun:
-    """Makes tools of a class without arguments. Raises `ConfigError` when it needs some."""
+    """Make tools of a class without arguments. Raises `ConfigError` if it needs some."""
     methods = _find_methods(kind, kind.__name__)
     try:
         inspect.signature(kind).bind()
@@ -55,18 +54,19 @@ def of_class(kind: type) -> PerRun:
             f"The class {kind.__name__} can't be made without arguments: {why}.",
             hint=f"Give an object, {kind.__name__}(...), or one per run: plait.toolset(lambda: {kind.__name__}(...)).",
         ) from None
-    except ValueError:  # it does not show its parameters
+    except ValueError:  # its parameters are not accessible
         pass
     return PerRun(kind, methods, kind.__name__)
 
 
 def is_toolset(item: Any) -> bool:
-    """Says whether it is a class or makes objects, rather than being a function."""
+    """Return whether it is a class or makes objects, rather than being a function."""
     return isinstance(item, (PerRun, type)) or (isinstance(item, partial) and isinstance(item.func, type))
 
 
 def tools_of_object(item: Any) -> tuple[Tool, ...]:
-    """Makes tools of the public methods of a class, a factory or an object. Raises `ConfigError` if there are none."""
+    """Make tools of the public methods of a class, a factory or an object. Raises `ConfigError` without such
+    methods."""
     if isinstance(item, PerRun):
         return item.tools()
     if isinstance(item, type):
@@ -80,7 +80,7 @@ def tools_of_object(item: Any) -> tuple[Tool, ...]:
 
 
 def for_run(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """Returns the tools of one run: those of a class become methods of an object that no other run has."""
+    """Return the tools of one run: those of a class become methods of an object that only this run has."""
     if not any(each.per_run for each in tools):
         return tools
     getters: dict[int, Callable[[], Any]] = {}
@@ -97,7 +97,7 @@ def for_run(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
 
 
 def _make_once(make: Callable[[], Any]) -> Callable[[], Any]:
-    """Returns what makes an object when it is first called, and returns the same object from any thread after that."""
+    """Return a function that makes an object on the first call, and returns the same object later, from any thread."""
     lock = threading.Lock()
 
     @cache
@@ -112,7 +112,7 @@ def _make_once(make: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _bind_late(method: Any, get_object: Callable[[], Any]) -> Callable[..., Any]:
-    """Binds a method to an object that is made when the method is called."""
+    """Bind a method to an object that is made when the method is called."""
     function = method.__func__
     if inspect.iscoroutinefunction(function):
 
@@ -124,13 +124,13 @@ def _bind_late(method: Any, get_object: Callable[[], Any]) -> Callable[..., Any]
 
 
 def _describe_method(method: FunctionType | Tool, owner: PerRun) -> Tool:
-    # Bound to no object of the class: what describes a tool must not need one.
+    # Not bound to an object: describing a tool must not need one.
     return method.__get__(owner) if isinstance(method, Tool) else tool(MethodType(method, owner))
 
 
 def _find_methods(kind: type, name: str) -> dict[str, FunctionType | Tool]:
-    """Returns the methods of a class that are tools: those that `plait.tool` marks if there are any, else all public
-    ones that have a docstring or type hints."""
+    """Return the methods of a class that are tools: those marked with `plait.tool`, or without any, all public ones
+    that have a docstring or type hints."""
     found: dict[str, Any] = {}
     for each in reversed(kind.__mro__[:-1]):
         found.update({key: value for key, value in vars(each).items() if not key.startswith("_")})

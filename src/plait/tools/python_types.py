@@ -1,4 +1,4 @@
-"""Types of Python parameters: their JSON Schema, and how a value from a model becomes one of them.
+"""Types of Python parameters: their JSON Schema, and the conversion of a model's value.
 
 pydantic describes and converts all types but msgspec's structs. Both are imported when a tool is first described.
 """
@@ -23,7 +23,7 @@ _EXACT = {"any", "none", "str", "int", "float", "bool", "literal", "list", "dict
 
 
 class Misfit(Exception):
-    """A value is not of a type. `faults` says what is wrong with it."""
+    """A value does not have the type. `faults` says what is wrong with it."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = tuple(faults)
@@ -35,7 +35,7 @@ class Undescribable(Exception):
 
 
 def _take_repaired(value: Any, *, strict: bool) -> Any:
-    """Takes a value from JSON as the Python value, once it was repaired."""
+    """Convert a repaired JSON value to the Python value."""
     if strict:
         raise ValueError("It may be in need of repair.")
     return value
@@ -53,7 +53,7 @@ class PythonType(msgspec.Struct, frozen=True):
     validate: Callable[..., Any] = _take_repaired
 
     def convert(self, given: Any, root: Mapping[str, Any]) -> Any:
-        """Returns the Python value that a model meant. `root` is the tool's schema. Raises `Misfit`."""
+        """Return the Python value that a model meant. `root` is the tool's schema. Raises `Misfit`."""
         try:
             return self.validate(given, strict=self.is_exact)
         except (msgspec.ValidationError, ValueError):
@@ -73,7 +73,7 @@ class PythonType(msgspec.Struct, frozen=True):
 
 
 def describe_types(hints: Mapping[str, Any]) -> tuple[dict[str, PythonType], dict[str, Any]]:
-    """Describes the types of parameters. Returns them by parameter, and the definitions (`$defs`) that they share.
+    """Describe the types of parameters. Returns them by parameter, and the definitions (`$defs`) that they share.
 
     Raises `Undescribable`, which names the parameter.
     """
@@ -135,7 +135,7 @@ def _adapter(hint: Any, _written: str) -> tuple[TypeAdapter[Any] | None, PythonT
 
 
 def _core_types(schema: Any) -> set[str]:
-    """Returns the types that a core schema of pydantic consists of."""
+    """Return the types that a core schema of pydantic consists of."""
     if isinstance(schema, dict):
         kind = schema.get("type")
         return set().union({kind} if isinstance(kind, str) else (), *map(_core_types, schema.values()))
@@ -143,7 +143,7 @@ def _core_types(schema: Any) -> set[str]:
 
 
 def _compact(schema: Any) -> dict[str, Any] | None:
-    """Shortens the schema of a plain type, which many prompts hold; None for a schema that says more."""
+    """Shorten the schema of a plain type, which many prompts hold; None for a schema that says more."""
     if schema is True or not schema:
         return {}
     if "const" in schema or "enum" in schema:
@@ -176,7 +176,7 @@ def _describe_struct(name: str, hint: Any) -> tuple[PythonType, dict[str, Any]]:
 
 
 def _fault(error: Any, value: Any, words: str) -> Fault:
-    """Returns one of pydantic's errors in a value: its place, without the names of Python types, and what is wrong."""
+    """Return one of pydantic's errors in a value: its place, without the names of Python types, and what is wrong."""
     path: list[str | int] = []
     inside = value
     for part in error["loc"]:
@@ -199,7 +199,7 @@ def _fault(error: Any, value: Any, words: str) -> Fault:
 
 
 def _without_titles(schema: Any) -> Any:
-    """Returns the schema without titles, which repeat the names and cost tokens in every prompt."""
+    """Return the schema without titles, which repeat the names and cost tokens in every prompt."""
     if isinstance(schema, dict):
         return {k: _without_titles(v) for k, v in schema.items() if not (k == "title" and isinstance(v, str))}
     return [_without_titles(part) for part in schema] if isinstance(schema, list) else schema

@@ -1,4 +1,4 @@
-"""Renders what a tool returned as the text of an observation and as a JSON value."""
+"""Renders a tool's result as the text of an observation and as a JSON value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_RESULT = "(no result)"
 _DEPTH = 60
 
 Keep: TypeAlias = Callable[[Artifact], JSON] | None
-"""Returns the JSON that stands for an artifact; None renders an artifact as any other object."""
+"""Returns the JSON that represents an artifact; None renders an artifact like any other object."""
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -41,18 +41,18 @@ _NUMERAL = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,12})?")
 
 
 def numeral(value: Any) -> Any:
-    """Marks texts that are numbers, in a value or in the fields of a record. `007` is not a number."""
+    """Mark texts that are numbers, in a value or in the fields of a record. `007` is not a number."""
     if isinstance(value, str):
         return Numeral(value) if _NUMERAL.fullmatch(value) else value
     return {key: numeral(one) for key, one in value.items()} if type(value) is dict else value
 
 
 def render(value: Any, keep: Keep = None) -> tuple[str, JSON]:
-    """Returns the text that a model sees, and the value if JSON can hold it (else None). Never raises.
+    """Return the text that a model sees, and the value if JSON can hold it (else None). Never raises.
 
-    Text stays as it is, None is "(no result)", a float has its shortest form, bytes are described and never shown.
-    Lists, objects, data classes and models are JSON. Everything else is its `str()`. Only what `keep` returns can look
-    like a handle: the key of other marks is renamed.
+    Text stays unchanged, None is "(no result)", a float has its shortest form, bytes are described. Lists, objects,
+    data classes and models become JSON. Other values become their `str()`. Only results of `keep` can look like a
+    handle: the handle's key is renamed in other objects.
     """
     if type(value) is str:
         return replace_surrogates(value), replace_surrogates(value)
@@ -75,9 +75,9 @@ def render(value: Any, keep: Keep = None) -> tuple[str, JSON]:
 
 
 def _plain(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
-    """Returns the value in dicts with text keys, lists, texts, numbers, booleans and None.
+    """Return the value in dicts with text keys, lists, texts, numbers, booleans and None.
 
-    `path` holds the ids of the values around it, so that a value which contains itself ends.
+    `path` holds the ids of the enclosing values, so that a value which contains itself ends.
     """
     if value is None or value is True or value is False:
         return value
@@ -111,12 +111,12 @@ def _plain(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
         return _plain(fields[0], path, keep)
     kind: Any = type(value)
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
-        return f"(a {kind.__name__})"  # an address in memory says nothing, and differs in a replay
+        return f"(a {kind.__name__})"  # an address in memory is meaningless, and differs in a replay
     return replace_surrogates(value.isoformat() if hasattr(value, "isoformat") else str(value))
 
 
 def fields_of(value: Any) -> tuple[Any] | None:
-    """Returns the fields of a data class, a struct or a pydantic model, in a tuple; None for any other object."""
+    """Return the fields of a data class, a struct or a pydantic model, in a tuple; None for any other object."""
     names = getattr(value, "__struct_fields__", getattr(value, "__dataclass_fields__", None))
     if names is not None:
         return ({name: getattr(value, name) for name in names},)
@@ -141,7 +141,7 @@ def _json(plain: Any) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replaces lone surrogates, which UTF-8 cannot hold."""
+    """Replace lone surrogates, which UTF-8 cannot hold."""
     if text.isascii():
         return text
     try:
@@ -152,7 +152,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def describe_bytes(data: bytes) -> str:
-    """Describes bytes by their number and their type, such as `1,024 bytes (image/png)`."""
+    """Describe bytes by their number and their type, such as `1,024 bytes (image/png)`."""
     kind = next((name for magic, name in _MAGIC if data.startswith(magic)), "")
     if data[:4] == b"RIFF":
         kind = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")

@@ -1,4 +1,4 @@
-"""A function's parameters as a model is told of them, and the arguments of a call from what a model gave."""
+"""Describes a function's parameters for a model, and makes the arguments of a call from the model's input."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _MISSING = inspect.Parameter.empty
 
 
 class Signature(Struct, frozen=True):
-    """All that is known of a tool's input and output.
+    """The description of a tool's input and output.
 
     `schema` is the JSON Schema of the input: of type object, with a property for each parameter, in order. `returns`
-    says in words what comes back, `result` its type as Python writes it; both are "" where it is not known. A tool that
-    is a Python function has `types`, the Python type of each parameter (`**` for arguments with other names), and
-    `function` where its arguments cannot all be given by name. `spread` is the name of `*names`.
+    describes the result, `result` is its type as Python writes it; both are "" if unknown. A tool that is a Python
+    function has `types`, the Python type of each parameter (`**` for arguments with other names), and `function` if its
+    arguments cannot all be given by name. `spread` is the name of `*names`.
     """
 
     schema: dict[str, Any]
@@ -59,15 +59,15 @@ class Signature(Struct, frozen=True):
         return shape_of(self.schema) if takes_any else "{}"
 
     def type_of(self, name: str) -> PythonType:
-        """Returns the type of a parameter, or of an argument that the schema does not name."""
+        """Return the type of a parameter, or of an argument that the schema does not name."""
         known = self.types.get(name) or (self.types.get("**") if name not in self.schema["properties"] else None)
         return known or PythonType(self.schema["properties"].get(name, self.schema.get("additionalProperties")))
 
 
 def read_signature(function: Callable[..., Any], name: str) -> Signature:
-    """Reads the signature of a function that is to be the tool `name`.
+    """Read the signature of a function for the tool `name`.
 
-    Raises `ConfigError` when a type hint cannot be resolved or is of a type that JSON cannot describe.
+    Raises `ConfigError` if a type hint cannot be resolved or JSON cannot describe it.
     """
     described = read_docstring(innermost(function).__doc__)
     hints = _hints(function, name)
@@ -141,7 +141,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, str]:
-    """The hint, the default and the description, out of `Annotated` and pydantic's `Field`."""
+    """Return the hint, the default and the description, out of `Annotated` and pydantic's `Field`."""
     if type(default).__module__.startswith("pydantic.") and hasattr(default, "is_required"):
         hint = typing.Annotated[hint, default]
         default = _MISSING if default.is_required() else default.get_default(call_default_factory=True)
@@ -153,7 +153,7 @@ def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, str]:
 
 
 def _returns(hint: Any) -> str:
-    """Describes a returned type in words; "" for one that says nothing."""
+    """Describe a returned type in words; "" for a type without information."""
     if hint in (None, type(None)):
         return "nothing"
     if hint is _MISSING:
@@ -166,7 +166,7 @@ def _returns(hint: Any) -> str:
 
 
 def _result(hint: Any) -> str:
-    """Writes a type hint without the modules of its names; "" for one that says nothing."""
+    """Return a type hint without the modules of its names; "" for a type without information."""
     if typing.get_origin(hint) is typing.Annotated:
         hint = typing.get_args(hint)[0]
     if hint in (Any, object, _MISSING) or isinstance(hint, typing.TypeVar):
@@ -185,9 +185,9 @@ def _is_artifact(schema: Any) -> bool:
 
 
 def bind_input(tool: str, signature: Signature, given: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Returns the positional and the named arguments of a Python call, from a tool's input as a model gave it.
+    """Return the positional and the named arguments of a Python call, from a model's input.
 
-    Raises `BadInput`, and nothing else, whatever the input.
+    Raises only `BadInput`.
     """
     try:
         placed, faults = place_arguments(signature.schema, given, signature.spread)
@@ -210,7 +210,7 @@ def bind_input(tool: str, signature: Signature, given: JSON) -> tuple[tuple[Any,
 
 
 def _split_arguments(signature: Signature, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Returns the values by name, or in order where Python cannot take them all by name."""
+    """Return the values by name, or in order if Python cannot take them all by name."""
     if signature.function is None:
         return (), values
     other = {name: values.pop(name) for name in values.keys() - signature.schema["properties"].keys()}

@@ -1,4 +1,4 @@
-"""A tool: a typed function, with what a model and the runtime must know about it."""
+"""A tool: a typed function, with the information that a model and the runtime need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def innermost(function: Any) -> Any:
-    """Returns the function inside of `functools.partial` and of objects that are called."""
+    """Return the function inside of `functools.partial` and of objects that are called."""
     while isinstance(function, partial):
         function = function.func
     if isroutine(function) or isinstance(function, type):
@@ -36,9 +36,9 @@ class Tool(Struct, frozen=True, dict=True):
     `description` and `returns` are "" to use the docstring and the type hints. `read_only`, `idempotent` and
     `destructive` are the marks of `ToolSpec`. `timeout` is its own time limit in seconds, None for the run's. `inline`
     marks a quick, pure, sync function that may run on the event loop, without a thread. `source` is the word it was
-    loaded by, "" for a tool given in Python. `excludes` names tools that do the same job. The user answers a tool with
-    `person`: the run waits, and its function is never called. `per_run` (`objects.PerRun`) makes the object whose
-    method the tool is; None for a function.
+    loaded by, "" for a tool given in Python. `excludes` names tools that do the same job. If `person` is set, the user
+    answers the call: the run waits, and the function is never called. `per_run` (`objects.PerRun`) makes the object of
+    a method; None for a function.
     """
 
     function: Callable[..., Any]
@@ -77,7 +77,7 @@ class Tool(Struct, frozen=True, dict=True):
 
     @cached_property
     def spec(self) -> ToolSpec:
-        """What a model learns about the tool. Raises `ConfigError` as `signature` does."""
+        """The tool's description for a model. Raises `ConfigError` as `signature` does."""
         return ToolSpec(
             self.name,
             self.description or self.signature.summary,
@@ -96,17 +96,17 @@ class Tool(Struct, frozen=True, dict=True):
         return iscoroutinefunction(innermost(self.function))
 
     def bind(self, input: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns the arguments of a model's input. Raises `BadInput`, whose text is for the model."""
+        """Return the arguments of a model's input. Raises `BadInput`, whose text is for the model."""
         from plait.tools.signature import bind_input
 
         return bind_input(self.name, self.signature, input)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function itself; an async one returns its awaitable."""
+        """Call the function itself; an async one returns its awaitable."""
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Tool:
-        """Returns the tool of an instance, for a method."""
+        """Return the tool of an instance, for a method."""
         if instance is None:
             return self
         return structs.replace(self, function=self.function.__get__(instance, owner))
@@ -124,7 +124,7 @@ class Tool(Struct, frozen=True, dict=True):
 
 
 class FunctionTool(Tool, Generic[P, R], frozen=True, dict=True):
-    """A tool that keeps the type of its function: the decorator returns it."""
+    """A tool with the type of its function, which the decorator returns."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return cast(R, self.function(*args, **kwargs))
@@ -163,7 +163,7 @@ def tool(
     inline: bool = False,
     excludes: Iterable[str] = (),
 ) -> Any:
-    """Makes a tool of a typed function, sync or async; used bare or with options.
+    """Make a tool of a typed function, sync or async; used bare or with options.
 
     The docstring up to its first section is the description. The type hints are the parameters, and the docstring
     describes each. `name`, `description` and `returns` override the function's own. Marks: a `read_only` tool changes

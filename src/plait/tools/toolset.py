@@ -18,10 +18,10 @@ FEW = 12
 
 
 class Toolset(Struct, frozen=True, dict=True):
-    """Tools by name. Raises `ConfigError` when two have the same name.
+    """Tools by name. Raises `ConfigError` if two have the same name.
 
-    With an index, `near(name, similar names)` describes the tools that fit a name which no tool has. `own` maps the
-    name that a loop uses for a tool to the tool's own name.
+    With an index, `near(name, similar names)` describes the tools that match an unknown name. `own` maps the name that
+    a loop uses for a tool to the tool's own name.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -48,7 +48,7 @@ class Toolset(Struct, frozen=True, dict=True):
         return name in self._by_name
 
     def for_run(self) -> Toolset:
-        """Returns the tools of one run: those of a class get an object that no other run has."""
+        """Return the tools of one run: those of a class get an object that only this run has."""
         tools = for_run(self.tools)
         return self if tools is self.tools else structs.replace(self, tools=tools)
 
@@ -58,23 +58,21 @@ class Toolset(Struct, frozen=True, dict=True):
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What a model learns about each tool. Raises `ConfigError` when a tool cannot be described."""
+        """The description of each tool for a model. Raises `ConfigError` if a tool cannot be described."""
         return tuple(tool.spec for tool in self.tools)
 
     def with_own_name(self, call: Call) -> Call:
-        """Returns the call with the tool's own name."""
         return structs.replace(call, tool=self.own[call.tool]) if call.tool in self.own else call
 
     def get(self, name: str) -> Tool | None:
-        """Returns the tool of exactly that name."""
         return self._by_name.get(name)
 
     def nearest(self, name: str, n: int = 3) -> tuple[str, ...]:
-        """Returns up to `n` similar names, best first; one that differs only in case comes before all others."""
+        """Return up to `n` similar names, best first; a name that differs only in case comes first."""
         return nearest(name, tuple(self._by_name), n)
 
     def describe_unknown(self, name: str) -> str:
-        """Writes the observation for a call of a tool that does not exist. With an index it may take a while."""
+        """Return the observation for a call of an unknown tool. With an index it may take a while."""
         said = f"There is no tool named {cut_text(name, 60)!r}."
         if not self.tools:
             return f"{said} There are no tools at all."
@@ -89,7 +87,7 @@ class Toolset(Struct, frozen=True, dict=True):
 
 
 def nearest(name: str, known: tuple[str, ...], n: int = 3) -> tuple[str, ...]:
-    """Returns up to `n` of the known names that are similar, best first."""
+    """Return up to `n` of the known names that are similar, best first."""
     import difflib
 
     folded: dict[str, list[str]] = {}
@@ -98,7 +96,7 @@ def nearest(name: str, known: tuple[str, ...], n: int = 3) -> tuple[str, ...]:
     wanted = _fold(name[:200])
     same = folded.get(wanted, [])
     close = difflib.get_close_matches(wanted, list(folded), n, 0.5)
-    # A name that is a part of the other one is similar, however long the other one is.
+    # A name that is part of the other one is similar, whatever the lengths.
     inside = [key for key in folded if len(wanted) > 2 and len(key) > 2 and (key in wanted or wanted in key)]
     ordered = dict.fromkeys([*same, *(one for key in [*inside, *close] for one in folded[key])])
     return tuple(ordered)[:n]

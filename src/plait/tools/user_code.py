@@ -10,14 +10,14 @@ from plait.core.errors import ConfigError
 
 
 def run_file(name: str, kind: str) -> ModuleType:
-    """Runs a file and returns its module. `kind` stands in the module's name before that of the file.
+    """Run a file and return its module. `kind` is the prefix of the module's name.
 
-    Adds the file's folder at the end of the import path, so that it can import what lies beside it. Raises
-    `ConfigError` if there is no such file, and with the line where it fails.
+    Appends the file's folder to the import path, so that it can import its neighbours. Raises `ConfigError` if the file
+    does not exist, or fails; the message names the line.
     """
     path, source = _path(name), read_file(name)
     add_to_path(str(path.resolve().parent))
-    # The name of its own cannot hide an installed module. Type hints and pickles look for it in sys.modules.
+    # Its unique name cannot hide an installed module. Type hints and pickles look for it in sys.modules.
     module = ModuleType(f"plait_{kind}_{path.stem}")
     module.__file__ = str(path)
     before = sys.modules.get(module.__name__)
@@ -34,7 +34,7 @@ def run_file(name: str, kind: str) -> ModuleType:
 
 
 def read_file(name: str) -> bytes:
-    """Reads a file of the user. Raises `ConfigError`."""
+    """Read a file of the user. Raises `ConfigError`."""
     path = _path(name)
     if not path.is_file():
         raise ConfigError(f"There is no file {name!r}.", hint=f"Looked for {path}.")
@@ -45,13 +45,12 @@ def read_file(name: str) -> bytes:
 
 
 def add_to_path(folder: str) -> None:
-    """Adds a folder at the end of the import path."""
     if folder not in sys.path:
         sys.path.append(folder)
 
 
 def show_error(error: BaseException) -> str:
-    """Shows an error of a user's code in one line: its type and its text, without the last full stop."""
+    """Return an error of a user's code in one line: its type and its text, without the last full stop."""
     words = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
     return f"{type(error).__name__}: {words}".rstrip(": .")
 
@@ -61,7 +60,7 @@ def _path(name: str) -> Path:
 
 
 def _line(error: BaseException, file: str) -> str:
-    """Names the line of the user's file where an error came from, as `line 3: `."""
+    """Return the line of the user's file that raised an error, as `line 3: `."""
     if isinstance(error, SyntaxError) and error.filename == file:
         return f"line {error.lineno}: "
     trace, line = error.__traceback__, 0

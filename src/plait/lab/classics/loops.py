@@ -16,7 +16,7 @@ from plait.lab.results import CellResult
 
 
 class LoopTotals(Struct, frozen=True):
-    """What a loop took for a task, all its runs together: `right` of `runs` are right (None: nobody judged).
+    """The spending of a loop on a task over all its runs: `right` of `runs` are right (None: not judged).
 
     `calls` are those of models, `tokens` input and output. `estimated`: the endpoint reported none. `fell_back`: a run
     continued as another loop.

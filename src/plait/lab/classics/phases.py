@@ -23,7 +23,7 @@ MILLISECOND, CENT_MILLI = 1_000, 10_000
 """The units shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""
 
 Place: TypeAlias = tuple[str, bool]
-"""A phase, and whether it stands for tool calls or code."""
+"""A phase, and whether it means tool calls or code."""
 
 
 class PhaseRow(Struct, frozen=True):
@@ -48,7 +48,7 @@ class PhaseRow(Struct, frozen=True):
 
     @property
     def phases(self) -> dict[Place, PhaseSpending]:
-        """What each phase spent, whichever model it asked, in the order of first use."""
+        """The spending of each phase with any model, in the order of first use."""
         parts: dict[Place, list[PhaseSpending]] = {}
         for part in self.spent:
             parts.setdefault((part.phase, part.is_work), []).append(part)

@@ -1,4 +1,4 @@
-"""What the classic tables share: a table that is ready to print, and suites of one question."""
+"""Shared by the classic tables: a table that is ready to print, and suites of one question."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class ClassicTable(Struct, frozen=True):
         return "\n\n".join(filter(None, parts))
 
     def markdown(self) -> str:
-        """Render it in Markdown."""
         notes = "\n".join(f"- {escape_markdown(note)}" for note in self.notes)
         title = f"**{escape_markdown(self.title)}**" if self.title else ""
         return "\n\n".join(filter(None, (title, render_markdown_grid(self.columns), notes)))
@@ -58,7 +57,7 @@ def question_suite(question: str, tools: Iterable[str] = ()) -> Suite:
 
 
 def judged_results(comparison: ComparisonData, results: Iterable[CellResult]) -> list[CellResult]:
-    """Return the results whose tasks have a right answer to be judged by."""
+    """Return the results whose tasks have a right answer."""
     suite = comparison.suite
     unjudged = {task.id for task in suite.tasks if suite.grader_of(task) == UNJUDGED}
     return [result for result in results if result.task not in unjudged]

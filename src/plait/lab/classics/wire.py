@@ -77,7 +77,7 @@ class ReceivedResponse(Struct, frozen=True):
 
 
 class WireExchange(Struct, frozen=True):
-    """A request and its response; None where none is on record."""
+    """A request and its response; None if it is not recorded."""
 
     sent: SentRequest
     answered: ReceivedResponse | None
@@ -247,7 +247,7 @@ def _quote(value: object) -> str:
 
 
 def _describe_before(sent: SentRequest) -> str:
-    """`2 messages, 1,962 characters`; "" where all is new."""
+    """Return `2 messages, 1,962 characters`; "" if all is new."""
     if not sent.letters_before:
         return ""
     messages, some = sent.messages_before, any(piece.goes_on for piece in sent.pieces)

@@ -45,12 +45,12 @@ def list_golds(answer: Any) -> list[Any]:
 
 
 def normalize(text: str) -> str:
-    """Return text as the papers compare it: lower case, without ASCII punctuation and articles, single blanks."""
+    """Return text in the form that the papers compare: lower case, single blanks, no ASCII punctuation or articles."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_OUT)).split())
 
 
 def is_exact_match(answer: str, gold: str) -> bool:
-    """Tell whether two answers match exactly, as HotpotQA and SQuAD compute it."""
+    """Return whether two answers match exactly, as HotpotQA and SQuAD compute it."""
     return normalize(answer) == normalize(gold)
 
 
@@ -83,7 +83,7 @@ def parse_yes_no(text: str) -> bool | None:
 def find_label(text: str, labels: Iterable[str]) -> str:
     """Return the one label in an answer; "" if there is none, or more than one.
 
-    A label inside another (`true`, `mostly true`) does not count beside it. FEVER's labels have other forms: supported,
+    A label inside another (`true` in `mostly true`) does not count. FEVER's labels have other forms: supported,
     refuted, not enough information.
     """
     spans: dict[str, list[tuple[int, int]]] = {}
@@ -102,7 +102,7 @@ def find_label(text: str, labels: Iterable[str]) -> str:
 
 
 def contains_text(gold: str, text: str) -> bool:
-    """Tell whether the gold text is in the answer, in whole words; case, spacing and kinds of quotes do not matter."""
+    """Return whether the answer contains the gold text as whole words, ignoring case, spacing and kinds of quotes."""
     wanted = _fold(gold)
     if not wanted:
         return False
@@ -116,7 +116,7 @@ def _fold(text: str) -> str:
     return " ".join(text.split())
 
 
-# -- numbers: commas, currency signs, per cent, fractions and powers of ten are read exactly
+# -- numbers: commas, currency signs, percent signs, fractions and powers of ten are read exactly
 
 CLOSE = Fraction(5, 100_000)
 """The default tolerance, relative to the gold number: half a ten-thousandth."""
@@ -145,7 +145,7 @@ _POWER_OF_TEN = re.compile(
 
 
 class ReadNumber(Struct, frozen=True):
-    """A number in an answer; `share` says that a per cent sign followed it."""
+    """A number in an answer; `share`: a percent sign followed it."""
 
     value: Fraction
     share: bool = False
@@ -165,7 +165,7 @@ def last_number(value: Any) -> Fraction | None:
 def read_last_number(value: Any) -> ReadNumber | None:
     """Read the number that an answer ends with, as the evaluators of GSM8K do.
 
-    If the answer marks its result, the number there counts: the first after `####`, the last in a LaTeX box.
+    A marked result takes precedence: the first number after `####`, the last in a LaTeX box.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return read_exactly(value)
@@ -187,12 +187,11 @@ def read_exactly(value: int | float) -> ReadNumber | None:
 
 
 def is_close(read: ReadNumber, gold: ReadNumber, tolerance: Fraction = CLOSE) -> bool:
-    """Tell whether a number is the gold one, within the tolerance times the size of the gold one."""
+    """Return whether a number equals the gold number, within `tolerance` times the size of the gold number."""
     return any(abs(a - b) <= tolerance * abs(b) for a in read.values for b in gold.values)
 
 
 def read_numbers(text: str) -> list[ReadNumber]:
-    """Read the numbers of a text, in order."""
     return list(_numbers(text))
 
 
@@ -203,13 +202,13 @@ def _numbers(text: str) -> Iterator[ReadNumber]:
     at = 0
     while match := _NUMBER.search(text, at):
         at = match.end()
-        if len(match["digits"]) > 400:  # more digits than any answer has, and than fit a number quickly
+        if len(match["digits"]) > 400:  # more digits than any answer has, and too slow to convert
             continue
         value = Fraction(match["digits"].replace(",", "") + (match["power"] or ""))
         if match["under"] is not None and int(match["under"]) and text[match.start() - 1 : match.start()] != "/":
             value /= int(match["under"])
         elif match["under"] is not None:
-            at = match.start("under")  # no fraction: 3/4/2024 are three numbers
+            at = match.start("under")  # not a fraction: 3/4/2024 are three numbers
             yield ReadNumber(-value if match["sign"] else value)
             continue
         yield ReadNumber(-value if match["sign"] else value, match["share"] is not None)

@@ -83,7 +83,7 @@ def _make_grade(said: Any, word: str, task: SuiteTask) -> Grade:
 
 
 def _takes_run(function: Callable[..., Any], word: str) -> bool:
-    """Tell whether the function is called with (task, run)."""
+    """Return whether the function is called with (task, run)."""
     try:
         signature = inspect.signature(function)
         signature.bind(None, None)

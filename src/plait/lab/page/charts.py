@@ -1,6 +1,6 @@
 """The page's charts as Vega-Lite, written with Altair. Colours are the names of the page's CSS variables.
 
-The page's script sets widths: it knows how much room there is, and draws again when that changes.
+The page's script sets widths, because it knows the available room and redraws when that changes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from plait.lab.results import CellResult
 HEIGHT, STRIP = 320, 40
 """Pixels of a scatter chart, and of a strip of bars."""
 _LOG = 20
-"""From this ratio of the largest to the smallest value the axis is logarithmic."""
+"""The ratio of the largest to the smallest value from which the axis is logarithmic."""
 _NAME, _KEY = 26, 240
 """Characters of a name in a chart, and in the page."""
 
 # Sizes of labels, in shares of a chart's width and height.
 _CIRCLE = (0.045, 0.06)
 _NEAR = (0.03, 0.04)
-"""Closer than this, one circle hides the number in another."""
+"""Below this distance, one circle hides the number in another."""
 _LETTER, _LINE = 0.016, 0.045
 """The width of a letter, and the height of a line."""
 _ASIDE, _ABOVE = 0.027, 0.041
@@ -183,7 +183,7 @@ def _scatter_chart(
 
 
 def _values(points: Sequence[Point], best: Sequence[int], across: Sequence[float], axis: str) -> list[dict[str, Any]]:
-    """Return the points as data. Points that hide others say so; labels appear only where there is room."""
+    """Return the points as data. Points that hide others are marked; labels appear only where there is room."""
     spots = [(x, success) for x, (_, _, success) in zip(across, points, strict=True)]
     hidden = find_hidden(spots, best)
     under = {i: ", ".join(str(points[k][0].number) for k in hidden if hidden[k] == i) for i in range(len(points))}
@@ -318,7 +318,7 @@ def find_hidden(spots: Sequence[Spot], best: Sequence[int]) -> dict[int, int]:
 def place_labels(labels: Mapping[int, Sequence[str]], spots: Sequence[Spot]) -> dict[int, tuple[str, str]]:
     """Return a place and the words for each label that has room beside circles and other labels.
 
-    `labels` are in order of importance. Of each label the first words with room are used.
+    `labels` are in order of importance. Each label uses its first words with room.
     """
     taken: list[Box] = [
         (x - _CIRCLE[0] / 2, x + _CIRCLE[0] / 2, y - _CIRCLE[1] / 2, y + _CIRCLE[1] / 2) for x, y in spots

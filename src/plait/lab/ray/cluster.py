@@ -1,4 +1,4 @@
-"""A Ray cluster: one that Plait starts on this machine, or an existing one. It prints nothing and reports to nobody."""
+"""Starts or joins a Ray cluster. Plait suppresses Ray's output and usage reports."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from plait.installation import install_hint
 PATIENCE = 5.0
 """Seconds in which a cluster's address must answer."""
 STARTS = 3
-"""How often Plait tries to start a cluster: Ray gives its processes 30 seconds, too few on a loaded machine."""
+"""Number of attempts to start a cluster: Ray gives its processes 30 seconds, too few on a loaded machine."""
 STORE = 256 * 2**20
-"""Bytes of shared memory in a cluster that Plait starts; more goes to the disk."""
+"""Bytes of shared memory in a cluster that Plait starts; larger data goes to the disk."""
 
 
 def import_ray() -> Any:
@@ -42,8 +42,8 @@ class RayCluster:
     """A cluster that this process is part of, until `leave()`. Both calls block: see `engine.py`.
 
     `address`: HOST:PORT of an existing cluster ("auto": one on this machine). None starts one with `cpus` CPUs (None:
-    all), and `leave` ends it. If the program has called `ray.init` itself, that cluster is used and left as it is.
-    Raises `PlaitError` if the cluster cannot be reached or started.
+    all), and `leave` ends it. If the program has called `ray.init` itself, Plait uses that cluster and leaves it
+    running. Raises `PlaitError` if the cluster cannot be reached or started.
     """
 
     def __init__(self, address: str | None, cpus: int | None = None) -> None:
@@ -74,7 +74,6 @@ class RayCluster:
 
     @property
     def cpus(self) -> int:
-        """The number of CPUs of all its machines."""
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
 
     def leave(self) -> None:

@@ -1,9 +1,9 @@
-"""What is sent to a worker on another machine, and what comes back.
+"""The data sent to a worker on another machine, and its reply.
 
-A cell is sent as plain values: the task, words of tools and models, the grader's word. A model named by a word is made
-again on the worker, with the worker's own keys: keys are never sent. Objects given in Python (a loop, a function as a
-tool, a scripted model) are pickled if possible. The worker compares what it made with digests of what was asked for, so
-that a different prompt, tool or endpoint is an error.
+A cell is sent as plain values: the task, words of tools and models, the grader's word. The worker creates a model from
+its word with its own keys: keys are never sent. Objects given in Python (a loop, a function as a tool, a scripted
+model) are pickled if possible. The worker compares the result with digests from the sender, so a different prompt, tool
+or endpoint is an error.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class ModelWord(Struct, frozen=True):
 
 
 class PackedContender(Struct, frozen=True):
-    """What all cells of a row of the table have in common.
+    """The common part of all cells of a table row.
 
     `fields` is a pickle of the agent's fields, with structs as their type and plain values: an unpickled struct does
     not know which of its values are defaults, and the journal would show them all. `models` is a pickle of the models
-    by phase ("" for the others). `parts` are digests of what was asked for. `settings` is the text of plait.toml, which
-    holds no secrets.
+    by phase ("" for the others). `parts` are digests of the requested agent. `settings` is the text of plait.toml,
+    which holds no secrets.
     """
 
     fields: bytes
@@ -88,7 +88,7 @@ class WorkerReply(Struct, frozen=True):
 
 
 class CellPacker:
-    """Packs cells, and packs what many have in common once. `dumps` is a pickler that takes functions by value."""
+    """Packs cells, and their common parts once. `dumps` is a pickler that takes functions by value."""
 
     def __init__(self, dumps: Any) -> None:
         self._dumps = dumps
@@ -97,7 +97,7 @@ class CellPacker:
         self._grader_digest = cache(grader_digest)
 
     def pack_contender(self, cell: Cell) -> bytes:
-        """Pack what the cells of a contender have in common. Raises `ConfigError` with what cannot be sent."""
+        """Pack the common part of a contender's cells. Raises `ConfigError` with the parts that cannot be sent."""
         agent = cell.agent
         given = {field.name: getattr(agent, field.name) for field in fields(agent) if field.name not in _SENT_APART}
         for name, value in given.items():
@@ -130,7 +130,7 @@ class CellPacker:
         return msgspec.msgpack.encode(packed)
 
     def _pack_tools(self, agent: Agent) -> tuple[bytes, str]:
-        """Pack an agent's tools once: it does all tasks that have the same tools."""
+        """Pack an agent's tools once for all tasks that have the same tools."""
         if id(agent) not in self._tools:
             tools = tuple(agent.tools)
             for each in tools:
@@ -170,7 +170,7 @@ class CellPacker:
 def unpack_agent(contender: PackedContender, journal: Path, place: Path) -> Agent:
     """Make the agent of a contender on a worker, with that machine's keys. `place` has its plait.toml.
 
-    Raises `ConfigError` if the agent is not the one that was asked for, and names the difference.
+    Raises `ConfigError` with the difference if the agent is not the requested one.
     """
     settings = config.load(place) if place.is_file() else config.load()
     named: Mapping[str, ModelWord | Model] = pickle.loads(contender.models)

@@ -1,4 +1,4 @@
-"""Choosing the cheapest row of a comparison that meets a demand, and how certain that is."""
+"""Chooses the cheapest row of a comparison that meets a demand, and computes how certain that is."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Demand(Struct, frozen=True):
 class Candidate(Struct, frozen=True):
     """A row compared with a demand. `sure` is the probability that its true share is high enough.
 
-    `unmet` lists what it fails: "success", "usd", "price" (unknown, with a budget), "seconds", "tokens",
+    `unmet` lists the failed requirements: "success", "usd", "price" (unknown, with a budget), "seconds", "tokens",
     "runs" (it has none), "changed" (runs of another loop, or calls as text), "here". `unusable` says why it cannot run
     here.
     """
@@ -63,9 +63,9 @@ class Recommendation(Struct, frozen=True, kw_only=True):
     """The cheapest row that meets the demand (`chosen`, None if no row does), and the other rows.
 
     `candidates` are all rows, the cheapest first: by USD (unknown prices last), then by tokens, then by seconds.
-    `runner_up` is the next row that meets the demand. `cheaper` are rows that cost less and did too few tasks. If no
-    row meets the demand, `nearest` has for each of its parts ("success", "usd", ...) the nearest row that misses only
-    this part. `more_tasks` estimates how many more tasks make the choice 95 % certain if the share stays the same; None
+    `runner_up` is the next row that meets the demand. `cheaper` are rows that cost less and succeeded too rarely. If no
+    row meets the demand, `nearest` maps each requirement ("success", "usd", ...) to the nearest row that misses only
+    this one. `more_tasks` estimates how many more tasks make the choice 95 % certain if the share stays the same; None
     if no number does. `name`, `suite` and `digest` identify the results.
     """
 
@@ -102,7 +102,7 @@ class Recommendation(Struct, frozen=True, kw_only=True):
         return "\n".join(self.sentences())
 
     def sentences(self) -> list[str]:
-        """Return the reasons: the choice, its certainty, and what speaks against it, a sentence a line."""
+        """Return the reasons, a sentence a line: the choice, its certainty, and objections to it."""
         said = []
         if (chosen := self.chosen) is not None:
             said.append(f"{describe_result(chosen, self.demand)}; {describe_cost(chosen.row)}.")
@@ -186,8 +186,8 @@ def recommend(
 ) -> Recommendation:
     """Choose the cheapest loop and models that meet a demand, from the results of a comparison.
 
-    `results` are what `read_rows` reads: a file, a mapping, anything with `rows`, or a name in `journal`; a
-    recommendation stands for its own results. The demand is a value, or given in parts; the default is 80 % of the
+    `results` are what `read_rows` reads: a file, a mapping, anything with `rows`, or a name in `journal`; or a
+    recommendation, which means its own results. The demand is a value, or given in parts; the default is 80 % of the
     tasks. `only` selects rows with these models: by phase, "" for every other. Raises `ConfigError` for invalid results
     and demands, and if `only` leaves no row.
     """
@@ -251,10 +251,10 @@ def _price(candidate: Candidate) -> tuple[float, float, float]:
 
 
 def _find_nearest(candidates: list[Candidate], demand: Demand) -> dict[str, Candidate]:
-    """Find for each part of the demand the nearest row that misses nothing else.
+    """Find for each requirement the nearest row that misses nothing else.
 
-    If every row misses several parts, it is the best row in each. Rows without runs, or that cannot run here, are
-    skipped.
+    If every row misses several requirements, it is the best row in each. Rows without runs, or that cannot run here,
+    are skipped.
     """
     able = [each for each in candidates if not {"runs", "here"} & set(each.unmet)]
     parts = ("success", *(name for name in ("usd", "seconds", "tokens") if getattr(demand, name) is not None))
@@ -267,13 +267,13 @@ def _find_nearest(candidates: list[Candidate], demand: Demand) -> dict[str, Cand
 
 
 def _distance(row: MeasuredLoop, part: str) -> float:
-    """Return a figure that is smaller, the nearer a row is to that part of a demand."""
+    """Return a figure that is smaller, the nearer a row is to that requirement."""
     price = math.inf if row.cost_usd is None else row.cost_usd
     return {"success": -row.success, "usd": price, "seconds": row.seconds, "tokens": row.tokens}[part]
 
 
 def _has_models(row: MeasuredLoop, only: Mapping[str, str]) -> bool:
-    """Tell whether a row has every named phase, each with the wanted model."""
+    """Return whether a row has every named phase, each with the wanted model."""
     usual = only.get("")
     if any(phase and phase not in row.models for phase in only):
         return False
@@ -288,7 +288,7 @@ def _number(value: object) -> bool:
 
 
 def probability_of_share(successes: int, n: int, at_least: float) -> float:
-    """Return the probability that the true share is at least so high, after `successes` in `n` tries.
+    """Return the probability that the true share is at least `at_least`, after `successes` in `n` tries.
 
     If every share from 0 to 1 is equally likely before, the share after k successes in n tries has a Beta distribution,
     whose tail is binomial: P(share >= x | k of n) = P(Binomial(n + 1, x) <= k). The smaller side is summed.
@@ -316,7 +316,7 @@ def count_more_tasks(share: float, n: int, at_least: float, goal: float = 0.95) 
         few, many = many, many * 2
         if many > MOST_TASKS:
             return None
-    # Successes are whole numbers, so the certainty grows in small steps: the bound is right up to one of them.
+    # Successes are whole numbers, so the certainty grows in small steps: the bound is exact up to one step.
     while few < many:
         middle = (few + many) // 2
         few, many = (few, middle) if is_enough(middle) else (middle + 1, many)
@@ -371,14 +371,13 @@ def show_short(number: float) -> str:
 
 
 def show_probability(probability: float) -> str:
-    """Return a probability in whole per cent; never 0 % or 100 %."""
+    """Return a probability in whole percent; never 0 % or 100 %."""
     if probability < 0.01:
         return "less than 1 %"
     return "more than 99 %" if probability > 0.99 else f"{probability * 100:.0f} %"
 
 
 def describe_demand(demand: Demand) -> str:
-    """Return a demand as text."""
     parts = [f"at least {demand.at_least * 100:g} % of the tasks"]
     parts += [f"at most {demand.usd:g} USD a run"] if demand.usd is not None else []
     parts += [f"at most {demand.tokens:,.0f} tokens a run"] if demand.tokens is not None else []
@@ -407,6 +406,6 @@ def _row_json(each: Candidate) -> dict[str, Any]:
 
 
 def _rough(number: int) -> str:
-    """Round up to two digits: more are not known."""
+    """Round up to two digits: the estimate is no more precise."""
     unit = 10 ** max(0, len(str(number)) - 2)
     return f"{-(-number // unit) * unit:,}"

@@ -20,13 +20,13 @@ _MADE_BY = "`plait compare ... --json > FILE` writes one."
 
 
 class MeasuredLoop(Struct, frozen=True, kw_only=True):
-    """A loop with its models, and what it achieved.
+    """A loop with its models, and its measured results.
 
-    `loop` is the loop's word with its options, `react(dialect=lines)`; `models` the model of each phase by name.
-    `successes` of `n` runs did their task, of `tasks` different ones (fewer than `n` if tasks were repeated).
-    `interval` is the 95 % interval of that share, None if it is not given. `tokens` (in and out) and `cost_usd` are
-    means of a run, None for an unknown price; `seconds` is the median. `fell_back` runs continued as another loop, and
-    `calls_as_text` runs wrote tool calls as text because the endpoint took no tools.
+    `loop` is the loop's word with its options, `react(dialect=lines)`; `models` maps each phase to its model's name.
+    `successes` of `n` runs succeeded, over `tasks` different tasks (fewer than `n` if tasks were repeated). `interval`
+    is the 95 % interval of that share, None if not given. `tokens` (in and out) and `cost_usd` are means of a run, None
+    for an unknown price; `seconds` is the median. `fell_back` runs continued as another loop, and `calls_as_text` runs
+    wrote tool calls as text because the endpoint had no native tools.
     """
 
     loop: str
@@ -43,21 +43,20 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
 
     @property
     def success(self) -> float:
-        """The share of runs that did their task; 0 if there was no run."""
+        """The share of successful runs; 0 without runs."""
         return self.successes / self.n if self.n else 0.0
 
     @property
     def evidence(self) -> tuple[int, int]:
         """Successes, and the number of tries.
 
-        Repeats of a task are not evidence about other tasks. If tasks were repeated, the tries are the tasks, and the
-        successes their share of them, rounded down.
+        Repeats of a task are not evidence about other tasks. So if tasks were repeated, the tries are the tasks, and
+        the successes are their share of them, rounded down.
         """
         tries = min(self.tasks or self.n, self.n)
         return (self.successes if tries == self.n else math.floor(self.success * tries + 1e-9)), tries
 
     def model_of(self, phase: str) -> str:
-        """Return the model of a phase, "" if none is named."""
         return self.models.get(phase, self.models.get("", ""))
 
     @property
@@ -70,8 +69,8 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
 class MeasuredRows(Struct, frozen=True, kw_only=True):
     """A comparison's rows, and their source.
 
-    `name` is the comparison's, or the file's if it has none. `digest` is the SHA-256 of the given rows as JSON with
-    sorted keys: it says whether two recommendations were made from the same rows.
+    `name` is the comparison's, or the file's if it has none. `digest` is the SHA-256 of the rows as JSON with sorted
+    keys: it identifies the rows of a recommendation.
     """
 
     name: str
@@ -151,7 +150,7 @@ def _as_mapping(row: object, where: str) -> Mapping[str, Any]:
 
 def _make_row(given: Mapping[str, Any], where: str) -> MeasuredLoop:
     tokens = given.get("tokens", 0)
-    if isinstance(tokens, Mapping):  # in and out apart; the cached ones are part of what goes in
+    if isinstance(tokens, Mapping):  # in and out apart; the cached ones are part of the input
         tokens = sum(value for key, value in tokens.items() if key in ("in", "out", "input", "output"))
     fields = {
         **{name: given[name] for name in MeasuredLoop.__struct_fields__ if given.get(name) is not None},

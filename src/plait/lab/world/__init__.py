@@ -1,4 +1,4 @@
-"""A world to act in, offline: stand-ins for the services that the toolkits reach, tasks in it, and their grades."""
+"""An offline world: replacements for the services of the toolkits, tasks in it, and their grades."""
 
 from __future__ import annotations
 

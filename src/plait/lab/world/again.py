@@ -1,4 +1,4 @@
-"""Rebuilds the state of a recorded run by making its calls once more, in the order in which they ended."""
+"""Rebuilds the state of a recorded run by making its calls again, in the order in which they ended."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from plait.lab.world.tasks import RunEvidence
 
 
 def replay_calls(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
-    """Makes the recorded calls in `world`, which should be fresh, and returns it.
+    """Make the recorded calls in `world`, which should be fresh, and return it.
 
-    Calls of other tools and calls without a result are skipped. An artifact that a call returned is found again by the
-    id that it had in the run.
+    Calls of other tools and calls without a result are skipped. An artifact that a call returned is found by its id in
+    the run.
     """
     tools = {tool.name: tool for tool in world.tools}
     artifacts: dict[str, Any] = {}
@@ -30,7 +30,7 @@ def replay_calls(world: World, calls: Iterable[tuple[Call, Observation]]) -> Wor
             args, kwargs = tool.bind(_insert_artifacts(call.input, artifacts, tool.signature.takes_artifacts))
             result = tool.function(*args, **kwargs)
         except (BadInput, ToolError):
-            # What the run was given came from elsewhere, such as an image of another tool's.
+            # The input came from elsewhere, such as another tool's image.
             continue
         handle = ArtifactHandle.read(observation.value)
         if handle is not None:
@@ -39,15 +39,15 @@ def replay_calls(world: World, calls: Iterable[tuple[Call, Observation]]) -> Wor
 
 
 def replay_events(world: World, events: Iterable[Event]) -> World:
-    """Makes the calls among a run's events, like `replay`."""
+    """Make the calls among a run's events, like `replay`."""
     return replay_calls(world, [(event.call, event.observation) for event in events if isinstance(event, Observed)])
 
 
 def collect_evidence(answer: Any, events: Iterable[Event], clock: float | None = None) -> RunEvidence:
-    """Collects what a grader needs to know of a run.
+    """Return the facts about a run that a grader needs.
 
-    That is its answer, all that its code printed, values that the check of arguments noted as made up (if the call was
-    made all the same), and its code's clock (seconds since 1970, read in this machine's zone as code reads it).
+    These are its answer, all output of its code, values that the check of arguments noted as invented (if the call was
+    made anyway), and its code's clock (seconds since 1970, read in this machine's zone as code reads it).
     """
     printed: list[str] = []
     invented: list[tuple[int, str, str]] = []
@@ -67,7 +67,7 @@ def collect_evidence(answer: Any, events: Iterable[Event], clock: float | None =
 
 
 def _insert_artifacts(value: Any, artifacts: dict[str, Any], by_name: bool) -> Any:
-    """Replaces handles in an input by the artifacts themselves; with `by_name`, ids as well."""
+    """Replace handles in an input by the artifacts themselves; with `by_name`, ids as well."""
     if isinstance(value, str):
         return artifacts.get(value.strip(), value) if by_name else value
     handle = ArtifactHandle.read(value)

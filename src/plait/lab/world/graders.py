@@ -1,8 +1,7 @@
 """The graders, one for each kind of task: strict in what a message says, lenient in how.
 
-A task is done if what was asked for was sent, once, where it should go. It is not done if nothing was sent, or if what
-was sent is wrong in the main: another town's weather, another week. It is done with a flaw if a part is missing, wrong
-or invented.
+A task is done if the right message was sent once to the right place. It is not done if nothing was sent, or if the main
+content is wrong: another town's weather, another week. It is done with a flaw if a part is missing, wrong or invented.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from plait.toolkits.open_meteo import describe_weather
 
 
 def grade_run(task: WorldTask, world: World, evidence: RunEvidence) -> WorldGrade:
-    """Grades a run. Of several messages the best counts, and that there are several is a flaw."""
+    """Grade a run. Of several messages the best counts, and sending several is a flaw."""
     common = Findings()
     if task.kind == "date":
         grade_date(world, evidence, common)
@@ -52,7 +51,8 @@ def grade_run(task: WorldTask, world: World, evidence: RunEvidence) -> WorldGrad
 
 
 def grade_date(world: World, evidence: RunEvidence, found: Findings) -> None:
-    """Grades a date: the one of the world's clock (or of the clock that code could read), answered or printed."""
+    """Grade a date: the answered or printed date must be that of the world's clock (or of the clock that code can
+    read)."""
     right = {world.today, *([evidence.clock] if evidence.clock else [])}
     answer = "" if evidence.answer is None else str(evidence.answer)
     in_answer = find_dates(answer, world.today.year)
@@ -70,7 +70,7 @@ def grade_date(world: World, evidence: RunEvidence, found: Findings) -> None:
 
 
 def grade_weather_now(task: WorldTask, world: World, sent: SentMessage, found: Findings) -> None:
-    """Grades the weather now: temperature and sky of the right place, numbers from the world, a named place named."""
+    """Grade the weather now: temperature and sky of the right place, the world's numbers, and the place's name."""
     town, text = _task_town(task, world), sent.text
     now = world.current(town.latitude, town.longitude)
     day = world.forecast(town.latitude, town.longitude, 1)[0]
@@ -106,7 +106,7 @@ def grade_weather_now(task: WorldTask, world: World, sent: SentMessage, found: F
 
 
 def grade_forecast(task: WorldTask, world: World, sent: SentMessage, found: Findings) -> None:
-    """Grades a forecast: as many days as asked for, from today or tomorrow on, each with its weather and an emoji."""
+    """Grade a forecast: the requested number of days, from today or tomorrow on, each with its weather and an emoji."""
     town, text = _task_town(task, world), sent.text
     week = {day.date: day for day in world.forecast(town.latitude, town.longitude, 7)}
     head, parts = split_days(text, world.today.year, set(week))
@@ -129,7 +129,7 @@ def grade_forecast(task: WorldTask, world: World, sent: SentMessage, found: Find
 
 
 def _grade_day(day: weather.Day, part: str, found: Findings) -> bool:
-    """Tells whether the weather of one day is right, and collects its flaws."""
+    """Return whether the weather of one day is right, and collect its flaws."""
     on, described = day.date, describe_weather(day.code)
     warmth = [day.warmest, day.coldest]
     in_fahrenheit = [_to_fahrenheit(each) for each in warmth]
@@ -161,7 +161,7 @@ def _grade_day(day: weather.Day, part: str, found: Findings) -> bool:
 
 
 def split_days(text: str, year: int, wanted: set[date]) -> tuple[str, dict[date, str]]:
-    """Splits a message into what it says before its first day, and what it says of each day, by date.
+    """Split a message into the text before its first day, and the text of each day, by date.
 
     A day's part begins with its line, or with the emoji or weekday right before its date.
     """
@@ -173,7 +173,7 @@ def split_days(text: str, year: int, wanted: set[date]) -> tuple[str, dict[date,
     lines = Counter(_line_around(text, start) for several in mentions.values() for start in several)
 
     def worth(start: int) -> int:
-        """Prefers a date alone on its line, with weather on it, to one in a heading of several."""
+        """Prefer a date alone on its line, with weather on it, to one in a heading of several."""
         line = _line_around(text, start)
         if lines[line] > 1:
             return 0
@@ -189,18 +189,18 @@ def split_days(text: str, year: int, wanted: set[date]) -> tuple[str, dict[date,
     ends = [*cuts[1:], len(text)]
     parts = {on: text[cut:end] for cut, end, (_, on) in zip(cuts, ends, marks, strict=False)}
     if len(marks) > 1 and not any("\n\n" in parts[on].strip() for _, on in marks[:-1]):
-        parts[marks[-1][1]] = parts[marks[-1][1]].strip().partition("\n\n")[0]  # what follows is no day's
+        parts[marks[-1][1]] = parts[marks[-1][1]].strip().partition("\n\n")[0]  # the rest belongs to no day
     return text[: cuts[0]] if cuts else text, parts
 
 
 def _line_around(text: str, at: int) -> tuple[int, int]:
-    """Returns where the line begins and ends that a position is in."""
+    """Return where the line around a position begins and ends."""
     end = text.find("\n", at)
     return text.rfind("\n", 0, at) + 1, len(text) if end < 0 else end
 
 
 def _before_date(text: str, start: int, floor: int) -> int:
-    """Returns where a day begins whose date is at `start`: before the emoji and weekday that lead to it."""
+    """Return where the day with the date at `start` begins: before its emoji and weekday."""
     lead = re.search(
         r"(?:[^\w\s.,;|]|[\s*(]|(?:mon|tues|wednes|thurs|fri|satur|sun)day,?|on\b)*$", text[floor:start], re.I
     )
@@ -208,7 +208,7 @@ def _before_date(text: str, start: int, floor: int) -> int:
 
 
 def grade_picture(task: WorldTask, world: World, sent: SentMessage, found: Findings) -> None:
-    """Grades the picture of the day at half its size, with a text that begins as asked and tells of the picture."""
+    """Grade the picture of the day at half its size, with a text that begins as requested and describes the picture."""
     picture, text = world.picture, sent.text.strip()
     greeting = re.match(r"[\s*_\"'“‘~>#]*hello from space\s*[!.]*[*_\"'”’~]*", text, re.I)
     if sent.image is None:
@@ -245,7 +245,7 @@ def grade_picture(task: WorldTask, world: World, sent: SentMessage, found: Findi
 
 
 def grade_lowest_week(task: WorldTask, world: World, sent: SentMessage, found: Findings) -> None:
-    """Grades the week with the lowest close, its date and its price."""
+    """Grade the week with the lowest close, its date and its price."""
     rows, text = world.weeks(task.symbol), sent.text
     best = stocks.find_lowest_week(rows, world.today, task.months)
     since = world.today - timedelta(days=round(task.months * 30.44))
@@ -274,7 +274,7 @@ MESSAGE_GRADERS = {
     "picture": grade_picture,
     "stock": grade_lowest_week,
 }
-"""What grades a message, by the kind of task."""
+"""The grader of a message, by the kind of task."""
 
 
 def _task_town(task: WorldTask, world: World) -> Town:
@@ -292,7 +292,7 @@ def _to_fahrenheit(celsius: float) -> float:
 
 
 def _find_addressed(world: World, to: str, found: Findings) -> list[SentMessage]:
-    """Finds the messages that went where the task said: `discord`, or a Slack channel's name with its `#`."""
+    """Find the messages to the place of the task: `discord`, or a Slack channel's name with its `#`."""
     wanted = world.channels[to.removeprefix("#")] if to.startswith("#") else ""
     service = "slack" if wanted else "discord"
     right = [sent for sent in world.sent if (sent.service, sent.channel) == (service, wanted)]
@@ -307,7 +307,7 @@ def _find_addressed(world: World, to: str, found: Findings) -> list[SentMessage]
 
 
 def _flag_invented(world: World, question: str, evidence: RunEvidence, found: Findings) -> None:
-    """Flags values that nothing said: those a check of the record flagged, and coordinates the world gave to nobody."""
+    """Flag invented values: those that a check of the record found, and coordinates that the world never gave."""
     found.flaws.extend(f"{value} was invented" for value in evidence.flagged)
     known = {round(number.value, 6) for number in find_numbers(question)}
     for call in world.did:
@@ -331,7 +331,7 @@ def _flag_numbers(
     days: Iterable[date] = (),
     where: str = "",
 ) -> list[FoundNumber]:
-    """Flags the numbers that are not among the known ones (by unit, or of any unit), and returns the others.
+    """Flag the numbers that are not among the known ones (by unit, or of any unit), and return the others.
 
     If `known` is by unit, degrees Fahrenheit may be one off, because they were converted.
     """
@@ -347,7 +347,6 @@ def _flag_numbers(
 
 
 def _flag_dates(world: World, text: str, right: Iterable[date], found: Findings) -> None:
-    """Flags all dates but these."""
     known = set(right)
     for each in find_dates(text, world.today.year):
         if not each.weak and not known.intersection(each.days):
@@ -355,7 +354,7 @@ def _flag_dates(world: World, text: str, right: Iterable[date], found: Findings)
 
 
 def _flag_towns(task: WorldTask, town: Town, text: str, found: Findings) -> None:
-    """Flags the town of the task if it is not named, and all others that are."""
+    """Flag the town of the task if it is not named, and all others that are."""
     right = f"{town.label} {town.zones} {town.address}"
     if task.place and not re.search(rf"\b{re.escape(town.name)}\b", text, re.I):
         found.flaws.append(f"{town.name} is not named")

@@ -1,4 +1,4 @@
-"""The tools of a world: those that ship, with their signatures and docstrings, answered here.
+"""The tools of a world: the real tools' signatures and docstrings, with answers from this module.
 
 A tool that reaches a service is answered by a function of the same name below, in the form of the toolkit's results. A
 tool that needs no service (the date, smaller images, tables) is the toolkit's own function with the world's clock.
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 def shipped_tools(clock: Callable[[], datetime]) -> tuple[Tool, ...]:
-    """Makes the tools of the toolkits that the world stands in for, as they ship."""
+    """Make the toolkits' own versions of the tools that the world replaces."""
     plain = (toolkits.location, toolkits.weather, toolkits.discord, toolkits.slack, toolkits.nasa, toolkits.images)
     made = (make() for make in (*plain, toolkits.stocks))
     return tuple(chain(toolkits.date(now=clock), *made, toolkits.tables(now=clock)))
 
 
 def tools_of(world: World) -> tuple[Tool, ...]:
-    """Makes the tools of a world, each loaded by the world's word."""
+    """Make the tools of a world, each loaded by the world's word."""
     services = Services(world)
     return tuple(_take_offline(tool, world, services) for tool in shipped_tools(lambda: world.now))
 
@@ -49,7 +49,7 @@ def _take_offline(tool: Tool, world: World, services: Services) -> Tool:
     function = answered or tool.function
     names = tool.signature.names
 
-    # Type hints and docstring are read through `wraps` from the tool that ships.
+    # `wraps` gives them the type hints and the docstring of the real tool.
     @wraps(tool.function)
     def perform(*args: Any, **kwargs: Any) -> Any:
         return world.perform(tool.name, function, {**dict(zip(names, args, strict=False)), **kwargs})

@@ -36,12 +36,10 @@ PICTURES = msgspec.json.decode(
 
 
 def choose_picture(seed: int, on: date) -> DailyPicture:
-    """Chooses the picture of one day."""
     return chance(seed, "picture", on.isoformat()).choice(PICTURES)
 
 
 def describe_picture(picture: DailyPicture, on: date) -> dict[str, str]:
-    """Returns what the service says of a picture."""
     folder = f"{BASE}/{on:%y%m}"
     fields = {
         "date": on.isoformat(),
@@ -55,13 +53,13 @@ def describe_picture(picture: DailyPicture, on: date) -> dict[str, str]:
 
 
 def measure_picture(picture: DailyPicture, large: bool) -> tuple[int, int]:
-    """Returns width and height in pixels of a picture, or of its large version."""
+    """Return width and height in pixels of a picture, or of its large version."""
     scale = SCALE if large else 1
     return round(picture.width * scale), round(picture.height * scale)
 
 
 def find_picture(url: str) -> tuple[DailyPicture, bool] | None:
-    """Finds the picture at an address, and whether it is the large version; None if there is nothing."""
+    """Find the picture at an address, and whether it is the large version; None if there is nothing."""
     if not url.startswith(f"{BASE}/") or not url.endswith(".jpg"):
         return None
     name = url.rpartition("/")[2].removesuffix(".jpg")
@@ -96,7 +94,7 @@ def draw_picture(picture: DailyPicture, large: bool = False) -> bytes:
 
 
 def shows_picture(picture: DailyPicture, data: bytes) -> bool:
-    """Tells whether an image shows that picture, whatever its size."""
+    """Return whether an image shows that picture, whatever its size."""
     from PIL import Image, ImageChops, ImageStat
 
     def shrink(each: bytes) -> Image.Image:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class Town(Struct, frozen=True):
-    """A town: its name, country and zones, coordinates, and what else a geocoding service says of it."""
+    """A town: its name, country and zones, coordinates, and further facts of a geocoding service."""
 
     name: str
     latitude: float
@@ -35,7 +35,7 @@ class Town(Struct, frozen=True):
         return f"{self.name}, {self.zones.rpartition(', ')[2]}, {self.code}"
 
     def answer(self) -> dict[str, object]:
-        """Returns what a geocoding service lists of it."""
+        """Return the facts that a geocoding service lists."""
         return {
             "name": self.name,
             "latitude": self.latitude,
@@ -59,7 +59,7 @@ HOME = "Ghent"
 
 
 def find_town(label: str) -> Town | None:
-    """Finds a town by its name, label or address; the first of that name if it is the name alone."""
+    """Find a town by its name, label or address; for a bare name, the first one."""
     wanted = label.casefold().strip()
     exact = (town for town in TOWNS if wanted in (town.label.casefold(), town.address.casefold()))
     return next(exact, next((town for town in TOWNS if town.name.casefold() == wanted), None))
@@ -69,7 +69,7 @@ _COUNTRIES = {"uk": "gb", "usa": "us", "u.s.": "us", "u.k.": "gb", "great britai
 
 
 def search_towns(asked: str) -> tuple[Town, ...]:
-    """Finds the towns of a name, the largest first, at most five; what follows a comma chooses among them."""
+    """Find the towns of a name, the largest first, at most five; the part after a comma selects among them."""
     name, *within = (part.strip().casefold() for part in asked.split(","))
     same = [town for town in TOWNS if town.name.casefold() == name and all(_is_within(town, word) for word in within)]
     return tuple(sorted(same, key=lambda town: -town.population))[:5]

@@ -1,4 +1,4 @@
-"""Reads a message as leniently as a person would: dates in any form, numbers with units, words and emoji of the sky."""
+"""Reads a message leniently: dates in any form, numbers with units, words and emoji of the sky."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _UNITS = re.compile(
 class FoundDate(NamedTuple):
     """A date in a text: where it begins and ends, the days it may mean, whether its year is given.
 
-    `weak` says that it may as well not be a date: 14/7 is a high and a low, too.
+    `weak`: it may not be a date, because 14/7 can also be a high and a low.
     """
 
     start: int
@@ -64,12 +64,12 @@ class FoundNumber(NamedTuple):
     unit: str
 
     def is_one_of(self, known: Iterable[float], slack: float = 0.0) -> bool:
-        """Tells whether it is a known value, as rounded, or within `slack` of one, for values that were converted."""
+        """Return whether it is a known value, as rounded, or within `slack` of one, for values that were converted."""
         return any(is_rounded(self.value, self.decimals, each) or abs(self.value - each) <= slack for each in known)
 
 
 def find_dates(text: str, year: int) -> list[FoundDate]:
-    """Finds the dates in a text, in any usual form; `year` is used for those without one. 4/7 may be April or July."""
+    """Find the dates in a text, in any usual form; `year` completes those without one. 4/7 may be April or July."""
     found: list[FoundDate] = []
     for form in _DATES:
         for match in form.finditer(text):
@@ -98,14 +98,14 @@ def _make_date(year: int, month: int, day: int) -> date | None:
 
 
 def find_weekdays(text: str) -> list[int]:
-    """Finds the weekdays that a text names (Monday is 0): by their whole names, or short right before a date."""
+    """Find the weekdays that a text names (Monday is 0): by their whole names, or short right before a date."""
     named = re.findall(r"\b(mon|tues|wednes|thurs|fri|satur|sun)day\b", text, re.I)
     named += re.findall(rf"\b(Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)[.,]?\s+(?=\d|(?:{'|'.join(_SHORT)}))", text)
     return [i for name in named for i, day in enumerate(DAYS) if day.startswith(name.lower()[:3])]
 
 
 def find_numbers(text: str, days: Iterable[date] = ()) -> list[FoundNumber]:
-    """Finds the numbers in a text, except those of dates, times, addresses and lists.
+    """Find the numbers in a text, except those of dates, times, addresses and lists.
 
     4/7 is a date if it may mean one of `days`, otherwise it is two numbers.
     """
@@ -119,7 +119,7 @@ def find_numbers(text: str, days: Iterable[date] = ()) -> list[FoundNumber]:
     numbers = []
     for match in _NUMBER.finditer(rest):
         written = match[0].replace(",", "").replace("−", "-")
-        # 3-4 and 10-12: a hyphen between two numbers is no minus
+        # 3-4 and 10-12: a hyphen between two numbers is not a minus
         if written[0] == "-" and rest[: match.start()].rstrip()[-1:].isdigit():
             written = written[1:]
         unit = _UNITS.match(text, match.end())
@@ -130,12 +130,12 @@ def find_numbers(text: str, days: Iterable[date] = ()) -> list[FoundNumber]:
 
 
 def is_rounded(value: float, decimals: int, known: float) -> bool:
-    """Tells whether a number is the known one, rounded to so many decimals (half up or half down, both are right)."""
+    """Return whether a number is the known one, rounded to these decimals (half up or half down)."""
     return abs(value - known) <= 0.5 * 0.1**decimals + 1e-9
 
 
 def find_words(text: str) -> set[str]:
-    """Finds the words of a text that carry meaning, folded: four letters and more, without the commonest."""
+    """Return the words of a text that carry meaning, folded: four letters and more, without the commonest."""
     return {word for word in re.findall(r"[^\W\d_]{4,}", text.casefold()) if not _COMMON.fullmatch(word)}
 
 
@@ -175,7 +175,7 @@ _SKY: tuple[tuple[Iterable[int], str, str], ...] = (
     ((*range(71, 78), 85, 86), "snow", "snow"),
     (range(95, 100), "storm", "storm"),
 )
-"""WMO weather codes, what an emoji may show that fits them, and which words fit them."""
+"""WMO weather codes, with the emoji meanings and the words that fit them."""
 _SKY_WORDS: dict[str, str] = {
     "sun": r"\b(clear|sunny|sunshine)\b",
     "cloud": r"cloud(y|s)?\b|overcast|gr[ea]y",
@@ -186,21 +186,21 @@ _SKY_WORDS: dict[str, str] = {
     "storm": r"thunder|\bstorm|lightning",
 }
 _MILLIMETRES = r"(no|without|chance of) rain(fall)?|rain(fall)?\s*[:=]?\s*\d|\d\s*mm of rain"
-"""How much rain there is, which is not a word about the sky."""
+"""An amount of rain, which does not describe the sky."""
 
 
 def find_emoji(text: str) -> list[str]:
-    """Finds what the weather emoji in a text show, in order."""
+    """Return the meanings of the weather emoji in a text, in order."""
     return [kind for character in text for kind, several in _EMOJI.items() if character in several]
 
 
 def fitting_emoji(code: int) -> set[str]:
-    """Returns what an emoji may show that fits a weather code."""
+    """Return the meanings of emoji that fit a weather code."""
     return next(set(emoji.split()) for codes, emoji, _ in _SKY if code in codes)
 
 
 def bearable_emoji(code: int) -> set[str]:
-    """Returns what an emoji may show beside a fitting one without saying something wrong."""
+    """Return the meanings of emoji that are not wrong beside a fitting one."""
     beside = fitting_emoji(code) | {"rainbow", "wind"}
     if code not in (0, 1):
         beside |= {"cloud"}
@@ -212,9 +212,9 @@ def bearable_emoji(code: int) -> set[str]:
 
 
 def says_sky(text: str, code: int, described: str = "") -> bool | None:
-    """Tells whether a text's words fit a weather code; None if it has no words about the sky.
+    """Return whether a text's words fit a weather code; None if it has no words about the sky.
 
-    `described` are the service's words for the code, which fit whatever else is said.
+    `described` are the service's words for the code, which always fit.
     """
     if described and described.casefold() in text.casefold():
         return True

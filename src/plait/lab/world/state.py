@@ -1,8 +1,8 @@
-"""The world: its settings, its answers, and what was sent.
+"""The world: its settings, its answers, and the messages sent.
 
-What the world answers depends on its settings (seed, clock, where the user is) and on the question, never on what was
-sent before. So a world is the same for every run, a resumed run needs nothing of the old one's memory, and the state
-of a recorded run can be rebuilt by making its calls once more, in their order.
+An answer depends on the settings (seed, clock, the user's place) and on the question, never on earlier messages. So the
+world is the same for every run, a resumed run needs no memory of the old one, and repeating the calls of a recorded run
+in order rebuilds its state.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ CHANNELS = (
 
 
 class SentMessage(Struct, frozen=True):
-    """A message that was sent: to which service and channel, what it said, and the image that went with it.
+    """A sent message: its service and channel, its text and its image.
 
-    `number` counts what was sent from 1. `channel` is the Slack channel's id, "" on Discord. `called` is the channel
-    as it was named in the call, an id or a name.
+    `number` counts messages from 1. `channel` is the Slack channel's id, "" on Discord. `called` is the channel as the
+    call named it, an id or a name.
     """
 
     number: int
@@ -56,7 +56,7 @@ class SentMessage(Struct, frozen=True):
     image: Image | None = None
 
     def json(self) -> dict[str, Any]:
-        """Returns the message in plain values, the image as its size and type."""
+        """Return the message in plain values, the image as its size and type."""
         plain: dict[str, Any] = {"number": self.number, "service": self.service}
         if self.service == "slack":
             plain |= {"channel": self.channel, "called": self.called}
@@ -72,7 +72,7 @@ class SentMessage(Struct, frozen=True):
 
 
 class WorldCall(Struct, frozen=True):
-    """A call that the world answered: the tool, its arguments in plain values, and what was wrong ("" when nothing)."""
+    """A call that the world answered: the tool, its arguments in plain values, and its error ("": none)."""
 
     tool: str
     given: dict[str, Any]
@@ -80,11 +80,11 @@ class WorldCall(Struct, frozen=True):
 
 
 class World:
-    """Stand-ins for the toolkits' services, and what was sent through them: `sent`, in the order of sending.
+    """Stand-ins for the toolkits' services, and the messages sent through them: `sent`, in order.
 
-    `seed` makes another world; `now` is its clock, which stands still (UTC where no zone is said); `here` is the
-    town where the user is, such as "Lyon" or "London, Ontario, Canada". `did` are all calls, with their errors.
-    Raises `ConfigError` for a town that the world does not have.
+    `seed` makes another world; `now` is its clock, which does not move (UTC without a zone); `here` is the user's town,
+    such as "Lyon" or "London, Ontario, Canada". `did` are all calls, with their errors. Raises `ConfigError` for an
+    unknown town.
     """
 
     def __init__(self, seed: int = 0, *, now: datetime | None = None, here: str = "") -> None:
@@ -117,17 +117,17 @@ class World:
 
     @cached_property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools of this world, named and described like those that reach the real services."""
+        """The tools of this world, with the names and descriptions of the real services' tools."""
         from plait.lab.world.offline import tools_of
 
         return tools_of(self)
 
     def call(self, tool: str, **given: Any) -> Any:
-        """Calls a tool of this world by its name, with arguments as in a Python call. Raises what the tool raises."""
+        """Call a tool of this world by its name, as in Python. Raises what the tool raises."""
         return next(each for each in self.tools if each.name == tool).function(**given)
 
     def perform(self, tool: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:
-        """Makes a call and notes that it was made. Raises what the function raises."""
+        """Make a call and store it. Raises what the function raises."""
         plain = {name: value.about() if hasattr(value, "about") else value for name, value in given.items()}
         try:
             result = function(**given)
@@ -138,7 +138,6 @@ class World:
         return result
 
     def send(self, service: str, channel: str, called: str, text: str, image: Image | None) -> None:
-        """Stores a message."""
         with self._lock:
             self.sent.append(SentMessage(len(self.sent) + 1, service, channel, called, text, image))
 
@@ -154,15 +153,13 @@ class World:
         return pictures.choose_picture(self.seed, self.today)
 
     def current(self, latitude: float, longitude: float) -> weather.Now:
-        """Returns the weather now."""
         return weather.make_now(self.seed, latitude, longitude, self.now)
 
     def forecast(self, latitude: float, longitude: float, days: int = 7) -> list[weather.Day]:
-        """Returns the days of a forecast, today first."""
         return [weather.make_day(self.seed, latitude, longitude, self.today + timedelta(n)) for n in range(days)]
 
     def height(self, latitude: float, longitude: float) -> float:
-        """Returns metres above the sea."""
+        """Return metres above the sea."""
         cell = weather.find_cell(latitude, longitude)
         near = next(
             (place for place in places.TOWNS if weather.find_cell(place.latitude, place.longitude) == cell), None
@@ -170,7 +167,7 @@ class World:
         return near.elevation if near is not None else weather.make_elevation(self.seed, latitude, longitude)
 
     def weeks(self, symbol: str) -> list[stocks.Week]:
-        """Returns the weeks of a share's trade, newest first. Raises `ToolError` for a symbol that has none."""
+        """Return the weeks of a share's trade, newest first. Raises `ToolError` for an unknown symbol."""
         known = symbol.strip().upper()
         if known not in stocks.SYMBOLS:
             raise no_such_symbol(known)
@@ -178,7 +175,7 @@ class World:
 
 
 def world_of(word: str) -> World:
-    """Makes the world of a word, with or without the `world:` before it. Raises `ConfigError`.
+    """Make the world of a word, with or without the prefix `world:`. Raises `ConfigError`.
 
     A seed, then settings, separated by commas: `7`, `7,now=2024-02-29`, `now=2024-02-29T08:00,here=Lyon`.
     """

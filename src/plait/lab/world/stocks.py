@@ -1,8 +1,8 @@
-"""Share prices of the world: a random walk a week since 1999, with one week of the last three months the lowest.
+"""Share prices of the world: a weekly random walk since 1999, in which the last three months have one lowest week.
 
-Made so that a question about the last three months has one answer, and no other: the lowest close is well below the
-others whether one counts 13 weeks, 90 days or three calendar months; an older week closed lower still; and the
-lowest *low* of the three months was in another week.
+A question about the last three months has exactly one answer. The lowest close is well below the others, whether one
+counts 13 weeks, 90 days or three calendar months. An older week closed lower still, and the lowest *low* of the three
+months was in another week.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Week(NamedTuple):
 
 
 def make_weeks(seed: int, symbol: str, today: date) -> list[Week]:
-    """Makes all weeks to `today`, newest first as the service gives them; the last is as yet unfinished."""
+    """Make all weeks to `today`, newest first as the service gives them; the last one is unfinished."""
     walk = chance(seed, "stock", symbol)
     close = SYMBOLS[symbol][1]
     made: list[Week] = []
@@ -65,20 +65,20 @@ def _fridays(today: date) -> list[date]:
 
 
 def _shape_last_months(made: list[Week], back: int) -> None:
-    """Gives the last months the one lowest close, `back` weeks ago, in a history long enough for it."""
+    """Give the last months their one lowest close, `back` weeks ago, in a history long enough for it."""
     if len(made) < 40:
         return
     others = [week.close for i, week in enumerate(made[-16:], -16) if i != -1 - back]
     lowest = round(min(others) * 0.962, 2)
     made[-1 - back] = _with_close(made[-1 - back], lowest)
-    for i in range(-26, -22):  # before the three months it was lower still, and for a while
+    for i in range(-26, -22):  # before the three months it was lower still, for a while
         made[i] = _with_close(made[i], round(lowest * (0.88 + 0.01 * (26 + i)), 2))
     i = -1 - (back - 2)  # a bad day in a week that ended well
     made[i] = made[i]._replace(low=round(min(made[-1 - back].low, lowest) * 0.985, 2))
 
 
 def _with_close(week: Week, close: float) -> Week:
-    """Returns the week with another close, its high and low around it."""
+    """Return the week with another close, its high and low around it."""
     return week._replace(
         close=close, high=round(max(week.high, close * 1.011), 2), low=round(min(week.low, close * 0.991), 2)
     )
@@ -89,6 +89,6 @@ def _week(on: date, start: float, high: float, low: float, close: float, volume:
 
 
 def find_lowest_week(rows: list[Week], today: date, months: int = 3) -> Week:
-    """Returns the week with the lowest close of the last months."""
+    """Return the week with the lowest close of the last months."""
     since = today - timedelta(days=round(months * 30.44))
     return min((week for week in rows if week.timestamp >= since), key=lambda week: week.close)

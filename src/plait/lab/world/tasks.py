@@ -14,11 +14,11 @@ Kind: TypeAlias = Literal["date", "weather", "forecast", "picture", "stock"]
 Mark: TypeAlias = Literal["done", "flaw", "not done"]
 
 SHOWN = 5
-"""Reasons that a grade's text names."""
+"""Number of reasons in a grade's text."""
 
 
 class WorldGrade(Struct, frozen=True):
-    """How well a task was done, and the reasons why it is no better: none if it is done."""
+    """The grade of a task, and the reasons for it: none if it is done."""
 
     mark: Mark
     why: tuple[str, ...] = ()
@@ -32,8 +32,8 @@ class WorldGrade(Struct, frozen=True):
 class RunEvidence(Struct, frozen=True):
     """What a grader knows of a run beside the world's state.
 
-    The answer, what code printed, values that a check of the record flagged as invented, and the date on the clock that
-    the code could read, if that is not the world's.
+    The answer, the output of code, values that a check of the record flagged as invented, and the date on the clock
+    that code can read, if that is not the world's.
     """
 
     answer: Any = None
@@ -50,7 +50,7 @@ class Findings:
         self.flaws: list[str] = []
 
     def grade(self) -> WorldGrade:
-        """Returns the grade that follows."""
+        """Return the grade that follows."""
         mark: Mark = "not done" if self.lacks else "flaw" if self.flaws else "done"
         return WorldGrade(mark, tuple(dict.fromkeys([*self.lacks, *self.flaws])))
 
@@ -58,8 +58,8 @@ class Findings:
 class WorldTask(Struct, frozen=True, omit_defaults=True):
     """A task: its name, its kind, the question, and what the question names.
 
-    `place` is a town's label ("" is where the user is), `to` is "discord" or a Slack channel with its `#`, `days` are
-    those of a forecast, `symbol` and `months` those of a share's prices. `world` makes the world it is meant for.
+    `place` is a town's label ("" is the user's place), `to` is "discord" or a Slack channel with its `#`, `days` are
+    those of a forecast, `symbol` and `months` those of a share's prices. `world` makes the world of the task.
     """
 
     name: str
@@ -73,7 +73,7 @@ class WorldTask(Struct, frozen=True, omit_defaults=True):
     world: str = "world"
 
     def grade(self, world: World, evidence: RunEvidence | None = None) -> WorldGrade:
-        """Grades a run by what was sent (and for the date by what was answered or printed)."""
+        """Grade a run by the messages sent (for the date, by its answer or output)."""
         from plait.lab.world.graders import grade_run
 
         return grade_run(self, world, evidence or RunEvidence())
@@ -117,7 +117,7 @@ TASKS: tuple[WorldTask, ...] = (
 
 
 def task_of(name: str) -> WorldTask:
-    """Finds a task by its name, among the six and their variations. Raises `ConfigError`."""
+    """Find a task by its name, among the six and their variations. Raises `ConfigError`."""
     from plait.lab.world.variations import VARIATIONS
 
     for task in (*TASKS, *VARIATIONS):

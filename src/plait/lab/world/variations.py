@@ -37,7 +37,7 @@ _STOCK_QUESTION = (
 
 
 def make_variations(seed: int, each: int = _EACH) -> tuple[WorldTask, ...]:
-    """Makes `each` tasks of every kind, named like C3: kind C, third variation. The same for the same seed."""
+    """Make `each` tasks of every kind, named like C3: kind C, third variation. The same for the same seed."""
     return tuple(_make_task(letter, seed, number) for letter in "ABCDEF" for number in range(1, each + 1))
 
 

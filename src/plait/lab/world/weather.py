@@ -39,12 +39,11 @@ class Now(Struct, frozen=True):
 
 
 def find_cell(latitude: float, longitude: float) -> tuple[float, float]:
-    """Returns the point that a service answers for, if it is asked for another nearby."""
+    """Return the point that a service answers for, if it is asked for another nearby."""
     return round(round(latitude, 1), 2), round(round(longitude, 1), 2)
 
 
 def make_day(seed: int, latitude: float, longitude: float, on: date) -> Day:
-    """Makes the weather of one day."""
     lat, lon = find_cell(latitude, longitude)
     here = chance(seed, "climate", lat, lon)
     today = chance(seed, "weather", lat, lon, on.isoformat())
@@ -63,7 +62,7 @@ def make_day(seed: int, latitude: float, longitude: float, on: date) -> Day:
 
 
 def make_now(seed: int, latitude: float, longitude: float, at: datetime) -> Now:
-    """Makes the weather at a moment, `at` in UTC: within the day's range, by the hour of the sun."""
+    """Make the weather at a moment, `at` in UTC: within the day's range, by the hour of the sun."""
     lat, lon = find_cell(latitude, longitude)
     whole = make_day(seed, lat, lon, at.date())
     moment = chance(seed, "now", lat, lon, at.strftime("%Y-%m-%dT%H"))
@@ -80,5 +79,5 @@ def make_now(seed: int, latitude: float, longitude: float, at: datetime) -> Now:
 
 
 def make_elevation(seed: int, latitude: float, longitude: float) -> float:
-    """Returns metres above the sea, for a cell that no gazetteer knows."""
+    """Return metres above the sea, for a cell that no gazetteer knows."""
     return float(chance(seed, "elevation", *find_cell(latitude, longitude)).randrange(2, 400))

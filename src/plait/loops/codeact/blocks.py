@@ -1,4 +1,4 @@
-"""Where code stands in a reply of the code format: in a fence, in a line, or bare."""
+"""Finds the code in a reply of the code format: in a fence, in a line, or bare."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _OTHER = re.compile(
     r"json5?|java|javascript|jsx?|typescript|ts|bash|sh|shell|zsh|console|terminal|output|results?|observation|te?xt|plain"
     r"|plaintext|sql|html|xml|ya?ml|toml|css|c|cpp|csharp|go|rust|ruby|php|r|markdown|md|diff|csv|log"
 )
-"""Words of fences around what is not Python, whatever stands there."""
+"""Words of fences around text that is not Python."""
 _BEFORE_FENCE = re.compile(r"^[ \t]*</?code>[ \t]*\n?(?=[ \t]*```)", re.M | re.I)
 _BEHIND_FENCE = re.compile(r"^([ \t]*```)[ \t]*\n?[ \t]*</?code>[ \t]*$", re.M | re.I)
 _TAGGED = re.compile(r"<code>[ \t]*\n?(.*?)\n?[ \t]*(?:</code>|\Z)", re.S | re.I)
 _LANGUAGE_LINE = re.compile(r"(?i:python3?|py)[ \t\r]*\n")
 _MAX_BARE = 20_000
-"""Characters of code without a fence: more is not tried."""
+"""Maximum number of characters of code without a fence."""
 _PROMPTED = re.compile(r"^(?:(?:>>>|\.\.\.)(?: |$))+")
 
 
 class Block(Struct, frozen=True):
-    """Code found in a reply, text[start:end] with its fences. `closed`: its fence is; `remarks` on how it was read."""
+    """Code found in a reply: text[start:end] includes its fences. `closed`: the fence is closed; `remarks`: repairs."""
 
     code: str
     start: int
@@ -39,7 +39,7 @@ class Block(Struct, frozen=True):
 
 
 def is_python(text: str) -> bool:
-    """The text is Python that does something: it is no word or sentence that happens to parse."""
+    """Return whether the text is Python that does something, rather than prose that happens to parse."""
     if len(text) > _MAX_BARE or not ("(" in text or "=" in text):
         return False
     try:
@@ -53,7 +53,7 @@ def is_python(text: str) -> bool:
 
 
 def without_tags(text: str, remarks: list[Remark]) -> str:
-    """The reply with a fence in place of the tags `<code>` and `</code>`, which mean the same to some models."""
+    """Replace the tags `<code>` and `</code>`, which some models write, by a fence."""
     if "code>" not in text.lower():
         return text
     if "```" in text:
@@ -66,22 +66,22 @@ def without_tags(text: str, remarks: list[Remark]) -> str:
 
 
 def holds_code(block: Block, fence: re.Match[str]) -> bool:
-    """A block is meant to run: it is marked as Python, or it is Python and not marked as anything else.
+    """Return whether a block is meant to run: it is marked as Python, or it is unmarked Python.
 
-    A fence that only closes opens a block of prose, and an output that the model invented stands in a fence of its own.
+    A fence that only closes opens a block of prose, and an invented output is in a fence of its own.
     """
     word = (fence["word"] or fence["word2"] or "").lower()
     return bool(block.code) and (word in PYTHON or (_OTHER.fullmatch(word) is None and is_python(block.code)))
 
 
 def plain_code(text: str, remarks: list[Remark]) -> str:
-    """Code without blank lines at its ends, indentation as a whole, and the prompts of a terminal."""
+    """Return code without blank lines at its ends, common indentation, and terminal prompts."""
     code = text.replace("\r\n", "\n").strip("\n").rstrip()
     while code[:1].isspace() and code.lstrip(" \t")[:1] == "\n":
         code = code.lstrip(" \t").strip("\n")
     if code[:1] in (" ", "\t"):
         flat = textwrap.dedent(code)
-        # What has no indentation in common keeps it: Python says what is wrong with it.
+        # Code without a common indentation stays as it is: Python reports the error.
         if flat != code:
             remarks.append(repair_remark("the code was indented as a whole"))
         code = flat
@@ -93,9 +93,9 @@ def plain_code(text: str, remarks: list[Remark]) -> str:
 
 
 class Ahead:
-    """The next label and the next fence of a text, asked for from left to right: it is gone through once.
+    """Finds the next label and the next fence of a text, from left to right in one pass.
 
-    A fence counts that opens a block: on a line of its own, or behind other text with a language's word.
+    Only fences that open a block count: on a line of its own, or behind other text with a language's word.
     """
 
     def __init__(self, text: str) -> None:
@@ -105,14 +105,14 @@ class Ahead:
         self._labels_over = self._fences_over = False
 
     def label(self, at: int) -> re.Match[str] | None:
-        """The next label that begins at `at` or later."""
+        """Return the next label that begins at `at` or later."""
         if not self._labels_over and (self._label is None or self._label.start() < at):
             self._label = LABEL.search(self._text, at)
             self._labels_over = self._label is None
         return self._label
 
     def fence(self, at: int) -> re.Match[str] | None:
-        """The next fence that begins at `at` or later."""
+        """Return the next fence that begins at `at` or later."""
         if not self._fences_over and (self._fence is None or self._fence.start() < at):
             self._fence = next(filter(self._opens, FENCE.finditer(self._text, at)), None)
             self._fences_over = self._fence is None
@@ -124,10 +124,10 @@ class Ahead:
 
 
 def read_fence(text: str, fence: re.Match[str]) -> Block:
-    """The block that a fence opens, to its closing fence; else to the next label, or to the end."""
+    """Return the block that a fence opens, up to its closing fence, else to the next label, or to the end."""
     ticks, begin = fence["ticks"] or fence["tildes"], fence.end()
     mark = re.escape(ticks[0])
-    # The first of both, in one search: a text of many blocks is gone through once.
+    # One search for both, so that a text of many blocks is read once.
     close = rf"^[ \t]{{0,12}}(?P<close>{mark}{{{len(ticks)},}}+)[ \t\r]*$|{IN_CODE.pattern}"
     ending = re.compile(close, IN_CODE.flags).search(text, begin)
     if ending is not None and ending["close"]:
@@ -151,7 +151,7 @@ def _block(raw: str, fence: re.Match[str], end: int, closed: bool, notes: list[R
 
 
 def code_after(text: str, label: Label, ahead: Ahead) -> Block | None:
-    """The code of an action: the first block before the next label, a fence in the line, or code with no fence."""
+    """Return the code of an action: the first block before the next label, a fence in the line, or unfenced code."""
     following = ahead.label(label.end)
     upto = following.start() if following else len(text)
     inline = re.compile(r"[ \t]*(`{3,}+)(?:(?i:python3?|py)\b)?([^`\n]+)\1").match(text, label.end)
@@ -180,7 +180,7 @@ def code_after(text: str, label: Label, ahead: Ahead) -> Block | None:
 
 
 def end_of_skipped(block: Block, fence: re.Match[str]) -> int:
-    """Where to look on after a block that is not meant to run: a fence without a word may be a closing one."""
+    """Return where to continue after a block that is not meant to run: a fence without a word may be a closing one."""
     return max(block.end, fence.end()) if fence["word"] or fence["word2"] else fence.end()
 
 

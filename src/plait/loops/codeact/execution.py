@@ -1,6 +1,7 @@
-"""Carries out one action of codeact: runs the code, makes its calls, and says what there is to see.
+"""Runs one action of codeact: executes the code, makes its calls, and builds the observation.
 
-`stop` is a call that nobody answers, so no `except` of the code can swallow it. What the search tool finds is printed.
+`stop` is a call that gets no reply, so an `except` in the code cannot swallow it. The results of the search tool are
+printed.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ from plait.loops.codeact.signature import as_code, signature
 from plait.loops.escape import Escape
 
 SEARCH = "method_search"
-"""What the search tool is called in code, whatever its own name."""
+"""The name of the search tool in code, whatever its own name."""
 
 MOST_BROUGHT, BROUGHT = 5, 300
-"""So many results of calls are told of an action that printed none of them, the last ones; characters of each."""
+"""Limits for an action that printed none of its results: how many are shown (the last ones), and characters of each."""
 
 STOP = "stop"
 NOTHING = "(no result)"
@@ -56,7 +57,7 @@ NOTHING = "(no result)"
 
 @dataclass
 class RunningAction:
-    """What one action has done so far."""
+    """The progress of one action."""
 
     shown: list[str] = field(default_factory=list)
     """What it printed, and what searches found."""
@@ -65,34 +66,34 @@ class RunningAction:
     trouble: tuple[Call, Observation] | None = None
     """The last call, if it gave no result."""
     brought: list[tuple[Call, str]] = field(default_factory=list)
-    """The calls that gave a value, and what they gave."""
+    """The calls that returned a value, with the value."""
     called: int = 0
-    """How many calls gave a result."""
+    """The number of calls that gave a result."""
     again: bool = False
-    """A call was made before, and gave the same."""
+    """Whether a call repeated an earlier one and gave the same result."""
     acted: bool = False
-    """A call may not be made twice."""
+    """Whether a call may not be made twice."""
 
 
 class Work:
-    """The actions of one run, one after another. Data in an observation is escaped here; the rest is the loop's own."""
+    """The actions of one run, in order. Data in observations is escaped here; the other text is the loop's own."""
 
     def __init__(self, context: LoopContext, escape: Escape, max_lines: int, repeats: int) -> None:
         self._kit, self._escape, self._max_lines, self._repeats = context, escape, max_lines, repeats
-        self.failed = False  # the last action was not run, or not to its end
-        self._same = False  # its code has brought the same before
+        self.failed = False  # whether the last action was refused or broke off
+        self._same = False  # whether its code has given the same observation before
         self._action = RunningAction()
-        self._said = ""  # what the last action that printed something has printed, without what searches found
-        self._last = ""  # the observation that ended the run, where one did
-        self._names: set[str] = set()  # of the variables that the actions so far gave a value to
+        self._said = ""  # the output of the last action that printed something, without search results
+        self._last = ""  # the observation that ended the run, if one did
+        self._names: set[str] = set()  # the variables that the actions have assigned
         self._found: dict[str, str] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
 
     def run(self, code: str, ungrounded: Sequence[str] = ()) -> Effects[Observation | Answered]:
-        """Run one action to its end: what is observed, or the answer it stopped with. Code with `ungrounded`
+        """Run one action to its end. Return its observation, or the answer it stopped with. Code with `ungrounded`
         values is not run.
 
-        Raises `LimitNear`, also where the same code brings the same observation over and over.
+        Raises `LimitNear`, also if the same code keeps giving the same observation.
         """
         self._action, self.failed = RunningAction(), True
         if (refused := self._refused(code)) is not None:
@@ -123,18 +124,18 @@ class Work:
 
     @property
     def in_vain(self) -> bool:
-        """The last action failed as it had before, and nothing was done by it: it need not be shown once more."""
+        """Return whether the last action failed as before and had no effect, so that it need not be shown again."""
         return self.failed and self._same and not self._action.acted
 
     def broken_off(self) -> Observation:
-        """What there is to see of an action that a limit broke off."""
+        """Return the observation of an action that a limit interrupted."""
         shown = self._last or self._escape("".join(self._action.shown).rstrip())
         return Observation(shown or "(the action was broken off)")
 
     # -- calls
 
     def _calls(self, ran: Ran) -> Effects[Ran]:
-        """Make the calls that the code waits for, side by side, and go on with what they gave."""
+        """Make the calls that the code waits for, concurrently, and continue it with their results."""
         calls = tuple(self._search(_first(call.input)) if self._is_search(call) else call for call in ran.calls)
         observations = yield from act(*calls)
         given = []
@@ -160,12 +161,12 @@ class Work:
         return bool(self._kit.search) and call.tool in (SEARCH, self._kit.search)
 
     def _search(self, words: JSON) -> Call:
-        """The call of the search tool, its first parameter by name."""
+        """Return the call of the search tool, with its first parameter by name."""
         tool = self._kit.tool(self._kit.search)
         names = list(tool.parameters.get("properties", {})) if tool is not None else []
         return Call(self._kit.search, {names[0]: words} if names else words)
 
-    # -- what there is to see
+    # -- observations
 
     def _printed(self, output: str) -> None:
         if output:
@@ -175,7 +176,7 @@ class Work:
             self._said = self._action.printed.strip()
 
     def _ended(self, ran: Ran) -> Effects[str]:
-        """The observation of code that ended, well or not."""
+        """Return the observation of code that ended, with or without an error."""
         output, error = "".join(self._action.shown), ran.error
         if error is None:
             silent = not output.strip()
@@ -200,17 +201,18 @@ class Work:
         return render_observation(self._kit, self._escape, output, error, hint, self._action.notes, **values)
 
     def _functions(self, but: str = "") -> str:
-        """The functions that the model was told of, but for that one."""
+        """List the functions that the model was shown, except `but`."""
         shown = (tool.name for tool in self._kit.tools if tool.name not in (but, self._kit.search))
         return ", ".join(f"`{name}`" for name in shown)
 
     def _unseen(self, output: str) -> list[tuple[str, str]]:
-        """The calls that gave what was not printed, as code, and what that was: else the model has to ask again."""
+        """Return the calls whose results were not printed, as code, with these results. Otherwise the model has to ask
+        again."""
         unseen = [(call, text) for call, text in self._action.brought if text.strip() not in output]
         return [(as_code(call), shorten(text.strip(), BROUGHT)[0]) for call, text in unseen[-MOST_BROUGHT:]]
 
     def _found_for(self, name: str) -> Effects[str]:
-        """What the search tool finds for a name that is not there; searched once a run."""
+        """Return what the search tool finds for an unknown name; each name is searched once a run."""
         if not self._kit.search:
             return ""
         if name not in self._found:
@@ -219,7 +221,7 @@ class Work:
         return self._found[name]
 
     def _refused(self, code: str) -> tuple[CodeError, str] | None:
-        """Why code is not run (too long, an import that is not allowed), and what is said of it."""
+        """Return why code is not run (too long, a forbidden import), and the message about it; None if it may run."""
         if (error := too_long(code, self._max_lines)) is not None:
             return error, render_observation(self._kit, self._escape, "", error, "lines", [], most=self._max_lines)
         if (found := find_forbidden_import(code)) is not None:
@@ -227,9 +229,10 @@ class Work:
         return None
 
     def _observation(self, code: str, text: str) -> Observation:
-        """The observation, with a word where the same code has brought it before; `LimitNear` after too often."""
+        """Return the observation, with a remark if the same code gave it before. Raises `LimitNear` after too many
+        repeats."""
         bare = text
-        for said in self._action.notes:  # a word about a repeated call makes it no other
+        for said in self._action.notes:  # a remark about a repeated call does not make it a different one
             bare = bare.replace(f"({said})", "").rstrip()
         self._seen[code, bare] += 1
         times = self._seen[code, bare]
@@ -242,7 +245,7 @@ class Work:
         return Observation(text, note=self._kit.prompt("repeated", last=times == self._repeats).strip(), repeated=True)
 
     def _answer(self, stop: Call) -> JSON:
-        """What the run is answered with: what `stop` was given, else what was printed last."""
+        """Return the answer of the run: the argument of `stop`, or the last output."""
         given = _told(_first(stop.input))
         if given is None or given == "":
             return self._said or None
@@ -250,12 +253,12 @@ class Work:
 
 
 def only_stops(code: str) -> bool:
-    """The action does nothing but give an answer, which is looked at by itself."""
+    """Return whether the action only gives an answer, which is checked separately."""
     return code.lstrip().startswith(f"{STOP}(")
 
 
 def _first(given: JSON) -> JSON:
-    """The first argument of a call, by place or by name; None where there is none."""
+    """Return the first argument of a call, by position or by name; None without arguments."""
     if isinstance(given, dict):
         return _first(given["args"]) if given.get("args") else next((v for k, v in given.items() if k != "args"), None)
     if isinstance(given, list):
@@ -264,7 +267,7 @@ def _first(given: JSON) -> JSON:
 
 
 def _told(given: JSON) -> JSON:
-    """The same with each thing's few words in place of its handle: whoever reads the answer knows no ids."""
+    """Return the value with each artifact's description in place of its handle, because readers do not know the ids."""
     if (handle := ArtifactHandle.read(given)) is not None:
         return handle.about
     if isinstance(given, dict):

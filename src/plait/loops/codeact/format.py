@@ -33,10 +33,11 @@ _RUN = re.compile(r"^[ \t]*(`{3,})", re.M)
 class CodeFormat(Struct, frozen=True):
     """Turns whose action is Python: its call is that of `python` with the code as input.
 
-    Writer: thought and code are stripped of blank lines at their ends; what would read as a label or a fence in a
-    thought gets a backslash, which the reader takes away; a fence around code that holds one is longer. `write`
-    raises ValueError for a turn with neither code nor answer, for an empty answer, and for code that would not come
-    back as it is: indented as a whole, copied with prompts (`>>> `), with a line such as `ACTION 3:` in it, or none.
+    `write` strips blank lines at the ends of thought and code. In a thought, it puts a backslash into anything that
+    would read as a label or a fence, and the reader removes it. If code contains a fence, the fence around it is
+    longer. `write` raises ValueError for a turn with neither code nor answer, for an empty answer, and for code that
+    would not read back unchanged: empty, indented as a whole, copied with prompts (`>>> `), with a line such as `ACTION
+    3:`.
     """
 
     name: ClassVar[str] = "code"
@@ -45,12 +46,11 @@ class CodeFormat(Struct, frozen=True):
         return ("\nOBSERVATION", f"\nTHOUGHT {n + 1}:")
 
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = (), *, whole: bool = True) -> Turn:
-        """The turn in a reply. The first action that holds code counts, and wins over any answer.
+        """Read the turn in a reply. The first action that holds code counts, and wins over any answer.
 
-        Beside the canonical form it takes: labels in other case or without numbers, no thought, other fences, a fence
-        that is not closed or not there, a block or bare code without a label, `Final Answer:`. What was not as it
-        should be stands in `kept` in its canonical form. `whole` False says that the reply was cut by its token
-        limit: then a fence must be closed. Raises `Unreadable`, and nothing else.
+        It also accepts labels in other case or without numbers, a missing thought, other fences, an unclosed or missing
+        fence, a block or bare code without a label, `Final Answer:`. `kept` has the canonical form of anything
+        repaired. `whole` False: the token limit cut the reply, so a fence must be closed. Raises only `Unreadable`.
         """
         return read_turn(text, n, self.write, whole=whole)
 
@@ -75,7 +75,7 @@ class CodeFormat(Struct, frozen=True):
         return f"FINAL ANSWER: {answer}"
 
     def join_opening(self, text: str, opening: str) -> str:
-        """A reply with the opening that stood before it, unless it begins anew: with a label, a fence, or bare code."""
+        """Return a reply with its opening, unless it starts over with a label, a fence, or bare code."""
         body = text.lstrip()
         if labels.is_label(body) or labels.FENCE.match(body) or is_python(body):
             return text
@@ -89,15 +89,15 @@ class CodeFormat(Struct, frozen=True):
         return f"OBSERVATION {n}:\n{text}"
 
     def disarm(self, text: str) -> str:
-        """Data with a backslash in whatever would read as a label or a fence."""
+        """Put a backslash into anything that would read as a label or a fence."""
         return labels.disarm(text)
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return signature_lines(tools)
 
     def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
-        """GBNF of a turn: a thought of one line, code of at most 60 lines. `opened`: the prompt ends in the thought's
-        opening words."""
+        """Return GBNF of a turn: a thought of one line, code of at most 60 lines. `opened`: the prompt ends with the
+        opening words of the thought."""
         thought = '" "? thought "\\n"' if opened else f'"THOUGHT {n}:\\n" thought "\\n"'
         return "\n".join(
             [
@@ -118,5 +118,5 @@ FORMAT = CodeFormat()
 
 
 def code_call(code: str) -> Call:
-    """The action of a turn: a piece of Python."""
+    """Return the call that runs a piece of Python."""
     return Call(CODE, code)

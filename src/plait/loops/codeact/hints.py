@@ -1,6 +1,6 @@
-"""What the model is shown of its code's end: what was printed, the error, and a hint by the kind of error.
+"""Builds the observation of code that ended: its output, the error, and a hint by the kind of error.
 
-The words are templates; here is decided which of them fits.
+The texts are templates; this module selects among them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plait.core import CodeError, LoopContext, Observation
 from plait.loops.escape import Escape
 
 NAMES = ("asyncio", "json", "math", "re", "date", "datetime", "time", "timedelta")
-"""What a session has without import; `time` is the class of `datetime`."""
+"""Names that a session has without import; `time` is the class of `datetime`."""
 
 _MODULES = """
 __future__ abc array ast asyncio base64 binascii bisect calendar cmath collections colorsys contextlib copy csv
@@ -27,7 +27,7 @@ json keyword math numbers operator pprint random re secrets statistics string st
 types typing unicodedata urllib.parse uuid warnings weakref xml.etree.ElementTree zlib
 """
 MODULES = frozenset(_MODULES.split())
-"""Modules that code may import: they compute, and reach nothing. The sandbox `monty` has some of them."""
+"""Modules that code may import: they compute, and reach nothing outside. The sandbox `monty` has some of them."""
 
 _KINDS = {
     "NameError": "name",
@@ -50,11 +50,10 @@ _NEVER_RAN = ("syntax", "lines", "lacking")
 
 
 def hint_of(error: CodeError, seen: Observation | None) -> str:
-    """The word of the hint for an error; "" for none. `seen`: what the last call brought, where it had
-    trouble."""
+    """Return the name of the hint for an error, or "". `seen`: the failed result of the last call."""
     if error.limit:
         return "limit"
-    # The code may have caught what a call raised, and failed later of its own.
+    # The code may have caught a call's exception, and failed later by itself.
     if seen is not None and seen.trouble != "unknown_tool" and error.message.strip("\"' ") in seen.text:
         return {"bad_input": "arguments", "refused": "refused"}.get(seen.trouble, "call")
     if error.type == "AttributeError" and _OF_CLASS.search(error.message):
@@ -67,19 +66,18 @@ def hint_of(error: CodeError, seen: Observation | None) -> str:
 
 
 def ran_before(error: CodeError, hint: str, called: int) -> bool:
-    """Something of the code ran before the error, and its variables are there; after the limits of time and memory
-    they are not. `called` counts its calls that gave a result."""
+    """Return whether some code ran before the error, and its variables exist; they do not after limits of time and
+    memory. `called` counts its calls that gave a result."""
     return hint not in _NEVER_RAN and error.limit not in ("time", "memory") and (error.line != 1 or called > 0)
 
 
 def unknown_name(error: CodeError) -> str:
-    """The name that a NameError is about."""
     match = _QUOTED.search(error.message)
     return match[1] if match else ""
 
 
 def assigned_names(code: str, error: CodeError | None) -> set[str]:
-    """The names that a piece of code gave a value to, before the line of its error."""
+    """Return the names that a piece of code assigned before the line of its error."""
     tree = _tree(code)
     names = (node for node in ast.walk(tree) if isinstance(node, ast.Name)) if tree is not None else ()
     stored = (node for node in names if isinstance(node.ctx, ast.Store))
@@ -87,7 +85,7 @@ def assigned_names(code: str, error: CodeError | None) -> set[str]:
 
 
 def find_similar_name(wanted: str, names: Iterable[str]) -> str:
-    """The one of those names that is written nearly like that, "" for none."""
+    """Return the one of those names with almost the same spelling, or ""."""
     return next(iter(get_close_matches(wanted, sorted(names), n=1, cutoff=0.8)), "")
 
 
@@ -100,7 +98,7 @@ def render_observation(
     notes: list[str],
     **values: Any,
 ) -> str:
-    """The observation's text. What it shows of data is escaped."""
+    """Return the observation's text. Data in it is escaped."""
     there: dict[str, Any] = {
         "near": "",
         "found": "",
@@ -133,7 +131,7 @@ def render_observation(
 
 
 def too_long(code: str, most: int) -> CodeError | None:
-    """Why an action of too many lines is not run."""
+    """Return the error for an action of too many lines."""
     lines = code.count("\n") + 1
     if most and lines > most:
         return CodeError("TooLong", f"the action has {lines} lines, and {most} are allowed")
@@ -141,7 +139,7 @@ def too_long(code: str, most: int) -> CodeError | None:
 
 
 def find_forbidden_import(code: str) -> tuple[CodeError, str] | None:
-    """The first import in a piece of code that is not allowed, as the error it is, and the module's name."""
+    """Return the first forbidden import in a piece of code as an error, with the module's name."""
     if "import" not in code:
         return None
     if (tree := _tree(code)) is None:
@@ -156,12 +154,12 @@ def find_forbidden_import(code: str) -> tuple[CodeError, str] | None:
 
 
 def _allowed(name: str) -> bool:
-    """The module, or one that holds it, may be imported."""
+    """Return whether the module, or one that contains it, may be imported."""
     return name in MODULES or ("." in name and _allowed(name.rpartition(".")[0]))
 
 
 def _tree(code: str) -> ast.Module | None:
-    """A piece of code, parsed; None where it can't be: what is wrong with it the sandbox says."""
+    """Parse a piece of code; return None for a syntax error, which the sandbox reports."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -171,7 +169,7 @@ def _tree(code: str) -> ast.Module | None:
 
 
 def _modules(node: ast.AST) -> list[str]:
-    """The modules that a node imports, each with what is taken from it."""
+    """Return the modules that a node imports, each with the names taken from it."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):

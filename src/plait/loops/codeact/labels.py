@@ -1,8 +1,8 @@
-"""Labels and fences of the code format: where they stand in a text, and data in which none does.
+"""Labels and fences of the code format: finding them in a text, and escaping them in data.
 
-A label stands at the start of a line: `THOUGHT 3:`, in any case, with or without a number, with Markdown around it. A
-fence is three or more backticks, or tildes at the start of a line. `guard` puts one backslash into whatever could be
-read as either, `unguard` takes one away again; `disarm` does it to data for good. Each pattern is linear in the text.
+A label is at the start of a line: `THOUGHT 3:`, in any case, with or without a number, with Markdown around it. A fence
+is three or more backticks, or tildes at the start of a line. `guard` puts one backslash into anything that could be
+read as either, and `unguard` removes one; `disarm` escapes data for good. Each pattern is linear in the text.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _FLAGS = re.M | re.I | re.A
 
 LABEL = re.compile(rf"^{_HEAD}({_WORDS})({_NUMBER}){_AFTER}[:：](?:\*\*|__)?", _FLAGS)
 IN_CODE = re.compile(r"^(?:THOUGHT|ACTION|OBSERVATION)[ \t]{0,3}\d{1,9}[ \t]{0,4}[:：]", re.M | re.A)
-"""What ends an action whose fence is not closed: in code, only the label as the format writes it."""
+"""The end of an action with an unclosed fence: in code, only labels in the exact format count."""
 
 FENCE = re.compile(
     r"(?<![`\\])(?P<ticks>`{3,}+)(?P<word>[A-Za-z][A-Za-z0-9_.+-]{0,20})?[ \t\r]*(?P<line>\n|\Z)?"
     r"|^[ \t]{0,12}(?P<tildes>~{3,}+)(?P<word2>[A-Za-z][A-Za-z0-9_.+-]{0,20})?[ \t\r]*(?:\n|\Z)",
     re.M | re.A,
 )
-"""An opening fence, with its language's word where it has one."""
+"""An opening fence, with its language's word if it has one."""
 
 _LABELS = LabelGuard(rf"^{_HEAD}(?:{_WORDS}){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 _FENCES = re.compile(r"(?<!\\)(\\*+)((?<!`)`{3,}+)|^([ \t]{0,12})(\\*+)(~{3,}+)", re.M)
@@ -45,7 +45,7 @@ _KINDS: dict[str, LabelKind] = {
 
 
 def drop_surrogates(text: str, remarks: list[Remark]) -> str:
-    """The text without lone surrogates, which nothing after this can hold."""
+    """Remove lone surrogates from the text, because later steps cannot hold them."""
     whole, halved = without_halves(text)
     if halved:
         remarks.append(repair_remark("a broken character was replaced"))
@@ -53,18 +53,17 @@ def drop_surrogates(text: str, remarks: list[Remark]) -> str:
 
 
 def label_at(match: re.Match[str]) -> Label:
-    """The label that a match of `LABEL` is."""
+    """Return the label of a match of `LABEL`."""
     kind = _KINDS[match[1].lower().replace("_", " ")]
     return Label(kind, int(match[2].strip().lstrip("#") or 0), match.start(), match.end())
 
 
 def is_label(text: str) -> bool:
-    """The text begins with a label."""
     return LABEL.match(text.lstrip()) is not None
 
 
 def guard(text: str) -> str:
-    """A text in which nothing reads as a label or a fence; `unguard` undoes it exactly."""
+    """Escape labels and fences in a text; `unguard` undoes it exactly."""
     return _FENCES.sub(_add, _LABELS.add(text))
 
 
@@ -74,17 +73,17 @@ def unguard(text: str) -> str:
 
 
 def unguard_rest(text: str) -> str:
-    """Undo `guard` in what does not stand at the start of a line."""
+    """Undo `guard` except at the start of a line."""
     return _TICKS_OFF.sub(r"\1\2", text)
 
 
 def disarm(text: str) -> str:
-    """Data in which nothing reads as a label or a fence: `ACTION 3:` becomes `ACTION 3\\:`. Twice is as once."""
+    """Escape labels and fences in data: `ACTION 3:` becomes `ACTION 3\\:`. Escaping twice changes nothing more."""
     return _FENCES.sub(lambda m: m[0] if m[1] or m[4] else _add(m), _LABELS.disarm(text))
 
 
 def cut_label(label: Label, size: int) -> Remark:
-    """A remark: the reply goes on behind an observation of its own."""
+    """Return a remark about text behind an observation in the reply."""
     return cut(f"an observation the model wrote itself, and what followed ({size - label.start} characters)")
 
 

@@ -1,9 +1,9 @@
 """CodeAct: the action is Python.
 
-After Wang et al. 2024 (arXiv:2402.01030) and agents that act in a Python session and find their functions by searching:
-the model writes a thought and a piece of code; the code runs in one namespace that is kept from action to action; what
-it prints is the observation; until the code calls `stop()`. Where there is a search tool, the first turn is made for
-the model: the task is taken apart into steps, and functions for the first one are searched.
+After Wang et al. 2024 (arXiv:2402.01030) and agents that search for the functions they need. The model writes a thought
+and a piece of code. The code runs in one namespace for the whole run; its output is the observation. The run ends when
+the code calls `stop()`. With a search tool, the loop prepares the first turn: it divides the task into steps and
+searches functions for the first one.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from plait.loops.turn import fit_prompt, is_repetition
 
 @dataclass(frozen=True)
 class CodeAct:
-    """CodeAct.
+    """CodeAct: the model acts by writing Python.
 
-    `transcript`: the log as chat messages, inside one user message, or as one raw completion. `max_lines`: an
-    action of more is not run; 0 for any. `repeats`: how often the same code may bring the same observation; 0 for
-    ever. `constrain`: hand the endpoint the grammar of a turn (at a second try it is in any case). `max_parse_errors`:
-    unreadable replies in a row before the run fails. `max_tokens`: of one reply.
+    `transcript`: how the log is shown: as chat messages, inside one user message, or as one raw completion.
+    `max_lines`: maximum lines of an action; 0: no limit. `repeats`: how often the same code may give the same
+    observation; 0: no limit. `constrain`: send the grammar of a turn with every request (otherwise only with a second
+    attempt). `max_parse_errors`: unreadable replies in a row before the run fails. `max_tokens`: limit for one reply.
     """
 
     transcript: TranscriptKind = "chat"
@@ -55,7 +55,7 @@ class CodeAct:
     max_tokens: int | None = None
 
     told: ClassVar[int] = 8
-    """Where nothing else is said, it is told of so many tools; of more it is told none, and finds them by searching."""
+    """The default number of tools that it is shown. With more tools it is shown none, and finds them by searching."""
     name: ClassVar[str] = "codeact"
     runs_code: ClassVar[bool] = True
     """It needs a sandbox, which is checked before the first model call."""

@@ -1,9 +1,8 @@
-"""Reading a turn of the code format.
+"""Reads a turn of the code format.
 
-The order of things: the reply is gone through label by label. The first action that holds code counts, and so does a
-block marked as Python where the label was forgotten; what follows is cut. An own observation ends the reply. Then
-come the first block that is Python without a mark, a final answer, and bare code. What is left is `Unreadable`, with
-the format quoted.
+Order of reading: the first action that holds code counts, as does a block marked as Python without a label; later text
+is cut. An observation in the reply ends it. Then come the first unmarked block that is Python, a final answer, and bare
+code. Anything else is `Unreadable`, with the format quoted.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from plait.loops.format import CODE, Remark, Turn, Unreadable
 from plait.loops.label_scan import Label, cut, repair_remark
 
 _MAX_EMPTY = 50
-"""Actions without code that are passed over before the reply is given up."""
+"""Maximum number of empty actions to skip before the reply is rejected."""
 
 Write = Callable[[Turn, int], str]
 
 
 def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
-    """The turn in a reply. Raises `Unreadable`, and nothing else."""
+    """Read the turn in a reply. Raises only `Unreadable`."""
     notes: list[Remark] = []
     text = without_tags(drop_surrogates(text, notes), notes)
     labels: list[Label] = []
@@ -68,7 +67,7 @@ def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
         if label.kind == "action":
             block = code_after(text, label, ahead)
             if block is not None:
-                # A block before it that is not marked was shown, not meant to run.
+                # An unmarked block before it was only shown, not meant to run.
                 return _turn(text, labels, answers, block, label, n, notes, write, whole)
             empty += 1
         (answers if label.kind == "answer" else labels).append(label)
@@ -85,7 +84,7 @@ def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
 
 
 def shape(n: int) -> str:
-    """The form of turn `n`, in words for the model."""
+    """Describe the form of turn `n` for the model."""
     return (
         f"Write `THOUGHT {n}:` and on the next line what you think, then `ACTION {n}:` and below it your Python code "
         "between a line ```python and a line ```. Call stop() there when the task is done."
@@ -103,7 +102,7 @@ def _turn(
     write: Write,
     whole: bool,
 ) -> Turn:
-    """The turn of code that was found; `label` is its action's."""
+    """Return the turn of the code that was found; `label` is its action's."""
     if not whole and not block.closed:
         raise Unreadable(f"Your reply was cut before its action ended: it was too long. Write less. {shape(n)}")
     notes += block.remarks
@@ -126,7 +125,6 @@ def _turn(
 
 
 def _answered(text: str, labels: list[Label], answers: list[Label], n: int, notes: list[Remark], write: Write) -> Turn:
-    """The turn of the last final answer."""
     last = answers[-1]
     end = next((one.start for one in labels if one.start > last.start), len(text))
     answer = unguard(text[last.end : end].strip()).strip()
@@ -143,7 +141,7 @@ def _answered(text: str, labels: list[Label], answers: list[Label], n: int, note
 
 
 def _thought(text: str, labels: list[Label], upto: int, n: int, notes: list[Remark], *, needed: bool = True) -> str:
-    """What stands under the thought's labels before `upto`, and text before any label."""
+    """Return the text of the thought's labels before `upto`, and text before any label."""
     first = labels[0].start if labels else upto
     parts = [text[:first].strip()]
     if parts[0]:
@@ -162,7 +160,7 @@ def _thought(text: str, labels: list[Label], upto: int, n: int, notes: list[Rema
 
 
 def _as_written(text: str, label: Label, word: str, n: int, notes: list[Remark]) -> None:
-    """Remark a label that is not just as the format writes it."""
+    """Add a remark if a label differs from the format."""
     if label.number not in (0, n):
         notes.append(repair_remark(f"the {word.lower()} was numbered {label.number} in turn {n}"))
     elif text[label.start : label.end].strip() != f"{word} {n}:":
@@ -170,7 +168,7 @@ def _as_written(text: str, label: Label, word: str, n: int, notes: list[Remark])
 
 
 def _kept(turn: Turn, text: str, n: int, notes: list[Remark], write: Write) -> Turn:
-    """The turn with the part of the reply that counts: as it was written, or in its canonical form after a repair."""
+    """Return the turn with the relevant part of the reply: as written, or in canonical form after a repair."""
     if any(remark.kind == "repaired" or "final answer" in remark.text for remark in notes):
         with contextlib.suppress(ValueError):
             text = write(turn, n)
@@ -187,25 +185,25 @@ def _why(text: str, labels: list[Label], cut_short: bool) -> str:
     return "There is no action in your reply."
 
 
-# -- the steps that a task is taken apart into
+# -- the steps into which a task is divided
 
 MOST_STEPS = 10
 _LONGEST_STEP = 300
-"""Characters of a step: what is longer is no step."""
+"""Maximum number of characters of a step."""
 
 _ITEM = re.compile(r"[ \t>*_-]{0,8}(?:step[ \t])?(?:(\d{1,3})[.):]|[-*•][ \t])[ \t*_]{0,4}(.*)", re.I)
 
 
 def steps_of(text: str) -> tuple[str, ...]:
-    """The steps in a reply, without numbers and full stops; the first one may stand there without its number.
+    """Return the steps in a reply, without numbers and full stops; the first may lack its number.
 
-    A label or a fence ends them. Where there are numbered ones, bullets are no steps.
+    A label or a fence ends them. If there are numbered steps, bullets do not count.
     """
     ends = [match.start() for pattern in (LABEL, FENCE) for match in [pattern.search(text.lstrip(), 1)] if match]
     lines = text.lstrip()[: min(ends, default=len(text))].split("\n")
     items = [match for line in lines if (match := _ITEM.match(line))]
     if not items:
-        # The number stood in the opening: what follows it is the step.
+        # The opening held the number: the text that follows is the step.
         return tuple(_plain_step(line) for line in lines[:1] if _plain_step(line))
     if any(match[1] for match in items):
         items = [match for match in items if match[1]]

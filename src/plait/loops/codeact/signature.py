@@ -1,4 +1,4 @@
-"""Tools as Python signatures: `name(arg: type, other: type = value) -> type`, and what they are for."""
+"""Renders tools as Python signatures, `name(arg: type, other: type = value) -> type`, with their descriptions."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _SAID_BY_TYPE = re.compile(
     r"(?:an? (?:string|object|number|whole number|list)|true or false|nothing|null|any value)"
     r"|the id of a thing of kind .*|a list with .* each"
 )
-"""What is returned in words that say no more than the type does."""
+"""Words for a returned value that only repeat its type."""
 
 _OBVIOUS = re.compile(
     r"(?:(?:a string|a whole number|a number|true or false|a list|an object|any value|null|nothing|with|each|or) ?)+"
 )
-"""Words that say no more than the type does."""
+"""Words that only repeat the type."""
 _TYPES = frozenset({"str", "int", "float", "bool", "dict", "list", "tuple", "set", "None", "Any"})
 
 
 def signature(tool: ToolSpec) -> str:
-    """`name(arg: type) -> type`; the returned type stands there where it is known, or where the words for it begin
-    with one."""
+    """Return `name(arg: type) -> type`; the returned type is included if it is known, or if its description begins with
+    one."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     required = tool.parameters.get("required", [])
     said = []
@@ -51,7 +51,7 @@ def signature(tool: ToolSpec) -> str:
 
 
 def as_code(call: Call) -> str:
-    """A call as it may stand in code, such as `lookup("capital of Brek")`. An input of None is no argument."""
+    """Return a call as code, such as `lookup("capital of Brek")`. An input of None is no argument."""
     given = call.input
     if isinstance(given, dict):
         args, named = given.get("args", []), {name: value for name, value in given.items() if name != "args"}
@@ -66,7 +66,8 @@ def _literal(value: JSON) -> str:
 
 
 def returned_type(tool: ToolSpec) -> tuple[str, str]:
-    """What a tool returns: a Python type where its words are or begin with one ("dict: the entry"), and the words."""
+    """Return a tool's returned type (if its description is or begins with one, "dict: the entry") and its
+    description."""
     words = " ".join(tool.returns.split())
     head, colon, rest = words.partition(":")
     kind = re.split(r"[\[ .]", head, maxsplit=1)[0]
@@ -76,7 +77,7 @@ def returned_type(tool: ToolSpec) -> tuple[str, str]:
 
 
 def signature_lines(tools: Sequence[ToolSpec]) -> str:
-    """A line a tool, the signature in backticks: what it is for, and what it returns where that is said in words."""
+    """Return a line for each tool: the signature in backticks, its purpose, and a description of what it returns."""
     lines = []
     for tool in tools:
         words = "" if tool.result and _OBVIOUS.fullmatch(tool.returns) else returned_type(tool)[1]
@@ -91,7 +92,7 @@ def signature_lines(tools: Sequence[ToolSpec]) -> str:
 
 
 def python_type(schema: Mapping[str, Any]) -> str:
-    """A parameter's schema as a type: "str", "list[int]", "Literal['a', 'b']", "Any"."""
+    """Return a parameter's schema as a type: "str", "list[int]", "Literal['a', 'b']", "Any"."""
     if "enum" in schema:
         return f"Literal[{', '.join(repr(value) for value in schema['enum'])}]"
     if "const" in schema:

@@ -1,7 +1,7 @@
-"""Telling thought, code and answer apart while a reply of the code format streams in.
+"""Splits a reply of the code format into thought, code and answer while it streams in.
 
-Text goes out as soon as it is certain what it is: a line that begins as a label or a fence may is held back until it
-ends, and code goes out in whole lines. What a splitter gives does not depend on how the text was cut into chunks.
+Text is returned as soon as its kind is certain: a line that may begin with a label or a fence is held back until it
+ends, and code is returned in whole lines. The result does not depend on how the text was cut into chunks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plait.loops.format import PartWriter
 _WORDS = ("thought", "action", "observation", "final answer")
 _DECORATION = re.compile(r"[ \t>*_#`-]{0,12}")
 _LONGEST = 40
-"""No label is longer than this from its word on."""
+"""Maximum length of a label from its word on."""
 
 State = Literal["text", "action", "bare", "code", "over"]
 
@@ -28,8 +28,8 @@ class CodeSplitter:
     def __init__(self) -> None:
         self._state: State = "text"
         self._kind: PieceKind = "thought"
-        self._line = ""  # the line so far, what of it has gone out excluded
-        self._begun_line = False  # some of the line has gone out
+        self._line = ""  # the line so far, without the part already returned
+        self._begun_line = False  # whether a part of the line was returned
         self._ticks = "```"
         self._part = PartWriter()
 
@@ -54,7 +54,7 @@ class CodeSplitter:
         return pieces
 
     def _certain(self) -> bool:
-        """The line so far is text, whatever follows in it. A backtick may begin a fence, a backslash an escape."""
+        """Return whether the line so far is text in any case. A backtick may begin a fence, a backslash an escape."""
         line = self._line
         if not line or "`" in line or "\\" in line:
             return False
@@ -70,7 +70,7 @@ class CodeSplitter:
         return len(low) > _LONGEST or not any(word.startswith(low) or low.startswith(word) for word in _WORDS)
 
     def _take(self, pieces: list[Piece], line: str) -> None:
-        """A whole line, or what is left of one."""
+        """Split a whole line, or the rest of one."""
         if self._state == "over":
             return
         if self._state == "code":
@@ -107,7 +107,7 @@ class CodeSplitter:
             self._begun_line = False
 
     def _bare(self, pieces: list[Piece], line: str) -> None:
-        """A line below an action's label that is in no fence."""
+        """Split a line below an action's label outside of fences."""
         if not line.strip():
             return
         inline = re.match(r"[ \t]*(`{1,12})(?:(?i:python3?|py)\b)?([^`\n]+)\1", line)
@@ -132,7 +132,7 @@ class CodeSplitter:
             self._put(pieces, "action", line)
 
     def _opening(self, line: str) -> re.Match[str] | None:
-        """The fence that the line ends in, if it opens a block."""
+        """Return the fence at the end of the line, if it opens a block."""
         for match in FENCE.finditer(line):
             if (match["tildes"] and not self._begun_line) or match["line"] is not None:
                 return match

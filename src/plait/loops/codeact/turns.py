@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from plait.loops.codeact.loop import CodeAct
 
 _ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
-"""What an answer in words ends before."""
+"""The beginnings of lines at which an answer in words ends."""
 
 
 class CodeTurns:
-    """The model calls of one run. `chars` is always the most characters of an observation in the prompt."""
+    """The model calls of one run. `chars` is always the maximum number of characters of an observation in the
+    prompt."""
 
     def __init__(self, loop: CodeAct, task: Task, context: LoopContext) -> None:
         self._loop, self._task, self._kit = loop, task, context
@@ -38,7 +39,7 @@ class CodeTurns:
         self._page = Transcript(loop.transcript, FORMAT, task, context, words, harmless=True)
 
     def first(self, log: Scratchpad, chars: int) -> Effects[Turn]:
-        """Make the first turn for the model: its steps, and a search for the first of them."""
+        """Make the first turn on the model's behalf: its steps, and a search for the first of them."""
         opening = self._kit.prompt("steps").strip()
         stop = ("\nACTION", "\nOBSERVATION", f"\n{MOST_STEPS + 1}.")
         reply = yield from self._think("decompose", log, chars, opening, stop=stop)
@@ -51,7 +52,7 @@ class CodeTurns:
         return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
 
     def next(self, log: Scratchpad, resample: bool, failed: bool, chars: int) -> Effects[Turn | Failed]:
-        """Ask for the next turn, after an action that `failed` or not."""
+        """Ask for the next turn; `failed`: the last action failed."""
         opening = self._kit.prompt("opening", n=log.next, failed=failed).strip()
         whole = True
 
@@ -82,7 +83,8 @@ class CodeTurns:
     def _think(
         self, phase: str, log: Scratchpad, chars: int, opening: str, tail: tuple[Message, ...] = (), **options: Any
     ) -> Effects[Reply]:
-        """Make one model call over the log, the reply opened for it; a bad reply and a request about it may follow."""
+        """Make one model call with the log and the opening of the reply; `tail` may hold a bad reply and the
+        complaint."""
         shape = self._page.think(phase, log, chars, opening, tail)
         transcript = self._loop.transcript
         stands = transcript == "completion" or (transcript == "user" and not tail)
@@ -91,11 +93,11 @@ class CodeTurns:
 
 
 def _last_words(text: str, n: int) -> str | None:
-    """The answer in the concluding reply; None when the model acts once more instead of giving one."""
+    """Return the answer in the concluding reply; None if the model acts again instead of answering."""
     try:
         turn = FORMAT.read(text, n)
     except Unreadable:
-        # It goes on after the label that was opened for it: all of it is the answer, if it does not begin a new turn.
+        # The reply continues after the opened label: all of it is the answer, unless it begins a new turn.
         begun = LABEL.match(text.strip())
         return None if begun and label_at(begun).kind == "thought" else text.strip() or None
     return str(turn.answer) if turn.answered else None

@@ -1,4 +1,4 @@
-"""A plan as numbered calls, after LLMCompiler: calls name the results of earlier ones, `join()` ends the plan.
+"""A plan as numbered calls, after LLMCompiler: calls name earlier results, and `join()` ends the plan.
 
     Thought: Both heights, then the difference.
     1. lookup("height of Garnet Tower")
@@ -35,27 +35,25 @@ _NAME = re.compile(r"[^\W\d][\w.-]{0,99}")
 class NumberedCalls(Struct, frozen=True):
     """Plans of numbered calls.
 
-    The reader takes text in quotes of any kind or in none, numbers written `1)`, `1:`, `Step 1.` or `$1 =`, missing
-    numbers, Markdown around names, several calls on a line, arguments over several lines, a parenthesis that is
-    not closed when another call follows, lists in brackets, assignments.
-    Lines between calls are the next call's `why`. Ids are the numbers.
+    The reader accepts text with any quotes or none, numbers written `1)`, `1:`, `Step 1.` or `$1 =`, missing numbers,
+    Markdown around names, several calls on a line, arguments over several lines, an unclosed parenthesis before another
+    call, lists in brackets, assignments. Lines between calls are the next call's `why`. Ids are the numbers.
 
-    Writer: a `why` on one line, arguments as JSON. An input is None, a scalar for a tool of one parameter, or an
-    object by the parameters' names: what the reader makes of them. `write` raises ValueError for a list, for a
-    name or key that can't stand in a call, and for input that JSON can't hold.
+    `write` puts a `why` on one line and arguments as JSON. An input is None, a scalar for a tool of one parameter, or
+    an object by parameter name, as the reader returns them. It raises ValueError for a list, for a name or key that a
+    call cannot hold, and for input that JSON cannot hold.
     """
 
     name: ClassVar[str] = "numbered_calls"
 
     def reader(self, tools: Sequence[ToolSpec] = ()) -> CallReader:
-        """Reads a plan while it is being written."""
+        """Return a reader for a plan that is still being written."""
         return CallReader(tools)
 
     def read(self, text: str, tools: Sequence[ToolSpec] = ()) -> tuple[Plan, tuple[Remark, ...]]:
-        """The plan in a text that is whole, and what was repaired or cut.
+        """Return the plan in a whole text, and what was repaired or cut.
 
-        A call that can't be read is left out, with a remark. Raises `Unreadable` where there is neither a call
-        nor `join()`.
+        An unreadable call is dropped, with a remark. Raises `Unreadable` if there is neither a call nor `join()`.
         """
         reader = self.reader(tools)
         calls = [*reader.feed(text), *reader.close()]
@@ -75,12 +73,12 @@ class NumberedCalls(Struct, frozen=True):
         return "\n".join([*lines, f"{last + 1}. {JOIN}()"])
 
     def show(self, plan: Plan) -> str:
-        """A plan's text for people and prompts: as `write` where it can be written, else as near as can be."""
+        """Return a plan's text for people and prompts: as `write` if possible, else an approximation."""
         lines = [f"Thought: {' '.join(step.why.split())}\n" * bool(step.why) + self.line(step) for step in plan.calls]
         return "\n".join([*lines, f"{max((int(step.id) for step in plan.calls), default=0) + 1}. {JOIN}()"])
 
     def line(self, step: Step) -> str:
-        """One call's line for a prompt; never raises."""
+        """Return one call's line for a prompt; never raises."""
         try:
             return self.call(step)
         except ValueError:
@@ -89,7 +87,7 @@ class NumberedCalls(Struct, frozen=True):
             return f"{step.id}. {step.tool}({said})"
 
     def call(self, step: Step) -> str:
-        """One call's line. Raises ValueError as the class says."""
+        """Return one call's line. Raises ValueError as the class says."""
         if not re.fullmatch(r"[1-9]\d{0,5}", step.id, re.A):
             raise ValueError(f"The id {step.id!r} is no number from 1 to 999999.")
         if not _NAME.fullmatch(step.tool) or step.tool.lower() == JOIN:
@@ -97,7 +95,7 @@ class NumberedCalls(Struct, frozen=True):
         return f"{step.id}. {step.tool}({_arguments(step.input)})"
 
     def disarm(self, text: str) -> str:
-        """Data with a backslash in whatever would read as a call, the plan's end, or one of the joiner's labels."""
+        """Put a backslash into anything that would read as a call, the plan's end, or one of the joiner's labels."""
         return disarm_labels(disarm_calls(text))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
@@ -111,7 +109,7 @@ class NumberedCalls(Struct, frozen=True):
         return "\n".join(lines)
 
     def grammar(self, tools: Sequence[ToolSpec], most: int = 20) -> str:
-        """GBNF of plans as `write` makes them, at most `most` calls; references may stand without quotes."""
+        """Return GBNF of plans as `write` makes them, at most `most` calls; references may be unquoted."""
         calls = [tool for tool in tools if _NAME.fullmatch(tool.name) and tool.name.lower() != JOIN]
         rules = [
             f'root ::= {f"( thought? call ){{0,{most}}} " if calls else ""}id "{JOIN}()"',
@@ -171,7 +169,7 @@ def _call_rule(tool: ToolSpec) -> str:
     if required:
         more = " ".join(f'( ", " {rule} )?' for rule in optional)
         return f'{head}{first} {more} ")"'
-    # None of them must be there: one or none, so that no comma stands alone.
+    # All are optional: one or none, so that no comma is left over.
     return f'{head}( {" | ".join(optional)} )? ")"'
 
 
@@ -184,7 +182,7 @@ def _value_rule(tool: ToolSpec, name: str) -> str:
 
 
 class NumberedCallSplitter:
-    """A splitter for plans: each call goes out when it is complete, each line of thought when it is whole."""
+    """Splits plans into calls, each as soon as it is complete, and whole lines of thought."""
 
     def __init__(self) -> None:
         self._reader = CallReader()
@@ -201,7 +199,7 @@ class NumberedCallSplitter:
     def _pieces(self, *, last: bool = False) -> list[Piece]:
         pieces = []
         for kind, text in self._reader.written(last=last):
-            # Calls are told apart by line breaks, as lines of thought are.
+            # Line breaks separate calls, as they separate lines of thought.
             pieces.append(Piece(kind, ("\n" if self._begun else "") + text))
             self._begun = True
         return pieces

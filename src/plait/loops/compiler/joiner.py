@@ -1,4 +1,4 @@
-"""What the joiner of a compiled plan says: a thought, then `Finish: answer` or `Replan: what is missing`."""
+"""The reply of the joiner of a compiled plan: a thought, then `Finish: answer` or `Replan: what is missing`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CLOSES = {"(": ")", "[": "]"}
 
 
 class Verdict(Struct, frozen=True):
-    """What the joiner decided: `text` is the answer, or what a further plan should bring."""
+    """The joiner's decision: `text` is the answer, or what a further plan should find out."""
 
     kind: Literal["finish", "replan"]
     text: str
@@ -45,12 +45,11 @@ class Verdict(Struct, frozen=True):
 
 
 class Joiner(Struct, frozen=True):
-    """The joiner's replies.
+    """The format of the joiner's replies.
 
-    The reader takes labels in bold and in any case, `Action: Finish(answer)`, `Finish[answer]`, `Final Answer:`, and
-    text without any label as the answer. The first decision that says something counts; `Replan: none` says
-    nothing, and a `Replan` without words stands for its thought. Writer: blanks at the ends are dropped;
-    ValueError for a decision that says nothing.
+    The reader accepts labels in bold and in any case, `Action: Finish(answer)`, `Finish[answer]`, `Final Answer:`, and
+    text without any label as the answer. The first decision with content counts; `Replan: none` has none, and a bare
+    `Replan` means its thought. `write` drops blanks at the ends and raises ValueError for a decision without content.
     """
 
     name: ClassVar[str] = "joiner"
@@ -99,7 +98,7 @@ class Joiner(Struct, frozen=True):
         return disarm_labels(text)
 
     def grammar(self, *, last: bool = False) -> str:
-        """GBNF of what `write` makes, each part on one line; `last`: it can only finish."""
+        """Return GBNF of what `write` makes, each part on one line; `last`: it can only finish."""
         kinds = '"Finish: "' if last else '( "Finish: " | "Replan: " )'
         return f'root ::= "Thought: " thought "\\n" {kinds} line\n{gbnf.THOUGHT_RULE}\n{gbnf.LINE_RULE}'
 
@@ -111,7 +110,7 @@ JOINER = Joiner()
 
 
 class JoinSplitter(LineSplitter):
-    """Tells thought and answer apart in a joiner's reply."""
+    """Splits a joiner's reply into thought and answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +126,7 @@ class JoinSplitter(LineSplitter):
             line = _said(line[label.end() :], label)
         if not line.strip() or self._over:
             return []
-        # A reply without any label is an answer, but what stands before the first label is a thought.
+        # A reply without a label is an answer, but text before the first label is a thought.
         kind: PieceKind = self._kind or "thought"
         lead = "\n" if kind in self._begun else ""
         self._begun.add(kind)
@@ -135,7 +134,7 @@ class JoinSplitter(LineSplitter):
 
 
 def disarm_labels(text: str) -> str:
-    """Data in which nothing reads as a label: `Finish: 1` becomes `Finish\\: 1`. Twice is as once."""
+    """Escape labels in data: `Finish: 1` becomes `Finish\\: 1`. Escaping twice changes nothing more."""
     return _ALONE.disarm(_LABELS.disarm(text)) if _MAYBE_GUARDED.search(text) else text
 
 
@@ -153,7 +152,7 @@ def _kind(label: re.Match[str]) -> str:
 
 
 def _said(raw: str, label: re.Match[str]) -> str:
-    """What stands behind a label, without the brackets and quotes that belong to it."""
+    """Return the text behind a label, without the brackets and quotes that belong to it."""
     text = raw.strip()
     if label[3]:
         text = text[: text.rfind(_CLOSES[label[3]])] if _CLOSES[label[3]] in text else text
@@ -164,7 +163,7 @@ def _said(raw: str, label: re.Match[str]) -> str:
 
 
 def _decision(parts: list[tuple[str, str]]) -> int | None:
-    """Which part decides: the first that says something, else an answer such as "no"."""
+    """Return which part decides: the first with content, else an answer such as "no"."""
     said = [i for i, (kind, text) in enumerate(parts) if kind in ("finish", "replan") and text]
     clear = [i for i in said if not _NOTHING.fullmatch(parts[i][1])]
     answers = [i for i in said if parts[i][0] == "finish"]

@@ -1,8 +1,8 @@
-"""LLMCompiler: a plan of numbered calls, carried out while it is being written, then joined.
+"""LLMCompiler: a plan of numbered calls that runs while it is being written, then a joiner.
 
-After Kim et al. 2023 (arXiv:2312.04511): a planner writes calls that name each other's results (`$1`); each call starts
-as soon as it is written and its inputs are there; when the plan is done a joiner answers, or says what a
-further plan has to find out.
+After Kim et al. 2023 (arXiv:2312.04511). A planner writes calls that name each other's results (`$1`). Each call starts
+as soon as it is written and its inputs exist. When the plan is done, a joiner answers, or says what a further plan has
+to find out.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from plait.loops.turn import Bad, fit_prompt, read_turn
 
 @dataclass(frozen=True)
 class LLMCompiler:
-    """LLMCompiler.
+    """LLMCompiler: calls start while the plan is still being written.
 
-    `replans`: how many further plans the joiner may ask for. `fallback`: the loop to go on with when the first plan
-    has no call; "" fails instead. `constrain`: hand the endpoint the grammars (at a second try it is in any case).
-    `max_parse_errors`: plans without a call, or replies of the joiner that can't be read, in a row. `max_calls`: of
-    one plan; those beyond are not made. `max_tokens`: of one reply.
+    `replans`: how many further plans the joiner may request. `fallback`: the loop to use if the first plan has no call;
+    "": fail instead. `constrain`: send the grammars with every request (otherwise only with a second attempt).
+    `max_parse_errors`: plans without a call, or unreadable replies of the joiner, in a row. `max_calls`: calls of one
+    plan that run. `max_tokens`: limit for one reply.
     """
 
     replans: int = 2
@@ -90,7 +90,7 @@ class LLMCompiler:
                 yield from note("replan", missing)
                 rounds[-1].missing = missing
         except LimitNear as limit:
-            # The call kept in reserve: one, whatever comes of it.
+            # This is the reserved call: there is only one.
             reason = limit.detail
 
             def conclude(size: int) -> Effects[Reply]:
@@ -106,7 +106,7 @@ class LLMCompiler:
     def _join(
         self, context: LoopContext, pages: Pages, rounds: list[Round], last: bool, chars: int
     ) -> Effects[Verdict | Failed]:
-        """The joiner's decision; when the plan was the `last`, an answer or why there is none."""
+        """Return the joiner's decision; after the `last` plan, an answer or why there is none."""
         missing = ""
 
         def ask(bad: Bad | None) -> Effects[Reply]:
@@ -131,7 +131,7 @@ class LLMCompiler:
 
 
 def _last_words(text: str) -> str | None:
-    """The answer in the concluding reply; None when it decides nothing, or asks for more."""
+    """Return the answer in the concluding reply; None if it decides nothing, or asks for more."""
     try:
         verdict = JOINER.read(text)
     except Unreadable:

@@ -1,4 +1,4 @@
-"""What planner and joiner are shown of a run of `compiler`. Each prompt only grows at its end from plan to plan."""
+"""The requests to planner and joiner of `compiler`. From plan to plan, each prompt only grows at its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plait.loops.escape import escape_of, escape_task
 
 @dataclass
 class Round:
-    """One plan: its calls, and what the joiner said to their results (as written, and what it misses)."""
+    """One plan: its calls, and the joiner's reply to their results (as written, and what is missing)."""
 
     work: Written
     said: str = ""
@@ -39,7 +39,7 @@ class Pages:
         self._described = FORM.describe(context.tools)
 
     def plan(self, before: Sequence[Round], chars: int) -> tuple[Message, ...]:
-        """What the planner is asked after these rounds, with at most `chars` characters of each result."""
+        """Return the planner's request after these rounds, with at most `chars` characters of each result."""
         context = self._kit
         rules = context.rules(described=self._described)
         messages = [system(rules), user(context.prompt("task", **self._task))]
@@ -51,7 +51,7 @@ class Pages:
         return tuple(messages)
 
     def join(self, rounds: Sequence[Round], chars: int, *, last: bool) -> tuple[Message, ...]:
-        """What the joiner is asked about these rounds. `last`: there will be no further plan."""
+        """Return the joiner's request about these rounds. `last`: no further plan is possible."""
         context = self._kit
         first = self._shown(rounds[0], chars)
         asked = context.prompt("join_task", **self._task, **first, last=last and len(rounds) == 1)
@@ -62,14 +62,14 @@ class Pages:
         return tuple(messages)
 
     def conclude(self, rounds: Sequence[Round], chars: int, reason: str) -> tuple[Message, ...]:
-        """What the joiner is asked when a limit ends the run."""
+        """Return the joiner's request when a limit ends the run."""
         request = user(self._kit.prompt("conclude", reason=reason))
         if len(rounds) > 1 and not rounds[-1].work.steps:
             return (*self.join(rounds[:-1], chars, last=False), assistant(rounds[-2].said), request)
         return (*self.join(rounds, chars, last=False), request)
 
     def _shown(self, round: Round, chars: int) -> dict[str, Any]:
-        """The calls of a round with their results: shortened, and nothing in them reads as plan or decision."""
+        """Return the calls of a round with their results, shortened and escaped."""
         rows = []
         for id, step in round.work.steps.items():
             seen = round.work.results.get(id)

@@ -1,4 +1,4 @@
-"""The plans of a run: asked of the planner, approved by a person, their calls begun while they are being written."""
+"""The plans of a run: requested from the planner, approved by the user, their calls started while they are written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def make_plan(
     loop: LLMCompiler, context: LoopContext, pages: Pages, rounds: list[Round], chars: int
 ) -> Effects[Failed | None]:
-    """A plan whose calls are under way, or why there is none."""
+    """Make a plan and start its calls; return why there is none, or None."""
     head = pages.plan(rounds[:-1], chars)
     made = yield from _ask_planner(loop, context, rounds, head, pages.question)
     if made or not context.approve_plan or not rounds[-1].work.plan.calls:
@@ -61,7 +61,7 @@ def make_plan(
 def _ask_planner(
     loop: LLMCompiler, context: LoopContext, rounds: list[Round], head: tuple[Message, ...], question: str
 ) -> Effects[Failed | None]:
-    """Ask for a plan; begin its calls while it is written, unless a person has to see it first."""
+    """Request a plan; start its calls while it is written, unless the user has to see it first."""
     bad: Bad | None = None
     rounds[-1] = next_round(loop, context, rounds[:-1], question)
     work = rounds[-1].work
@@ -99,7 +99,7 @@ def _ask_planner(
 
 
 def next_round(loop: LLMCompiler, context: LoopContext, before: list[Round], question: str) -> Round:
-    """The next round: its calls may name the results of those before."""
+    """Return the next round, whose calls may name the results of earlier rounds."""
     earlier = {id: step for round in before for id, step in round.work.steps.items()}
     results = before[-1].work.results if before else {}
     return Round(
@@ -108,7 +108,7 @@ def next_round(loop: LLMCompiler, context: LoopContext, before: list[Round], que
 
 
 def _written(asked: Think, work: Written) -> Effects[Reply]:
-    """The planner's reply. Its pieces and the results of its calls are taken in the order they come."""
+    """Return the planner's reply; process its pieces and the results of its calls in the order they arrive."""
     (ticket,) = yield from start(asked)
     while True:
         taken = yield from wait_next()
@@ -130,7 +130,7 @@ def _reads_as_plan(text: str) -> bool:
 
 
 def _read_plan(context: LoopContext, rounds: list[Round], text: str) -> Plan:
-    """A plan that a person gave. Raises `Unreadable` for one that can't be carried out."""
+    """Read a plan that the user gave. Raises `Unreadable` if it cannot run."""
     plan, remarks = FORM.read(text, context.known)
     if lost := [remark.text for remark in remarks if remark.kind == "cut"]:
         raise Unreadable(f"This would not count: {'; '.join(lost)}.")

@@ -1,10 +1,10 @@
-"""Reads numbered calls out of a plan while it is being written.
+"""Reads numbered calls from a plan while it is being written.
 
-Walks the text once: at the start of a line a call may open (`1. tool(`); from there to the parenthesis that closes
-it, strings and brackets are kept track of; everything outside of calls is thought. What is given does not depend
-on how the text was cut into pieces: where a decision needs more text, the reader waits for it.
+The reader walks the text once. At the start of a line a call may open (`1. tool(`). It tracks strings and brackets up
+to the closing parenthesis. All text outside of calls is thought. The result does not depend on how the text was cut
+into pieces: if a decision needs more text, the reader waits for it.
 
-A call that is never closed must not swallow the rest: the line on which the next numbered call opens ends it.
+An unclosed call must not swallow the rest: it ends at the line on which the next numbered call opens.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PREFIX = rf"{_DECORATION}(?:(?:{_WORD})?{_NUMBER}|{_WORD}:)?{_BEFORE_NAME}"
 _CALL = re.compile(rf"^({_PREFIX}{_NAME}{_ENDS}[ \t]{{0,3}})(?=\()", re.I | re.M)
 _JOIN_ALONE = re.compile(rf"^({_PREFIX})(?={JOIN}{_ENDS}[ \t]{{0,9}}\.?[ \t\r]{{0,9}}$)", re.I | re.M)
 _MAYBE_CALL = re.compile(rf"\(|{JOIN}", re.I)
-# What stands in lines that are no calls and may be calls all the same. Each has the tool's name.
+# Text in other lines that may still be a call. Each has the tool's name.
 _IN_BRACKETS = re.compile(rf"{_PREFIX}{_VARIABLE}{_NAME}{_ENDS}[ \t]{{0,3}}[\[{{]", re.I)
 _ITEM = re.compile(rf"{_DECORATION}(?:{_WORD})?{_NUMBER}{_BEFORE_NAME}{_NAME}{_ENDS}[ \t]{{0,3}}(?:\Z|[:\"'“].*)", re.I)
 _LED_IN = re.compile(
@@ -63,18 +63,18 @@ _LABEL = re.compile(
 )
 
 LONGEST_HEAD = 240
-"""Characters: no call's opening is longer, so a longer line that has none is thought."""
+"""Maximum number of characters of a call's opening; a longer line without one is thought."""
 
 
 class NumberedCall(Struct, frozen=True):
-    """One call of a plan as read. `problem` says in words why it can't be made, "" when it can."""
+    """One call of a plan as read. `problem` says why it cannot be made, or "" if it can."""
 
     step: Step
     problem: str = ""
 
 
 class _Open(Struct):
-    """A call whose closing parenthesis is still to come: what was seen of it so far."""
+    """An unclosed call, and the state of reading it."""
 
     id: str
     name: str
@@ -87,12 +87,11 @@ class _Open(Struct):
 
 
 class CallReader:
-    """Feed it a plan in pieces; it gives each call as soon as the call is complete.
+    """Reads a plan in pieces and returns each call as soon as it is complete.
 
-    `ended`: `join()` was read. `remarks`: what was repaired or cut so far. `lost`: what looks like a call of a known
-    tool and could not be read, in words. `kept`: the plan up to `join()`, as it was written. `tools`: names are matched
-    to theirs, and arguments put under their parameters' names. Calls without a number are taken for known tools only
-    and numbered on. Raises nothing, whatever the text.
+    `ended`: `join()` was read. `remarks`: what was repaired or cut so far. `lost`: descriptions of unreadable calls of
+    known tools. `kept`: the plan up to `join()`, as written. `tools`: their names and parameters resolve those of the
+    calls. Calls without a number are read for known tools only, and get the next number. Never raises.
     """
 
     def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
@@ -102,7 +101,7 @@ class CallReader:
         self.ended = False
         self.remarks: list[Remark] = []
         self.lost: list[str] = []
-        self._loose: list[str] = []  # the line that is no call, as far as it has come
+        self._loose: list[str] = []  # the current line, which is not a call, so far
         self._variables: dict[str, str] = {}  # the numbers of calls that are assigned to names
         self._parts: list[str] = []
         self._buffer = ""
@@ -114,9 +113,9 @@ class CallReader:
         self._commas: list[int] = []
         self._thought: list[str] = []
         self._written: list[tuple[PieceKind, str]] = []
-        self._half_line: list[str] = []  # of a thought: its line is not whole
+        self._half_line: list[str] = []  # the incomplete line of a thought
         self._last = 0
-        self._end = 0  # where what counts ends in the whole text
+        self._end = 0  # where the relevant part ends in the whole text
 
     def feed(self, text: str) -> list[NumberedCall]:
         whole, halved = without_halves(text)
@@ -137,17 +136,17 @@ class CallReader:
 
     @property
     def kept_text(self) -> str:
-        """The plan so far, up to and with `join()`."""
+        """Return the plan so far, including `join()`."""
         text = "".join(self._parts)
         return text[: self._end] if self.ended else text
 
     @property
     def thought(self) -> str:
-        """The text since the last call, on one line."""
+        """Return the text since the last call, on one line."""
         return _one_line(self._thought) if self._thought else ""
 
     def written(self, *, last: bool = False) -> list[tuple[PieceKind, str]]:
-        """What was written since this was asked before: whole calls, and whole lines of thought without labels."""
+        """Return what was written since the last request: whole calls, and whole lines of thought without labels."""
         lines: list[tuple[PieceKind, str]] = []
         for kind, text in self._written:
             before, newline, rest = text.rpartition("\n")
@@ -170,9 +169,9 @@ class CallReader:
     # -- the walk
 
     def _decides_nothing(self, piece: str) -> bool:
-        """All before the piece was looked at, and nothing in it can end what goes on there.
+        """Return whether the piece cannot change the current state, and all text before it was read.
 
-        So a long line costs no more when it comes in small pieces.
+        So a long line costs no more in small pieces.
         """
         if self.ended:
             return True
@@ -211,7 +210,7 @@ class CallReader:
                 self._commas = [comma - keep for comma in self._commas]
 
     def _seek(self, last: bool) -> bool:
-        """Go to where the next call's arguments begin; False when there is none in what came so far."""
+        """Go to where the next call's arguments begin; return False if there is none so far."""
         while True:
             if self._state == "behind":
                 end = _AFTER_CALL.match(self._buffer, self._at).end()  # type: ignore[union-attr]
@@ -230,7 +229,7 @@ class CallReader:
                 if _BARE_JOIN.fullmatch(line):
                     self._finish(self._at + len(line.rstrip()))
                     return True
-                # What follows a call on its line says nothing about the next one.
+                # The rest of a call's line says nothing about the next call.
                 self._state = "passed" if self._state == "rest" else "inside"
             end = self._buffer.find("\n", self._at)
             stop = len(self._buffer) if end < 0 else end + 1
@@ -246,7 +245,7 @@ class CallReader:
             self._state = "line"
 
     def _look_at_loose_line(self, *, behind: bool) -> None:
-        """Tell of a line that is no call, or of what stands `behind` a call, if it looks like a call."""
+        """Report a line without a call, or text `behind` a call, if it looks like a call."""
         line, self._loose = "".join(self._loose).strip(), []
         if not self._tools or not line:
             return
@@ -267,7 +266,7 @@ class CallReader:
         return match["name"] in self._tools
 
     def _line_known(self, at: int, last: bool) -> bool:
-        """Enough of the line that begins at `at` is there to say whether a call opens on it."""
+        """Return whether enough of the line at `at` has arrived to say if a call opens on it."""
         return (
             last
             or self._buffer.find("\n", at, at + LONGEST_HEAD) >= 0
@@ -280,7 +279,7 @@ class CallReader:
         return self._buffer[at : at + LONGEST_HEAD if end < 0 else end]
 
     def _opening(self, at: int, *, numbered: bool = False) -> re.Match[str] | None:
-        """The opening of a call at `at`, up to its parenthesis."""
+        """Return the opening of a call at `at`, up to its parenthesis."""
         head = self._numbered.match(self._buffer, at, at + LONGEST_HEAD)
         if head is not None:
             if self._knows(self._name(head)) or not (head["gap"] or (numbered and self._tools)):
@@ -312,7 +311,7 @@ class CallReader:
         self._at = head.end()
 
     def _scan(self, call: _Open, last: bool) -> tuple[int, bool] | None:
-        """Where the arguments end, and whether a parenthesis closes them; None when more text is needed."""
+        """Return where the arguments end, and whether a parenthesis closes them; None if more text is needed."""
         buffer = self._buffer
         while True:
             match = (_IN_STRING[call.quote] if call.quote else _OUTSIDE).search(buffer, self._at)
@@ -357,10 +356,10 @@ class CallReader:
             elif call.depth == 1 and not call.brackets:
                 self._commas.append(at)
 
-    # -- what was found
+    # -- results
 
     def _read(self, call: _Open, end: int, closed: bool) -> NumberedCall | None:
-        """The call whose arguments end at `end`; None for `join()`."""
+        """Return the call whose arguments end at `end`; None for `join()`."""
         raw = self._buffer[call.start : end]
         self._written.append(("action", self._buffer[call.head : end + closed]))
         commas = [comma - call.start for comma in self._commas]
@@ -388,7 +387,7 @@ class CallReader:
         return NumberedCall(Step(call.id, name, given, why, RESULTS.find_ids(given)), problem)
 
     def _not_values(self, raw: str, tool: ToolSpec | None, given: JSON) -> str:
-        """What stands among a call's arguments and is no value: another call, or a variable."""
+        """Return the parts of a call's arguments that are not values: another call, or a variable."""
         bare = _STRING.sub("", raw)
         inside = [bare, *(texts_in(given) if tool is not None and tool.computes else ())]
         if name := next(
@@ -414,13 +413,13 @@ class CallReader:
 
 
 def disarm_calls(text: str) -> str:
-    """Data in which nothing reads as a call or as `join()`: `1. send(2)` becomes `1. send\\(2)`. Twice is as once."""
+    """Escape calls and `join()` in data: `1. send(2)` becomes `1. send\\(2)`. Escaping twice changes nothing more."""
     return _JOIN_ALONE.sub(r"\1\\", _CALL.sub(r"\1\\", text)) if _MAYBE_CALL.search(text) else text
 
 
 @lru_cache(maxsize=64)
 def _openings(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What opens a call with a number and one without."""
+    """Return the patterns that open a call with a number and one without."""
     odd = [re.escape(name) for name in names if not re.fullmatch(_NAME, name)]
     name = "|".join([*(f"(?P<odd>{'|'.join(odd)})" for _ in odd[:1]), _NAME])
     tail = rf"{_BEFORE_NAME}{_VARIABLE}(?:{name}){_ENDS}(?P<gap>[ \t]{{0,3}})\("
@@ -429,14 +428,14 @@ def _openings(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]
 
 
 def _repaired(raw: str, commas: list[int], call: _Open, *, at_end: bool, notes: list[Remark]) -> tuple[str, list[int]]:
-    """The arguments of a call that no parenthesis closes. Raises `Unreadable` where they may not be whole."""
+    """Return the arguments of a call that no parenthesis closes. Raises `Unreadable` if they may be incomplete."""
     line, _, more = raw.rstrip().partition("\n")
     line = line.rstrip()
     extra = line.count(")") - line.count("(")
     if at_end or not line or extra < 0:
         raise Unreadable("its parenthesis is never closed")
     if extra > 0:
-        # A quote or bracket that was not closed hid the parenthesis: the line's last one is meant.
+        # An unclosed quote or bracket hid the parenthesis: the line's last one is meant.
         line = line[: line.rfind(")")]
         notes.append(repair_remark("the quotes or brackets in the arguments did not match"))
     elif (call.quote and line[-1] not in "\"'”’") or more.strip():
@@ -447,6 +446,6 @@ def _repaired(raw: str, commas: list[int], call: _Open, *, at_end: bool, notes: 
 
 
 def _one_line(parts: list[str]) -> str:
-    """Thoughts on one line, without their labels."""
+    """Join thoughts on one line, without their labels."""
     lines = [line for line in "".join(parts).split("\n") if not _FENCE.fullmatch(line)]
     return " ".join(" ".join(_LABEL.sub("", line, count=1) for line in lines).split())

@@ -1,9 +1,9 @@
-"""Carries out a plan of numbered calls while it is still being written.
+"""Runs a plan of numbered calls while the model is still writing it.
 
-Pieces of the plan come as the model writes them; a call that may be repeated is begun as soon as it is complete and the
-results that it names are there. A call with effects waits until the plan is whole and was found to be in order. When
-the request is made again half-way, the plan begins anew: what was read is void, but a call that was begun and comes
-again, with all it needs, is not made a second time.
+The plan arrives in pieces. A call that may be repeated starts as soon as it is complete and its referenced results
+exist. A call with effects waits until the whole plan has arrived and passed the checks. If the request is repeated
+half-way, the plan is read from its beginning again. A call that has started and comes again, with all it needs, is not
+made twice.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from plait.loops.references import RESULTS, insert_references
 
 
 class Written(Dispatch):
-    """The calls of one plan in the making.
+    """The calls of one plan that is being written.
 
-    `steps` are the plan's, by id; `results` also hold those of `earlier` plans, whose calls this one may name. `held`:
-    nothing begins before `go`. Calls beyond the first `most` are not made: a small model may go on for ever.
-    `refused` says of calls that are no step why they were not made. `faults` are what the planner is asked to correct.
+    `steps` are the plan's, by id. `results` also hold those of `earlier` plans, which this plan may reference. `held`:
+    nothing starts before `go`. Calls beyond the first `most` are not made, because a small model may never stop
+    writing. `refused` maps calls that are not steps to the reason. `faults` are the errors that the planner is asked to
+    correct.
     """
 
     def __init__(
@@ -47,17 +48,17 @@ class Written(Dispatch):
         self._anew()
 
     def restart(self) -> None:
-        """Another plan takes the place of this one. A call that was begun and comes again is not made again."""
+        """Replace this plan by another one. A call that has started and comes again is not made twice."""
         self._anew()
 
     def release(self) -> Effects[None]:
-        """The plan is taken as it is: begin its calls with effects, and tell the joiner what is not made."""
+        """Accept the plan as it is: start its calls with effects, and show the joiner which calls are not made."""
         self.refused += [f"Not made: {lost}." for lost in self.reader.lost]
         if not self._held:
             yield from self.add(*self._later)
 
     def _anew(self) -> None:
-        """Begin to read anew; what is under way may come again."""
+        """Reset the reader; calls that have started may come again."""
         begun = {step.id for step in self._open.values()} | (self.results.keys() & self.steps.keys()) - self._problems
         self._void |= {id: step for id, step in self.steps.items() if id in begun}
         for id in self._problems:
@@ -68,20 +69,20 @@ class Written(Dispatch):
         self._later: list[Step] = []
         self.reader = CallReader(self._tools)
         self._pieces: list[str] = []
-        self._numbers: dict[str, Step] = {}  # as the plan gives them
+        self._numbers: dict[str, Step] = {}  # as numbered in the plan
         self.renumbered: dict[str, str] = {}
         self._fresh: set[str] = set()
         self._full = False
 
     def more(self, piece: str, *, again: bool = False) -> Effects[None]:
-        """Some more of the plan; `again`: it begins anew with this piece."""
+        """Read the next piece of the plan; `again`: the plan starts over with this piece."""
         if again:
             self._anew()
         self._pieces.append(piece)
         yield from self._take_on(self.reader.feed(piece))
 
     def whole(self, text: str) -> Effects[None]:
-        """The plan is whole; its text is what counts, whatever came before."""
+        """Read the whole plan, which replaces all earlier pieces."""
         if not text.startswith("".join(self._pieces).rstrip()):
             self._anew()
         yield from self._take_on(self.reader.feed(text[sum(map(len, self._pieces)) :]))
@@ -92,24 +93,24 @@ class Written(Dispatch):
             yield from note(remark.kind, remark.text)
 
     def go(self, plan: Plan) -> Effects[None]:
-        """Begin the calls of a plan that was held, as it is now."""
+        """Start the calls of a plan that was held, in its present form."""
         self._held = False
         self.steps = {step.id: step for step in plan.calls}
         yield from self.add(*plan.calls)
 
     @property
     def faults(self) -> list[str]:
-        """What keeps the plan from being carried out as it was written."""
+        """Return the errors because of which the plan cannot run as written."""
         return [*self._faults, *self.reader.lost]
 
     @property
     def next(self) -> int:
-        """The first number that no call has."""
+        """Return the first unused number."""
         return max((int(id) for id in (*self._earlier, *self.steps)), default=0) + 1
 
     @property
     def plan(self) -> Plan:
-        """The plan as it is to be carried out: without the calls that can't be made."""
+        """Return the plan that will run: without the calls that cannot be made."""
         return Plan(tuple(step for step in self.steps.values() if step.id not in self._problems))
 
     def _take_on(self, calls: Iterable[NumberedCall]) -> Effects[None]:
@@ -144,17 +145,17 @@ class Written(Dispatch):
         yield from self.add(*ready)
 
     def _problem(self, step: Step, unknown: list[str]) -> str:
-        """Why a call cannot be made, "" if it can."""
+        """Return why a call cannot be made, or "" if it can."""
         if unknown:
             return f"it names {', '.join(unknown)}, which no earlier call gives"
         problem = find_call_problem(step.tool, step.input, self._by_name, RESULTS.is_open)
         return f"it {problem.rstrip('.')}" if problem else ""
 
     def _numbered(self, step: Step) -> Effects[Step | None]:
-        """The step under a number that no other has; None when it is not one more step."""
+        """Return the step under a number of its own, or None if it is not a new step."""
         number = step.id
         if self.renumbered:
-            # Behind a number that was given anew, a reference means the call of this plan.
+            # If a number was given again, later references mean the call of this plan.
             moved = {old: Observation(f"${{{new}}}") for old, new in self.renumbered.items()}
             given = RESULTS.fill(step.input, moved)
             step = structs.replace(step, input=given, needs=RESULTS.find_ids(given))
@@ -184,7 +185,7 @@ class Written(Dispatch):
         return step
 
     def _drop(self, id: str) -> Effects[None]:
-        """A call that was begun for a plan that is void: it stays on the record, its result counts no more."""
+        """Discard a call that was started for a replaced plan: it stays in the journal, its result is ignored."""
         step = self._void.pop(id)
         self.results.pop(id, None)
         self._open = {ticket: other for ticket, other in self._open.items() if other.id != id}
@@ -192,9 +193,9 @@ class Written(Dispatch):
 
 
 def _call(step: Step, results: Results) -> Act | Observation:
-    """A step's call with the results it names filled in; none where one of them is missing."""
+    """Return a step's call with its references filled in, or an observation if a result is missing."""
     if missing := [f"${need}" for need in failed_needs(step, results)]:
-        # A tool is not called with the words of an error: it may act on them.
+        # Never call a tool with the text of an error: it could act on it.
         return Observation(f"Not made: it needs {', '.join(missing)}, which gave no result.", trouble="refused")
     return Act((Call(step.tool, RESULTS.fill_step(step, results)),))
 

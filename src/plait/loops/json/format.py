@@ -1,7 +1,7 @@
 """One JSON object a turn: `{"thought": text, "tool": name, "tool_input": any value}`.
 
-The built-in tools are ordinary names here: `final_answer` makes the turn answered with its input, while
-`fail_task` and `ask_user` stay calls, for the loop to act on.
+The built-in tools are ordinary names here. `final_answer` ends the turn with its input as the answer; `fail_task` and
+`ask_user` stay calls, which the loop handles.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<nam
 class JsonTurn(Struct, frozen=True):
     """JSON turns with exactly the keys thought, tool and tool_input.
 
-    `lenient` takes fences, prose around, JSON in need of repair, a list around the object, other usual
-    keys, a missing thought or input, and more keys (dropped), each with a remark; otherwise anything but
-    the bare object is `Unreadable`. `can_ask` says whether `ask_user` is offered.
+    `lenient` accepts fences, text around the object, broken JSON, a list around the object, other usual keys, a missing
+    thought or input, and more keys (dropped), each with a remark. Otherwise anything but the bare object is
+    `Unreadable`. `can_ask`: offer `ask_user`.
 
-    Writer: one line of JSON, blanks at the thought's ends dropped. `write` raises ValueError for a turn
-    with neither call nor answer and for input that JSON can't hold. A call of the tool `final_answer`
-    reads back as an answer.
+    `write` returns one line of JSON and drops blanks at the thought's ends. It raises ValueError for a turn with
+    neither call nor answer and for input that JSON cannot hold. A call of `final_answer` reads back as an answer.
     """
 
     lenient: bool = True
@@ -55,9 +54,9 @@ class JsonTurn(Struct, frozen=True):
         return ()
 
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
-        """The turn in a reply. Raises `Unreadable`, and nothing else.
+        """Read the turn in a reply. Raises only `Unreadable`.
 
-        `kept` is the object as the model wrote it, or, when it had to be repaired, as it should have been.
+        `kept` is the object as the model wrote it, or in canonical form after a repair.
         """
         return (self.lenient and _canonical(text, tools)) or self._read_with_repairs(text, n, tools)
 
@@ -83,7 +82,7 @@ class JsonTurn(Struct, frozen=True):
         return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
 
     def _find(self, text: str, notes: list[Remark]) -> Found:
-        """The object that is a turn, in a reply that may hold other things."""
+        """Find the object that is a turn, in a reply that may hold other text."""
         first: Found | None = None
         trouble: NotJson | None = None
         bare = text.strip()
@@ -123,7 +122,7 @@ class JsonTurn(Struct, frozen=True):
         raise Unreadable(f"{what}. {SHAPE}")
 
     def _in_another_notation(self, text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Turn | None:
-        """The turn where the first call of a known tool is no turn's object; None where it is, or there is none."""
+        """Read the turn whose first call of a known tool is in another notation; None if there is none."""
         known = _with_built_ins(tools)
         made = next(iter(calls_in(text, known)), None)
         if made is None or made.broken or (tool := label_scan.tool_of(made.name, known)) is None:
@@ -180,14 +179,14 @@ class JsonTurn(Struct, frozen=True):
         return f"Observation: {text}"
 
     def disarm(self, text: str) -> str:
-        """Data with a backslash in fences and in what would read as a turn's object."""
+        """Put a backslash into fences, and into anything that would read as a turn's object."""
         return disarm_calls(disarm_objects(text, _TOOL_KEYS))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return tool_entries(tuple(tools))
 
     def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
-        """None: the schema says it."""
+        """Return None: the schema constrains the reply."""
         return None
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
@@ -205,9 +204,9 @@ class JsonTurn(Struct, frozen=True):
 
 
 def _canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:
-    """A turn just as it is asked for, which needs no repair; None for anything else.
+    """Read a turn in exactly the requested form; None for anything else.
 
-    Only a short cut: the lenient reader gives the same for these.
+    This is a fast path: the lenient reader gives the same result.
     """
     text = text.strip()
     if not text.startswith("{") or "<" in text:
@@ -231,7 +230,7 @@ def _with_built_ins(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
 
 
 def _is_turn(text: str, at: int) -> bool:
-    """The object at this place names its tool as a turn does."""
+    """Return whether the object at this place names its tool as a turn does."""
     try:
         value = read_value(text, at).value
     except NotJson:

@@ -37,10 +37,10 @@ from plait.loops.turn import TurnLoop
 class JsonReAct:
     """JSON ReAct.
 
-    `lenient`: also read objects with fences, text around them, trailing commas or Python literals. `transcript`: the
-    log as chat messages, inside one user message, or as one raw completion. `constrain`: send the JSON schema of a
-    turn to the endpoint (a second try always does). `max_parse_errors`: unreadable replies in a row before the run
-    fails. `max_tokens`: of one reply.
+    `lenient`: also read objects with fences, text around them, trailing commas or Python literals. `transcript`: how
+    the log is shown: as chat messages, inside one user message, or as one raw completion. `constrain`: send the JSON
+    schema of a turn with every request (otherwise only with a second attempt). `max_parse_errors`: unreadable replies
+    in a row before the run fails. `max_tokens`: limit for one reply.
     """
 
     lenient: bool = True
@@ -94,7 +94,7 @@ def _built_in_tools(context: LoopContext) -> tuple[ToolSpec, ...]:
 
 
 def _call_tool(context: LoopContext, call: Call) -> Effects[Observation | Outcome]:
-    """Call a tool, or a built-in one. A message that lists the tools also lists the built-in ones."""
+    """Call a tool, or a built-in one. The message for an unknown tool also lists the built-in ones."""
     if call.tool == "fail_task":
         return Failed(_words(_argument(call.input, "reason")))
     if call.tool == "ask_user" and context.can_ask:
@@ -112,7 +112,7 @@ def _one_argument(name: str) -> dict[str, Any]:
 
 
 def _argument(value: JSON, name: str) -> JSON:
-    """A built-in's one argument, given as itself, as a list of one, or by its name."""
+    """Return a built-in's one argument, given directly, in a list of one, or by name."""
     if isinstance(value, dict) and list(value) == [name]:
         return value[name]
     if isinstance(value, list) and len(value) == 1 and name != "answer":

@@ -1,8 +1,8 @@
-"""Telling thought, action and answer apart while a JSON turn streams in.
+"""Splits a JSON turn into thought, action and answer while it streams in.
 
-Walks the object character by character. The thought's text goes out decoded, as it comes. The call goes
-out as the tool's name, a blank, and the input as written; when the tool is `final_answer`, its input is
-the answer: text decoded, other values as written. An input that comes before the tool's name waits for it.
+The splitter reads the object character by character. The thought's text is decoded and returned as it arrives. The call
+is returned as the tool's name, a blank, and the input as written. If the tool is `final_answer`, its input is the
+answer: text decoded, other values as written. An input before the tool's name is held back until the name arrives.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _FINAL = "final_answer"
 
 
 class JsonSplitter:
-    """A splitter for JSON turns. Text around the object is passed over; only the first object counts."""
+    """A splitter for JSON turns. It skips text around the object; only the first object counts."""
 
     def __init__(self) -> None:
         self._depth = 0
         self._string = False  # inside a string
-        self._escape = ""  # an escape that has begun
+        self._escape = ""  # an escape that is incomplete
         self._high = ""  # the first half of a surrogate pair
-        self._key: str | None = None  # the key whose value comes, at depth 1
+        self._key: str | None = None  # the key whose value follows, at depth 1
         self._word = ""  # the string being read as key or tool's name
         self._wait = ""  # input that waits for the tool's name
         self._tool: str | None = None
@@ -105,7 +105,7 @@ class JsonSplitter:
             self._raw(char)
 
     def _decode(self, char: str) -> str | None:
-        """What a character of a string stands for: text, "" while an escape goes on, None at its end."""
+        """Return the text of a character in a string: "" inside an escape, None at the string's end."""
         if not self._escape:
             if char == '"':
                 return None
@@ -137,13 +137,13 @@ class JsonSplitter:
         return ("�" if half else "") + ("�" if 0xDC00 <= code < 0xE000 else chr(code))
 
     def _raw(self, char: str) -> None:
-        """A character of the input as written, if it belongs to the input."""
+        """Add a character of the input as written, if it belongs to the input."""
         if self._key != "tool_input":
             return
         if self._tool is None:
             self._wait += char
         elif self._tool == _FINAL:
-            # The quotes around an answer that is text are no part of it.
+            # The quotes around a text answer do not belong to it.
             if not (self._depth == 1 and char == '"'):
                 self._out.append(("answer", char))
         else:

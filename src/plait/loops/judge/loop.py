@@ -67,7 +67,7 @@ class Judge:
 
 
 def read_verdict(text: str) -> bool | None:
-    """Read right (True) or wrong (False) from a judge's reply; None if it says neither.
+    """Read right (True) or wrong (False) from a judge's reply; None for neither.
 
     The last `Verdict:` counts, in JSON, bold or other words. Without one, a last line with only such a word counts.
     """

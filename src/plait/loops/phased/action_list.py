@@ -1,7 +1,7 @@
 """Actions as one JSON list: `[{"ACTION": name, "ARGUMENTS": [...], "EXPLANATION": text}]`.
 
-The actions run side by side, unless an argument is or contains `$1`: the result of the first action of the list. An
-empty list, or the action `Basic`, says that nothing is needed.
+The actions run concurrently, unless an argument contains a reference such as `$1`: the result of the first action of
+the list. An empty list, or the action `Basic`, says that nothing is needed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from plait.loops.phased.reader import NAME_KEYS, is_basic, steps_in
 from plait.loops.tool_descriptions import argument_types, as_sentence
 
 MOST = 8
-"""So many actions count; a list that goes on is cut."""
+"""Maximum number of actions; a longer list is cut."""
 
 CHUNK = 512
-"""Tokens after which it is looked at how far a list has come: a small model may list for ever."""
+"""Tokens between checks of an unfinished list: a small model may never end it."""
 
 _NEXT = re.compile(r"\}\s*+,\s*+(?=\{\s*+[\"']?(?:" + "|".join(NAME_KEYS) + r")\b)")
 _DONE = re.compile(r"^([^\w\\\n]*+)(?=DONE\b)", re.M)
@@ -33,8 +33,8 @@ _DONE = re.compile(r"^([^\w\\\n]*+)(?=DONE\b)", re.M)
 class Actions(Struct, frozen=True):
     """The actions of a reply. A step's id is its place in the list, from 1; its input None, a list or an object.
 
-    `kept` is the list as the model wrote it; where its brackets had to be repaired, or something was cut or replaced,
-    the list in its canonical form.
+    `kept` is the list as the model wrote it, or in canonical form if its brackets were repaired, or something was cut
+    or replaced.
     """
 
     steps: tuple[Step, ...] = ()
@@ -43,12 +43,12 @@ class Actions(Struct, frozen=True):
 
 
 def read(text: str, tools: Sequence[ToolSpec] = (), most: int = MOST) -> Actions:
-    """The actions in a reply, leniently. Raises `Unreadable`, and nothing else, whatever the text.
+    """Read the actions in a reply, leniently. Raises only `Unreadable`.
 
-    Takes fences and prose around, JSON in need of repair, one object or several without a list, lists right behind each
-    other, other usual keys in any case, missing arguments (none), a single value or an object (by name) as arguments.
-    What comes after `most` actions is cut. Actions that wait for each other are refused, and so is a reply with an
-    action that can't be read. An empty list counts where it ends its line and the reply names no action.
+    Accepts fences and surrounding text, broken JSON, objects without a list, consecutive lists, other usual keys in any
+    case, missing arguments (none), a single value or an object (by name) as arguments. Actions after `most` are cut.
+    Actions that wait for each other are refused, as is a reply with an unreadable action. An empty list counts if it
+    ends its line and the reply names no action.
     """
     listed, kept, notes = steps_in(text, tools, most)
     steps = tuple(step for step in listed if not is_basic(step, tools))
@@ -56,12 +56,12 @@ def read(text: str, tools: Sequence[ToolSpec] = (), most: int = MOST) -> Actions
 
 
 def entries(text: str) -> int:
-    """How many entries of a list that is being written are whole, for certain: another one follows them."""
+    """Return how many entries of an unfinished list are certainly complete: another one follows them."""
     return len(_NEXT.findall(text))
 
 
 def whole(text: str) -> str:
-    """A list that was broken off, up to its last whole entry; the text as it is where that is the last one."""
+    """Return an unfinished list up to its last complete entry; unchanged if all of it is complete."""
     *_, last = (None, *_NEXT.finditer(text))
     if last is None:
         return text
@@ -73,10 +73,9 @@ def whole(text: str) -> str:
 
 
 def write(steps: Sequence[Step]) -> str:
-    """The canonical list; `read` gives the steps back, with no remarks, when their ids count from 1.
+    """Return the canonical list; `read` reads the steps back, with no remarks, if their ids count from 1.
 
-    An input is None, or a list or an object with something in it. Raises ValueError for others, and for what JSON
-    can't hold.
+    An input is None, or a non-empty list or object. Raises ValueError for others, and for values that JSON cannot hold.
     """
     for step in steps:
         if step.input is not None and not (isinstance(step.input, list | dict) and step.input):
@@ -92,7 +91,7 @@ def write(steps: Sequence[Step]) -> str:
 
 
 def call_words(step: Step, given: JSON) -> str:
-    """An action with the arguments it was called with, in one line: `lookup("Lyon")`."""
+    """Return an action with its actual arguments, in one line: `lookup("Lyon")`."""
     if isinstance(given, Mapping):
         inside = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
     else:
@@ -101,12 +100,13 @@ def call_words(step: Step, given: JSON) -> str:
 
 
 def disarm(text: str) -> str:
-    """Data with a backslash in fences, in what would read as an action, and before DONE at the start of a line."""
+    """Put a backslash into fences, into anything that would read as an action, and before DONE at the start of a
+    line."""
     return disarm_objects(_DONE.sub(r"\1\\", text), NAME_KEYS)
 
 
 def describe(tools: Sequence[ToolSpec]) -> str:
-    """A line a tool: `name: what for. Takes 2 arguments: what goes in, ... Returns: ...`."""
+    """Return a line for each tool: `name: what for. Takes 2 arguments: what goes in, ... Returns: ...`."""
     lines = []
     for tool in tools:
         parts = [as_sentence(tool.description), _takes(_arguments(tool))]
@@ -118,7 +118,7 @@ def describe(tools: Sequence[ToolSpec]) -> str:
 
 
 def forms(tools: Sequence[ToolSpec]) -> str:
-    """A line a tool: an entry of the list that calls it, with its arguments' names in place of values."""
+    """Return a line for each tool: a list entry that calls it, with its arguments' names in place of values."""
     return "\n".join(
         json.dumps(
             {
@@ -133,13 +133,13 @@ def forms(tools: Sequence[ToolSpec]) -> str:
 
 
 def are_exclusive(tools: Sequence[ToolSpec], one: str, other: str) -> bool:
-    """One of the two tools names the other as doing the same job."""
+    """Return whether one of the two tools names the other as doing the same job."""
     shut = {tool.name: tool.excludes for tool in tools if tool.name in (one, other)}
     return one != other and (other in shut.get(one, ()) or one in shut.get(other, ()))
 
 
 def schema(tools: Sequence[ToolSpec], most: int = MOST) -> dict[str, Any]:
-    """JSON Schema of a list, `ACTION` one of the tools' names or `Basic`."""
+    """Return JSON Schema of a list, `ACTION` one of the tools' names or `Basic`."""
     names = list(dict.fromkeys([*(tool.name for tool in tools), BASIC]))
     entry = {
         "type": "object",
@@ -155,12 +155,12 @@ def schema(tools: Sequence[ToolSpec], most: int = MOST) -> dict[str, Any]:
 
 
 def splitter() -> Splitter:
-    """The whole list is one action text."""
+    """Return a splitter for which the whole list is one action text."""
     return OneKind("action")
 
 
 def says_done(text: str) -> bool:
-    """The reply is the word DONE, alone or first in its first or last line: nothing is left to do."""
+    """Return whether the reply says DONE, alone or first in its first or last line: nothing is left to do."""
     lines = text.strip().split("\n")
     return any(_DONE.match(line) for line in (lines[0], lines[-1]))
 
@@ -171,7 +171,7 @@ def _takes(words: Sequence[str]) -> str:
 
 
 def _arguments(tool: ToolSpec) -> list[str]:
-    """What goes in, each in words: its description, or its name, and its type."""
+    """Describe each argument: its description, or its name, and its type."""
     said = []
     for name, kind in argument_types(tool).items():
         flat = " ".join(str(tool.parameters["properties"][name].get("description", "")).split()).rstrip(".")

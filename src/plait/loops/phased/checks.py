@@ -1,4 +1,4 @@
-"""The check of a list of actions before any of them runs, and the actions that are left out or made once."""
+"""Checks a list of actions before any of them runs, and finds actions to skip or to run only once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
 
 
 def check_actions(log: PhasedChat, steps: Sequence[Step]) -> Effects[tuple[str, Sequence[str]]]:
-    """What speaks against a list of actions, before any of them runs, and the made-up values in it."""
+    """Return the objection to a list of actions before any of them runs, and the invented values in it."""
     ids = {step.id for step in steps}
     wrong: list[str] = []
     for step in steps:
@@ -53,14 +53,15 @@ def check_actions(log: PhasedChat, steps: Sequence[Step]) -> Effects[tuple[str, 
 
 
 def separate_calls(context: LoopContext, tool: str, given: JSON) -> list[JSON]:
-    """The inputs of the calls that one action stands for: `["IBM", "T"]` is two calls of a tool with one parameter."""
+    """Return the inputs of the calls that one action means: `["IBM", "T"]` is two calls of a tool with one
+    parameter."""
     spec = context.tool(tool)
     return separate_inputs(given, spec.parameters) if spec is not None else [given]
 
 
 def find_same(context: LoopContext, steps: Sequence[Step]) -> dict[str, str]:
-    """Actions that say what an earlier one says, by id, with that one's id. Twice the same effect may be meant; twice
-    the same question is not, and so many of them would look like a loop."""
+    """Map each action that repeats an earlier one to that one's id. Repeating an effect may be intended; repeating a
+    question is not, and many repeats would look like a loop."""
     first: dict[str, str] = {}
     same: dict[str, str] = {}
     for step in steps:
@@ -72,11 +73,12 @@ def find_same(context: LoopContext, steps: Sequence[Step]) -> dict[str, str]:
 
 
 def find_left_out(log: PhasedChat, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
-    """The actions that are not carried out, by id, and why: given the raw question, or shut out by an earlier one."""
+    """Yield the actions that are skipped, by id, and why: they got the raw question, or an earlier one excludes
+    them."""
     kept: list[Step] = []
     for step in steps:
         rivals = [other.tool for other in kept if action_list.are_exclusive(log.context.known, step.tool, other.tool)]
-        # A search by meaning finds by a whole question, too, if not as well.
+        # A search by meaning also works with a whole question, if less well.
         if step.tool != MEMORY and is_whole_question(step, log.task.question):
             yield step.id, "its argument is the whole question"
         elif rivals:
@@ -86,7 +88,7 @@ def find_left_out(log: PhasedChat, steps: Sequence[Step]) -> Iterator[tuple[str,
 
 
 def is_whole_question(step: Step, question: str) -> bool:
-    """An argument says what the question says, word for word. One or two words (`Lyon?`, `2+2`) are no question."""
+    """Return whether an argument equals the question word for word. One or two words (`Lyon?`, `2+2`) do not count."""
     asked = _words(question)
     if sum(any(map(str.isalpha, word)) for word in asked) < 3:
         return False

@@ -1,4 +1,4 @@
-"""The one chat of a phased run: each phase's prompt as the user's message, what its model wrote as the assistant's."""
+"""The one chat of a phased run: each phase's prompt as the user's message, its model's reply as the assistant's."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from plait.loops.plan import Results
 from plait.loops.references import RESULTS
 
 Prompt: TypeAlias = Callable[[int], str]
-"""A phase's prompt, with at most so many characters of each result."""
+"""A phase's prompt, given the maximum number of characters of each result."""
 
 MEMORY = "chat_history"
-"""The tool that searches a conversation; the prompt says so where there is one."""
+"""The tool that searches a conversation; the prompt mentions it if it exists."""
 
 CALL_CHARS = 300
-"""So much of an action is shown beside its result."""
+"""Maximum number of characters of an action shown beside its result."""
 
 
 class PhasedChat:
     """The chat so far. `fresh` are the actions of the last list with their results, until a prompt has shown them;
-    `chars` is the most characters of a result that went through."""
+    `chars` is the largest number of characters of a result that the endpoint accepted."""
 
     def __init__(self, task: Task, context: LoopContext) -> None:
         self.task, self.context = task, context
@@ -46,27 +46,27 @@ class PhasedChat:
         """Every result so far."""
 
     def prompt(self, name: str, **values: Any) -> Prompt:
-        """A phase's prompt, which shows the fresh results if it is one that does."""
+        """Return a phase's prompt, which includes the fresh results if its template shows them."""
         context, fresh, words = self.context, self.fresh, self._words | values
         return cache(lambda chars: context.prompt(name, results=_shown(fresh, chars, self.escape), **words))
 
     def repair(self, complaint: str) -> str:
-        """What is asked after a list that can't be taken."""
+        """Return the request after an invalid list."""
         return self.context.prompt("repair", complaint=complaint, forms=self._words["forms"])
 
     def messages(self, chars: int) -> tuple[Message, ...]:
-        """The chat, with at most `chars` characters of each result."""
+        """Return the chat, with at most `chars` characters of each result."""
         said = [message for prompt, text in self._said for message in (user(prompt(chars)), assistant(text))]
         return (*self._head, *said)
 
     def add(self, prompt: Prompt, text: str) -> None:
-        """A prompt was answered: what it showed is not shown again."""
+        """Add a prompt and its reply; the results in it are not shown again."""
         self._said.append((prompt, text or "(no words)"))  # some endpoints refuse an empty message
         self.fresh = None
 
 
 def _shown(fresh: tuple[Sequence[Step], Results] | None, chars: int, escape: Escape) -> list[dict[str, Any]]:
-    """Each action with what came of it, as the results' template takes them."""
+    """Return each action with its result, as the results' template takes them."""
     steps, results = fresh or ((), {})
     shown = []
     for step in steps:

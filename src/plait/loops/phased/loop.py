@@ -1,8 +1,8 @@
-"""Reason, react, act, reply: four phases, three of them asked of a model, each of a model of its own if one likes.
+"""Reason, react, act, reply: four phases; three of them ask a model, and each can have its own.
 
-*Reason* says in words what is to be done; *react* chooses actions, as a JSON list; *act* carries them out, side by side
-unless one needs another's result; *reply* is the only text the person sees. One chat runs through all of them: the
-identity as system message, each phase's prompt as the user's, what its model wrote as the assistant's.
+*Reason* says in words what is to be done. *React* chooses actions, as a JSON list. *Act* runs them, concurrently unless
+one needs another's result. *Reply* is the only text that the user sees. All phases share one chat: the identity as
+system message, each phase's prompt as the user's, its model's reply as the assistant's.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from plait.loops.transcript import with_repair
 from plait.loops.turn import Bad, fit_prompt
 
 _CORRECTABLE = ("unknown_tool", "bad_input", "raised")
-"""Troubles of a call that another call may avoid."""
+"""Errors of a call that a different call may avoid."""
 
 
 @dataclass(frozen=True)
 class Phased:
     """Reason, react, act, reply.
 
-    `rounds`: how often to reason, react and act at most; with more than one the model says when all is done. After an
-    action that failed there is one round more, once. `most`: actions of one list that count. `constrain`: hand the
-    endpoint the JSON schema of the list (at a second try it is in any case). `max_parse_errors`: replies without a
-    readable list before the last one is taken as words for the reply phase. `max_tokens`: of one reply.
+    `rounds`: maximum rounds of reason, react and act; with more than one, the model says when all is done. After a
+    failed action there is one extra round, once. `most`: maximum actions of one list. `constrain`: send the JSON schema
+    of the list with every request (otherwise only with a second attempt). `max_parse_errors`: replies without a
+    readable list before the last one is used as text for the reply phase. `max_tokens`: limit for one reply.
     """
 
     rounds: int = 1
@@ -94,7 +94,7 @@ class Phased:
             return Stopped(limit.limit, limit.detail, answer or None)
 
     def _rounds(self, log: PhasedChat, rounds: int, against: str) -> Effects[None]:
-        """Reason, react and act; `against` is what spoke against the reply that there was."""
+        """Reason, react and act; `against` is the objection to an earlier reply."""
         done, retried = 0, False
         while done < rounds:
             if against:
@@ -117,7 +117,7 @@ class Phased:
         return action_list.splitter() if phase == "react" else OneKind("thought" if phase == "reason" else "answer")
 
     def _say(self, log: PhasedChat, phase: str, name: str, **values: Any) -> Effects[str]:
-        """One phase's words, put into the log."""
+        """Return one phase's text, after adding it to the log."""
         prompt = log.prompt(name, **values)
         text = yield from self._think(log, phase, prompt, repair=bool(values))
         log.add(prompt, strike_values(text, (yield from find_ungrounded(text))))
@@ -126,7 +126,7 @@ class Phased:
     def _think(
         self, log: PhasedChat, phase: str, prompt: Prompt, tail: tuple[Message, ...] = (), **options: Any
     ) -> Effects[str]:
-        """One model call over the log and a prompt that follows it; results are shortened as far as they have to be."""
+        """Make one model call with the log and a prompt; shorten results as far as necessary."""
 
         def attempt(chars: int) -> Effects[Any]:
             messages = (*log.messages(chars), user(prompt(chars)), *tail)
@@ -141,13 +141,13 @@ class Phased:
         return action_list.whole(text)
 
     def _listed(self, text: str) -> bool:
-        """A list that was broken off need not be continued: it has all the actions that count, or goes round."""
+        """Return whether an unfinished list need not be continued: it has enough actions, or the model is in a loop."""
         return action_list.entries(text) >= self.most or is_going_round(text)
 
     # -- react
 
     def _react(self, log: PhasedChat) -> Effects[tuple[Step, ...]]:
-        """The actions to take; none where the model wants none, or talks."""
+        """Return the actions to run; none if the model wants none, or only talks."""
         prompt, context = log.prompt("react"), log.context
         bad: Bad | None = None
         max_parse_errors, warned = 0, False
@@ -181,7 +181,7 @@ class Phased:
     # -- act
 
     def _act(self, log: PhasedChat, steps: Sequence[Step]) -> Effects[list[str]]:
-        """Carry out the actions; what is left out has its reason for a result. Returns the ids of those that failed."""
+        """Run the actions; a skipped action's result is the reason. Return the ids of those that failed."""
         left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in find_left_out(log, steps)}
         for id, seen in left_out.items():
             yield from note("cut", f"action {id} of the list: {seen.text}")
@@ -200,11 +200,11 @@ class Phased:
 
 
 def _begin(context: LoopContext, same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
-    """An action's call, its references filled in; or what came of it already, or why it is not made."""
+    """Return an action's call with its references filled in, or an observation: its result, or why it is not made."""
     if step.id in same:
         return results[same[step.id]]
     if missing := list(failed_needs(step, results)):
-        # A tool is not called with words that stand for nothing: it may act on them.
+        # Never call a tool with a placeholder for a missing result: it could act on it.
         return Observation(f"It needs the result of action {', '.join(missing)}, which gave none.", "cancelled")
     given = RESULTS.fill_step(step, results)
     return Act(tuple(Call(step.tool, each) for each in separate_calls(context, step.tool, given)))

@@ -1,4 +1,4 @@
-"""Reading a list of actions as models write it: where it stands in a reply, and what each entry says."""
+"""Reads a list of actions from a reply: finds the list, and interprets each entry."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from plait.loops.references import RESULTS, insert_references
 from plait.loops.tool_descriptions import argument_types
 
 BASIC = "Basic"
-"""The action for "nothing needed"."""
+"""The action that means "nothing needed"."""
 
 SHAPE = 'Reply with a JSON list and nothing else: [{"ACTION": name, "ARGUMENTS": [...], "EXPLANATION": text}].'
 
 
 def _spelt(*words: str) -> tuple[str, ...]:
-    """The words as models write keys: in capitals, small, with a capital."""
+    """Return the words in the spellings that models use for keys: upper case, lower case, capitalized."""
     return tuple(dict.fromkeys(form for word in words for form in (word, word.lower(), word.title())))
 
 
@@ -51,21 +51,21 @@ _SIMPLE = ("string", "integer", "number", "boolean")
 # Where a list of objects, an empty list or an object may begin.
 _OPEN = re.compile(r"""\[(?=\s*+[{\]])|\{(?=\s*+(?:["'‘’“”„}/#]|[A-Za-z_]\w*+\s*+:))""")
 _AROUND_NAME = re.compile(r"(?i)^(?:action|tool)\b[\s:=_-]*|\s+(?:action|tool)$")
-# What two lists that are meant as one may have between them.
+# Allowed between two lists that are meant as one.
 _NO_WORDS = re.compile(r"[\s,;`*-]*(?:json)?[\s`]*")
 _NAMED = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s{{0,9}}:\s{{0,9}}["']([^"'\n]{{1,100}})""")
 _CALLED = re.compile(r"\b([A-Za-z_][\w.-]{0,63})[(\[](?!\])")
 _HEAD = 400
-"""Characters of an object in which its key stands."""
-# Repairs after which the text still says what was read.
+"""Characters at the beginning of an object that must hold its key."""
+# Repairs that do not change the meaning of the text.
 _PUNCTUATION = frozenset({QUOTES, BARE_KEY, COMMA, LITERAL, RAW_BREAK, BACKSLASH, COMMENT})
 
 
 def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Step, ...], str | None, list[Remark]]:
-    """The actions in a reply, `Basic` among them, the list as the model wrote it, and what was repaired or cut.
+    """Return the actions in a reply, including `Basic`, the list as the model wrote it, and what was repaired or cut.
 
-    The list is None where what the model wrote is not what was read: its brackets were repaired, a part of it was cut,
-    or words were replaced by references. Raises `Unreadable`.
+    The list is None if the reading differs from the text: brackets were repaired, a part was cut, or words were
+    replaced by references. Raises `Unreadable`.
     """
     text, halved = without_halves(text)
     notes = [repair_remark("a broken character was replaced")] if halved else []
@@ -92,9 +92,9 @@ def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Ste
 
 
 def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
-    """The list of entries in a reply that may hold other things, and its place.
+    """Find the list of entries in a reply with other text, and its place.
 
-    A part of the reply that looks like an action and can't be read makes all of it unreadable: half of a list never
+    If a part of the reply looks like an action and cannot be read, the whole reply is unreadable: half of a list never
     runs.
     """
     names = frozenset(tool.name.lower() for tool in tools)
@@ -133,7 +133,7 @@ def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
 
 
 def _one_list(text: str, lists: list[Found], loose: list[Found], notes: list[Remark]) -> Found:
-    """The one list that a reply with several means. Raises `Unreadable` where that is not clear."""
+    """Return the intended list of a reply with several. Raises `Unreadable` if it is not clear."""
     first, *more = lists
     outside = [found for found in loose if found.value not in first.value]
     if all(found.value == first.value for found in more) and not outside:
@@ -154,20 +154,20 @@ def _joined(parts: Sequence[Found], entries: list[Any]) -> Found:
 
 
 def _names_action(text: str, names: Collection[str]) -> bool:
-    """The object that begins here is meant as an action: it has the key, with a tool's name where tools are known."""
+    """Return whether the object that begins here is an action: it has the key, with the name of a known tool."""
     match = _NAMED.search(text[:_HEAD])
     return match is not None and (not names or match[1].strip().lower() in names)
 
 
 def _stands_alone(text: str, found: Found) -> bool:
-    """An empty list is the whole reply, or ends a line of it: it is not one in a sentence."""
+    """Return whether an empty list is the whole reply or ends a line, rather than being part of a sentence."""
     line = text[text.rfind("\n", 0, found.start) + 1 : found.start].strip(" \t`*>")
     after = text[found.end :].split("\n", 1)[0].strip(" \t\r`*.")
     return not after and (not line or line[-1] in ":.!;=-\u2013\u2014" or line.lower() == "json")
 
 
 def _entries(value: Any) -> list[Any] | None:
-    """The entries in a list of actions, or in an object that holds one and names no action itself."""
+    """Return the entries in a list of actions, or in an object that holds one and is not an action itself."""
     if isinstance(value, list):
         names = any(isinstance(entry, Mapping) and text_key(entry, NAME_KEYS) for entry in value)
         return value if names else None
@@ -218,14 +218,14 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
 
 
 def _name(raw: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> str:
-    """The tool's name, without the word ACTION that may stand around it."""
+    """Return the tool's name, without the word ACTION around it."""
     bare = _AROUND_NAME.sub("", raw.strip().strip("`*\"'“”‘’<>"))
     known = any(tool.name.lower() == bare.strip("`*\"' ").lower() for tool in tools)
     return tool_name(bare if known else raw, tools, notes)
 
 
 def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
-    """The action with references where it says in words what an action before it is to find."""
+    """Return the action with references in place of words for what an earlier action finds."""
     value, put = insert_references(step.input, [(f"${other.id}", other.input) for other in before])
     if put:
         notes.append(repair_remark(f"action {step.id} had words in place of {', '.join(put)}"))
@@ -233,7 +233,7 @@ def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
 
 
 def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
-    """The arguments as None, a list or an object."""
+    """Return the arguments as None, a list or an object."""
     if tool is not None and separate_inputs(value, tool.parameters) == [None]:
         return None  # `[""]` or `[null]` for a tool without parameters
     if value is None or isinstance(value, Mapping):
@@ -245,14 +245,14 @@ def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
     only = value[0] if len(value) == 1 else None
     if isinstance(only, Mapping) and only and tool is not None and only.keys() <= argument_types(tool).keys():
         first = next(iter(tool.parameters["properties"].values()))
-        if first.get("type") in _SIMPLE:  # which no object can be: these are arguments by name
+        if first.get("type") in _SIMPLE:  # not a value of an object, so these are arguments by name
             notes.append(repair_remark("the object in ARGUMENTS was taken for arguments by name"))
             return only
     return value
 
 
 def _json_inside(value: JSON) -> JSON:
-    """The list or object that a text is, else None."""
+    """Return the list or object in a text, else None."""
     if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
         return None
     try:
@@ -263,12 +263,12 @@ def _json_inside(value: JSON) -> JSON:
 
 
 def is_basic(step: Step, tools: Sequence[ToolSpec]) -> bool:
-    """The step stands for "nothing needed"."""
+    """Return whether the step means "nothing needed"."""
     return step.tool.lower() == BASIC.lower() and all(tool.name != step.tool for tool in tools)
 
 
 def _needing(step: Step, steps: Sequence[Step]) -> Step:
-    """The step with the others that it names."""
+    """Return the step with the ids of the steps that it names."""
     others = {other.id for other in steps if other is not step}
     return structs.replace(step, needs=tuple(id for id in RESULTS.meant(step.input, others) if id in others))
 

@@ -1,7 +1,6 @@
-"""The three ways an action is written as text, each read at its label: blob, lines, bracket.
+"""The three text forms of an action, each read at its label: blob, lines, bracket.
 
-Which one it is shows in its first characters, so every dialect reads all three; its own is read without
-a remark.
+The first characters show the form, so every dialect reads all three; it reads its own without a remark.
 """
 
 from __future__ import annotations
@@ -43,10 +42,9 @@ _MAX_NAME = 100
 
 
 class ParsedAction(Struct, frozen=True):
-    """An action as read: its name and input, where it ends in the body, which way it was written.
+    """An action as read: its name and input, its end in the body, and its form.
 
-    `raw` is the input's text as written, for the bracket form. `sure` is False for a line that may as
-    well be a sentence.
+    `raw` is the input's text as written, for the bracket form. `sure` is False for a line that may be a sentence.
     """
 
     name: str
@@ -60,10 +58,7 @@ class ParsedAction(Struct, frozen=True):
 
 
 def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> ParsedAction | None:
-    """The action that follows a label, None where there is none.
-
-    Raises `NotJson` for an object beyond repair.
-    """
+    """Return the action that follows a label, or None. Raises `NotJson` for an object beyond repair."""
     end = body.after(label)
     region = body.text[label.end : end]
     following = body.following(label)
@@ -78,7 +73,7 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> ParsedActi
     if (head := _NAME.match(region)) is not None and not (labelled and label_scan.tool_of(head[1], tools)):
         return _bracket(region, head, label.end, tools)
     if "{" in region:
-        # A few words may stand between the label and the object.
+        # A few words may come between the label and the object.
         for found in objects(region):
             if text_key(found.value, ACTION_KEYS):
                 words = repair_remark("words between the label and the action's object were passed over")
@@ -87,7 +82,7 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> ParsedActi
 
 
 def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, labelled: bool) -> ParsedAction | None:
-    """An action whose input stands right behind the tool's name; None where it does not. Raises `NotJson`."""
+    """Return an action with its input right behind the tool's name, or None. Raises `NotJson`."""
     notes: list[Remark] = (
         [] if head[1] == tool.name else [repair_remark(f"the tool {head[1]!r} was read as {tool.name!r}")]
     )
@@ -171,7 +166,7 @@ def _bracket(region: str, head: re.Match[str], offset: int, tools: Sequence[Tool
         notes.append(repair_remark("the brackets around the input don't match"))
     raw = region[start:close]
     tool = label_scan.tool_of(head[1], tools)
-    # What `Finish[...]` holds is no input: it is read as the answer.
+    # `Finish[...]` holds an answer, not an input.
     given = label_scan.input_of(raw, notes if tool or head[1].strip().lower() != "finish" else [], tool, closed=True)
     return ParsedAction(head[1].strip(), given, offset + end, "bracket", tuple(notes), raw, offset + start)
 

@@ -27,10 +27,10 @@ class ReAct:
     """Text ReAct.
 
     `dialect`: how an action is written. "blob": a JSON object in a fence. "lines": two labelled lines. "numbered": as
-    in the paper. "original": numbered, and read exactly as the paper's environments did. `transcript`: the log as chat
-    messages, inside one user message, or as one raw completion. `constrain`: send the grammar of a turn to the
-    endpoint (a second try always does). `max_parse_errors`: unreadable replies in a row before the run fails.
-    `max_tokens`: of one reply.
+    in the paper. "original": numbered, and read exactly as the paper's environments did. `transcript`: how the log is
+    shown: as chat messages, inside one user message, or as one raw completion. `constrain`: send the grammar of a turn
+    with every request (otherwise only with a second attempt). `max_parse_errors`: unreadable replies in a row before
+    the run fails. `max_tokens`: limit for one reply.
     """
 
     dialect: Dialect = "blob"

@@ -1,8 +1,8 @@
-"""Reading a turn of text ReAct: one way for all dialects.
+"""Reads a turn of text ReAct, in one way for all dialects.
 
-The order of things: what follows an own observation is cut; the first action that can be read counts,
-and wins over any final answer; without an action, the last final answer counts; then the last resorts,
-an action without its label or inside a line. What is left is `Unreadable`, with the format quoted.
+Order of reading: text after an observation in the reply is cut. The first readable action counts, and wins over any
+final answer. Without an action, the last final answer counts. The last resorts are an action without its label, or
+inside a line. Anything else is `Unreadable`, with the format quoted.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from plait.loops.label_scan import FINAL, Body, Label, cut, repair_remark
 from plait.loops.react.actions import ParsedAction, Syntax, action_at
 
 _ENDS = FINAL | {"finish", "answer", "final", "final response"}
-"""Names under which models hand in their answer as if by an action."""
+"""Names of actions by which models give their answer."""
 _NO_ACTION = frozenset({"none", "n/a", "na", "null", "no action", "no tool", "none needed", "none required", "nothing"})
 _MAX_BROKEN = 50
-"""How many actions beyond repair are passed over before the reply is given up."""
+"""Maximum number of broken actions to skip before the reply is rejected."""
 _LINE_CALL = re.compile(r"^[ \t>*`-]{0,12}([A-Za-z]\w{0,63})\[", re.M | re.A)
 
 
@@ -34,7 +34,7 @@ _MAYBE_CALL = re.compile(r"[{(<]|```")
 
 
 class Dialect(Struct, frozen=True):
-    """What the reader must know of a dialect: its own syntax, how its turns look, what ends a run.
+    """A dialect for the reader: its syntax, how its turns look, and what ends a run.
 
     `finish`: `Finish[...]` is the answer. `original`: read it as the environments of the recorded runs did.
     """
@@ -46,7 +46,7 @@ class Dialect(Struct, frozen=True):
 
 
 def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) -> Turn:
-    """The turn in a reply. Raises `Unreadable`, and nothing else."""
+    """Read the turn in a reply. Raises only `Unreadable`."""
     body = label_scan.body_of(text)
     answers = body.of("answer")
     first_answer = answers[0].start if answers else len(body.text)
@@ -60,7 +60,7 @@ def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) ->
                 break
             trouble = trouble or f"{error.what} ({error.where(body.text[label.end :])} after `Action:`)"
             continue
-        # After a final answer, `Action: eat less` is rather a part of the answer than a tool's name.
+        # After a final answer, `Action: eat less` is probably part of the answer.
         if action is None or _is_none(action, tools):
             continue
         if label.start > first_answer and not (action.sure and action.syntax in (dialect.syntax, "blob")):
@@ -90,7 +90,7 @@ def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) ->
 
 
 def _other_labels(body: Body, n: int, tools: Sequence[ToolSpec], dialect: Dialect) -> Turn | None:
-    """The turn in a reply whose labels are other words, or stand inside a line; None where there are none."""
+    """Read the turn in a reply whose labels are other words or inside a line; None if there are none."""
     text = label_scan.with_usual_labels(body.text)
     if text == body.text:
         return None
@@ -105,7 +105,7 @@ def _other_labels(body: Body, n: int, tools: Sequence[ToolSpec], dialect: Dialec
 
 
 def _is_none(action: ParsedAction, tools: Sequence[ToolSpec]) -> bool:
-    """`Action: None`, which says that there is no action."""
+    """Return whether this is `Action: None`, which means no action."""
     name = action.name.strip(" .`*\"'()[]").lower()
     return (name in _NO_ACTION or name.startswith(("no action", "none ("))) and label_scan.tool_of(
         action.name, tools
@@ -130,10 +130,10 @@ def _why(text: str, body: Body, trouble: str) -> str:
 def _unlabelled(
     body: Body, upto: int, tools: Sequence[ToolSpec], dialect: Dialect, *, followed: bool, invented: bool = False
 ) -> tuple[int, ParsedAction, Remark] | None:
-    """A call without the label `Action:`, in any notation that models know, before the index `upto`.
+    """Find a call without the label `Action:`, in any notation that models know, before the index `upto`.
 
-    `followed`: an answer or an action follows, so the call must begin a line, or its result be invented behind it;
-    with `invented`, the latter. Raises `Unreadable` for a call of a known tool that can't be read.
+    `followed`: an answer or an action follows, so the call must begin a line, or an invented result must follow it.
+    With `invented`, an invented result must follow. Raises `Unreadable` for a broken call of a known tool.
     """
     head = body.text[:upto]
     if not _MAYBE_CALL.search(head) or (invented and not brings_result(head)):
@@ -175,7 +175,7 @@ def _last_resort(
 
 
 def _inside_line(body: Body, tools: Sequence[ToolSpec]) -> tuple[int, ParsedAction, Remark] | None:
-    """An action whose label stands inside a line, where no line begins with one."""
+    """Find an action whose label is inside a line, if no line begins with one."""
     if body.of("action") or body.of("answer") or (inside := label_scan.action_inside(body.text)) is None:
         return None
     try:
@@ -201,7 +201,7 @@ def _turn(
     notes: list[Remark],
     label: Label | None,
 ) -> Turn:
-    """The turn of an action that was read; `start` is where its label (or it itself) begins."""
+    """Return the turn of an action; `start` is where its label (or the action itself) begins."""
     if action.syntax != dialect.syntax:
         notes.append(repair_remark("the action was written as in another dialect"))
     notes += action.remarks
@@ -234,10 +234,10 @@ def _turn(
 
 
 def finish_answer(raw: str) -> str:
-    """The answer in `Finish[raw]`: the text as it stands, or what the writer put in a JSON string."""
+    """Return the answer in `Finish[raw]`: the plain text, or the content of a JSON string from the writer."""
     raw = raw.strip()
     if raw.startswith('"') and "\\" in raw:
-        # Only the writer has a reason for escapes; quotation marks alone may belong to the answer.
+        # Only the writer uses escapes; quotation marks alone may belong to the answer.
         value = label_scan.input_of(raw, [], closed=True)
         if isinstance(value, str):
             return value
@@ -245,7 +245,7 @@ def finish_answer(raw: str) -> str:
 
 
 def _run_on(body: Body, action: ParsedAction, thought: str, head: str, start: int, notes: list[Remark]) -> Turn:
-    """The answer as the recorded HotpotQA runs scored it: up to the next action, thoughts and all."""
+    """Return the answer as the recorded HotpotQA runs scored it: all text up to the next action."""
     at = action.raw_start
     end = next((x.start for x in body.labels if x.start > at and x.kind == "action"), len(body.text))
     answer = body.text[at:end].strip().removesuffix("]")

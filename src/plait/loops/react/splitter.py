@@ -1,8 +1,8 @@
-"""Telling thought, action and answer apart while a text ReAct reply streams in.
+"""Splits a text ReAct reply into thought, action and answer while it streams in.
 
-Text goes out as soon as it is certain that no label begins in it. Held back are: the start of a line that may become a
-label, and blanks (they count only when more of the same part follows). What a splitter gives does not depend on how the
-text was cut into chunks.
+Text is returned as soon as it is certain that no label begins in it. The start of a line that may become a label is
+held back, as are blanks (they count only if more of the same part follows). The result does not depend on how the text
+was cut into chunks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WORDS = ("thought", "action", "action input", "actioninput", "observation", "fi
 _DECORATION = re.compile(r"[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{0,12}")
 _REST = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t\u00a0\u200b]{0,4}\Z", re.A)
 _TAIL = 40
-"""No label is longer than this from its word on: the most that is looked at for a part of one."""
+"""Maximum length of a label from its word on, and so of the text that is checked for a part of one."""
 
 
 class TextSplitter:
@@ -31,7 +31,7 @@ class TextSplitter:
         self._part = PartWriter()
         self._acted = False
         self._over = False
-        self._head: str | None = None  # the start of an action in which `Finish[` may stand
+        self._head: str | None = None  # the start of an action that may contain `Finish[`
         self._depth = 0  # open brackets inside Finish[...]
 
     def feed(self, text: str) -> list[Piece]:
@@ -77,7 +77,7 @@ class TextSplitter:
             self._buffer = self._buffer[start:]
 
     def _certain(self, at: int) -> int:
-        """Where, from `at` on, what may yet become a label begins."""
+        """Return where, from `at` on, text begins that may still become a label."""
         buffer = self._buffer
         line = buffer.rfind("\n", at) + 1
         if (line or (self._bol and not at)) and _may_begin(buffer[line:]):
@@ -90,7 +90,7 @@ class TextSplitter:
             head, self._head = self._head, None
             self._part.put(pieces, "action", head)
         if kind == "observation" or (self._acted and kind != "input"):
-            self._over = True  # what follows the first action is cut by the reader
+            self._over = True  # the reader cuts everything after the first action
         elif kind == "input":
             self._kind, self._acted = "action", True
         elif kind == "action":
@@ -134,7 +134,7 @@ class TextSplitter:
 
 
 def _may_begin(line: str) -> bool:
-    """A line so far that may still become a label."""
+    """Return whether an incomplete line may still become a label."""
     decoration = _DECORATION.match(line)
     rest = line[decoration.end() :] if decoration else line
     low = rest[:_TAIL].lower().replace("_", " ").replace("-", " ")

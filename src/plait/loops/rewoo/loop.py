@@ -1,8 +1,8 @@
 """ReWOO: plan without observation, then work, then solve.
 
-After Xu et al. 2023 (arXiv:2305.18323): a planner writes all steps at once, each naming the evidence it needs; workers
-fill in the evidence, a tool or the model itself; a solver answers from plans and evidence. Two model calls, and one
-for each step that asks the model. Here the steps are a graph: each starts the moment its evidence is there.
+After Xu et al. 2023 (arXiv:2305.18323). A planner writes all steps at once, each naming the evidence it needs. Workers
+(a tool or the model itself) fill in the evidence. A solver answers from plan and evidence. This takes two model calls,
+and one for each step that asks the model. Here the steps form a graph: each starts as soon as its evidence exists.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ from plait.loops.turn import SMALLEST_OBSERVATION, fit_prompt
 
 @dataclass(frozen=True)
 class ReWOO:
-    """ReWOO.
+    """ReWOO: plan all steps, run them, then answer.
 
-    `fallback`: the loop to go on with when no plan can be made; "" fails instead. `on_failure`: after a step that
-    failed go on (what calls a tool with its evidence is left out, what asks the model is told "no evidence"), or
-    stop. `constrain`: hand the endpoint the grammar of a plan (at a second try it is in any case). `max_tokens`: of
-    one reply. `plan`: a plan to carry out without asking the planner; steps whose evidence it holds are not run.
-    `only_plan`: answer with the plan. `max_steps`: a planner's plan of more calls is refused (a small model may go
-    on for ever).
+    `fallback`: the loop to use if no plan can be made; "": fail instead. `on_failure`: after a failed step, continue (a
+    tool step that needs its evidence is skipped, a model step gets "no evidence"), or stop. `constrain`: send the
+    grammar of a plan with every request (otherwise only with a second attempt). `max_tokens`: limit for one reply.
+    `plan`: a plan to run without asking the planner; steps with evidence do not run again. `only_plan`: answer with the
+    plan. `max_steps`: maximum calls in a planner's plan (a small model may never stop writing).
     """
 
     fallback: str = "react"
@@ -115,7 +114,7 @@ class ReWOO:
     # -- work
 
     def _work(self, context: LoopContext, task: Task, plan: Plan, work: Dispatch) -> Effects[Failed | None]:
-        """Carry out the plan's calls; `Failed` when one did and that is to stop the run."""
+        """Run the plan's calls; return `Failed` if one failed and the run must stop."""
         yield from work.add(*plan.calls)
         while work.open:
             try:
@@ -131,16 +130,16 @@ class ReWOO:
         return None
 
     def _begin(self, context: LoopContext, task: Task, step: Step, results: Results) -> Think | Act | Observation:
-        """A step's call, its references filled in; or why it is not made."""
+        """Return a step's call with its references filled in, or an observation that says why it is not made."""
         if messages := self.work_messages(context, task, step, results):
             return Think("work", messages, max_tokens=self.max_tokens)
         if missing := list(failed_needs(step, results)):
-            # A tool is not called with words that stand for nothing: it may act on them.
+            # Never call a tool with a placeholder for a missing result: it could act on it.
             return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")
         return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),))
 
     def _less(self, context: LoopContext, task: Task, work: Dispatch, why: ContextOverflow) -> Effects[Step]:
-        """A step of the model's whose prompt was too long: asked again with less of its evidence."""
+        """Ask the model again, with less evidence, for a step whose prompt was too long."""
         assert why.ticket is not None
         step = work.open[why.ticket]
 

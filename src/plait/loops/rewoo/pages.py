@@ -1,4 +1,4 @@
-"""What ReWOO's planner, workers and solver are shown."""
+"""The requests to ReWOO's planner, workers and solver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_EVIDENCE = "no evidence"
 
 
 def plan_page(context: LoopContext, task: Task) -> tuple[Message, ...]:
-    """What the planner is asked. The user's own system prompt stands in place of ours."""
+    """Return the planner's request. The user's own system prompt replaces ours."""
     tools = plan_text.with_llm(context.tools, context.prompt("llm").strip())
     names = ", ".join(tool.name for tool in tools)
     rules = context.rules(described=plan_text.describe(tools), names=names)
@@ -25,8 +25,8 @@ def plan_page(context: LoopContext, task: Task) -> tuple[Message, ...]:
 def work_page(
     context: LoopContext, task: Task, step: Step, results: Results, chars: int | None = None
 ) -> tuple[Message, ...]:
-    """What the model is asked for a step that calls it, with at most `chars` characters of each evidence (None: as
-    many as the kit says). Nothing for a step that calls a tool."""
+    """Return the request of a step that asks the model, with at most `chars` characters of each evidence (None: as the
+    context says); empty for a step that calls a tool."""
     if not by_model(context, step):
         return ()
     chars = context.observation_chars if chars is None else chars
@@ -40,8 +40,8 @@ def work_page(
 def solve_page(
     context: LoopContext, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
 ) -> tuple[Message, ...]:
-    """What the solver is asked: the task, and each line of the plan with its evidence, of which at most `chars`
-    characters are shown. `reason` says why the rest of the plan was not carried out."""
+    """Return the solver's request: the task, and each line of the plan with at most `chars` characters of its evidence.
+    `reason` says why the rest of the plan did not run."""
     escape = escape_of(context, scan.disarm)
     steps = [
         {
@@ -55,12 +55,12 @@ def solve_page(
 
 
 def by_model(context: LoopContext, step: Step) -> bool:
-    """The step asks the model; a tool of the user's that has its name goes before it."""
+    """Return whether the step asks the model; a user's tool of that name takes precedence."""
     return step.tool == plan_text.LLM and context.tool(plan_text.LLM) is None
 
 
 def _text(seen: Observation | None, chars: int, failed: str) -> str:
-    """A result as evidence, shortened; what was wrong is put into `failed`."""
+    """Return a result as evidence, shortened; `failed` is the template for an error."""
     if seen is None:
         return NO_EVIDENCE
     short = shorten(seen.with_note, chars)[0]

@@ -5,8 +5,8 @@
     Plan: A third of it.
     #E2 = calculator[#E1 / 3]
 
-A step's input may name the evidence of earlier steps. What stands in the brackets is text, or a JSON object, list or
-string. The model itself is a tool, `LLM[instruction]`.
+A step's input may name the evidence of earlier steps. The brackets hold text, or a JSON object, list or string. The
+model itself is a tool, `LLM[instruction]`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ LLM = "LLM"
 SHAPE = "Write for each step a line `Plan: what it is for` and below it a line `#E1 = Tool[input]`, numbered from 1."
 JSON_SHAPE = 'It is {"steps": [{"id": "E1", "tool": name, "input": value, "why": text}], "evidence": {"E1": text}}.'
 MAX_STEPS = 100
-"""A plan of more calls than this is refused, whoever wrote it."""
+"""Maximum number of calls in a plan from any source."""
 
 _ID = re.compile(r"\s*+#?[Ee](\d{1,6})\s*+", re.A)
-# `lookup[x] * 4`: what follows can't be left out without changing what the step means.
+# `lookup[x] * 4`: dropping the rest would change the meaning of the step.
 _GOES_ON = re.compile(r"[ \t]{0,9}(?:[-+*/×÷^%]|and\b|minus\b|plus\b|times\b)[ \t]{0,9}[\w#(.]")
 
 
@@ -69,7 +69,7 @@ class PlanRead(Struct, frozen=True):
 
 
 def with_llm(tools: Iterable[ToolSpec], what_for: str = "") -> tuple[ToolSpec, ...]:
-    """The tools a plan may call: those given, and the model itself unless one of them has its name."""
+    """Return the tools a plan may call: the given ones, and the model itself unless a tool has its name."""
     tools = tuple(tools)
     if any(tool.name == LLM for tool in tools):
         return tools
@@ -78,12 +78,12 @@ def with_llm(tools: Iterable[ToolSpec], what_for: str = "") -> tuple[ToolSpec, .
 
 
 def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in_words: bool = True) -> PlanRead:
-    """The plan in a reply, leniently, of at most `most` calls. `tools` are the user's; the model is one beside them.
-    `in_words`: a formula may name earlier steps by what they find.
+    """Read the plan in a reply leniently, with at most `most` calls. `tools` are the user's; the model is added to
+    them. `in_words`: a formula may name earlier steps by their inputs.
 
-    Takes `Plan 1:`, text around, labels in bold, both lines of a step on one line, inputs over several lines,
-    brackets in strings and inside each other, round brackets or none, arguments by name, references in JSON without
-    quotes. Raises `Unreadable`, and nothing else, with all that keeps the plan from being run.
+    Accepts `Plan 1:`, surrounding text, bold labels, both lines of a step on one line, inputs over several lines,
+    nested brackets and brackets in strings, round brackets or none, arguments by name, and unquoted references in JSON.
+    Raises only `Unreadable`, with all errors because of which the plan cannot run.
     """
     listed = with_llm(tools)
     text, halved = without_halves(text)
@@ -104,7 +104,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
                 step = _referring(step, steps, remarks) if in_words else step
             except Unreadable as trouble:
                 if earlier is not None:
-                    # `#E1 = lookup[...]` and then `#E1 = 42`: evidence is for the tools to give.
+                    # `#E1 = lookup[...]` and then `#E1 = 42`: only tools give evidence.
                     remarks.append(cut(f"evidence {part.id} that the model wrote itself"))
                 else:
                     troubles.append(str(trouble))
@@ -129,7 +129,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
 
 
 def _referring(step: Step, before: Sequence[Step], remarks: list[Remark]) -> Step:
-    """The step with references where it says in words what a step before it is to find."""
+    """Return the step with references in place of words for what an earlier step finds."""
     if step.tool == LLM:
         return step
     value, put = insert_references(step.input, [(f"#{other.id}", other.input) for other in before if other.tool])
@@ -139,9 +139,9 @@ def _referring(step: Step, before: Sequence[Step], remarks: list[Remark]) -> Ste
 
 
 def read_plan_file(text: str, tools: Iterable[ToolSpec]) -> Plan:
-    """The plan in a person's file: the written form (lines that begin with `# ` are comments), or JSON of a `Plan`.
+    """Read a plan from a user's file: the written form (lines that begin with `# ` are comments), or a `Plan` as JSON.
 
-    Raises `Unreadable` with all that is wrong: what keeps the plan from being run, and what would not count in it.
+    Raises `Unreadable` with all errors, including parts that would be ignored.
     """
     if text.lstrip()[:1] != "{":
         read = read_plan(text, tools, in_words=False)
@@ -164,7 +164,7 @@ def read_plan_file(text: str, tools: Iterable[ToolSpec]) -> Plan:
 
 
 def _unknown_keys(given: object) -> list[str]:
-    """The keys of a plan's JSON that no part of it has, such as `tol` for `tool`."""
+    """Return the unknown keys in a plan's JSON, such as `tol` for `tool`."""
     if not isinstance(given, Mapping):
         return []
     lost = [f"'{key}'" for key in given if key not in Plan.__struct_fields__]
@@ -176,17 +176,17 @@ def _unknown_keys(given: object) -> list[str]:
 
 
 def reads_as_plan(text: str) -> bool:
-    """A person's answer that is meant as a plan, well or badly written: it has a step, or is an object."""
+    """Return whether a user's answer is meant as a plan: it has a step, or is an object."""
     return text.lstrip()[:1] == "{" or any(part.id for part in parts_of(text)[1])
 
 
 def check_plan(
     plan: Plan, tools: Iterable[ToolSpec], troubles: Sequence[str] = (), *, check_inputs: bool = False
 ) -> Plan:
-    """The plan with its ids written one way and what each step needs read off its input.
+    """Return the plan with ids in one form, and the needs of each step read from its input.
 
-    Raises `Unreadable` with `troubles` and all that keeps it from being run with these tools. `check_inputs`: inputs
-    that a tool cannot take keep it from being run, too.
+    Raises `Unreadable` with `troubles` and all errors because of which it cannot run with these tools. `check_inputs`:
+    also reject inputs that a tool cannot take.
     """
     found = list(troubles)
     steps: list[Step] = []
@@ -208,10 +208,10 @@ def check_plan(
 
 
 def write_plan(plan: Plan) -> str:
-    """The canonical text of a plan; `read_plan` gives the same steps back, with no remarks. Evidence is not in it.
+    """Return the canonical text of a plan, without evidence; `read_plan` reads the same steps back, with no remarks.
 
-    Numbers and truth values are written as JSON and so read back as text; what a step is for goes on one line, and a
-    step that only is a thought is dropped when it has none. Raises ValueError as `write_step` does.
+    Numbers and booleans are written as JSON and so read back as text. A step's purpose is written on one line; a step
+    that is only a thought is dropped if it has none. Raises ValueError as `write_step` does.
     """
     lines: list[str] = []
     thought_only = False
@@ -226,9 +226,9 @@ def write_plan(plan: Plan) -> str:
 
 
 def write_step(step: Step) -> str:
-    """The line of a call: `#E1 = Tool[input]`.
+    """Return the line of a call: `#E1 = Tool[input]`.
 
-    Raises ValueError for a tool's name or an id that can't be written so, and for input that JSON can't hold.
+    Raises ValueError for a tool's name or an id that the form cannot hold, and for input that JSON cannot hold.
     """
     if not is_plain_name(step.tool) or set(step.tool) & set("()="):
         raise ValueError(f"A tool named {step.tool!r} can't be written as `{step.tool}[...]`.")
@@ -238,7 +238,7 @@ def write_step(step: Step) -> str:
 
 
 def describe(tools: Iterable[ToolSpec]) -> str:
-    """A line a tool: `(1) Name[input]: what for. Input: ... Returns: ...`."""
+    """Return a line for each tool: `(1) Name[input]: what for. Input: ... Returns: ...`."""
     return "\n".join(
         f"({number}) {tool.name}[{'input' if argument_types(tool) else ''}]: {describe_tool(tool)}"
         for number, tool in enumerate(tools, 1)
@@ -246,7 +246,7 @@ def describe(tools: Iterable[ToolSpec]) -> str:
 
 
 def grammar(tools: Iterable[ToolSpec], steps: int = 20) -> str:
-    """GBNF of plans of up to `steps` calls: numbered from 1, known tools, inputs on one line."""
+    """Return GBNF of plans of up to `steps` calls: numbered from 1, known tools, inputs on one line."""
     rules = ["root ::= s1"]
     for n in range(1, steps + 1):
         more = f' ( "\\n" s{n + 1} )?' if n < steps else ""
@@ -282,7 +282,7 @@ def _step(part: Part, why: str, tools: Sequence[ToolSpec], remarks: list[Remark]
 
 
 def _unnamed(before: str, parts: Sequence[Part], tools: Sequence[ToolSpec], steps: Sequence[Step]) -> list[str]:
-    """What is wrong with lines that are calls of known tools and give their result no name: they would be lost."""
+    """Return the errors for calls of known tools that do not name their result and would be lost."""
     names = {tool.name for tool in tools}
     made = {(step.tool, step.input) for step in steps if isinstance(step.input, str)}
     lines = [line for text in (before, *(part.text for part in parts if not part.id)) for line in text.split("\n")]
@@ -314,7 +314,7 @@ def _input_text(tool: str, given: JSON) -> str:
 
 
 def _comes_back(tool: str, text: str) -> bool:
-    """The text, written as it is, is read as it is."""
+    """Return whether the text reads back unchanged when written as it is."""
     if _CALLED.search(text) is not None:
         return False
     remarks: list[Remark] = []

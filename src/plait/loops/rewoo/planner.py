@@ -1,4 +1,4 @@
-"""The plan of a run: the one that was given, or the planner's, checked and approved before anything runs."""
+"""The plan of a run: given, or made by the planner; checked and approved before anything runs."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 def make_plan(
     loop: Planner, context: LoopContext, ask: Callable[[tuple[Message, ...]], Effects[Plan | Outcome]]
 ) -> Effects[Plan | Outcome]:
-    """Return the plan to carry out, or how the run ends without one. An `only_plan` run ends with the plan as answer.
+    """Return the plan to run, or the run's outcome without one. An `only_plan` run ends with the plan as its answer.
 
-    `ask` makes the plan with a model call. It gets what was said of earlier plans, for the end of its request.
+    `ask` makes the plan with a model call. It gets the comments on earlier plans, for the end of its request.
     """
     made: Plan | Outcome
     if loop.plan is None:
@@ -72,7 +72,7 @@ def make_plan(
 
 
 def ask_planner(loop: ReWOO, task: Task, context: LoopContext, said: tuple[Message, ...]) -> Effects[Plan | Outcome]:
-    """Make one model call, and a second one if its plan cannot be run; then go on as the fallback loop."""
+    """Ask the model for a plan, once more if it cannot run; then continue as the fallback loop."""
     head = (*plan_page(context, task), *said)
     ungrounded: tuple[str, ...] = ()
 
@@ -102,7 +102,7 @@ def ask_planner(loop: ReWOO, task: Task, context: LoopContext, said: tuple[Messa
 
 
 def _check_calls(context: LoopContext, steps: list[Step]) -> Effects[tuple[str, tuple[str, ...]]]:
-    """Return what speaks against the calls of a plan, and the values in it that the model made up."""
+    """Return the objection to the calls of a plan, and the invented values in it."""
     wrong = [
         f"#{step.id} {problem}"
         for step in steps

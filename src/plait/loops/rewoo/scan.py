@@ -1,8 +1,8 @@
-"""Where a plan's lines begin in a reply, and what stands in a step's brackets.
+"""Finds where a plan's lines begin in a reply, and reads the brackets of a step.
 
-A text is cut at every head first: a label `Plan:` at the start of a line, or `#E1 =` at the start of a line or, before
-`Name[`, inside one. Each part is then read by itself, so that the whole is linear in the text.
-All patterns have bounded or possessive repeats.
+The text is first cut at every head: a label `Plan:` at the start of a line, `#E1 =` at the start of a line, or `#E1 =`
+before `Name[` inside one. Each part is then read by itself, so the whole is linear in the text. All patterns have
+bounded or possessive repeats.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEAD = re.compile(
     rf"|(?<=[\s;,.(])#[Ee](?P<inside>\d{{1,6}}){_AFTER}=[ \t]{{0,4}}{_CALL_NEXT}",
     _FLAGS,
 )
-# What stands for a label of a plan, for a reference or for a step, in data.
+# Text in data that could pass for a label of a plan, for a reference or for a step.
 _SHOWN = (
     re.compile(
         rf"^([ \t>*_#`-]{{0,12}}(?i:plan|step|evidence)(?:[ \t]{{0,3}}#?E?\d{{1,6}})?{_AFTER})(?=[:：])", re.M | re.A
@@ -41,7 +41,7 @@ _SHOWN = (
     re.compile(rf"(#)(?=E\d{{1,6}}(?!\w)|[Ee]\d{{1,6}}{_AFTER}[=:：])", re.A),
     re.compile(rf"({_LEAD}[Ee]\d{{1,6}}{_AFTER})(?=[=:：]{_CALL_NEXT})", _FLAGS),
 )
-# Whatever HEAD may see of a step, wherever it stands.
+# Whatever HEAD may match of a step, at any place.
 _STEPS = LabelGuard(rf"#[Ee]\d{{1,6}}{_AFTER}", "[=:：]", re.A)
 
 _NAME = re.compile(r"\s{0,4}[`*\"']{0,3}([^\[\](){}\n:=`*\"']{1,100}+)[`*\"']{0,3}[ \t]{0,4}\[")
@@ -61,7 +61,7 @@ _NAMED = re.compile(r"[A-Za-z_]\w{0,63}[ \t]{0,4}[=:]", re.A)
 
 
 class Part(Struct, frozen=True):
-    """A head and what follows it, up to the next head. `id` is "" for a line of thought."""
+    """A head and the text up to the next head. `id` is "" for a line of thought."""
 
     id: str
     text: str
@@ -69,7 +69,7 @@ class Part(Struct, frozen=True):
 
 
 def parts_of(text: str) -> tuple[str, list[Part]]:
-    """What stands before the first head, and the parts in order."""
+    """Return the text before the first head, and the parts in order."""
     heads = list(HEAD.finditer(text))
     if not heads:
         return text, []
@@ -85,7 +85,7 @@ def parts_of(text: str) -> tuple[str, list[Part]]:
 
 
 class StepCall(Struct, frozen=True):
-    """A step's call as written: the tool's name, the text in its brackets, and what stands behind them."""
+    """A step's call as written: the tool's name, the text in its brackets, and the text behind them."""
 
     name: str
     raw: str
@@ -93,7 +93,7 @@ class StepCall(Struct, frozen=True):
 
 
 def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> StepCall | None:
-    """The call that stands behind `#E1 =`; None where there is none."""
+    """Return the call behind `#E1 =`, or None if there is none."""
     if (head := _NAME.match(text)) is not None:
         end = _close(text, head.end())
         if end is not None:
@@ -116,10 +116,10 @@ def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> Step
 
 
 def _close(text: str, start: int) -> int | None:
-    """Where the bracket that was opened before `start` is closed.
+    """Return where the bracket that was opened before `start` is closed.
 
-    Brackets in strings don't count. What is a string can't be known for sure (an apostrophe, an inch), so of the
-    ways to see it the first one counts after which nothing stands on the line.
+    Brackets in strings do not count. Strings cannot be recognised for certain (an apostrophe, an inch), so the first
+    reading counts after which the line is empty.
     """
     found: list[int] = []
     for pattern in _BRACKETS:
@@ -140,9 +140,9 @@ def _line_end(text: str, start: int) -> int:
 
 
 def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:
-    """The value in a step's brackets: JSON objects, lists and strings as such, all else as text; None for nothing.
+    """Read the value in a step's brackets: JSON objects, lists and strings; other input as text; None for no input.
 
-    `tool`, where it is known, tells named arguments (`city="Lyon", days=3`) from text that looks like them.
+    `tool`, if known, distinguishes named arguments (`city="Lyon", days=3`) from text that looks like them.
     """
     text = raw.strip()
     if not text:
@@ -168,12 +168,12 @@ def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:
 
 
 def plain(text: str) -> bool:
-    """A text that no reader takes for anything but itself, whatever the tool."""
+    """Return whether every reader takes this text as it is, for any tool."""
     return text[:1] not in ("", *"{[\"'‘“") and not (text[0] == "#" and "," in text) and _NAMED.match(text) is None
 
 
 def guard(text: str) -> str:
-    """A text in which nothing reads as a step; `unguard` undoes it exactly."""
+    """Escape a text so that nothing reads as a step; `unguard` undoes it exactly."""
     return _STEPS.add(text)
 
 
@@ -183,19 +183,19 @@ def unguard(text: str) -> str:
 
 
 def disarm(text: str) -> str:
-    """Data with a backslash in whatever would read as part of a plan, or as other evidence; else unchanged."""
+    """Put a backslash into anything that would read as part of a plan or as other evidence."""
     for pattern in _SHOWN:
         text = pattern.sub(r"\1\\", text)
     return text
 
 
 def in_json(dumped: str) -> str:
-    """JSON text in which nothing reads as a step, as the same JSON."""
+    """Escape steps in JSON text; the JSON value stays the same."""
     return _STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
 
 
 def _with_quotes(text: str, remarks: list[Remark]) -> str:
-    """JSON text whose bare references stand in quotes."""
+    """Return JSON text with its bare references in quotes."""
     found = False
 
     def quote(match: re.Match[str]) -> str:
@@ -210,7 +210,7 @@ def _with_quotes(text: str, remarks: list[Remark]) -> str:
 
 
 def _string(text: str) -> str | None:
-    """The text of a JSON string, where all of `text` is one."""
+    """Return the content of a JSON string, if all of `text` is one."""
     try:
         found = read_value(text)
     except NotJson:
@@ -219,7 +219,7 @@ def _string(text: str) -> str | None:
 
 
 def _by_name(text: str, names: Sequence[str]) -> JSON:
-    """`a=1, b="x"` as an object where each name is one of `names`; the value alone where there is one name."""
+    """Read `a=1, b="x"` as an object, if each name is one of `names`; with one name, return the value alone."""
     marks = list(re.finditer(rf"(?:\A|,)\s{{0,9}}({'|'.join(map(re.escape, names))})[ \t]{{0,4}}[=:]", text))
     if not marks or marks[0].start() != 0:
         return None
@@ -242,7 +242,7 @@ def _scalar(text: str) -> JSON:
 
 
 def _listed(text: str) -> JSON:
-    """`"a", 3` as a list, where it is one of two values or more."""
+    """Read `"a", 3` as a list, if it has two values or more."""
     try:
         value: Any = json.loads(f"[{_with_quotes(text, [])}]")
     except (ValueError, RecursionError):
@@ -251,7 +251,7 @@ def _listed(text: str) -> JSON:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The lines of a text that say something: no comment (`# ...`), no fence, no blank line."""
+    """Yield the lines of a text except comments (`# ...`), fences and blank lines."""
     for line in text.split("\n"):
         flat = " ".join(line.split())
         if flat and not flat.startswith(("# ", "```")) and flat != "#":
@@ -259,9 +259,9 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 class PlanSplitter(LineSplitter):
-    """Lines of thought without their label, and calls (`#E1 = Tool[input]`) as they stand.
+    """Splits lines of thought, without their label, from calls (`#E1 = Tool[input]`).
 
-    A line without a head belongs to what stands above it.
+    A line without a head belongs to the one above it.
     """
 
     def __init__(self) -> None:
@@ -276,7 +276,7 @@ class PlanSplitter(LineSplitter):
             is_plan = head["plan"] is not None
             self._kind = "thought" if is_plan else "action"
             at = head.end() if is_plan else head.start()
-            while is_plan and line[at : at + 1] == " ":  # it parts the label from the thought
+            while is_plan and line[at : at + 1] == " ":  # separates the label from the thought
                 at += 1
         self._put(pieces, line[at:])
         return pieces

@@ -1,8 +1,8 @@
 """Tool calls in text: JSON objects `{"name": ..., "arguments": {...}}`, one or several a turn.
 
-For models behind endpoints that take no native tools. Text without a call is the answer. Calls that stand one behind
-the other are one turn; text before them is the thought, and what follows other text behind them is cut: a model that
-goes on there has made up its results.
+This serves models behind endpoints without native tools. Text without a call is the answer. Consecutive calls are one
+turn, and text before them is the thought. Text after them, and all that follows it, is cut: the model has invented its
+results there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plait.loops.tool_descriptions import argument_types, as_sentence
 SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arguments": {...}}.'
 
 _ENDS = ("final_answer", "finalanswer", "final answer", "finish")
-"""Names under which models hand in their answer as if by a call."""
+"""Names of calls by which models give their answer."""
 
 _TAGS = re.compile(rf"{TAG}|{TOKEN}")
 _TOKENS = re.compile(TOKEN)
@@ -41,10 +41,10 @@ _INPUTS = re.compile(r"""\b(?:arguments|parameters|params|args|tool_input|action
 
 
 class CallsTurn(Struct, frozen=True, omit_defaults=True):
-    """One turn, read: a thought and either calls or an answer.
+    """A turn as read: a thought and either calls or an answer.
 
-    `answered` tells an answer of None from none at all. `kept` is the part of the reply that counts, as it is shown
-    to the model again. `remarks` say what was repaired or cut.
+    `answered` distinguishes an answer of None from no answer. `kept` is the relevant part of the reply, which the model
+    is shown again. `remarks` describe what was repaired or cut.
     """
 
     thought: str = ""
@@ -58,13 +58,13 @@ class CallsTurn(Struct, frozen=True, omit_defaults=True):
 class CallObjects(Struct, frozen=True):
     """Calls as JSON objects in text.
 
-    Reader: also takes fences, lists, `<tool_call>` tags, the keys of other formats ("tool", "tool_input", "parameters",
-    "function" ...), arguments that are JSON in a string, and JSON in need of repair. The same call twice in one turn is
-    one. A call to `final_answer`, where no tool is called so, is the answer.
+    The reader also accepts fences, lists, `<tool_call>` tags, the keys of other formats ("tool", "tool_input",
+    "parameters", "function" ...), arguments that are JSON in a string, and broken JSON. The same call twice in one turn
+    counts once. A call to `final_answer` is the answer, unless a tool has this name.
 
-    Writer: the thought, then a line of JSON for each call; or the answer's text. No arguments read back as None.
-    `write` raises ValueError for what would not be read back: a thought or an answer in which a call can be read,
-    blanks at their ends, the same call twice, an answer that is not text, a value that JSON can't hold.
+    `write` returns the thought, then a line of JSON for each call; or the answer's text. Empty arguments read back as
+    None. It raises ValueError for anything that would not read back: a thought or an answer that contains a call,
+    blanks at their ends, the same call twice, an answer that is not text, a value that JSON cannot hold.
     """
 
     name: ClassVar[str] = "call_objects"
@@ -91,7 +91,7 @@ class CallObjects(Struct, frozen=True):
         kept = text[:end].strip()
         if notes:
             turn = CallsTurn(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
-            with suppress(ValueError):  # Else it stays as the model wrote it.
+            with suppress(ValueError):  # otherwise it stays as the model wrote it
                 kept = self.show_turn(turn)
         return CallsTurn(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
 
@@ -107,7 +107,7 @@ class CallObjects(Struct, frozen=True):
         return text
 
     def show_turn(self, turn: CallsTurn) -> str:
-        """The text of a turn as a log shows it: as `write`, but whatever its thought holds."""
+        """Return the text of a turn for a log: as `write`, for any thought."""
         if not turn.calls:
             if not isinstance(turn.answer, str) or turn.thought:
                 raise ValueError("A turn needs calls, or an answer that is text and no thought, to be written.")
@@ -133,7 +133,7 @@ class CallObjects(Struct, frozen=True):
 
 
 class CallObjectSplitter:
-    """A splitter for replies with native calls, or calls in their text."""
+    """Splits replies with native calls, or calls in their text."""
 
     def __init__(self, format: CallObjects) -> None:
         self._format = format
@@ -164,10 +164,10 @@ class CallObjectSplitter:
 
 
 def arguments_of(value: Any, remarks: list[Remark]) -> Any:
-    """A call's arguments: JSON that came as text is read, {} is none.
+    """Return a call's arguments: JSON in a text is read, {} is None.
 
-    Raises `Unreadable` for text that begins as an object and is none, or only half of one: running a tool on half an
-    input is worse than asking again. Text that does not begin so is text.
+    Raises `Unreadable` for text that begins as an object but is not one, or only half of one: running a tool on half an
+    input is worse than asking again. Other text stays text.
     """
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
@@ -190,7 +190,7 @@ def arguments_of(value: Any, remarks: list[Remark]) -> Any:
 
 
 def resolve_tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
-    """The name of the tool that is meant: see `label_scan.tool_name`; the prefix `functions.` is dropped as well."""
+    """Return the tool's name as `label_scan.tool_name` does, without the prefix `functions.`."""
     bare = name.strip().removeprefix("functions.")
     if bare == name or all(tool.name != bare for tool in tools):
         return label_scan.tool_name(name, tools, remarks)
@@ -217,7 +217,7 @@ def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes
             final.append(next(iter(given.values())) if isinstance(given, dict) else given)
         else:
             calls.append(Call(name, given))
-    # A model that goes round writes the same call over and over.
+    # A model in a loop writes the same call over and over.
     once = {same_call(call.tool, call.input): call for call in reversed(calls)}
     if len(once) < len(calls):
         notes.append(cut(f"{len(calls) - len(once)} calls that stand there twice"))
@@ -231,12 +231,12 @@ def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes
 
 
 def _one(given: Any) -> bool:
-    """An answer: one value, by a name or as itself."""
+    """Return whether this is an answer: one value, with or without a name."""
     return len(given) == 1 if isinstance(given, dict) else given is not None
 
 
 def _before(text: str) -> tuple[str, bool]:
-    """The thought in what stands before the calls, and whether marks were dropped at its end."""
+    """Return the thought in the text before the calls, and whether marks were dropped at its end."""
     bare = _TOKENS.split(text, maxsplit=1)[0].strip()
     for _ in range(8):
         if not (opening := _OPENING.search(bare[-24:])):
@@ -246,13 +246,13 @@ def _before(text: str) -> tuple[str, bool]:
 
 
 def _broken(text: str, tools: Sequence[ToolSpec]) -> None:
-    """Raises `Unreadable` where a text without a call was clearly meant to hold one."""
+    """Raise `Unreadable` if a text without a call was clearly meant to hold one."""
     wanted = _WANTS.search(text)
     if wanted is not None and (
         _INPUTS.search(text, wanted.start()) or any(text.find(tool.name, wanted.start()) >= 0 for tool in tools)
     ):
         if any(found.start < wanted.start() < found.end for found in objects(text)):
-            return  # It is a part of data.
+            return  # part of data
         try:
             found = read_value(text, wanted.start())
         except NotJson as why:

@@ -1,7 +1,7 @@
-"""Native: the endpoint's own tool calling, and the same loop over JSON in text where there is none.
+"""The endpoint's own tool calling, or the same loop over JSON in text if the endpoint has none.
 
-The loop that people know: tools go along as JSON schemas, the model's calls come back beside its text, several are
-made side by side, each result is a message of its own; a reply without calls is the answer.
+Tools are sent as JSON schemas, and the model's calls come back beside its text. Several calls run concurrently, and
+each result is a message of its own. A reply without calls is the answer.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from plait.loops.turn import fit_prompt
 class ToolCalling:
     """Native tool calling.
 
-    `fallback`: the loop to go on as where the endpoint takes no native tools, or where `max_parse_errors` replies in a
-    row can't be read; "" makes the calls in text, as JSON. `max_parse_errors`: unreadable or empty replies in a row
-    before that, or before the run fails. `max_tokens`: of one reply.
+    `fallback`: the loop to use if the endpoint has no native tools, or after `max_parse_errors` unreadable replies in a
+    row; "" writes the calls in text, as JSON. `max_parse_errors`: unreadable or empty replies in a row before that, or
+    before the run fails. `max_tokens`: limit for one reply.
     """
 
     fallback: str = ""
@@ -91,7 +91,7 @@ class ToolCalling:
         return FORMAT.splitter()
 
     def _turn(self, page: Page, log: Log, chars: int) -> Effects[CallsTurn | Failed]:
-        """The model's next turn, asked for again when it can't be read."""
+        """Return the model's next turn; ask again if it cannot be read."""
         tail: tuple[Message, ...] = ()
         complaint = ""
         for miss in range(1, self.max_parse_errors + 1):
@@ -117,7 +117,7 @@ class ToolCalling:
         )
 
     def _act(self, turn: CallsTurn, context: LoopContext) -> Effects[tuple[Observation, ...]]:
-        """Make the calls side by side; of tools that do the same job, the first one's."""
+        """Make the calls concurrently; of tools that do the same job, only the first one."""
         seen: dict[int, Observation] = {}
         made: list[int] = []
         for i, call in enumerate(turn.calls):
@@ -132,9 +132,9 @@ class ToolCalling:
         return tuple(seen[i] for i in range(len(turn.calls)))
 
     def _conclude(self, context: LoopContext, page: Page, log: Log, chars: int, limit: LimitNear) -> Effects[Outcome]:
-        """The call kept in reserve: the answer from what there is."""
+        """Use the reserved call: answer from what there is."""
         request = user(context.prompt("conclude", reason=limit.detail).strip())
-        # Endpoints refuse a history with calls where no tools are offered, so they are; else nothing tempts to a call.
+        # Endpoints refuse a history with calls if no tools are offered, so they are; otherwise nothing invites a call.
         tools = page.tools(log) if log else ()
 
         def ask(size: int) -> Effects[Any]:

@@ -1,4 +1,4 @@
-"""What a model is shown of a run with native calls: as messages with calls, or, where there are none, as text."""
+"""Shows a model its run: as messages with native calls, or as text."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from plait.loops.tool_descriptions import offered_tools
 from plait.loops.turn import is_cut_within_call
 
 Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
-"""Each turn with calls, and what was observed of each of them."""
+"""Each turn with calls, and their observations."""
 
 FORMAT = CallObjects()
 
 
 class Page(ABC):
-    """One way to show a run to the model, and to read what it replies. `head` comes before the log."""
+    """One way to show a run to the model, and to read its replies. `head` comes before the log."""
 
     def __init__(self, context: LoopContext, head: tuple[Message, ...]) -> None:
         self._kit, self._head = context, head
         self._shown: dict[tuple[int, int], tuple[Message, ...]] = {}
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        """Return the tools as the next request offers them, with those that were found; none if the text lists them."""
+        """Return the tools that the next request offers, including found ones; none if the text lists them."""
         return ()
 
     def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
@@ -57,7 +57,7 @@ class Page(ABC):
 
 
 class NativePage(Page):
-    """Calls and results as the endpoint's own messages. Nothing in a result but special tokens is escaped."""
+    """Calls and results as the endpoint's own messages. Only special tokens in a result are escaped."""
 
     def __init__(self, task: Task, context: LoopContext) -> None:
         rules = context.prompt("system").strip() if context.system is None else context.system
@@ -78,7 +78,7 @@ class NativePage(Page):
         return (Message("assistant", turn.thought, turn.calls), *results)
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
-        """See `Page`. Where an endpoint leaves calls of its tools in the text, they are read there."""
+        """Read the turn, also from calls that an endpoint left in the text. Raises `Unreadable`."""
         notes: list[Remark] = []
         if reply.calls:
             if reply.how_cut and isinstance(reply.calls[-1].input, str):
@@ -90,7 +90,7 @@ class NativePage(Page):
         try:
             turn = FORMAT.read(reply.text, self._kit.known)
         except Unreadable:
-            # A text with a known tool's name is a call that broke, or one that was still thought about.
+            # A text with a known tool's name is a broken call, or the model was still thinking about one.
             text = read_part(reply.text)[0]
             if not text.strip() or any(tool.name in text for tool in self._kit.known):
                 raise
@@ -121,12 +121,12 @@ class NativePage(Page):
 
 
 class TextPage(Page):
-    """Calls as JSON objects in the model's text, results as the user's."""
+    """Calls as JSON objects in the model's text, results as the user's messages."""
 
     def __init__(self, task: Task, context: LoopContext) -> None:
         words = {"described": FORMAT.describe(context.tools), "example": _example(context.tools)}
         rules = context.prompt("text", **words).strip()
-        # The user's own system prompt was written for native calls: how to make them in text is told beside it.
+        # The user's own system prompt was written for native calls, so the text form is explained beside it.
         above, beside = (rules, "") if context.system is None else (context.system, rules)
         self._escape = escape = escape_for_text(context)
         self._inline = not begins_line(context.prompt("result", tool="", given="", text=HOLE))
@@ -137,7 +137,7 @@ class TextPage(Page):
         super().__init__(context, (system(above), *history, user(question)))
 
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
-        """The results of one turn are one message, in the order of the calls, and ask for the next."""
+        """Return the results of one turn as one message, in the order of the calls, which asks for the next turn."""
         results = (self._result(turn, call, each, chars) for call, each in zip(turn.calls, seen, strict=True))
         said = "\n\n".join((*results, self._go_on)).rstrip()
         return (assistant(turn.kept or FORMAT.show_turn(turn)), user(said))
@@ -164,12 +164,12 @@ class TextPage(Page):
 
 
 def said_before(task: Task) -> tuple[Message, ...]:
-    """The recent turns of the conversation."""
+    """Return the recent turns of the conversation."""
     return tuple(m for past in task.history for m in (user(past.question), assistant(past.answer)))
 
 
 def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
-    """The calls, each with an id of its own in this run: the endpoint's where it gave one, and gave it once."""
+    """Return the calls with unique ids in this run: the endpoint's id if it is given and unique."""
     used = {call.id for turn, _ in log for call in turn.calls}
     named: list[Call] = []
     for call in calls:
@@ -183,7 +183,7 @@ def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
 
 
 def carry_over(task: Task, context: LoopContext, log: Log) -> Task:
-    """The task for a loop that goes on from here: what was called already, and what it returned, stand in it."""
+    """Return the task for a loop that continues from here, with the calls so far and their results."""
     if not log:
         return task
     escape = escape_for_text(context, label_scan.disarm)  # for a loop of another protocol: for text and for objects
@@ -196,7 +196,7 @@ def carry_over(task: Task, context: LoopContext, log: Log) -> Task:
 
 
 def escape_for_text(context: LoopContext, *disarm: Callable[[str], str]) -> Escape:
-    """The escape of this loop's data."""
+    """Return the escape for this loop's data."""
     return escape_of(context, *disarm, lambda text: disarm_calls(text, context.known))
 
 
@@ -209,6 +209,6 @@ def _compact(value: Any) -> str:
 
 
 def _example(tools: Sequence[ToolSpec]) -> str:
-    """Arguments for the first tool, by name, with nothing in them that could be copied for a value."""
+    """Return example arguments for the first tool, by name, without anything that could be copied as a value."""
     names = list(tools[0].parameters.get("properties", {})) if tools else []
     return json.dumps(dict.fromkeys(names, "..."), ensure_ascii=False)
