@@ -12,6 +12,7 @@ from plait.core.errors import ConfigError
 from plait.lab.graders import scores
 from plait.lab.graders.functions import load_function_grader, read_source
 from plait.lab.tasks import Grade, Grader, SuiteTask, digest
+from plait.lab.world import task_of
 from plait.runtime.run import Run
 
 UNJUDGED = "not judged"
@@ -62,8 +63,6 @@ def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None
             return scores.grade_answers(partial(scores.score_label, labels=labels))
         case "world":
             if rest:
-                from plait.lab.world import task_of
-
                 task_of(rest)
             return partial(scores.grade_errand, name=rest)
     if name in NAMES:
