@@ -192,3 +192,20 @@ def test_a_call_in_doubt_is_repeated_when_the_person_says_so(plait: Shell) -> No
     ended(process)
     assert plait("resume", "last", "--on-interrupted-call", "repeat").out == "ok\n"
     assert (plait.folder / "begun.txt").read_text() == "begun\nbegun\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "class Dropped:\n    def __del__(self): raise KeyboardInterrupt\ndef swallow(): Dropped()",
+        "class Wrapping:\n    def __set_name__(self, *_): raise KeyboardInterrupt\n"
+        "def swallow(): type('Made', (), {'field': Wrapping()})",
+    ],
+    ids=["dropped in a callback", "wrapped while a class is created"],
+)
+def test_an_interrupt_that_python_swallows_still_cancels(plait: Shell, error: str) -> None:
+    """Ctrl-C during an import can end up in a callback, where Python drops it, or become a RuntimeError."""
+    code = f"{error}\nfrom plait.cli import commands, main\ncommands.config.read_folder = swallow\nmain.main()"
+    program = [sys.executable, "-c", code]
+    done = plait("run", "q", "--model", plait.script([final("ok")]), program=program)
+    assert (done.code, done.out, done.err) == (130, "", "Cancelled.\n")

@@ -14,7 +14,7 @@ from cli_support import PLAIT, Shell, action, final
 from faults_support import observations, shell
 from patience import patience
 from plait.journal.store import Journal
-from plait.runtime.call_tools import UNKNOWN
+from plait.runtime.make_call import UNKNOWN
 
 __all__ = ["shell"]
 

@@ -397,7 +397,7 @@ def test_the_options_survive_json() -> None:
 
 def test_a_recorded_run_with_a_given_plan_is_replayed_from_its_record_alone(journal: Path) -> None:
     run = agent(journal, [], options={"plan": GIVEN}).run("q")
-    head = plait.Agent(journal=journal)._journal_needed().run(run.id).head
+    head = plait.Agent(journal=journal)._require_journal().run(run.id).head
     again = plait.Agent.from_journal(
         head, journal=journal, tools=[find, join], model=plait.Scripted([], name="scripted")
     )

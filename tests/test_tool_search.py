@@ -21,7 +21,7 @@ from plait.core import Call, ToolSpec
 from plait.core.errors import ConfigError
 from plait.loops.codeact.signature import signature
 from plait.runtime.artifacts import ArtifactStore
-from plait.runtime.call_tools import make_call
+from plait.runtime.make_call import make_call
 from plait.search import ToolIndex, VectorCache
 from plait.search.tool_index import MEANING, meaning_of, words_of
 from plait.toolkits.method_search import LINE, lines_of, method_search

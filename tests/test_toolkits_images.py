@@ -167,12 +167,12 @@ def test_an_image_written_down_is_the_same_again_without_pillow() -> None:
 
 async def test_an_image_is_downloaded_and_shrunk() -> None:
     async with site({"/a.png": web.Response(body=picture(60, 40), content_type="image/png")}) as there:
-        context = images(private=True)
-        found = await call(context, "download_image", url=f" {there.address}/a.png ")
+        toolkit = images(private=True)
+        found = await call(toolkit, "download_image", url=f" {there.address}/a.png ")
         assert (found.width, found.height, found.data) == (60, 40, picture(60, 40))
         assert there.seen[0].headers["user-agent"].startswith("plait")
         assert "cookie" not in there.seen[0].headers
-    small = await call(context, "shrink_image", image=found, ratio=0.5)
+    small = await call(toolkit, "shrink_image", image=found, ratio=0.5)
     assert (small.width, small.height) == (30, 20)
 
 
@@ -190,11 +190,11 @@ async def test_redirects_are_followed_to_the_web_only_and_not_for_ever() -> None
         "/none": to("javascript:alert(1)"),
     }
     async with site(answers) as there:
-        context = images(private=True)
-        assert (await call(context, "download_image", url=f"{there.address}/two")).width == 40
-        assert "more than 5" in await refusal(context, "download_image", url=f"{there.address}/round")
+        toolkit = images(private=True)
+        assert (await call(toolkit, "download_image", url=f"{there.address}/two")).width == 40
+        assert "more than 5" in await refusal(toolkit, "download_image", url=f"{there.address}/round")
         for path in ("/file", "/ftp", "/none"):
-            assert "no address of the web" in await refusal(context, "download_image", url=there.address + path)
+            assert "no address of the web" in await refusal(toolkit, "download_image", url=there.address + path)
 
 
 @pytest.mark.parametrize(
@@ -329,18 +329,18 @@ async def test_a_download_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         "/page": web.Response(text="<html>", content_type="text/html"),
     }
     async with site(answers) as there:
-        context = images(private=True, timeout=2)
-        assert "sent more than" in await refusal(context, "download_image", url=f"{there.address}/large")
-        assert "no answer in 2 s" in await refusal(context, "download_image", url=f"{there.address}/slow")
-        assert "compressed" in await refusal(context, "download_image", url=f"{there.address}/packed")
-        assert "Wait 7 s" in await refusal(context, "download_image", url=f"{there.address}/busy")
-        assert "no image that can be read" in await refusal(context, "download_image", url=f"{there.address}/page")
-        assert "answered 404 Not Found" in await refusal(context, "download_image", url=f"{there.address}/nowhere")
-    assert "connection refused" in await refusal(context, "download_image", url=f"{there.address}/gone")
+        toolkit = images(private=True, timeout=2)
+        assert "sent more than" in await refusal(toolkit, "download_image", url=f"{there.address}/large")
+        assert "no answer in 2 s" in await refusal(toolkit, "download_image", url=f"{there.address}/slow")
+        assert "compressed" in await refusal(toolkit, "download_image", url=f"{there.address}/packed")
+        assert "Wait 7 s" in await refusal(toolkit, "download_image", url=f"{there.address}/busy")
+        assert "no image that can be read" in await refusal(toolkit, "download_image", url=f"{there.address}/page")
+        assert "answered 404 Not Found" in await refusal(toolkit, "download_image", url=f"{there.address}/nowhere")
+    assert "connection refused" in await refusal(toolkit, "download_image", url=f"{there.address}/gone")
 
 
 def test_the_tools_are_read_only_and_named_as_recorded() -> None:
-    context = images()
-    assert [tool.name for tool in context] == ["download_image", "shrink_image"]
-    assert all(tool.read_only for tool in context)
-    assert list(named(context, "shrink_image").spec.parameters["properties"]) == ["image", "ratio"]
+    toolkit = images()
+    assert [tool.name for tool in toolkit] == ["download_image", "shrink_image"]
+    assert all(tool.read_only for tool in toolkit)
+    assert list(named(toolkit, "shrink_image").spec.parameters["properties"]) == ["image", "ratio"]

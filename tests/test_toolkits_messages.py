@@ -32,10 +32,10 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_message_goes_to_the_webhook_and_notifies_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = discord()
+    toolkit = discord()
     async with site({HOOK: SENT}) as there:
         monkeypatch.setenv("DISCORD_WEBHOOK_URL", there.address + HOOK)
-        assert await call(context, "send_message_discord", msg="Hello @everyone & <you>") == "Sent to Discord."
+        assert await call(toolkit, "send_message_discord", msg="Hello @everyone & <you>") == "Sent to Discord."
         (seen,) = there.seen
     assert (seen.method, seen.query) == ("POST", {"wait": "true"})
     assert seen.json == {"content": "Hello @everyone & <you>", "allowed_mentions": {"parse": []}}
@@ -43,12 +43,12 @@ async def test_a_message_goes_to_the_webhook_and_notifies_nobody(monkeypatch: py
 
 async def test_an_image_goes_with_the_message() -> None:
     async with site({HOOK: SENT}) as there:
-        context = discord(webhook=there.address + HOOK)
+        toolkit = discord(webhook=there.address + HOOK)
         assert (
-            await call(context, "send_message_discord", msg="Hello from Space!", image=IMAGE)
+            await call(toolkit, "send_message_discord", msg="Hello from Space!", image=IMAGE)
             == "Sent to Discord with the image."
         )
-        assert await call(context, "send_message_discord", msg="", image=IMAGE) == "Sent to Discord with the image."
+        assert await call(toolkit, "send_message_discord", msg="", image=IMAGE) == "Sent to Discord with the image."
         first, second = there.seen
     assert first.parts["files[0]"] == ("image.png", "image/png", IMAGE.data)
     assert json.loads(first.parts["payload_json"][2])["content"] == "Hello from Space!"
@@ -58,8 +58,8 @@ async def test_an_image_goes_with_the_message() -> None:
 async def test_a_long_message_goes_in_parts_with_the_image_at_the_last() -> None:
     text = "\n\n".join(f"Paragraph {i}. " + "word " * 150 for i in range(6))
     async with site({HOOK: SENT}) as there:
-        context = discord(webhook=there.address + HOOK)
-        said = await call(context, "send_message_discord", msg=text, image=IMAGE)
+        toolkit = discord(webhook=there.address + HOOK)
+        said = await call(toolkit, "send_message_discord", msg=text, image=IMAGE)
         assert said == f"Sent to Discord in {len(there.seen)} parts with the image."
         *before, last = there.seen
     assert "files[0]" in last.parts
@@ -94,8 +94,8 @@ async def test_discords_refusals_are_told_without_the_webhook() -> None:
         web.Response(status=500),
     ]
     async with site({HOOK: answers}) as there:
-        context = discord(webhook=there.address + HOOK)
-        said = [await refusal(context, "send_message_discord", msg="Hello", image=IMAGE) for _ in range(5)]
+        toolkit = discord(webhook=there.address + HOOK)
+        said = [await refusal(toolkit, "send_message_discord", msg="Hello", image=IMAGE) for _ in range(5)]
         assert len(there.seen) == 5
     assert said[0] == "Discord knows no such webhook. Set DISCORD_WEBHOOK_URL to the channel's webhook address."
     assert "refuses access (401): Invalid Webhook Token. Check DISCORD_WEBHOOK_URL." in said[1]
@@ -113,9 +113,9 @@ async def test_what_discord_would_not_take_is_told_before_anything_goes_out() ->
         "program: the channel's settings give a webhook's address."
     )
     async with site({HOOK: SENT}) as there:
-        context = discord(webhook=there.address + HOOK)
-        assert "is empty" in await refusal(context, "send_message_discord", msg=" \n")
-        assert "longer than 20,000 characters" in await refusal(context, "send_message_discord", msg="x" * 30_000)
+        toolkit = discord(webhook=there.address + HOOK)
+        assert "is empty" in await refusal(toolkit, "send_message_discord", msg=" \n")
+        assert "longer than 20,000 characters" in await refusal(toolkit, "send_message_discord", msg="x" * 30_000)
         assert there.seen == []
     assert "is none" in await refusal(discord(webhook="my channel"), "send_message_discord", msg="Hello")
 
@@ -276,16 +276,16 @@ async def test_an_upload_that_fails_sends_nothing_to_the_channel() -> None:
 async def test_without_a_token_it_is_said_how_to_set_one_and_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     async with site(workspace(5)) as there:
         monkeypatch.setenv("SLACK_URL", f"{there.address}/api")
-        context = slack()
-        said = await refusal(context, "send_slack_message", msg="Hello", channel_id="#channel-1")
+        toolkit = slack()
+        said = await refusal(toolkit, "send_slack_message", msg="Hello", channel_id="#channel-1")
         assert said == (
             "Slack needs a key, and SLACK_BOT_TOKEN is not set. Set SLACK_BOT_TOKEN in the environment of this "
             "program: a bot token (xoxb-...) of your app."
         )
-        assert "SLACK_BOT_TOKEN" in await refusal(context, "get_slack_channel_id", channel_name="general")
+        assert "SLACK_BOT_TOKEN" in await refusal(toolkit, "get_slack_channel_id", channel_name="general")
         assert there.seen == []
         monkeypatch.setenv("SLACK_BOT_TOKEN", TOKEN)
-        await call(context, "send_slack_message", msg="Hello", channel_id="#channel-1")
+        await call(toolkit, "send_slack_message", msg="Hello", channel_id="#channel-1")
         assert len(there.seen) == 1
 
 
@@ -301,12 +301,12 @@ async def test_what_slack_would_not_take_is_told_before_anything_goes_out() -> N
 
 
 def test_messages_have_effects_and_are_named_as_recorded() -> None:
-    context = (*discord(), *slack())
-    assert {tool.name: (tool.read_only, list(tool.spec.parameters["properties"])) for tool in context} == {
+    toolkit = (*discord(), *slack())
+    assert {tool.name: (tool.read_only, list(tool.spec.parameters["properties"])) for tool in toolkit} == {
         "send_message_discord": (False, ["msg", "image"]),
         "get_slack_channel_id": (True, ["channel_name"]),
         "send_slack_message": (False, ["msg", "channel_id"]),
         "send_slack_image": (False, ["img", "msg", "channel"]),
     }
-    assert not any(tool.idempotent for tool in context)
-    assert named(context, "send_message_discord").spec.parameters["required"] == ["msg"]
+    assert not any(tool.idempotent for tool in toolkit)
+    assert named(toolkit, "send_message_discord").spec.parameters["required"] == ["msg"]

@@ -103,27 +103,27 @@ async def test_the_forecast_has_seven_days_in_words() -> None:
 
 
 async def test_settings_come_from_the_environment_when_a_tool_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = weather()
+    toolkit = weather()
     async with site({"/customer/v1/forecast": NOW}) as there:
         monkeypatch.setenv("OPEN_METEO_URL", f"{there.address}/customer/")
         monkeypatch.setenv("OPEN_METEO_API_KEY", " the-paid-key ")
-        await call(context, "get_current_weather", latitude=1, longitude=2)
+        await call(toolkit, "get_current_weather", latitude=1, longitude=2)
         assert there.seen[0].query["apikey"] == "the-paid-key"
 
 
 async def test_a_refusal_is_told_in_the_services_words() -> None:
     refused = told({"error": True, "reason": "Cannot initialize daily from invalid String value"}, 400)
     async with site({"/v1/forecast": [refused, NOW | {"current_weather": None}, told({"error": True}, 502)]}) as there:
-        context = weather(base_url=there.address)
+        toolkit = weather(base_url=there.address)
         given: dict[str, Any] = {"latitude": 1.0, "longitude": 2.0}
-        assert await refusal(context, "get_current_weather", **given) == (
+        assert await refusal(toolkit, "get_current_weather", **given) == (
             "Open-Meteo refuses the request (400): Cannot initialize daily from invalid String value."
         )
-        assert "gave no current weather" in await refusal(context, "get_current_weather", **given)
-        assert "has failed (502). Try again later." in await refusal(context, "get_current_weather", **given)
-        assert "no place at latitude 91" in await refusal(context, "get_current_weather", latitude=91.0, longitude=2.0)
+        assert "gave no current weather" in await refusal(toolkit, "get_current_weather", **given)
+        assert "has failed (502). Try again later." in await refusal(toolkit, "get_current_weather", **given)
+        assert "no place at latitude 91" in await refusal(toolkit, "get_current_weather", latitude=91.0, longitude=2.0)
         assert "no place at" in await refusal(
-            context, "get_daily_weather_forecast", latitude=float("nan"), longitude=2.0
+            toolkit, "get_daily_weather_forecast", latitude=float("nan"), longitude=2.0
         )
         assert len(there.seen) == 3
 
@@ -133,8 +133,8 @@ async def test_a_call_to_slow_down_says_how_long() -> None:
     plain = web.Response(status=429)
     dated = web.Response(status=429, headers={"Retry-After": "Fri, 07 Apr 2023 15:00:00 GMT"})
     async with site({"/v1/forecast": [busy, plain, dated]}) as there:
-        context = weather(base_url=there.address)
-        told_so = [await refusal(context, "get_current_weather", latitude=1.0, longitude=2.0) for _ in range(3)]
+        toolkit = weather(base_url=there.address)
+        told_so = [await refusal(toolkit, "get_current_weather", latitude=1.0, longitude=2.0) for _ in range(3)]
     assert told_so[0] == (
         "Open-Meteo asks to slow down (429): Minutely API request limit exceeded. Wait 30 s, then call again."
     )
@@ -206,14 +206,14 @@ async def test_places_are_found_with_their_country_as_people_write_it(name: str,
 
 async def test_a_place_that_is_not_found_is_told_with_a_simpler_name() -> None:
     async with site({"/v1/search": geocoding}) as there:
-        context = weather(places_url=there.address)
+        toolkit = weather(places_url=there.address)
         assert "Try 'London' alone" in await refusal(
-            context, "search_location_geocoordinates", location_name="London, Mars"
+            toolkit, "search_location_geocoordinates", location_name="London, Mars"
         )
         assert "No place is found by the name 'Xyzzy'" in await refusal(
-            context, "search_location_geocoordinates", location_name="Xyzzy"
+            toolkit, "search_location_geocoordinates", location_name="Xyzzy"
         )
-        assert "No place" in await refusal(context, "search_location_geocoordinates", location_name="  ")
+        assert "No place" in await refusal(toolkit, "search_location_geocoordinates", location_name="  ")
 
 
 # --- where the user is, and when
@@ -282,8 +282,8 @@ async def test_nasas_refusals_are_told_and_never_with_the_key() -> None:
     over = told({"error": {"code": "OVER_RATE_LIMIT", "message": "You have exceeded your rate limit."}}, 429)
     none = told({"code": 404, "msg": "No data available for date: 2023-04-08", "service_version": "v1"}, 404)
     async with site({"/planetary/apod": [invalid, over, none, told([1, 2]), told({"a": 1})]}) as there:
-        context = nasa(base_url=there.address, key=key)
-        said = [await refusal(context, name) for _ in range(5)]
+        toolkit = nasa(base_url=there.address, key=key)
+        said = [await refusal(toolkit, name) for _ in range(5)]
     assert said[0] == (
         "NASA's picture of the day refuses access (403): An invalid api_key was supplied: [secret]. Check NASA_API_KEY."
     )
@@ -298,9 +298,9 @@ async def test_a_key_is_taken_out_in_whatever_form_it_is_said() -> None:
     forms = (json.dumps(key)[1:-1], json.dumps(key)[1:-1].replace("/", "\\/"), quote(key), quote(key, safe=""))
     bodies = [web.Response(text=f'{{"url": "?key={form}", "title": "t"}}') for form in forms]
     async with site({"/planetary/apod": bodies}) as there:
-        context = nasa(base_url=there.address, key=key)
+        toolkit = nasa(base_url=there.address, key=key)
         for _ in forms:
-            read = await call(context, "get_nasa_astronomy_picture_of_the_day")
+            read = await call(toolkit, "get_nasa_astronomy_picture_of_the_day")
             assert read["url"] == "?key=[secret]"
 
 
@@ -316,8 +316,8 @@ CSV = (
 
 async def test_prices_are_a_typed_table_with_the_newest_week_first() -> None:
     async with site({"/query": web.Response(text=CSV, content_type="application/x-download")}) as there:
-        context = stocks(base_url=there.address, key="MYKEY123")
-        table = await call(context, "get_weekly_stock_price", symbol=" msft ")
+        toolkit = stocks(base_url=there.address, key="MYKEY123")
+        table = await call(toolkit, "get_weekly_stock_price", symbol=" msft ")
         assert there.seen[0].query == {
             "function": "TIME_SERIES_WEEKLY",
             "symbol": "MSFT",
@@ -354,8 +354,8 @@ async def test_what_alpha_vantage_says_in_place_of_a_table_is_told_and_never_wit
         web.Response(text=CSV.splitlines()[0] + "\n2023-01-01,1,2\n"),
     ]
     async with site({"/query": answers}) as there:
-        context = stocks(base_url=there.address, key=key)
-        said = [await refusal(context, "get_weekly_stock_price", symbol="NOPE") for _ in range(7)]
+        toolkit = stocks(base_url=there.address, key=key)
+        said = [await refusal(toolkit, "get_weekly_stock_price", symbol="NOPE") for _ in range(7)]
     assert "has no prices for 'NOPE'. Check the ticker symbol." in said[0]
     assert "asks to slow down (429): We have detected your API key as [secret]" in said[1]
     assert "asks to slow down" in said[2]
@@ -380,14 +380,14 @@ async def test_without_a_key_it_is_said_how_to_set_one_and_nobody_is_asked() -> 
 
 
 async def test_a_service_that_is_not_there_is_told() -> None:
-    context = weather(base_url="http://127.0.0.1:1", timeout=5)
-    assert await refusal(context, "get_current_weather", latitude=1.0, longitude=2.0) == (
+    toolkit = weather(base_url="http://127.0.0.1:1", timeout=5)
+    assert await refusal(toolkit, "get_current_weather", latitude=1.0, longitude=2.0) == (
         "Open-Meteo can't be reached: connection refused. Is the network there? The address is set by OPEN_METEO_URL."
     )
-    context = weather(base_url="http://no-such-host.invalid", timeout=20)
-    assert "name is not known (DNS)" in await refusal(context, "get_current_weather", latitude=1.0, longitude=2.0)
-    context = weather(base_url="somewhere")
-    assert "OPEN_METEO_URL is none" in await refusal(context, "get_current_weather", latitude=1.0, longitude=2.0)
+    toolkit = weather(base_url="http://no-such-host.invalid", timeout=20)
+    assert "name is not known (DNS)" in await refusal(toolkit, "get_current_weather", latitude=1.0, longitude=2.0)
+    toolkit = weather(base_url="somewhere")
+    assert "OPEN_METEO_URL is none" in await refusal(toolkit, "get_current_weather", latitude=1.0, longitude=2.0)
 
 
 async def test_an_answer_that_is_none_is_told() -> None:
@@ -401,8 +401,8 @@ async def test_an_answer_that_is_none_is_told() -> None:
             ]
         }
     ) as there:
-        context = weather(base_url=there.address)
-        said = [await refusal(context, "get_current_weather", latitude=1.0, longitude=2.0) for _ in range(4)]
+        toolkit = weather(base_url=there.address)
+        said = [await refusal(toolkit, "get_current_weather", latitude=1.0, longitude=2.0) for _ in range(4)]
         assert len(there.seen) == 4
     assert 'something else than JSON: "<html>Sign in' in said[0]
     assert "has moved (302). Set OPEN_METEO_URL" in said[1]
@@ -411,9 +411,9 @@ async def test_an_answer_that_is_none_is_told() -> None:
 
 
 def test_all_are_read_only_and_named_as_recorded() -> None:
-    context = (*weather(), *location(), *nasa(), *stocks(), *date())
-    assert all(tool.read_only for tool in context)
-    assert {tool.name: list(tool.spec.parameters["properties"]) for tool in context} == {
+    toolkit = (*weather(), *location(), *nasa(), *stocks(), *date())
+    assert all(tool.read_only for tool in toolkit)
+    assert {tool.name: list(tool.spec.parameters["properties"]) for tool in toolkit} == {
         "get_current_weather": ["latitude", "longitude"],
         "get_daily_weather_forecast": ["latitude", "longitude"],
         "search_location_geocoordinates": ["location_name"],
@@ -422,4 +422,4 @@ def test_all_are_read_only_and_named_as_recorded() -> None:
         "get_weekly_stock_price": ["symbol"],
         "get_current_date": [],
     }
-    assert all(named(context, tool.name).spec.description for tool in context)
+    assert all(named(toolkit, tool.name).spec.description for tool in toolkit)

@@ -419,21 +419,21 @@ def test_an_error_says_what_is_wrong_and_what_there_is(sql: str, said: str) -> N
 
 
 async def test_the_tools_query_a_table_by_the_runs_clock_and_give_a_row() -> None:
-    context = tables(now=lambda: NOW)
+    toolkit = tables(now=lambda: NOW)
     found = await call(
-        context, "run_sql_query", table=PRICES, sql="SELECT timestamp FROM prices WHERE timestamp = date('now')"
+        toolkit, "run_sql_query", table=PRICES, sql="SELECT timestamp FROM prices WHERE timestamp = date('now')"
     )
-    assert await call(context, "get_table_row", table=found, row=0) == {"timestamp": "2023-04-07"}
-    assert (await call(context, "get_table_row", table=PRICES, row=-1))["timestamp"] == "2022-02-18"
-    assert "rows 0 to 59" in await refusal(context, "get_table_row", table=PRICES, row=60)
-    assert "row 0 only" in await refusal(context, "get_table_row", table=found, row=1)
+    assert await call(toolkit, "get_table_row", table=found, row=0) == {"timestamp": "2023-04-07"}
+    assert (await call(toolkit, "get_table_row", table=PRICES, row=-1))["timestamp"] == "2022-02-18"
+    assert "rows 0 to 59" in await refusal(toolkit, "get_table_row", table=PRICES, row=60)
+    assert "row 0 only" in await refusal(toolkit, "get_table_row", table=found, row=1)
     empty = Table(["a"], [])
-    assert "no rows" in await refusal(context, "get_table_row", table=empty, row=0)
+    assert "no rows" in await refusal(toolkit, "get_table_row", table=empty, row=0)
 
 
 def test_the_tools_are_read_only_and_named_as_recorded() -> None:
-    context = tables()
-    assert [tool.name for tool in context] == ["run_sql_query", "get_table_row"]
-    assert all(tool.read_only for tool in context)
-    assert list(named(context, "run_sql_query").spec.parameters["properties"]) == ["table", "sql"]
-    assert list(named(context, "get_table_row").spec.parameters["properties"]) == ["table", "row"]
+    toolkit = tables()
+    assert [tool.name for tool in toolkit] == ["run_sql_query", "get_table_row"]
+    assert all(tool.read_only for tool in toolkit)
+    assert list(named(toolkit, "run_sql_query").spec.parameters["properties"]) == ["table", "sql"]
+    assert list(named(toolkit, "get_table_row").spec.parameters["properties"]) == ["table", "row"]

@@ -65,21 +65,21 @@ def wiki(seen: Seen) -> Any:
 
 async def test_a_search_gives_titles_with_plain_text() -> None:
     async with site({"/w/api.php": wiki}) as there:
-        context = wikipedia(base_url=f"{there.address}/w/api.php")
-        assert await call(context, "wikipedia_search", query="rigel star") == [
+        toolkit = wikipedia(base_url=f"{there.address}/w/api.php")
+        assert await call(toolkit, "wikipedia_search", query="rigel star") == [
             {"title": "Rigel", "text": 'Rigel is a "blue" star'},
             {"title": "Rigel (disambiguation)", "text": ""},
         ]
-        assert "No page of Wikipedia fits 'zzz'" in await refusal(context, "wikipedia_search", query="zzz")
-        assert "nothing to search for" in await refusal(context, "wikipedia_search", query=" ")
+        assert "No page of Wikipedia fits 'zzz'" in await refusal(toolkit, "wikipedia_search", query="zzz")
+        assert "nothing to search for" in await refusal(toolkit, "wikipedia_search", query=" ")
 
 
 async def test_a_page_is_its_plain_text_under_its_own_title() -> None:
     async with site({"/w/api.php": wiki}) as there:
-        context = wikipedia(base_url=f"{there.address}/w/api.php")
+        toolkit = wikipedia(base_url=f"{there.address}/w/api.php")
         text = f"Rigel\n\n{RIGEL}".replace("\n\n\n\n", "\n\n")
         for title in ("Rigel", " Rigel ", "Beta_Orionis"):
-            assert await call(context, "wikipedia_page", title=title) == text
+            assert await call(toolkit, "wikipedia_page", title=title) == text
         assert there.seen[0].query["redirects"] == "1"
         short = wikipedia(base_url=f"{there.address}/w/api.php", longest=20)
         cut = len(text) - len("Rigel\n\n") - 20
@@ -90,22 +90,22 @@ async def test_a_page_is_its_plain_text_under_its_own_title() -> None:
 
 async def test_a_word_with_several_meanings_lists_their_pages() -> None:
     async with site({"/w/api.php": wiki}) as there:
-        context = wikipedia(base_url=f"{there.address}/w/api.php")
-        said = await call(context, "wikipedia_page", title="Rigel (disambiguation)")
+        toolkit = wikipedia(base_url=f"{there.address}/w/api.php")
+        said = await call(toolkit, "wikipedia_page", title="Rigel (disambiguation)")
     assert said == "'Rigel (disambiguation)' has several meanings. Pages: Rigel; Rigel (dog)."
 
 
 async def test_a_page_that_is_not_there_is_told_with_similar_ones() -> None:
     async with site({"/w/api.php": wiki}) as there:
-        context = wikipedia(base_url=f"{there.address}/w/api.php")
-        assert await refusal(context, "wikipedia_page", title="Rigel, the star") == (
+        toolkit = wikipedia(base_url=f"{there.address}/w/api.php")
+        assert await refusal(toolkit, "wikipedia_page", title="Rigel, the star") == (
             "Wikipedia has no page 'Rigel, the star'. Similar: Rigel; Rigel (disambiguation)."
         )
-        assert "Use wikipedia_search" in await refusal(context, "wikipedia_page", title="Zzz")
-        assert "has no text" in await refusal(context, "wikipedia_page", title="Empty")
+        assert "Use wikipedia_search" in await refusal(toolkit, "wikipedia_page", title="Zzz")
+        assert "has no text" in await refusal(toolkit, "wikipedia_page", title="Empty")
         before = len(there.seen)
         for wrong in ("", "a|b", "What is [this]?", "x" * 300):
-            assert "can't be the title" in await refusal(context, "wikipedia_page", title=wrong)
+            assert "can't be the title" in await refusal(toolkit, "wikipedia_page", title=wrong)
         assert len(there.seen) == before
 
 
@@ -118,8 +118,8 @@ async def test_the_wikis_own_errors_are_told() -> None:
         {"batchcomplete": True},
     ]
     async with site({"/w/api.php": answers}) as there:
-        context = wikipedia(base_url=f"{there.address}/w/api.php")
-        said = [await refusal(context, "wikipedia_search", query="x") for _ in range(5)]
+        toolkit = wikipedia(base_url=f"{there.address}/w/api.php")
+        said = [await refusal(toolkit, "wikipedia_search", query="x") for _ in range(5)]
     assert "refuses the request: Unrecognized value" in said[0]
     assert "slow down (429). Wait 5 s" in said[1]
     assert "slow down (429): Too many requests. Wait 60 s" in said[2]
@@ -291,10 +291,10 @@ async def test_a_model_is_asked_the_question_alone() -> None:
         assert [(message.role, message.content) for message in think.messages] == [("user", "What is 6 x 7?")]
         return " 42 "
 
-    context = ask_model(plait.Scripted([reply]))
-    assert await call(context, "ask_model", question=" What is 6 x 7? ") == "42"
-    assert "is empty" in await refusal(context, "ask_model", question=" ")
-    assert context[0].read_only
+    toolkit = ask_model(plait.Scripted([reply]))
+    assert await call(toolkit, "ask_model", question=" What is 6 x 7? ") == "42"
+    assert "is empty" in await refusal(toolkit, "ask_model", question=" ")
+    assert toolkit[0].read_only
 
 
 async def test_a_model_that_can_not_be_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

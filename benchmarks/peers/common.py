@@ -15,7 +15,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 
-class RunSpec(NamedTuple):
+class PeerTask(NamedTuple):
     """One task for one agent. `steps` is how many model calls it may make; `tools` are Plait's words.
 
     `temperature` is for other frameworks' agents: our loops choose their own.
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
     error: str = ""
 
 
-def functions(run_spec: RunSpec) -> list[Callable[..., Any]]:
+def functions(task: PeerTask) -> list[Callable[..., Any]]:
     """The task's tools as plain typed functions with docstrings, with the names and descriptions of Plait's.
 
     They raise `plait.core.errors.ToolError`, whose text is for the model, for a key that is not there or an
@@ -47,7 +47,7 @@ def functions(run_spec: RunSpec) -> list[Callable[..., Any]]:
     """
     from plait.tools.load import load
 
-    found = {tool.name: tool for word in run_spec.tools for tool in load(word)}
+    found = {tool.name: tool for word in task.tools for tool in load(word)}
 
     def lookup(key: str) -> Any:
         return found["lookup"].function(key=key)
@@ -62,14 +62,14 @@ def functions(run_spec: RunSpec) -> list[Callable[..., Any]]:
     return [lookup, calculator]
 
 
-def work(ask: Callable[[RunSpec], Outcome], *packages: str) -> None:
+def work(ask: Callable[[PeerTask], Outcome], *packages: str) -> None:
     """Do the job on stdin with `ask` and print what came. The time is that of `ask`: imports are not in it."""
     say = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a framework prints is not our one line
-    run_spec = RunSpec(**json.load(sys.stdin))
+    task = PeerTask(**json.load(sys.stdin))
     before, cpu = time.monotonic(), time.process_time()
     try:
-        outcome = ask(run_spec)
+        outcome = ask(task)
     except Exception as error:
         name = f"{type(error).__module__}.{type(error).__qualname__}"
         outcome = Outcome("crashed", None, f"{name}: {error}"[:800])

@@ -6,7 +6,7 @@ calls there would be no limit of steps. Both are LangChain's own.
 
 from __future__ import annotations
 
-from common import Outcome, RunSpec, functions, work
+from common import Outcome, PeerTask, functions, work
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelCallLimitMiddleware, ToolErrorMiddleware
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
@@ -16,19 +16,17 @@ from langchain_openai import ChatOpenAI
 from plait.core.errors import ToolError
 
 
-def ask(run_spec: RunSpec) -> Outcome:
+def ask(task: PeerTask) -> Outcome:
     agent = create_agent(
-        model=ChatOpenAI(
-            model=run_spec.model, base_url=run_spec.url, api_key=run_spec.key, temperature=run_spec.temperature
-        ),
-        tools=[tool(function, parse_docstring=True) for function in functions(run_spec)],
+        model=ChatOpenAI(model=task.model, base_url=task.url, api_key=task.key, temperature=task.temperature),
+        tools=[tool(function, parse_docstring=True) for function in functions(task)],
         middleware=[
-            ModelCallLimitMiddleware(run_limit=run_spec.steps, exit_behavior="error"),
+            ModelCallLimitMiddleware(run_limit=task.steps, exit_behavior="error"),
             ToolErrorMiddleware(lambda error, request: str(error) if isinstance(error, ToolError) else None),
         ],
     )
     try:
-        state = agent.invoke({"messages": [{"role": "user", "content": run_spec.question}]})
+        state = agent.invoke({"messages": [{"role": "user", "content": task.question}]})
     except ModelCallLimitExceededError as error:
         return Outcome("stopped", None, str(error))
     return Outcome("answered", state["messages"][-1].text)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import os
 
-from common import Outcome, RunSpec, work
+from common import Outcome, PeerTask, work
 
 import plait
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.resolve import resolve
 
 
-def ask(run_spec: RunSpec) -> Outcome:
-    os.environ["PEERS_KEY"] = run_spec.key
-    endpoint = EndpointConfig(base_url=run_spec.url, key_env="PEERS_KEY", kind="llamacpp", model=run_spec.model)
+def ask(task: PeerTask) -> Outcome:
+    os.environ["PEERS_KEY"] = task.key
+    endpoint = EndpointConfig(base_url=task.url, key_env="PEERS_KEY", kind="llamacpp", model=task.model)
     agent = plait.Agent(
-        run_spec.agent.removeprefix("plait-"),
+        task.agent.removeprefix("plait-"),
         model=resolve("peers", ModelConfig(endpoints={"peers": endpoint})),
-        tools=run_spec.tools,
-        limits=plait.Limits(steps=run_spec.steps),
+        tools=task.tools,
+        limits=plait.Limits(steps=task.steps),
         can_ask=False,
         journal=False,
     )
-    run = agent.run(run_spec.question)
+    run = agent.run(task.question)
     status = run.status if run.status in ("answered", "stopped") else "crashed"
     return Outcome(status, run.answer, str(run.reason or ""))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from common import Outcome, RunSpec, functions, work
+from common import Outcome, PeerTask, functions, work
 from pydantic_ai import Agent, ModelRetry, UsageLimitExceeded, UsageLimits
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -30,14 +30,14 @@ def retried(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def ask(run_spec: RunSpec) -> Outcome:
+def ask(task: PeerTask) -> Outcome:
     agent = Agent(
-        OpenAIChatModel(run_spec.model, provider=OpenAIProvider(base_url=run_spec.url, api_key=run_spec.key)),
-        tools=[retried(function) for function in functions(run_spec)],
-        model_settings={"temperature": run_spec.temperature},
+        OpenAIChatModel(task.model, provider=OpenAIProvider(base_url=task.url, api_key=task.key)),
+        tools=[retried(function) for function in functions(task)],
+        model_settings={"temperature": task.temperature},
     )
     try:
-        result = agent.run_sync(run_spec.question, usage_limits=UsageLimits(request_limit=run_spec.steps))
+        result = agent.run_sync(task.question, usage_limits=UsageLimits(request_limit=task.steps))
     except UsageLimitExceeded as error:
         return Outcome("stopped", None, str(error))
     return Outcome("answered", result.output)

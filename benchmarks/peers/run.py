@@ -80,7 +80,7 @@ def performed(
     agent = AGENTS[name]
     python = str(options.venvs / agent.environment / "bin" / "python") if agent.environment else sys.executable
     label = f"{name}-{task.id}-{time.time_ns()}"
-    run_spec = {
+    request = {
         "agent": name,
         "question": task.question,
         "tools": words,
@@ -100,7 +100,7 @@ def performed(
         start_new_session=True,
     )
     try:
-        said, errors = worker.communicate(json.dumps(run_spec).encode(), SECONDS)
+        said, errors = worker.communicate(json.dumps(request).encode(), SECONDS)
         came = json.loads(said) if said else _died(worker.returncode, errors)
     except subprocess.TimeoutExpired:
         os.killpg(worker.pid, signal.SIGKILL)

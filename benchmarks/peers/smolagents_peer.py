@@ -7,23 +7,21 @@ gave none.
 
 from __future__ import annotations
 
-from common import Outcome, RunSpec, functions, work
+from common import Outcome, PeerTask, functions, work
 from smolagents import CodeAgent, LogLevel, OpenAIModel, ToolCallingAgent, tool
 
 
-def ask(run_spec: RunSpec) -> Outcome:
-    model = OpenAIModel(
-        model_id=run_spec.model, api_base=run_spec.url, api_key=run_spec.key, temperature=run_spec.temperature
-    )
-    kind = {"smolagents-code": CodeAgent, "smolagents-tools": ToolCallingAgent}[run_spec.agent]
+def ask(task: PeerTask) -> Outcome:
+    model = OpenAIModel(model_id=task.model, api_base=task.url, api_key=task.key, temperature=task.temperature)
+    kind = {"smolagents-code": CodeAgent, "smolagents-tools": ToolCallingAgent}[task.agent]
     agent = kind(
-        tools=[tool(function) for function in functions(run_spec)],
+        tools=[tool(function) for function in functions(task)],
         model=model,
-        max_steps=run_spec.steps,
+        max_steps=task.steps,
         verbosity_level=LogLevel.OFF,
         return_full_result=True,
     )
-    result = agent.run(run_spec.question)
+    result = agent.run(task.question)
     return Outcome("answered" if result.state == "success" else "stopped", result.output)
 
 

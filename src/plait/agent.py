@@ -206,7 +206,7 @@ class Agent:
         """
         from plait.runtime import plan_estimate, plans
 
-        run_spec = self._job(question, None, shown=self._shown(question))
+        run_spec = self._make_run_spec(question, None, shown=self._shown(question))
         loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
         timeline, seen = planned_in or Timeline(), plan_estimate.seen_in(self._store, loop.name)
         return plan_estimate.estimate_plan(
@@ -271,7 +271,7 @@ class Agent:
             if question is None and isinstance(run.outcome, Waiting):
                 question = run.outcome.question
             run = run.id
-        journal = self._journal_needed()
+        journal = self._require_journal()
         row = journal.run(run)
         if row.status in ("answered", "failed", "stopped"):
             if answer is not None:
@@ -283,11 +283,11 @@ class Agent:
                 )
             return runs.read_finished_run(row, journal, self._loop)
         require_loaded(self.tools)
-        await self._tools_there()
-        sandbox = await self._sandbox_there(
+        await self._load_tools()
+        sandbox = await self._check_sandbox(
             sandbox_for(self, row.head, bool(journal.timeline(row.head.run, bodies=False).code))
         )
-        run_spec = self._job(row.head.question, on_wait, recorded=row.head, sandbox=sandbox)
+        run_spec = self._make_run_spec(row.head.question, on_wait, recorded=row.head, sandbox=sandbox)
         run_spec, log = await runs.claim(run_spec, row.head, journal, answer=answer, question=question, force=force)
         return await runs.perform(run_spec, row.head, log, journal, on_event, resumed=True)
 
@@ -296,10 +296,10 @@ class Agent:
 
         Raises `ReplayDiffers` at the first difference.
         """
-        journal = self._journal_needed()
+        journal = self._require_journal()
         row = journal.run(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
-        run_spec = self._job(row.head.question, None, recorded=row.head)
+        run_spec = self._make_run_spec(row.head.question, None, recorded=row.head)
         return run_blocking(runs.replay(run_spec, row.head, journal.timeline(row.head.run), recorded))
 
     def fork(self, run: str, at: int) -> Run:
@@ -316,18 +316,18 @@ class Agent:
         label: str = "",
     ) -> Run:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
-        journal = self._journal_needed()
+        journal = self._require_journal()
         row = journal.run(run)
         require_loaded(self.tools)
-        await self._tools_there()
+        await self._load_tools()
         conversation = recorded_conversation(row.head, runs.fresh_id())
         shown = await asyncio.to_thread(self._shown, row.head.question, row.head)
         rows = journal.rows(row.head.run)
-        sandbox = await self._sandbox_there(
+        sandbox = await self._check_sandbox(
             sandbox_for(self, row.head, any(each.step < at for each in Timeline(rows).code))
         )
         now = row.head.settings.get("now")
-        run_spec = self._job(
+        run_spec = self._make_run_spec(
             row.head.question, on_wait, conversation=conversation, shown=shown, sandbox=sandbox, now=now
         )
         head = self._head(row.head.question, run_spec, conversation)
@@ -362,12 +362,12 @@ class Agent:
     def _toolset(self) -> Toolset:
         return with_fitting_names(with_free_names(tools_from(self.tools), self._loop), self._loop)
 
-    async def _tools_there(self) -> None:
+    async def _load_tools(self) -> None:
         """Make the tools in a thread, because a word may start a server."""
         if "_toolset" not in vars(self) and any(isinstance(tool, str) for tool in self.tools):
             await asyncio.to_thread(getattr, self, "_toolset")
 
-    async def _sandbox_there(self, sandbox: str | Sandbox) -> str | Sandbox:
+    async def _check_sandbox(self, sandbox: str | Sandbox) -> str | Sandbox:
         """Return the sandbox unchanged. Raises `ConfigError` if the loop runs code and the sandbox is not available."""
         if getattr(self._loop, "runs_code", False):
             await check_sandbox(sandbox)
@@ -391,7 +391,7 @@ class Agent:
         config.use_own_redaction()
         return Journal.at(self.journal)
 
-    def _journal_needed(self) -> Journal:
+    def _require_journal(self) -> Journal:
         if self._store is None:
             raise ConfigError(
                 "This agent keeps no journal (journal=False): there is no record, and no session.",
@@ -412,7 +412,7 @@ class Agent:
     def _most_shown(self) -> int | None:
         return most_shown(self.limits.tools, self._loop, len(self._toolset), self.history.embedder)
 
-    def _job(
+    def _make_run_spec(
         self,
         question: str,
         on_wait: OnWait | None,
@@ -428,7 +428,7 @@ class Agent:
         tools = self._toolset if recorded is None else as_recorded(self._toolset, recorded)
         if conversation is not None and conversation.searched:
             tools = msgspec.structs.replace(
-                tools, tools=(*tools, conversation.tool(self._journal_needed(), self.history.embedder))
+                tools, tools=(*tools, conversation.tool(self._require_journal(), self.history.embedder))
             )
         if shown is not None:
             tools = self._finder.among(tools)
@@ -522,13 +522,13 @@ class Agent:
             raise ConfigError(f"now is {now!r}.", hint="Give seconds since 1970, or None.")
         if history is not None and session is None:
             raise ConfigError("Earlier turns belong to a session, and none is named.", hint="Give session=NAME.")
-        await self._tools_there()
-        await self._sandbox_there(self.sandbox)
+        await self._load_tools()
+        await self._check_sandbox(self.sandbox)
         conversation = None
         if session is not None:
-            conversation = open_conversation(session, self._journal_needed(), self.history, history)
+            conversation = open_conversation(session, self._require_journal(), self.history, history)
         shown = await asyncio.to_thread(self._shown, question) if self._most_shown is not None else None
-        run_spec = self._job(question, on_wait, conversation=conversation, shown=shown, now=now)
+        run_spec = self._make_run_spec(question, on_wait, conversation=conversation, shown=shown, now=now)
         return run_spec, self._head(question, run_spec, conversation)
 
 

@@ -115,6 +115,8 @@ def report_error(error: BaseException) -> int:
             return 0
         case KeyboardInterrupt() | click.Abort():
             code, message = CANCELLED, "Cancelled."
+        case _ if isinstance(error.__cause__, KeyboardInterrupt):  # Python wraps it while it creates a class
+            code, message = CANCELLED, "Cancelled."
         case PlaitError():
             code = WRONG_USAGE if isinstance(error, ConfigError) else CRASHED
             message = f"Error: {clean(str(error)).strip()}"

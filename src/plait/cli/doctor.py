@@ -39,7 +39,7 @@ from plait.server.settings import is_loopback
 
 State = Literal["ok", "absent", "broken"]
 COLOURS: dict[State, str] = {"ok": "green", "absent": "dim", "broken": "bold red"}
-ENDPOINT_SECONDS = 0.4
+LOCAL_SECONDS, REMOTE_SECONDS = 0.4, 5.0
 """Seconds that an endpoint may take to answer."""
 ANOTHER_JOURNAL = "Set PLAIT_JOURNAL to another file."
 SOURCES = {
@@ -207,17 +207,20 @@ def _examine_endpoints(config: config_files.Config) -> Iterator[Finding]:
 
 
 def _ask_for_models(address: str) -> tuple[bool, str]:
-    """Return whether a server answers at an address, and its answer in words. Sends no key."""
+    """Return whether a model server answers at an address, and its answer in words. Sends no key.
+
+    Local servers list their models. Some hosted ones do not: there, HTTP 404 is an answer.
+    """
     here = is_loopback(urlsplit(address).hostname or "")
     opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
     request = urllib.request.Request(f"{address.rstrip('/')}/models", headers={"User-Agent": f"plait/{__version__}"})
     try:
-        with opener.open(request, timeout=ENDPOINT_SECONDS) as reply:
+        with opener.open(request, timeout=LOCAL_SECONDS if here else REMOTE_SECONDS) as reply:
             listed = msgspec.json.decode(reply.read(1 << 20))
         return True, f"{len(listed['data'])} models"
     except urllib.error.HTTPError as error:
         error.close()
-        return error.code in (401, 403), f"it answered with HTTP {error.code}"
+        return error.code in (401, 403) or (error.code == 404 and not here), f"it answered with HTTP {error.code}"
     except (OSError, ValueError) as error:  # not reachable, or not an HTTP address
         reason = getattr(error, "reason", error)
         return False, f"not reachable ({getattr(reason, 'strerror', None) or reason})"

@@ -20,6 +20,7 @@ def main() -> None:
         return
     _open_standard_streams()
     try:
+        sys.unraisablehook = _report_dropped
         if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
             signal.signal(signal.SIGTERM, _interrupt)
         from plait.cli.commands import finish_telemetry, plait, prepare_process, report_error
@@ -35,7 +36,9 @@ def main() -> None:
             code = report_error(error)
         finally:
             finish_telemetry()
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
         with contextlib.suppress(OSError):
             print("Cancelled.", file=sys.stderr)
         code = CANCELLED
@@ -59,6 +62,14 @@ def _open_standard_streams() -> None:
 def _interrupt(*_: object) -> NoReturn:
     """Treat SIGTERM like Ctrl-C."""
     raise KeyboardInterrupt
+
+
+def _report_dropped(dropped: sys.UnraisableHookArgs) -> None:
+    """Quit if Python drops a KeyboardInterrupt, as it does in callbacks of imports. The command would go on."""
+    if issubclass(dropped.exc_type, KeyboardInterrupt):
+        os.write(2, b"Cancelled.\n")
+        os._exit(CANCELLED)
+    sys.__unraisablehook__(dropped)
 
 
 def _exit(code: int) -> NoReturn:

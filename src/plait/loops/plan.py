@@ -86,7 +86,7 @@ class Dispatch:
         self._waiting += [step for step in steps if step.id not in self.results]
         yield from self._start()
 
-    def mine(self, taken: WaitResult) -> bool:
+    def has_started(self, taken: WaitResult) -> bool:
         """Return whether this is the result of a step."""
         return taken.ticket in self._open
 
@@ -95,7 +95,8 @@ class Dispatch:
         """The running steps, by ticket."""
         return self._open
 
-    def took(self, taken: WaitResult) -> Effects[Step]:
+    def end_with(self, taken: WaitResult) -> Effects[Step]:
+        """Store what the runtime returned for a step, and start the steps that waited for it."""
         reply = taken.reply
         seen = _together(taken.observations) if reply is None else observation_of_reply(reply)
         return (yield from self.end(taken.ticket, seen))
@@ -110,7 +111,7 @@ class Dispatch:
     def finish(self) -> Effects[None]:
         """Wait for all running steps, and for those that depend on them."""
         while self._open:
-            yield from self.took((yield from wait_next(*self._open)))
+            yield from self.end_with((yield from wait_next(*self._open)))
 
     def _start(self) -> Effects[None]:
         while self._waiting and (ready := [step for step in self._waiting if self.results.keys() >= set(step.needs)]):

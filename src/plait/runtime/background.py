@@ -45,17 +45,17 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     if _LOOP.is_current():
         # A tool on the background loop runs an agent. The loop cannot wait for itself.
         return _aside(work)
-    run_spec = _Job(work)
+    job = _Job(work)
     loop = _LOOP.start()
     try:
-        loop.call_soon_threadsafe(run_spec.begin)
-        run_spec.done.wait()
+        loop.call_soon_threadsafe(job.begin)
+        job.done.wait()
     except KeyboardInterrupt:
-        loop.call_soon_threadsafe(run_spec.cancel)
-        run_spec.done.wait(PATIENCE)
+        loop.call_soon_threadsafe(job.cancel)
+        job.done.wait(PATIENCE)
         raise
-    assert run_spec.task is not None
-    return run_spec.task.result()
+    assert job.task is not None
+    return job.task.result()
 
 
 def _aside(work: Coroutine[Any, Any, T]) -> T:

@@ -16,22 +16,22 @@ class ToolModels:
     """Meter the model calls of one tool call. `tool` is the tool's name. Usable from any thread."""
 
     def __init__(self, run_context: RunContext, step: int, tool: str) -> None:
-        self._desk = run_context
+        self._run_context = run_context
         self._step = step
         self._tool = tool
         self._loop = asyncio.get_running_loop()
 
     def request(self, model: Model) -> None:
-        near = self._desk.meter.request_by_tool(model)
+        near = self._run_context.meter.request_by_tool(model)
         if near is not None:
             raise BudgetSpent(near.limit, near.detail)
-        if self._desk.meter.outer is not None:
-            self._desk.meter.outer.request(model)
+        if self._run_context.meter.outer is not None:
+            self._run_context.meter.outer.request(model)
 
     def took(self, model: str, usage: Usage, cost: float | None) -> None:
-        self._desk.meter.took_by_tool(usage, cost)
-        if self._desk.meter.outer is not None:
-            self._desk.meter.outer.took(model, usage, cost)
+        self._run_context.meter.took_by_tool(usage, cost)
+        if self._run_context.meter.outer is not None:
+            self._run_context.meter.outer.took(model, usage, cost)
         price = "price not known" if cost is None else f"{cost:.5f} USD"
         text = f"{self._tool} asked {model}: {usage.input_tokens:,} + {usage.output_tokens:,} tokens, {price}"
         with suppress(RuntimeError):  # the loop has ended: the run is over
@@ -39,4 +39,4 @@ class ToolModels:
 
     def _note(self, text: str) -> None:
         with suppress(JournalError):  # the run has ended in the meantime
-            self._desk.remark(self._step, "tool_model", text)
+            self._run_context.remark(self._step, "tool_model", text)

@@ -117,8 +117,8 @@ def _written(asked: Think, work: Written) -> Effects[Reply]:
             return taken.reply
         if taken.ticket == ticket:
             yield from work.more(taken.piece, again=taken.again)
-        elif work.mine(taken):
-            yield from work.took(taken)
+        elif work.has_started(taken):
+            yield from work.end_with(taken)
 
 
 def _results(rounds: list[Round]) -> Iterator[str]:

@@ -118,7 +118,7 @@ class ReWOO:
         yield from work.add(*plan.calls)
         while work.open:
             try:
-                step = yield from work.took((yield from wait_next(*work.open)))
+                step = yield from work.end_with((yield from wait_next(*work.open)))
             except ContextOverflow as why:
                 step = yield from self._less(context, task, work, why)
             seen = work.results[step.id]
