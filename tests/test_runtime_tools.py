@@ -14,7 +14,7 @@ import pytest
 
 import plait
 from plait.core import Answered, Call, LoopContext, LoopRun, OneKind, Splitter, Task, act
-from plait.runtime import call_tools
+from plait.runtime import make_call
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def test_no_error_of_a_tool_ends_the_run_or_the_event_loop(error: BaseException,
 
 
 def test_an_async_tool_that_takes_no_notice_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_tools, "GRACE", 0.1)
+    monkeypatch.setattr(make_call, "GRACE", 0.1)
     let_go = threading.Event()
 
     @plait.tool(timeout=0.1)
@@ -149,7 +149,7 @@ def test_an_async_tool_that_takes_no_notice_is_left_behind(monkeypatch: pytest.M
 
     run = together(("stubborn", "x"), ("rest", 0.01), tools=[stubborn, rest]).run("go")
     let_go.set()  # the run ended before
-    assert run.answer == [f"Error: 'stubborn' gave no result within 0.1 seconds. {call_tools.UNKNOWN}", "rested 0.01"]
+    assert run.answer == [f"Error: 'stubborn' gave no result within 0.1 seconds. {make_call.UNKNOWN}", "rested 0.01"]
 
 
 def test_an_async_tool_may_clean_up_when_its_time_is_over() -> None:
