@@ -75,7 +75,7 @@ class NativePage(Page):
             )
             for call, each in zip(turn.calls, seen, strict=True)
         )
-        return (Message("assistant", turn.thought, turn.calls), *results)
+        return (Message("assistant", turn.thought, turn.calls, state=turn.state), *results)
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
         """Read the turn, also from calls that an endpoint left in the text. Raises `Unreadable`."""
@@ -84,7 +84,7 @@ class NativePage(Page):
             if reply.how_cut and isinstance(reply.calls[-1].input, str):
                 raise Unreadable(f"it {reply.how_cut} within the input of its last call")
             calls = tuple(self._call(call, notes) for call in reply.calls)
-            return CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes))
+            return CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
         if not reply.text.strip():
             raise Unreadable("It was empty.")
         try:
@@ -108,7 +108,7 @@ class NativePage(Page):
         calls = with_ids(reply.calls, log)
         said = self._kit.prompt("repair_call", complaint=complaint).strip()
         answers = (Message("tool", said, call_id=call.id) for call in calls)
-        return (Message("assistant", reply.text, calls), *answers)
+        return (Message("assistant", reply.text, calls, state=reply.state), *answers)
 
     def _call(self, call: Call, notes: list[Remark]) -> Call:
         name = resolve_tool_name(call.tool, self._kit.known, notes)

@@ -13,8 +13,12 @@ import msgspec
 
 from plait.core import Call, Message, Think, ToolSpec
 from plait.models.base import Abilities, Request
+from plait.models.wires.chat_replies import ChatReader
+from plait.models.wires.draft import Draft
+from plait.models.wires.wire import CHAT, WireOptions
 
-CHAT, COMPLETIONS = "chat/completions", "completions"
+NAME = CHAT
+CHAT_PATH, COMPLETIONS = "chat/completions", "completions"
 MAX_STOP = 4
 """The usual endpoints refuse more stop strings. Plait cuts each reply at all of them itself (`TextFilter`)."""
 
@@ -29,23 +33,13 @@ RESAMPLED = 0.7
 
 _encode = msgspec.json.Encoder().encode
 _LENGTHS = ("max_tokens", "max_completion_tokens")
-_NONE: Mapping[str, Any] = {}
 
 
-def encode(
-    think: Think,
-    model: str,
-    abilities: Abilities,
-    provider: str = "",
-    params: Mapping[str, Any] = _NONE,
-    temperature: float | None = None,
-) -> Request:
-    """Return the request for an effect. `params` are added last and override other keys; None leaves a key out.
-
-    `temperature` is the model's own, sent if the effect sets none.
-    """
+def encode(think: Think, options: WireOptions) -> Request:
+    """Return the request for an effect. `params` are added last."""
+    abilities, provider = options.abilities, options.provider
     raw = bool(think.prompt) and abilities.completion
-    body: dict[str, Any] = {"model": model}
+    body: dict[str, Any] = {"model": options.model}
     if raw:
         body["prompt"] = think.prompt + think.prefill
     else:
@@ -53,7 +47,7 @@ def encode(
         body["messages"] = _messages(messages, think.prefill, abilities, provider)
     if think.stop and abilities.stop:
         body["stop"] = [s for s in think.stop if s][:MAX_STOP]
-    warmth = temperature if think.temperature is None else think.temperature
+    warmth = options.temperature if think.temperature is None else think.temperature
     if warmth is not None and abilities.temperature:
         body["temperature"] = max(warmth, RESAMPLED) if think.resample else warmth
     if think.max_tokens is not None:
@@ -68,7 +62,7 @@ def encode(
     if think.prefill and abilities.prefill and not raw and provider == "vllm":
         body["add_generation_prompt"] = False
         body["continue_final_message"] = True
-    for key, value in params.items():
+    for key, value in options.params.items():
         if value is None:
             body.pop(key, None)
         elif key in _LENGTHS and think.max_tokens is not None and isinstance(value, int):
@@ -77,17 +71,29 @@ def encode(
             body[key] = min(value, think.max_tokens)  # never beyond the run's limit
         else:
             body[key] = value
-    return Request(COMPLETIONS if raw else CHAT, _encode(body))
+    return Request(COMPLETIONS if raw else CHAT_PATH, _encode(body))
 
 
-def repeatable_prefill(think: Think, abilities: Abilities, provider: str = "") -> str:
+def make_headers(key: str) -> Mapping[str, str]:
+    """Return the header of the key."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def make_reader(draft: Draft) -> ChatReader:
+    """Return what reads one response into `draft`."""
+    return ChatReader(draft)
+
+
+def repeatable_prefill(think: Think, options: WireOptions) -> str:
     """Return the prefill to drop if a reply repeats it; "" if there is none to drop.
 
     An endpoint that truly continues a message does not repeat it (Mistral's does). A short text such as "[" may be
     intended; a long one is a repetition.
     """
-    raw = bool(think.prompt) and abilities.completion
-    continued = raw or (abilities.prefill and provider != "mistral")
+    if not think.prefill:
+        return ""
+    raw = bool(think.prompt) and options.abilities.completion
+    continued = raw or (options.abilities.prefill and options.provider != "mistral")
     return think.prefill if not continued or len(think.prefill.strip()) >= 12 else ""
 
 
@@ -113,6 +119,8 @@ def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities,
     made = 0
     for message in messages:
         if message.role != "tool" and not message.calls:
+            if message.state is not None:
+                message = Message(message.role, message.content)
             out.append(message)  # a plain Message encodes to exactly {"role", "content"}
         elif not abilities.tools:
             out.append(_as_text(message))
