@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, structs
 
 from plait.core import Reply, Think
-from plait.core.errors import BadResponse, ModelError
+from plait.core.errors import BadRequest, BadResponse, ModelError, Unsupported
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.http import MAX_BODY
 from plait.models.prices import UNKNOWN, Rate
+from plait.models.settings import NO_SETTINGS, ModelSettings
 from plait.models.wires import replies
 from plait.models.wires.refusals import Target, bad_response, failure
 from plait.models.wires.replies import ReplyReader
@@ -34,7 +35,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     `hidden` are their secret values. `timeout` is the longest silence of the endpoint in seconds. `provider` names the
     dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages name `key_env` and `base_env`. `temperature` is
     sent if neither the effect nor `params` set one; None sends none. `special_tokens` are texts that the endpoint reads
-    as control tokens (`special_tokens.py`). `wire` names the protocol (`wires/`).
+    as control tokens (`special_tokens.py`). `wire` names the protocol (`wires/`). `settings` are
+    the user's, and override what an effect asks for.
     """
 
     spec: str
@@ -53,6 +55,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     special_tokens: tuple[str, ...] = ()
     wire: str = CHAT
+    settings: ModelSettings = NO_SETTINGS
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -78,7 +81,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         """Make one attempt. See `Model.send`. A stop string or a circle in the stream ends the request."""
         target = self.target
         wire = load_wire(self.wire)
-        headers = {**wire.make_headers(self.key), **self.headers}
+        headers = {**wire.make_headers(self.key), **self.headers, **self.settings.extra_headers}
         answer = http.HttpAnswer()
         scrubber = target.scrubber
         prefill = self._prefill(think)
@@ -107,9 +110,14 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             raise flood
         if answer.status != 200:
             asked, path = request.body, request.path
-            raise failure(
+            refused = failure(
                 answer.status, body, target, asked=asked, path=path, headers=answer.headers, response=response
             )
+            if isinstance(refused, Unsupported) and getattr(self.settings, refused.ability, UNSET) is not UNSET:
+                # A setting of the user is never left out.
+                refused = BadRequest(refused.message, hint=f"Take {refused.ability!r} out of the model's settings.")
+                refused.response = response
+            raise refused
         try:
             # Decode here too, so that half a stream or garbage is a failed attempt, which is retried.
             if watch.is_broken or body != answer.body:
@@ -143,6 +151,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             "endpoint": self.endpoint,
             "provider": self.provider,
             "wire": self.wire,
+            "settings": msgspec.to_builtins(self.settings),
             "params": dict(self.params),
             "temperature": self.temperature,
             "headers": sorted(self.headers),
@@ -153,7 +162,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     @property
     def _options(self) -> WireOptions:
-        return WireOptions(self.name, self.abilities, self.provider, self.params, self.temperature)
+        return WireOptions(self.name, self.abilities, self.provider, self.params, self.temperature, self.settings)
 
     def _prefill(self, think: Think) -> str:
         return load_wire(self.wire).repeatable_prefill(think, self._options) if think.prefill else ""

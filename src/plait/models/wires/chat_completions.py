@@ -14,6 +14,7 @@ import msgspec
 from plait.core import Call, Message, Think, ToolSpec
 from plait.models.base import Abilities, Request
 from plait.models.wires.chat_replies import ChatReader
+from plait.models.wires.chat_settings import add_settings
 from plait.models.wires.draft import Draft
 from plait.models.wires.wire import CHAT, WireOptions
 
@@ -62,7 +63,8 @@ def encode(think: Think, options: WireOptions) -> Request:
     if think.prefill and abilities.prefill and not raw and provider == "vllm":
         body["add_generation_prompt"] = False
         body["continue_final_message"] = True
-    for key, value in options.params.items():
+    add_settings(body, options)
+    for key, value in {**options.params, **options.settings.extra_body}.items():
         if value is None:
             body.pop(key, None)
         elif key in _LENGTHS and think.max_tokens is not None and isinstance(value, int):

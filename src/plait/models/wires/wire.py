@@ -12,6 +12,7 @@ from msgspec import Struct
 from plait.core import Think
 from plait.core.errors import ConfigError
 from plait.models.base import Abilities, Request
+from plait.models.settings import NO_SETTINGS, ModelSettings
 from plait.models.wires.draft import Draft
 
 CHAT = "chat"
@@ -24,6 +25,7 @@ class WireOptions(Struct, frozen=True):
 
     `model` is the model's name, `provider` the dialect ("" for none). `params` are more fields of the body; they
     override an effect's, and None leaves a field out. `temperature` is sent if neither the effect nor `params` set one.
+    `settings` are the user's.
     """
 
     model: str
@@ -31,6 +33,7 @@ class WireOptions(Struct, frozen=True):
     provider: str = ""
     params: Mapping[str, Any] = {}
     temperature: float | None = None
+    settings: ModelSettings = NO_SETTINGS
 
 
 class EventReader(Protocol):
