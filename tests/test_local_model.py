@@ -166,7 +166,7 @@ async def test_a_server_that_dies_is_named_and_started_again(smollm2: Path) -> N
 
     def kill(_: str) -> None:
         nonlocal process
-        process = embedded._servers["smollm2-135m", model.settings].process
+        process = embedded._servers["smollm2-135m", model.server].process
         assert process is not None
         os.kill(process.pid, signal.SIGKILL)
 
@@ -186,7 +186,7 @@ async def test_threads_that_wait_sleep_soon_unless_the_user_says_otherwise(
             monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
         model = local_model("smollm2-135m", {"n_ctx": n_ctx, "threads": 2})
         await ask(model, WEEK)
-        process = embedded._servers["smollm2-135m", model.settings].process
+        process = embedded._servers["smollm2-135m", model.server].process
         assert process is not None
         started_with = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
         assert [line for line in started_with if line.startswith(b"GOMP_SPIN")] == [
@@ -213,10 +213,10 @@ def test_names_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PLAIT_THREADS", raising=False)
     assert (local_model().spec, local_model().name) == ("local", "qwen2.5-coder-1.5b")
     named = local_model("smollm2-135m", {"n_ctx": 4096, "slots": 2, "threads": 1})
-    assert (named.spec, named.settings.n_ctx, named.settings.slots) == ("local:smollm2-135m", 4096, 2)
+    assert (named.spec, named.server.n_ctx, named.server.slots) == ("local:smollm2-135m", 4096, 2)
     assert named.describe()["sha256"].startswith("b179c952") and named.describe()["endpoint"] == ""
     monkeypatch.setenv("PLAIT_THREADS", "3")
-    assert local_model("", {"threads": 1}).settings.threads == 3
+    assert local_model("", {"threads": 1}).server.threads == 3
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ async def test_a_file_that_is_no_model_is_a_clear_error(smollm2: Path, tmp_path:
             await model.send(model.encode(think), think)
         assert str(path) in str(caught.value) and caught.value.hint, name
         with pytest.raises(ModelMissing, match=said):
-            embedded.start_server_now(model._key, model.settings, model._find)
+            embedded.start_server_now(model._key, model.server, model._find)
 
 
 async def test_without_xllamacpp_the_extra_is_named(smollm2: Path, monkeypatch: pytest.MonkeyPatch) -> None:

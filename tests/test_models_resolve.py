@@ -124,7 +124,7 @@ def test_electricity_is_what_local_servers_cost():
 def test_the_embedded_model_gets_its_options_and_its_electricity():
     model = resolve("local", config(local={"n_ctx": 512}, electricity={"per_1k_tokens": 0.001}), env={})
     assert model.spec == "local"
-    assert model.settings.n_ctx == 512
+    assert model.server.n_ctx == 512
     assert model.rate.cost(Usage(500, 500)) == 0.001
     assert resolve("local").rate.cost(Usage(5, 5)) == 0.0
 
