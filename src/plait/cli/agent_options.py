@@ -129,6 +129,8 @@ def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the agent's fields that all runs of a comparison share. Fields that no option sets are left out."""
     names = ("prompts", "grounding", "sandbox")
     fields = {name: flags[name] for name in names if flags.get(name) is not None}
+    if flags.get("system") is not None:
+        fields["system"] = read_text(flags["system"])
     code = _parse_code_limits(flags.get("code_limit") or (), {})
     fields["limits"] = Limits(**_merge_limits(RunDefaults(), flags), tools=flags.get("max_tools"), code=code)
     return fields

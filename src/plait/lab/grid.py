@@ -1,10 +1,12 @@
-"""Tables of text cells, drawn for a terminal of some width or in Markdown."""
+"""Tables of text cells, drawn for a terminal of some width, in Markdown or as comma-separated values."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -16,25 +18,32 @@ T = TypeVar("T")
 NEVER = 0
 """The `leave` of a column that is always shown."""
 ELLIPSIS = "…"
-_LEAST = 8
+_LEAST = 4
 """The least width of a column of names."""
+_NUMBER = re.compile(r"~?-?\d{1,3}(,\d{3})+(\.\d+)?")
 
 
 class TableColumn(Struct, frozen=True):
     """A column: its head and its cells. In a narrow terminal the column with the largest `leave` is dropped first.
 
-    `left` aligns it to the left, as names are.
+    `left` aligns it to the left, as names are. `wrap`: its cells are wrapped, never cut.
     """
 
     head: str
     cells: tuple[str, ...]
     leave: int = NEVER
     left: bool = False
+    wrap: bool = False
 
     @property
     def width(self) -> int:
         """The length of its widest cell."""
         return max(len(cell) for cell in (self.head, *self.cells))
+
+    @property
+    def least_width(self) -> int:
+        """The same, with the words of a number's head one below the other."""
+        return self.width if self.left else max(map(len, (*self.head.split(), *self.cells)), default=0)
 
 
 def merge_in_order(rows: Iterable[Iterable[T]]) -> list[T]:
@@ -54,38 +63,62 @@ def clean_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def render_grid(columns: Sequence[TableColumn], width: int | None = None) -> tuple[str, list[str]]:
+def render_grid(
+    columns: Sequence[TableColumn], width: int | None = None, reasons: Mapping[int, str] | None = None
+) -> tuple[str, list[str]]:
     """Render a table with lines of at most `width` letters (None: no limit). Return it and the heads left out.
 
-    If the remaining columns are too wide, names are cut while they stay different, then wrapped. Only numbers can make
-    a line longer than `width`.
+    If the table is too wide, heads of numbers are wrapped, columns are dropped, names are cut while they stay
+    different, and then wrapped. Only numbers can make a line longer than `width`. `reasons` has the text that a row
+    shows instead of its numbers, by the row's index.
     """
     shown = list(columns)
-    while width is not None and _wide(shown) > width and any(column.leave for column in shown):
-        shown.remove(max(shown, key=lambda column: column.leave))
-    left_out = [column.head for column in columns if column not in shown]
-    widths = [column.width for column in shown]
-    if width is not None and _wide(shown) > width:
+    widths, left_out = [column.width for column in shown], list[str]()
+    if width is not None and _wide(widths) > width:
+        while _wide([column.least_width for column in shown]) > width and any(column.leave for column in shown):
+            shown.remove(max(shown, key=lambda column: column.leave))
+        left_out = [column.head for column in columns if column not in shown]
         shown, widths = _fit_names(shown, width)
-    rows = zip(*((column.head, *column.cells) for column in shown), strict=True)
+    names = _count_names(shown)
+    room = max(_wide(widths[names:]), _wide(widths) if width is None else width - _wide(widths[:names]) - 2)
     lines = []
-    for row in rows:
+    for number, row in enumerate(zip(*((column.head, *column.cells) for column in shown), strict=True)):
+        reason = (reasons or {}).get(number - 1)
         pieces = [_wrap_cell(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        if reason is not None:
+            pieces[names:] = [[reason] if width is None else textwrap.wrap(reason, room, break_on_hyphens=False)]
         for parts in zip_longest(*pieces, fillvalue=""):
             cells = [
-                part.ljust(wide) if column.left else part.rjust(wide)
-                for part, wide, column in zip(parts, widths, shown, strict=True)
+                part.ljust(wide) if column.left or reason is not None else part.rjust(wide)
+                for part, wide, column in zip(parts, widths, shown, strict=False)
             ]
             lines.append("  ".join(cells).rstrip())
     return "\n".join(lines), left_out
 
 
-def render_markdown_grid(columns: Sequence[TableColumn]) -> str:
+def render_markdown_grid(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> str:
     """Render a whole table in Markdown."""
-    rows = list(zip(*((column.head, *column.cells) for column in columns), strict=True))
-    lines = ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in rows]
+    lines = ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in list_rows(columns, reasons)]
     lines.insert(1, "|" + "|".join("---" if column.left else "--:" for column in columns) + "|")
     return "\n".join(lines)
+
+
+def render_csv_grid(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> str:
+    """Render a whole table as comma-separated values, numbers without separators of thousands."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for row in list_rows(columns, reasons):
+        writer.writerow([cell.replace(",", "") if _NUMBER.fullmatch(cell) else cell for cell in row])
+    return out.getvalue()
+
+
+def list_rows(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> list[list[str]]:
+    """Return the heads and the rows. A row with a reason has it in the place of its first number."""
+    rows = [list(row) for row in zip(*((column.head, *column.cells) for column in columns), strict=True)]
+    names = _count_names(columns)
+    for at, reason in (reasons or {}).items():
+        rows[at + 1][names:] = [reason, *[""] * (len(columns) - names - 1)]
+    return rows
 
 
 def escape_markdown(text: str) -> str:
@@ -101,23 +134,30 @@ def wrap_sentence(text: str, width: int | None) -> str:
     return textwrap.fill(text, max(width, 20), subsequent_indent=indent + "  ", break_on_hyphens=False)
 
 
-def _wide(columns: Sequence[TableColumn]) -> int:
-    return sum(column.width for column in columns) + 2 * max(0, len(columns) - 1)
+def _wide(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * max(0, len(widths) - 1)
+
+
+def _count_names(columns: Sequence[TableColumn]) -> int:
+    """Count the columns of names before the first number."""
+    return next((at for at, column in enumerate(columns) if not column.left), len(columns) - 1)
 
 
 def _fit_names(columns: Sequence[TableColumn], width: int) -> tuple[list[TableColumn], list[int]]:
-    """Cut names while they stay different, then narrow their columns, whose cells are then wrapped."""
+    """Wrap heads of numbers, cut names while they stay different, then narrow their columns and wrap their cells."""
     shown, widths = list(columns), [column.width for column in columns]
+    if _wide(widths) > width:
+        widths = [column.least_width for column in columns]
     names = {at for at, column in enumerate(columns) if column.left}
     cutting = True
-    while names and sum(widths) + 2 * (len(widths) - 1) > width:
+    while names and _wide(widths) > width:
         at = max(names, key=lambda each: (widths[each], -each))
         if widths[at] <= _LEAST:
             break
         cells = tuple(_cut(cell, widths[at] - 1) for cell in columns[at].cells)
         cutting = cutting and len(set(cells)) == len(set(columns[at].cells))
         widths[at] -= 1
-        if cutting:
+        if cutting and not columns[at].wrap:
             shown[at] = structs.replace(columns[at], cells=cells)
     return shown, widths
 
