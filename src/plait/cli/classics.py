@@ -14,17 +14,15 @@ from typing import Any, NoReturn
 import click
 
 from plait.cli import options
-from plait.cli.agent_options import parse_pairs, read_text, split_models
+from plait.cli.agent_options import make_loops, read_text, split_models
 from plait.cli.commands import exit_with
 from plait.cli.compare import parse_models, run_comparison
 from plait.cli.main import CRASHED
 from plait.cli.options import F
 from plait.cli.output import check_writable, print_json
 from plait.cli.runs import find_run
-from plait.core import Loop
 from plait.core.errors import ConfigError, JournalError
 from plait.lab.classics import (
-    ClassicTable,
     crashed_results,
     make_phase_table,
     make_task_table,
@@ -34,14 +32,12 @@ from plait.lab.classics import (
     read_exchanges,
     render_exchanges,
     replace_published_models,
-    replace_questions,
 )
-from plait.lab.classics.tables import WIDTH
-from plait.lab.classics.wire import fence_text
+from plait.lab.grid import WIDTH, ReportTable, fence_text
 from plait.lab.run_comparison import Comparison, load_comparison
-from plait.lab.suites import load_suite
+from plait.lab.suites import load_suite, replace_questions
 from plait.lab.tasks import Suite
-from plait.loops import make, options_of, parse_loops, parts_of, word_of
+from plait.loops import word_of
 
 BASICS = "basics:report"
 
@@ -123,7 +119,7 @@ def phases(rows: Sequence[str], published: str | None, limit: int, hardware: flo
 @_shared
 def tokens(loops: str, limit: int, **flags: Any) -> None:
     """Calls and tokens of two loops on the same tasks: a row for each task, and the sum. One table for each model."""
-    pair = [word_of(loop) for loop in _make_loops(loops, flags)]
+    pair = [word_of(loop) for loop in make_loops(loops, flags["settings"])]
     if len(set(pair)) != 2:
         raise ConfigError(f"--loops {loops} does not name two loops.", hint="For example: react,rewoo.")
     done = _compare(_choose_suite(flags), flags, loops, limit=limit)
@@ -176,8 +172,8 @@ def wire(question: str | None, loop: str | None, run: str | None, full: bool, **
     else:
         _check_output(flags)
     found, texts, objects = [], [], []
-    cells = (*done.results, *done.not_measured) if done is not None else ()
-    for each in [run] if run is not None else [cell.run for cell in cells]:
+    cells = [] if done is None else [each.run for each in done.results] + [each.run for each in done.not_measured]
+    for each in [run] if run is not None else cells:
         row, store = find_run(each, flags["journal"])
         head, exchanged = row.head, read_exchanges(store.timeline(row.head.run))
         found.append(make_wire_table(exchanged, beside=head.loop["name"] == "react"))
@@ -231,25 +227,13 @@ def _general_models(flags: Mapping[str, Any]) -> list[str]:
     return [single] if single else parse_models(flags["several"] or "local")
 
 
-def _make_loops(words: str, flags: Mapping[str, Any]) -> list[Loop]:
-    """Return loops with the options of --set; with several loops, each takes the options that it has."""
-    given = parse_pairs(flags["settings"])
-    parts = [parts_of(word) for word in parse_loops(words)]
-    known = [set(options_of(make(name))) for name, _ in parts]
-    nobodys = set(given).difference(*known)  # the first loop raises an error for these
-    return [
-        make(name, {**own, **{key: value for key, value in given.items() if key in has or key in nobodys}})
-        for (name, own), has in zip(parts, known, strict=True)
-    ]
-
-
 def _compare(suite: str | Suite, flags: Mapping[str, Any], loops: str, **wanted: Any) -> Comparison:
     """Return the comparison that a table shows: a stored one, or a new one that runs only missing cells."""
     _check_output(flags)
     if flags.get("comparison") is not None:
         return load_comparison(flags["comparison"], options.journal_path(flags["journal"]))
     phases = {phase: [model] for phase, model in split_models(flags["models"])[1].items()}
-    made, models = _make_loops(loops, flags), _general_models(flags)
+    made, models = make_loops(loops, flags["settings"]), _general_models(flags)
     return run_comparison(suite, flags, loops=made, models=models, phases=phases, tools=flags["tools"], **wanted)
 
 
@@ -273,7 +257,7 @@ def _print_and_exit(
     name: str,
     comparison: Comparison | None,
     flags: Mapping[str, Any],
-    tables: Sequence[ClassicTable],
+    tables: Sequence[ReportTable],
     texts: Sequence[str] = (),
     more: Mapping[str, Any] | None = None,
 ) -> NoReturn:
@@ -284,11 +268,11 @@ def _print_and_exit(
     if flags["as_object"]:
         head = {} if comparison is None else {"comparison": comparison.name, "suite": comparison.suite.word}
         head |= {} if comparison is None else {"unfinished": comparison.unfinished}
-        shown = [{"title": each.title, "rows": each.rows, "notes": each.notes} for each in tables]
-        print_json({"table": name, **head, "tables": shown, **(more or {})})
+        drawn = [{"title": each.title, "rows": each.rows, "notes": each.notes} for each in tables]
+        print_json({"table": name, **head, "tables": drawn, **(more or {})})
     elif flags["as_csv"]:
-        first, *others = [each.csv() for each in tables]
-        click.echo(first + "".join(each.partition("\n")[2] for each in others), nl=False)
+        shown = [each.csv().partition("\n") for each in tables]  # one line of heads for all tables
+        click.echo("".join([*("".join(each[:2]) for each in shown[:1]), *(each[2] for each in shown)]), nl=False)
     elif flags["as_markdown"]:
         click.echo(_join(map(fence_text, texts), [each.markdown() for each in tables]))
     else:

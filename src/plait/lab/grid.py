@@ -6,18 +6,22 @@ import csv
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from itertools import zip_longest
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
+from plait.core.notebook import render_html
 from plait.core.text import clean
 
 T = TypeVar("T")
 NEVER = 0
 """The `leave` of a column that is always shown."""
-ELLIPSIS = "…"
+ELLIPSIS, ABSENT = "…", "-"
+WIDTH = 100
+"""The widest line of a `ReportTable` in text."""
 _LEAST = 4
 """The least width of a column of names."""
 _NUMBER = re.compile(r"~?-?\d{1,3}(,\d{3})+(\.\d+)?")
@@ -132,6 +136,93 @@ def wrap_sentence(text: str, width: int | None) -> str:
         return text
     indent = text[: len(text) - len(text.lstrip())]
     return textwrap.fill(text, max(width, 20), subsequent_indent=indent + "  ", break_on_hyphens=False)
+
+
+class ReportColumn(Struct, frozen=True):
+    """A column: its head, and how it shows a row. `csv_only`: only the comma-separated values have it.
+
+    `leave`, `left` and `wrap` are those of a `TableColumn`.
+    """
+
+    head: str
+    show: Callable[[dict[str, Any]], str]
+    leave: int = NEVER
+    left: bool = False
+    wrap: bool = False
+    csv_only: bool = False
+
+
+class ReportTable(Struct, frozen=True):
+    """Rows with every digit, as `--json` prints them, and the columns that show them.
+
+    `notes` are lines below the table, `title` a line above ("": none). A row with `crash` shows it instead of numbers.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    columns: tuple[ReportColumn, ...]
+    notes: tuple[str, ...] = ()
+    title: str = ""
+
+    def text(self, width: int | None = WIDTH) -> str:
+        """Render it for a terminal of some width; None: no limit."""
+        table, left_out = render_grid(self._draw(), width, self._reasons)
+        notes = [*self.notes, *([f"No room for: {', '.join(left_out)}."] if left_out else [])]
+        parts = [wrap_sentence(self.title, width), table, "\n".join(wrap_sentence(note, width) for note in notes)]
+        return "\n\n".join(filter(None, parts))
+
+    def markdown(self) -> str:
+        notes = "\n".join(f"- {escape_markdown(note)}" for note in self.notes)
+        title = f"**{escape_markdown(self.title)}**" if self.title else ""
+        return "\n\n".join(filter(None, (title, render_markdown_grid(self._draw(), self._reasons), notes)))
+
+    def csv(self) -> str:
+        """Render the rows as comma-separated values. What is absent is empty; notes are left out."""
+        return render_csv_grid(self._draw(csv=True), self._reasons)
+
+    def html(self) -> str:
+        """Render it as a part of a page."""
+        heads, *rows = list_rows(self._draw(), self._reasons)
+        return render_html(self.title, self.notes, heads, rows)
+
+    @property
+    def _reasons(self) -> dict[int, str]:
+        return {at: row["crash"] for at, row in enumerate(self.rows) if row.get("crash")}
+
+    def _draw(self, *, csv: bool = False) -> list[TableColumn]:
+        """Return the columns as text. A row with `crash` has no numbers, so that they take no room."""
+        drawn = []
+        for column in self.columns:
+            if csv or not column.csv_only:
+                cells = ["" if row.get("crash") and not column.left else column.show(row) for row in self.rows]
+                texts = tuple("" if csv and cell == ABSENT else clean_line(cell) for cell in cells)
+                drawn.append(TableColumn(clean_line(column.head), texts, column.leave, column.left, column.wrap))
+        return drawn
+
+
+def show_value(key: str, form: str = "") -> Callable[[dict[str, Any]], str]:
+    """Return a function that shows a value of a row: text as it is, a number in a format, "-" for None."""
+
+    def show(row: dict[str, Any]) -> str:
+        value = row[key]
+        return ABSENT if value is None else value if isinstance(value, str) else format(Decimal(str(value)), form)
+
+    return show
+
+
+def wrap_lines(text: str, width: int | None) -> str:
+    """Split lines of more than `width` letters (None: no limit). What goes on is indented by two; no letter is lost."""
+    lines = text.split("\n")
+    how: dict[str, Any] = {"drop_whitespace": False, "replace_whitespace": False, "expand_tabs": False}
+    wrapper = textwrap.TextWrapper(width or 1, subsequent_indent="  ", break_on_hyphens=False, **how)
+    return "\n".join(line if width is None or len(line) <= width else "\n".join(wrapper.wrap(line)) for line in lines)
+
+
+def fence_text(text: str) -> str:
+    """Return a code block whose fence is longer than any in the text."""
+    inner = clean(text)
+    longest = max((len(found) for found in re.findall(r"`{3,}", inner)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}text\n{inner}{'' if inner.endswith(chr(10)) else chr(10)}{fence}"
 
 
 def _wide(widths: Sequence[int]) -> int:

@@ -1,13 +1,12 @@
 """The classic tables of five well-known agents, drawn from a comparison with the models at hand."""
 
 from plait.lab.classics.phases import make_phase_table, replace_published_models
-from plait.lab.classics.tables import ClassicTable, crashed_results, question_suite
-from plait.lab.classics.tasks import make_task_table, replace_questions
+from plait.lab.classics.tables import crashed_results, question_suite
+from plait.lab.classics.tasks import make_task_table
 from plait.lab.classics.tokens import make_token_tables
 from plait.lab.classics.wire import make_wire_table, read_exchanges, render_exchanges
 
 __all__ = [
-    "ClassicTable",
     "crashed_results",
     "make_phase_table",
     "make_task_table",
@@ -17,5 +16,4 @@ __all__ = [
     "read_exchanges",
     "render_exchanges",
     "replace_published_models",
-    "replace_questions",
 ]

@@ -13,19 +13,9 @@ from plait.core import Usage
 from plait.core.errors import ConfigError
 from plait.journal.store import Journal
 from plait.lab.classics import published
-from plait.lab.classics.tables import (
-    ABSENT,
-    ESTIMATED,
-    OWN,
-    PUBLISHED,
-    ClassicColumn,
-    ClassicTable,
-    crash_reason,
-    judged_results,
-    missing_notes,
-    show_value,
-)
+from plait.lab.classics.tables import ESTIMATED, OWN, PUBLISHED, crash_reason, judged_results, missing_notes
 from plait.lab.comparison import ComparisonData, Contender
+from plait.lab.grid import ABSENT, ReportColumn, ReportTable, show_value
 from plait.lab.report import UNKNOWN_PRICE
 from plait.models.prices import NANO, Rate, describe_rate
 from plait.runtime.costs import UNKNOWN_COST, in_all, merge_spending, runs_until
@@ -39,7 +29,7 @@ def make_phase_table(
     loop: str = "phased",
     hardware: float | None = None,
     paired: Mapping[str, str] | None = None,
-) -> ClassicTable:
+) -> ReportTable:
     """Make the table of a loop in a comparison: seconds, USD and tokens are means of a run.
 
     `hardware`: also compute the break-even: after how many runs hardware at this price in USD is cheaper than the first
@@ -62,20 +52,20 @@ def make_phase_table(
     for rows in (own, theirs) if hardware is not None else ():
         _add_break_even(rows, hardware or 0)
     columns = [
-        ClassicColumn("row", show_value("row"), left=True),
-        *(ClassicColumn(phase, lambda row, phase=phase: row["models"][phase], left=True) for phase in PHASES),  # type: ignore[misc]
-        ClassicColumn("seconds", show_value("seconds", ".3f")),
-        ClassicColumn("USD", show_value("usd", ".5f")),
-        ClassicColumn("tokens", lambda row: ABSENT if row["tokens"] is None else f"{row['about']}{row['tokens']:,.0f}"),
+        ReportColumn("row", show_value("row"), left=True),
+        *(ReportColumn(phase, lambda row, phase=phase: row["models"][phase], left=True) for phase in PHASES),  # type: ignore[misc]
+        ReportColumn("seconds", show_value("seconds", ".3f")),
+        ReportColumn("USD", show_value("usd", ".5f")),
+        ReportColumn("tokens", lambda row: ABSENT if row["tokens"] is None else f"{row['about']}{row['tokens']:,.0f}"),
     ]
     if hardware is not None:
-        columns.append(ClassicColumn("break-even", show_value("break_even", ",")))
+        columns.append(ReportColumn("break-even", show_value("break_even", ",")))
     if any(row["runs"] != 1 for row in own):
-        columns.append(ClassicColumn("runs", show_value("runs", ","), leave=2))
+        columns.append(ReportColumn("runs", show_value("runs", ","), leave=2))
     if any(row["judged"] for row in own):
-        columns.append(ClassicColumn("right", _show_right, leave=1))
-    columns.append(ClassicColumn("rates", _show_rates, csv_only=True))
-    return ClassicTable(
+        columns.append(ReportColumn("right", _show_right, leave=1))
+    columns.append(ReportColumn("rates", _show_rates, csv_only=True))
+    return ReportTable(
         tuple([row for pair in zip(own, theirs, strict=True) for row in pair] if paired else [*own, *theirs]),
         tuple(columns),
         (*missing_notes(comparison), *_notes(own, hardware)),

@@ -8,29 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import structs
-
-from plait.core.errors import ConfigError
 from plait.lab.classics import published
-from plait.lab.classics.tables import (
-    ABSENT,
-    PUBLISHED,
-    ClassicColumn,
-    ClassicTable,
-    crash_reason,
-    missing_notes,
-    show_value,
-)
+from plait.lab.classics.tables import PUBLISHED, crash_reason, missing_notes
 from plait.lab.comparison import ComparisonData, Contender
-from plait.lab.grid import ELLIPSIS, clean_line
+from plait.lab.grid import ABSENT, ELLIPSIS, ReportColumn, ReportTable, clean_line, show_value
 from plait.lab.results import CellResult
-from plait.lab.tasks import Suite
 
 LONGEST = 48
 """The length at which a question is cut."""
 
 
-def make_task_table(comparison: ComparisonData, *, why: bool = False) -> ClassicTable:
+def make_task_table(comparison: ComparisonData, *, why: bool = False) -> ReportTable:
     """Make the table of a comparison's tasks; the rows of the comparison are its columns.
 
     The last row counts what is done. `why`: the notes say what was wrong in each run; why runs crashed they say always.
@@ -64,34 +52,19 @@ def make_task_table(comparison: ComparisonData, *, why: bool = False) -> Classic
             for run in row["cells"][head]
             if run["why"]
         ]
-    columns = [ClassicColumn("task", show_value("task"), left=True)]
+    columns = [ReportColumn("task", show_value("task"), left=True)]
     if any(task.id != task.question for task in tasks):
-        columns.append(ClassicColumn("what", lambda row: _cut(row["question"]), leave=1, left=True))
+        columns.append(ReportColumn("what", lambda row: _cut(row["question"]), leave=1, left=True))
     names = list(dict.fromkeys(name for row in rows for name in row["cells"]))
     columns += [
-        ClassicColumn(name, lambda row, name=name: _show_cell(row["cells"].get(name)), left=name in heads, wrap=True)  # type: ignore[misc]
+        ReportColumn(name, lambda row, name=name: _show_cell(row["cells"].get(name)), left=name in heads, wrap=True)  # type: ignore[misc]
         for name in names
     ]
     if len(names) > len(heads):
         notes.append(f"Published: {published.TASKS_SOURCE}.")
     done = {name: [run for row in rows for run in row["cells"].get(name, ())] for name in names}
     counts = {name: f"{sum(run['success'] for run in runs):,} of {len(runs):,}" for name, runs in done.items() if runs}
-    return ClassicTable((*rows, {"task": "done", "question": "", "cells": counts}), tuple(columns), tuple(notes))
-
-
-def replace_questions(suite: Suite, text: str) -> Suite:
-    """Return a suite with other wordings: the lines of `text` that are not empty, one for each task, in their order.
-
-    Raises `ConfigError` if there are more or fewer.
-    """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) != len(suite.tasks):
-        raise ConfigError(
-            f"The file has {len(lines)} wordings, and {suite.word} has {len(suite.tasks)} tasks.",
-            hint=f"Write one line for each task: {', '.join(task.id for task in suite.tasks)}.",
-        )
-    tasks = zip(suite.tasks, lines, strict=True)
-    return structs.replace(suite, tasks=tuple(structs.replace(task, question=line) for task, line in tasks))
+    return ReportTable((*rows, {"task": "done", "question": "", "cells": counts}), tuple(columns), tuple(notes))
 
 
 def _heads(contenders: Sequence[Contender]) -> list[str]:

@@ -8,24 +8,13 @@ from typing import Any
 
 from plait.core.errors import ConfigError
 from plait.lab.classics import published
-from plait.lab.classics.tables import (
-    ABSENT,
-    ESTIMATED,
-    PUBLISHED,
-    ClassicColumn,
-    ClassicTable,
-    crash_reason,
-    judged_results,
-    missing_notes,
-    show_value,
-)
+from plait.lab.classics.tables import ESTIMATED, PUBLISHED, crash_reason, judged_results, missing_notes
 from plait.lab.comparison import ComparisonData, Contender, group_by_task
+from plait.lab.grid import ABSENT, ReportColumn, ReportTable, show_value
 from plait.lab.results import CellResult
 
 
-def make_token_tables(
-    comparison: ComparisonData, loops: Sequence[str] = ("react", "rewoo")
-) -> tuple[ClassicTable, ...]:
+def make_token_tables(comparison: ComparisonData, loops: Sequence[str] = ("react", "rewoo")) -> tuple[ReportTable, ...]:
     """Make a table for each model that both loops were compared with. `loops` are named as in the comparison.
 
     A row has each loop's runs, how many are right (None: not judged), calls of models and tokens in and out; None for a
@@ -50,7 +39,7 @@ def make_token_tables(
     return tuple(made)
 
 
-def _make_table(comparison: ComparisonData, one: Contender, other: Contender) -> ClassicTable:
+def _make_table(comparison: ComparisonData, one: Contender, other: Contender) -> ReportTable:
     loops = (one.loop, other.loop)
     by_task = [group_by_task(comparison.of(each)) for each in (one, other)]
     rows, both = [], []
@@ -78,18 +67,18 @@ def _make_table(comparison: ComparisonData, one: Contender, other: Contender) ->
         theirs = [{**_NOTHING, "tokens": published.LOOP_TOKENS[loop.partition("(")[0]]} for loop in loops]
         rows.append(_make_row(PUBLISHED, loops, theirs))
         notes.append(f"Published: {published.TOKENS_SOURCE}, one question.")
-    columns = [ClassicColumn("task", show_value("task"), left=True)]
+    columns = [ReportColumn("task", show_value("task"), left=True)]
     for loop in loops:
         if any(each and each["right"] is not None for each in totals):
-            columns.append(ClassicColumn(f"{loop} right", lambda row, loop=loop: _show_right(row[loop]), leave=1))  # type: ignore[misc]
-        columns.append(ClassicColumn(f"{loop} calls", lambda row, loop=loop: _show_calls(row[loop]), leave=2))  # type: ignore[misc]
-        columns.append(ClassicColumn(f"{loop} tokens", lambda row, loop=loop: _show_tokens(row[loop])))  # type: ignore[misc]
+            columns.append(ReportColumn(f"{loop} right", lambda row, loop=loop: _show_right(row[loop]), leave=1))  # type: ignore[misc]
+        columns.append(ReportColumn(f"{loop} calls", lambda row, loop=loop: _show_calls(row[loop]), leave=2))  # type: ignore[misc]
+        columns.append(ReportColumn(f"{loop} tokens", lambda row, loop=loop: _show_tokens(row[loop])))  # type: ignore[misc]
     columns += [
-        ClassicColumn("difference", show_value("difference", ",")),
-        ClassicColumn("share", lambda row: ABSENT if row["share"] is None else f"{row['share'] * 100:.1f} %"),
-        ClassicColumn("models", lambda _: one.who, csv_only=True),
+        ReportColumn("difference", show_value("difference", ",")),
+        ReportColumn("share", lambda row: ABSENT if row["share"] is None else f"{row['share'] * 100:.1f} %"),
+        ReportColumn("models", lambda _: one.who, csv_only=True),
     ]
-    return ClassicTable(tuple(rows), tuple(columns), tuple(notes), f"models: {one.who}")
+    return ReportTable(tuple(rows), tuple(columns), tuple(notes), f"models: {one.who}")
 
 
 _NOTHING: dict[str, Any] = {"runs": [], "right": None, "calls": None, "estimated": False, "fell_back": False}

@@ -9,8 +9,6 @@ new, `<` was received.
 from __future__ import annotations
 
 import json
-import re
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -22,7 +20,8 @@ from plait.core import Reply, Usage
 from plait.core.text import clean
 from plait.journal.timeline import ModelAttempt, Timeline
 from plait.lab.classics import published
-from plait.lab.classics.tables import ESTIMATED, PUBLISHED, WIDTH, ClassicColumn, ClassicTable, show_value
+from plait.lab.classics.tables import ESTIMATED, PUBLISHED
+from plait.lab.grid import WIDTH, ReportColumn, ReportTable, show_value, wrap_lines
 from plait.models.wires.chat_completions import arguments
 
 PROMPT = "prompt"
@@ -193,7 +192,7 @@ def _read_response(attempt: ModelAttempt, reply: Reply | None) -> ReceivedRespon
     return ReceivedResponse(got.status, got.seconds, reply.text, calls, reply.reasoning, got.error, reply.usage)
 
 
-def make_wire_table(exchanged: Sequence[WireExchange], *, beside: bool = True) -> ClassicTable:
+def make_wire_table(exchanged: Sequence[WireExchange], *, beside: bool = True) -> ReportTable:
     """Return the tokens of each request and their sums; `beside`: with the published ones."""
     own = [(each.answered.usage if each.answered else None) or Usage() for each in exchanged]
     theirs = [Usage(*each) for each in published.REQUEST_TOKENS] if beside else []
@@ -207,11 +206,11 @@ def make_wire_table(exchanged: Sequence[WireExchange], *, beside: bool = True) -
         for name, pair in zip(names, pairs, strict=True)
     ]
     heads = [f"{side}{kind}" for side in sides for kind in ("in", "out")]
-    columns = [ClassicColumn("request", show_value("request"), left=True)]
-    columns += [ClassicColumn(head, show_value(head, ",")) for head in heads]
+    columns = [ReportColumn("request", show_value("request"), left=True)]
+    columns += [ReportColumn(head, show_value(head, ",")) for head in heads]
     notes = [ESTIMATED.removeprefix("~: ").capitalize()] if any(each.estimated for each in own) else []
     notes += [f"Published: {published.WIRE_SOURCE}, with gpt-3.5-turbo and its own question."] if beside else []
-    return ClassicTable(tuple(rows), tuple(columns), tuple(notes), "Tokens of each request")
+    return ReportTable(tuple(rows), tuple(columns), tuple(notes), "Tokens of each request")
 
 
 # -- as text
@@ -238,22 +237,7 @@ def render_exchanges(
         lines += ["", f"--- response {each.sent.number}{_response_status(each.answered)}"]
         if each.answered is not None:
             lines += _mark_lines(BACK, _response_text(each.answered))
-    return "\n".join(part for line in "\n".join(lines).split("\n") for part in _wrap_line(line, width))
-
-
-def _wrap_line(line: str, width: int | None) -> list[str]:
-    """Split a line into lines of at most `width` letters, the later ones indented by two, and drop no letter."""
-    if width is None or len(line) <= width:
-        return [line]
-    return textwrap.wrap(
-        line,
-        width,
-        subsequent_indent="  ",
-        expand_tabs=False,
-        replace_whitespace=False,
-        drop_whitespace=False,
-        break_on_hyphens=False,
-    )
+    return wrap_lines("\n".join(lines), width)
 
 
 def _title(sent: SentRequest) -> str:
@@ -280,16 +264,12 @@ def _quote(value: object) -> str:
 
 
 def _describe_before(sent: SentRequest) -> str:
-    """Return `2 messages, 1,962 characters`; "" if all is new."""
+    """Return `2 messages as before, 1,962 characters`; "" if all is new."""
     if not sent.letters_before:
         return ""
-    messages, some = sent.messages_before, any(piece.goes_on for piece in sent.pieces)
-    counted = f"{messages:,} message{'s' * (messages != 1)}"
-    if not messages:
-        counted = "the beginning"
-    elif some:
-        counted += " and the beginning of one"
-    return f"{counted} as before, {sent.letters_before:,} characters"
+    parts = [f"{sent.messages_before:,} message{'s' * (sent.messages_before != 1)}"] if sent.messages_before else []
+    parts += ["the beginning of one"] if any(piece.goes_on for piece in sent.pieces) else []
+    return f"{' and '.join(parts)} as before, {sent.letters_before:,} characters"
 
 
 def _response_status(answered: ReceivedResponse | None) -> str:
@@ -307,11 +287,3 @@ def _response_text(answered: ReceivedResponse) -> str:
 
 def _mark_lines(mark: str, text: str) -> list[str]:
     return [f"{mark} {each}".rstrip() for each in clean(text).split("\n")]
-
-
-def fence_text(text: str) -> str:
-    """Return a code block whose fence is longer than any in the text."""
-    inner = clean(text)
-    longest = max((len(found) for found in re.findall(r"`{3,}", inner)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}text\n{inner}{'' if inner.endswith(chr(10)) else chr(10)}{fence}"
