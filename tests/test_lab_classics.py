@@ -52,7 +52,8 @@ def test_each_named_row_is_run_and_costs_what_its_runs_cost(tmp_path: Path) -> N
     dear, cheap = phased("dear", Rate("tokens", input=10.0, output=30.0)), phased("cheap", Rate("tokens", input=1.0))
     wanted = [(dear, cheap, dear), (dear, cheap, cheap), (cheap, cheap, dear), (cheap, cheap, cheap)]
     done = compare(
-        question_suite("What is 2 + 2?", ["calculator"]),
+        question_suite("What is 2 + 2?"),
+        tools=["calculator"],
         loops="phased",
         models=[dear],
         rows=[dict(zip(PHASES, models, strict=True)) for models in wanted],

@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from html import escape
 from itertools import zip_longest
 from pathlib import Path
@@ -165,12 +166,9 @@ def wire(question: str | None, loop: str | None, run: str | None, full: bool, **
             f"{question!r} names a run, but this argument is a question.",
             hint=f"To show a recorded run, write: plait classics wire --run {question}",
         )
-    done = None
-    if run is None:
-        suite = _choose_suite({**flags, "suite": None, "question": question})
-        done = _compare(suite, flags, loop or "react", limit=1)
-    else:
-        _check_output(flags)
+    _check_output(flags)
+    suite = _choose_suite({**flags, "suite": None, "question": question})
+    done = _compare(suite, flags, loop or "react", limit=1) if run is None else None
     found, texts, objects = [], [], []
     cells = [] if done is None else [each.run for each in done.results] + [each.run for each in done.not_measured]
     for each in [run] if run is not None else cells:
@@ -186,15 +184,9 @@ def wire(question: str | None, loop: str | None, run: str | None, full: bool, **
 
 def _names_run(word: str, journal: str | None) -> bool:
     """Return whether a word is `last`, or the beginning (six characters or more) of the id of a recorded run."""
-    if word == "last":
-        return True
-    if not re.fullmatch(r"[0-9A-Za-z-]{6,}", word):
-        return False
-    try:
-        find_run(word, journal)
-    except JournalError:
-        return False
-    return True
+    with suppress(JournalError):
+        return word == "last" or bool(re.fullmatch(r"[0-9A-Za-z-]{6,}", word) and find_run(word, journal))
+    return False
 
 
 def _choose_suite(flags: Mapping[str, Any]) -> str | Suite:
@@ -212,9 +204,8 @@ def _parse_row(text: str, flag: str) -> dict[str, str]:
     for part in filter(None, map(str.strip, text.split(","))):
         name, equals, model = part.partition("=")
         if not equals or not name.strip() or not model.strip():
-            raise ConfigError(
-                f"{flag} {part!r} is not NAME=MODEL.", hint=f"For example: {flag} reason=local,reply=local."
-            )
+            hint = f"For example: {flag} reason=local,reply=local."
+            raise ConfigError(f"{flag} {part!r} is not NAME=MODEL.", hint=hint)
         found[name.strip()] = model.strip()
     return found
 
@@ -266,10 +257,11 @@ def _print_and_exit(
     Exit with 0 if every run is finished and none crashed, with 1 if one crashed, else with 4.
     """
     if flags["as_object"]:
-        head = {} if comparison is None else {"comparison": comparison.name, "suite": comparison.suite.word}
-        head |= {} if comparison is None else {"unfinished": comparison.unfinished}
+        head = {"table": name}
+        if comparison is not None:
+            head |= {"comparison": comparison.name, "suite": comparison.suite.word, "unfinished": comparison.unfinished}
         drawn = [{"title": each.title, "rows": each.rows, "notes": each.notes} for each in tables]
-        print_json({"table": name, **head, "tables": drawn, **(more or {})})
+        print_json({**head, "tables": drawn, **(more or {})})
     elif flags["as_csv"]:
         shown = [each.csv().partition("\n") for each in tables]  # one line of heads for all tables
         click.echo("".join([*("".join(each[:2]) for each in shown[:1]), *(each[2] for each in shown)]), nl=False)
@@ -283,6 +275,6 @@ def _print_and_exit(
         page = _join([f"<pre>{escape(text)}</pre>" for text in texts], [each.html() for each in tables])
         Path(flags["html"]).expanduser().write_text(render_tables_page(f"plait classics {name}", page), "utf-8")
         click.echo(f"Written: {flags['html']}", err=True)
-    if comparison is None or (comparison.whole and not crashed_results(comparison)):
-        exit_with(0)
-    exit_with(CRASHED if crashed_results(comparison) else 4)
+    if comparison is not None and crashed_results(comparison):
+        exit_with(CRASHED)
+    exit_with(0 if comparison is None or comparison.whole else 4)

@@ -1,4 +1,4 @@
-"""The classic tables of five well-known agents, drawn from a comparison with the models at hand."""
+"""The tables of four published accounts of agents, with the models at hand and the published figures."""
 
 from plait.lab.classics.phases import make_phase_table, replace_published_models
 from plait.lab.classics.tables import crashed_results, question_suite

@@ -34,26 +34,20 @@ def make_phase_table(
 
     `hardware`: also compute the break-even: after how many runs hardware at this price in USD is cheaper than the first
     row. `paired` maps the account's models, or patterns of their names, to one's own: the rows are then the seven
-    published ones with these models. Raises `ConfigError` if the loop or a row is not in the comparison, or if there is
-    no second row to compare.
+    published ones with these models. Raises `ConfigError` if the loop or a row is not in the comparison.
     """
     contenders = [each for each in comparison.contenders if each.loop.partition("(")[0] == loop]
     if not contenders:
         raise ConfigError(f"The loop {loop} is not in {comparison.name}.", hint="Compare it first.")
     if paired is not None:
         contenders = [_find_contender(contenders, models) for models in replace_published_models(paired)]
-    if hardware is not None and len(contenders) < 2:
-        raise ConfigError(
-            "Hardware is compared with the first row, and there is only one row.",
-            hint="Name a row without the hardware first, then one with it: --models openai:NAME,local.",
-        )
     own = [_own_row(comparison, each) for each in contenders]
     theirs = [_published_row(each) for each in published.PHASE_ROWS]
     for rows in (own, theirs) if hardware is not None else ():
         _add_break_even(rows, hardware or 0)
     columns = [
         ReportColumn("row", show_value("row"), left=True),
-        *(ReportColumn(phase, lambda row, phase=phase: row["models"][phase], left=True) for phase in PHASES),  # type: ignore[misc]
+        *map(_model_column, PHASES),
         ReportColumn("seconds", show_value("seconds", ".3f")),
         ReportColumn("USD", show_value("usd", ".5f")),
         ReportColumn("tokens", lambda row: ABSENT if row["tokens"] is None else f"{row['about']}{row['tokens']:,.0f}"),
@@ -142,16 +136,16 @@ def _published_row(row: published.PublishedRow) -> dict[str, Any]:
 def _add_break_even(rows: Sequence[dict[str, Any]], hardware: float) -> None:
     """Compute the break-even of each row with the first one, if both have numbers."""
     for row in rows[1:]:
-        both = (rows[0], row)
-        if all(each["usd"] is not None and not each.get("crash") for each in both):
-            nanos = [
-                None
-                if each["usd_in_all"] is None
-                else Fraction(round(each["usd_in_all"] * NANO), 1 if each["runs"] is None else each["runs"])
-                for each in both
-            ]
-            runs = None if None in nanos else runs_until(hardware, nanos[0] - nanos[1])  # type: ignore[operator]
-            row["break_even"] = UNKNOWN_COST if None in nanos else "never" if runs is None else runs
+        if any(each["usd"] is None or each.get("crash") for each in (rows[0], row)):
+            continue
+        row["break_even"] = UNKNOWN_COST
+        if None not in (rows[0]["usd_in_all"], row["usd_in_all"]):
+            before, after = (Fraction(round(each["usd_in_all"] * NANO), each["runs"] or 1) for each in (rows[0], row))
+            row["break_even"] = runs_until(hardware, before - after) or "never"
+
+
+def _model_column(phase: str) -> ReportColumn:
+    return ReportColumn(phase, lambda row: str(row["models"][phase]), left=True)
 
 
 def _show_right(row: dict[str, Any]) -> str:
@@ -167,10 +161,8 @@ def _notes(own: Sequence[dict[str, Any]], hardware: float | None) -> list[str]:
     if len({row["runs"] for row in own}) > 1:
         notes.append("The rows are not about the same tasks: some runs are not finished.")
     if hardware is not None:
-        notes.append(
-            f"Break-even: the number of runs after which hardware for {hardware:,.15g} USD is cheaper than the first "
-            "row, own or published."
-        )
+        saved = f"hardware for {hardware:,.15g} USD is cheaper than the first row, own or published"
+        notes.append(f"Break-even: the number of runs after which {saved}.")
     rates = {model: rate for row in own for model, rate in row["rates"].items()}
     notes += [f"{model}: {rate}." for model, rate in rates.items()]
     if any(row["usd"] == UNKNOWN_COST for row in own):

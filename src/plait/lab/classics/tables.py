@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from plait.core.errors import ConfigError
 from plait.lab.comparison import ComparisonData
@@ -36,11 +36,11 @@ def crashed_results(comparison: ComparisonData) -> list[CellResult]:
     return [result for result in comparison.results if result.status == "crashed"]
 
 
-def question_suite(question: str, tools: Iterable[str] = ()) -> Suite:
+def question_suite(question: str) -> Suite:
     """Return a user's question as a suite. Its runs are not judged, because the right answer is unknown."""
     if not question.strip():
         raise ConfigError("The question is empty.", hint="Write what is to be asked.")
-    task = SuiteTask(id="question", question=question, grader=UNJUDGED, tools=tuple(tools))
+    task = SuiteTask(id="question", question=question, grader=UNJUDGED)
     return Suite(word="question", about="a question of one's own", tasks=(task,))
 
 

@@ -40,10 +40,8 @@ def make_task_table(comparison: ComparisonData, *, why: bool = False) -> ReportT
         }
         rows.append({"task": task.id, "question": task.question, "cells": {**own, **marks}})
     notes = ["A cell: how it was done, and in how many steps.", *missing_notes(comparison)]
-    crashes = [
-        (head, crash_reason(comparison, each.key)) for head, each in zip(heads, comparison.contenders, strict=True)
-    ]
-    notes += [f"{head}: {crash}" for head, crash in crashes if crash]
+    for head, each in zip(heads, comparison.contenders, strict=True):
+        notes += [f"{head}: {crash}"] if (crash := crash_reason(comparison, each.key)) else []
     if why:
         notes += [
             f"{row['task']}, {head}: {run['mark']}: {clean_line(run['why'])}"
@@ -56,10 +54,7 @@ def make_task_table(comparison: ComparisonData, *, why: bool = False) -> ReportT
     if any(task.id != task.question for task in tasks):
         columns.append(ReportColumn("what", lambda row: _cut(row["question"]), leave=1, left=True))
     names = list(dict.fromkeys(name for row in rows for name in row["cells"]))
-    columns += [
-        ReportColumn(name, lambda row, name=name: _show_cell(row["cells"].get(name)), left=name in heads, wrap=True)  # type: ignore[misc]
-        for name in names
-    ]
+    columns += [_cell_column(name, left=name in heads) for name in names]
     if len(names) > len(heads):
         notes.append(f"Published: {published.TASKS_SOURCE}.")
     done = {name: [run for row in rows for run in row["cells"].get(name, ())] for name in names}
@@ -78,6 +73,10 @@ def _heads(contenders: Sequence[Contender]) -> list[str]:
 def _run_json(run: CellResult) -> dict[str, Any]:
     grade = run.grade
     return {"mark": grade.mark, "steps": run.steps, "run": run.run, "success": grade.success, "why": grade.why}
+
+
+def _cell_column(name: str, *, left: bool) -> ReportColumn:
+    return ReportColumn(name, lambda row: _show_cell(row["cells"].get(name)), left=left, wrap=True)
 
 
 def _show_cell(cell: Sequence[dict[str, Any]] | str | None) -> str:

@@ -68,17 +68,20 @@ def _make_table(comparison: ComparisonData, one: Contender, other: Contender) ->
         rows.append(_make_row(PUBLISHED, loops, theirs))
         notes.append(f"Published: {published.TOKENS_SOURCE}, one question.")
     columns = [ReportColumn("task", show_value("task"), left=True)]
-    for loop in loops:
-        if any(each and each["right"] is not None for each in totals):
-            columns.append(ReportColumn(f"{loop} right", lambda row, loop=loop: _show_right(row[loop]), leave=1))  # type: ignore[misc]
-        columns.append(ReportColumn(f"{loop} calls", lambda row, loop=loop: _show_calls(row[loop]), leave=2))  # type: ignore[misc]
-        columns.append(ReportColumn(f"{loop} tokens", lambda row, loop=loop: _show_tokens(row[loop])))  # type: ignore[misc]
+    judged = any(each and each["right"] is not None for each in totals)
+    columns += [column for loop in loops for column in _loop_columns(loop, judged)]
     columns += [
         ReportColumn("difference", show_value("difference", ",")),
         ReportColumn("share", lambda row: ABSENT if row["share"] is None else f"{row['share'] * 100:.1f} %"),
         ReportColumn("models", lambda _: one.who, csv_only=True),
     ]
     return ReportTable(tuple(rows), tuple(columns), tuple(notes), f"models: {one.who}")
+
+
+def _loop_columns(loop: str, judged: bool) -> list[ReportColumn]:
+    right = ReportColumn(f"{loop} right", lambda row: _show_right(row[loop]), leave=1)
+    calls = ReportColumn(f"{loop} calls", lambda row: show_value("calls", ",")(row[loop] or _NOTHING), leave=2)
+    return [*([right] if judged else []), calls, ReportColumn(f"{loop} tokens", lambda row: _show_tokens(row[loop]))]
 
 
 _NOTHING: dict[str, Any] = {"runs": [], "right": None, "calls": None, "estimated": False, "fell_back": False}
@@ -117,10 +120,6 @@ def _show_right(side: dict[str, Any] | None) -> str:
     if len(side["runs"]) == 1:
         return "yes" if side["right"] else "no"
     return f"{side['right']:,} of {len(side['runs']):,}"
-
-
-def _show_calls(side: dict[str, Any] | None) -> str:
-    return ABSENT if side is None or side["calls"] is None else f"{side['calls']:,}"
 
 
 def _show_tokens(side: dict[str, Any] | None) -> str:
