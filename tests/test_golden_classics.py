@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cli_support import run_in_process
 from conftest import data_file
+from lab_results import comparison
 from plait.core import Usage
-from plait.lab.classics import published
+from plait.lab.classics import make_token_tables, published
 from plait.models.prices import Rate
 
 REPLIES = {
@@ -78,6 +80,7 @@ def test_golden_costs_of_the_seven_rows(
     rows = list(csv.DictReader(io.StringIO(capfd.readouterr().out)))
     for kind in ("own", "published"):
         assert [row["USD"] for row in rows if row["row"] == kind] == [f"{row[3]:.5f}" for row in account["table"]]
+    assert [row["seconds"] for row in rows if row["row"] == "published"] == ["49", "65", "43", "22", "21", "17", "7"]
     assert {row["tokens"].removeprefix("~") for row in rows} == {str(sum(map(sum, counts.values())))}
 
 
@@ -109,6 +112,17 @@ def test_golden_tokens_of_both_loops() -> None:
     theirs = {name.lower(): int(count) for name, count in zip(heads.groups(), tokens.groups(), strict=True)}
     assert theirs == published.LOOP_TOKENS
     assert f"save {theirs['react'] - theirs['rewoo']} tokens" in text
+    # A comparison with these totals shows the same difference and share as the published row.
+    made = comparison({"react": ["+"], "rewoo": ["+"]})
+    results = [
+        structs.replace(each, usage=Usage(theirs[row.loop]))
+        for each, row in zip(made.results, made.contenders, strict=True)
+    ]
+    (table,) = make_token_tables(structs.replace(made, results=tuple(results)))
+    rows = list(csv.DictReader(io.StringIO(table.csv())))
+    shown = [[row[name] for name in ("react tokens", "rewoo tokens", "difference", "share")] for row in rows]
+    assert [row["task"] for row in rows] == ["t1", "in all", "published"]
+    assert shown == [["3265", "2661", "604", "18.5 %"]] * 3
 
 
 def test_golden_marks_and_steps_of_the_six_tasks() -> None:

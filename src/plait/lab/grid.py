@@ -167,12 +167,12 @@ class ReportTable(Struct, frozen=True):
         """Render it for a terminal of some width; None: no limit."""
         table, left_out = render_grid(self._draw(), width, self._reasons)
         notes = [*self.notes, *([f"No room for: {', '.join(left_out)}."] if left_out else [])]
-        parts = [wrap_sentence(self.title, width), table, "\n".join(wrap_sentence(note, width) for note in notes)]
-        return "\n\n".join(filter(None, parts))
+        title, *lines = [wrap_sentence(clean_line(line), width) for line in (self.title, *notes)]
+        return "\n\n".join(filter(None, (title, table, "\n".join(lines))))
 
     def markdown(self) -> str:
-        notes = "\n".join(f"- {escape_markdown(note)}" for note in self.notes)
-        title = f"**{escape_markdown(self.title)}**" if self.title else ""
+        notes = "\n".join(f"- {escape_markdown(clean_line(note))}" for note in self.notes)
+        title = f"**{escape_markdown(clean_line(self.title))}**" if self.title else ""
         return "\n\n".join(filter(None, (title, render_markdown_grid(self._draw(), self._reasons), notes)))
 
     def csv(self) -> str:

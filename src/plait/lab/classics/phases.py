@@ -48,7 +48,7 @@ def make_phase_table(
     columns = [
         ReportColumn("row", show_value("row"), left=True),
         *map(_model_column, PHASES),
-        ReportColumn("seconds", show_value("seconds", ".3f")),
+        ReportColumn("seconds", lambda row: show_value("seconds", ".3f" if row["row"] == OWN else "")(row)),
         ReportColumn("USD", show_value("usd", ".5f")),
         ReportColumn("tokens", lambda row: ABSENT if row["tokens"] is None else f"{row['about']}{row['tokens']:,.0f}"),
     ]
@@ -122,7 +122,7 @@ def _published_row(row: published.PublishedRow) -> dict[str, Any]:
         "row": PUBLISHED,
         "models": row.models,
         "runs": None,
-        "seconds": f"{row.seconds}",
+        "seconds": row.seconds,
         "usd": row.usd,
         "usd_in_all": row.usd,
         "tokens": sum(published.TOKENS.values(), Usage()).tokens,
