@@ -369,6 +369,10 @@ def test_the_tokens_of_requests_stand_beside_the_published_ones(tmp_path: Path) 
         ["4", "-", "-", "580", "20"],
         ["in all", "2,500", "35", "1,877", "156"],
     ]
+    failed = plait.Scripted([ServerFailed("it is down"), "Final Answer: 4"])
+    run = plait.Agent("react", model=failed, journal=tmp_path / "j.db").run("What is 2 + 2?")
+    shown = make_wire_table(read_exchanges(Timeline(rows_of(tmp_path / "j.db", run)))).text()
+    assert "\n1        ServerFailed: it is down\n2 " in shown
     assert make_wire_table(found, beside=False).csv() == "request,in,out\n1,1200,30\n2,1300,5\nin all,2500,35\n"
 
 

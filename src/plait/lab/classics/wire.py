@@ -193,22 +193,23 @@ def _read_response(attempt: ModelAttempt, reply: Reply | None) -> ReceivedRespon
 
 
 def make_wire_table(exchanged: Sequence[WireExchange], *, beside: bool = True) -> ReportTable:
-    """Return the tokens of each request and their sums; `beside`: with the published ones."""
-    own = [(each.answered.usage if each.answered else None) or Usage() for each in exchanged]
+    """Return the tokens of each request and their sums; `beside`: with the published ones. An error replaces both."""
+    own = [each.answered.usage if each.answered else None for each in exchanged]
     theirs = [Usage(*each) for each in published.REQUEST_TOKENS] if beside else []
-    pairs = [*zip_longest(own, theirs), (sum(own, Usage()), sum(theirs, Usage()))]
+    pairs = [*zip_longest(own, theirs), (sum(filter(None, own), Usage()), sum(theirs, Usage()))]
+    crashes = [each.answered.error if each.answered else "" for each in exchanged] + [""] * (len(pairs) - len(own))
     names = [*(str(number) for number in range(1, len(pairs))), "in all"]
     sides = ("", f"{PUBLISHED} ") if beside else ("",)
     rows = [
-        {"request": name}
+        {"request": name, "crash": crash}
         | {f"{side}in": used and used.input_tokens for side, used in zip(sides, pair, strict=False)}
         | {f"{side}out": used and used.output_tokens for side, used in zip(sides, pair, strict=False)}
-        for name, pair in zip(names, pairs, strict=True)
+        for name, pair, crash in zip(names, pairs, crashes, strict=True)
     ]
     heads = [f"{side}{kind}" for side in sides for kind in ("in", "out")]
     columns = [ReportColumn("request", show_value("request"), left=True)]
     columns += [ReportColumn(head, show_value(head, ",")) for head in heads]
-    notes = [ESTIMATED.removeprefix("~: ").capitalize()] if any(each.estimated for each in own) else []
+    notes = [ESTIMATED.removeprefix("~: ").capitalize()] if any(each and each.estimated for each in own) else []
     notes += [f"Published: {published.WIRE_SOURCE}, with gpt-3.5-turbo and its own question."] if beside else []
     return ReportTable(tuple(rows), tuple(columns), tuple(notes), "Tokens of each request")
 
