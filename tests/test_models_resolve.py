@@ -12,6 +12,7 @@ from plait.core.errors import ConfigError
 from plait.models import resolve as resolving
 from plait.models.config import ModelConfig
 from plait.models.presets import HOSTS
+from plait.models.prices import Rate
 from plait.models.resolve import providers, resolve
 from plait.models.scripted import Scripted
 
@@ -193,3 +194,11 @@ def test_a_plug_in_by_its_entry_point(monkeypatch):
     assert "extra" in providers()
     with pytest.raises(ConfigError, match="gave no model"):
         resolve("extra:broken")
+
+
+def test_a_script_has_the_price_that_the_user_gives_it(tmp_path):
+    script = tmp_path / "one.json"
+    script.write_text('["It is 4."]')
+    own = ModelConfig(prices={f"scripted:{script}": Rate("tokens", 1.0, 2.0)})
+    assert resolve(f"scripted:{script}", own).rate == Rate("tokens", 1.0, 2.0)
+    assert not resolve(f"scripted:{script}", ModelConfig()).rate.is_known

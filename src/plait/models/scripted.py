@@ -78,7 +78,7 @@ class Scripted:
         return f"Scripted({self.spec!r})"
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Scripted:
+    def from_file(cls, path: str | Path, *, rate: Rate = UNKNOWN) -> Scripted:
         """Load a script from a JSON file. Raises `ConfigError`, which says what is wrong in it.
 
         The file has a list of replies, or {"replies": list or {phase: list}, "delay", "chunk", "by_turn"}. A reply is
@@ -113,6 +113,7 @@ class Scripted:
             delay=script.delay,
             chunk=script.chunk,
             by_turn=script.by_turn,
+            rate=rate,
         )
 
     def encode(self, think: Think) -> Request:
