@@ -410,7 +410,7 @@ class Agent:
 
     @cached_property
     def _most_shown(self) -> int | None:
-        return most_shown(self.limits.tools, self._loop, len(self._toolset), self.history.embedder)
+        return most_shown(self.limits.tools, self._loop, self._toolset, self.history.embedder)
 
     def _make_run_spec(
         self,

@@ -173,9 +173,9 @@ def variables_of(text: str) -> frozenset[str]:
 
 @cache
 def known_variables() -> frozenset[str]:
-    """Return the variables of all shipped prompts."""
+    """Return the variables of all shipped prompts, and those that templates receive and no shipped prompt uses."""
     texts = [text for loop in OURS for text in shipped_prompts(loop).values()]
-    return frozenset({"tools"}).union(*map(variables_of, texts))
+    return frozenset({"found", "functions", "reply", "tools"}).union(*map(variables_of, texts))
 
 
 def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:

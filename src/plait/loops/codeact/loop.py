@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from msgspec import structs
+
 from plait.core import (
     Answered,
     Effects,
@@ -67,6 +69,7 @@ class CodeAct:
         check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
+        context = use_own_search(context)
         turns, escape = CodeTurns(self, task, context), escape_of(context, FORMAT.disarm)
         work, log, chars = Work(context, escape, self.max_lines, self.repeats), Scratchpad(), context.observation_chars
         turn: Any = None
@@ -84,7 +87,7 @@ class CodeAct:
                 if turn.call is not None:
                     code = turn.call.input
                     invented = () if only_stops(code) else (yield from check_grounding(code=code, strict=True))
-                    seen = yield from work.run(code, invented)
+                    seen = yield from work.run(code, log.next, invented)
                 if isinstance(seen, Answered):
                     done = seen if seen.answer is not None else Answered(turn.thought)
                     if not (against := (yield from check_answer(done.answer))):
@@ -101,3 +104,12 @@ class CodeAct:
 
     def splitter(self, phase: str) -> Splitter:
         return OneKind("thought") if phase == "decompose" else FORMAT.splitter()
+
+
+def use_own_search(context: LoopContext) -> LoopContext:
+    """Return the context in which the user's own tool `method_search`, if there is one, finds all other tools."""
+    own = context.tool(SEARCH)
+    if context.search or own is None:
+        return context
+    others = tuple(tool for tool in context.tools if tool is not own)
+    return structs.replace(context, tools=(own,), others=others, search=SEARCH)
