@@ -81,8 +81,11 @@ class RunningAction:
 class Work:
     """The actions of one run, in order. Data in observations is escaped here; the other text is the loop's own."""
 
-    def __init__(self, context: LoopContext, escape: Escape, max_lines: int, repeats: int) -> None:
+    def __init__(
+        self, context: LoopContext, escape: Escape, max_lines: int, repeats: int, modules: frozenset[str]
+    ) -> None:
         self._kit, self._escape, self._max_lines, self._repeats = context, escape, max_lines, repeats
+        self._modules = modules
         self.failed = False  # whether the last action was refused or broke off
         self._same = False  # whether its code has given the same observation before
         self._action = RunningAction()
@@ -237,7 +240,7 @@ class Work:
         """Return why code is not run (too long, a forbidden import), and the message about it; None if it may run."""
         if (error := too_long(code, self._max_lines)) is not None:
             return error, self._render("", error, "lines", most=self._max_lines)
-        if (found := find_forbidden_import(code)) is not None:
+        if (found := find_forbidden_import(code, self._modules)) is not None:
             return found[0], self._render("", found[0], "import", refused=found[1])
         return None
 

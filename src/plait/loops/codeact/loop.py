@@ -30,6 +30,7 @@ from plait.core import (
 )
 from plait.loops.codeact.execution import SEARCH, STOP, Work, only_stops
 from plait.loops.codeact.format import FORMAT
+from plait.loops.codeact.hints import MODULES
 from plait.loops.codeact.turns import CodeTurns
 from plait.loops.escape import escape_of
 from plait.loops.format import Turn
@@ -45,13 +46,14 @@ class CodeAct:
 
     `transcript`: how the log is shown: as chat messages, inside one user message, or as one raw completion.
     `max_lines`: maximum lines of an action; 0: no limit. `repeats`: how often the same code may give the same
-    observation; 0: no limit. `constrain`: send the grammar of a turn with every request (otherwise only with a second
+    observation; 0: no limit. `imports`: whether code may import modules that compute. `constrain`: send the grammar of a turn with every request (otherwise only with a second
     attempt). `max_parse_errors`: unreadable replies in a row before the run fails. `max_tokens`: limit for one reply.
     """
 
     transcript: TranscriptKind = "chat"
     max_lines: int = 60
     repeats: int = 3
+    imports: bool = True
     constrain: bool = False
     max_parse_errors: int = 3
     max_tokens: int | None = None
@@ -71,7 +73,9 @@ class CodeAct:
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         context = use_own_search(context)
         turns, escape = CodeTurns(self, task, context), escape_of(context, FORMAT.disarm)
-        work, log, chars = Work(context, escape, self.max_lines, self.repeats), Scratchpad(), context.observation_chars
+        modules = MODULES if self.imports else frozenset()
+        work = Work(context, escape, self.max_lines, self.repeats, modules)
+        log, chars = Scratchpad(), context.observation_chars
         turn: Any = None
         last: Observation | None = None
         try:

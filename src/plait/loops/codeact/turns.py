@@ -35,6 +35,7 @@ class CodeTurns:
             "described": FORMAT.describe(shown),
             "functions": tuple(map(python_function, shown)),
             "search": context.search,
+            "imports": loop.imports,
             "names": ", ".join(NAMES),
             "location": context.tool("get_user_location") is not None,
         }
