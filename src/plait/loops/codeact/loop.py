@@ -48,6 +48,7 @@ class CodeAct:
     `max_lines`: maximum lines of an action; 0: no limit. `repeats`: how often the same code may give the same
     observation; 0: no limit. `imports`: whether code may import modules that compute. `constrain`: send the grammar of a turn with every request (otherwise only with a second
     attempt). `max_parse_errors`: unreadable replies in a row before the run fails. `max_tokens`: limit for one reply.
+    `stop`: the text at which the model stops, in place of the format's.
     """
 
     transcript: TranscriptKind = "chat"
@@ -57,6 +58,7 @@ class CodeAct:
     constrain: bool = False
     max_parse_errors: int = 3
     max_tokens: int | None = None
+    stop: str | None = None
 
     told: ClassVar[int] = 8
     """The default number of tools that it is shown. With more tools it is shown none, and finds them by searching."""
@@ -65,6 +67,7 @@ class CodeAct:
     """It needs a sandbox, which is checked before the first model call."""
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
     reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
+    reply_words: ClassVar[tuple[str, ...]] = ("Python", "code")
     tool_names: ClassVar[str] = "python"
 
     def __post_init__(self) -> None:

@@ -57,6 +57,7 @@ class CodeTurns:
     def next(self, log: Scratchpad, resample: bool, failed: bool, chars: int) -> Effects[Turn | Failed]:
         """Ask for the next turn; `failed`: the last action failed."""
         opening = self._kit.prompt("opening", n=log.next, failed=failed)
+        stop = FORMAT.stop(log.next) if self._loop.stop is None else (self._loop.stop,)
         whole = True
 
         def ask(bad: Bad | None) -> Effects[Reply]:
@@ -65,7 +66,7 @@ class CodeTurns:
             if bad:
                 tail = with_repair(FORMAT.join_opening(bad[0], opening), self._kit.prompt("repair", complaint=bad[1]))
             held = self._loop.constrain or bool(bad)
-            options: dict[str, Any] = {"stop": FORMAT.stop(log.next), "resample": resample, "repair": bool(bad)}
+            options: dict[str, Any] = {"stop": stop, "resample": resample, "repair": bool(bad)}
             options["grammar"] = FORMAT.grammar(self._kit.tools, log.next, opened=True) if held else None
             reply = yield from self._think("act", log, chars, opening, tail, **options)
             whole = not reply.how_cut
