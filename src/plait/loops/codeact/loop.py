@@ -46,9 +46,10 @@ class CodeAct:
 
     `transcript`: how the log is shown: as chat messages, inside one user message, or as one raw completion.
     `max_lines`: maximum lines of an action; 0: no limit. `repeats`: how often the same code may give the same
-    observation; 0: no limit. `imports`: whether code may import modules that compute. `constrain`: send the grammar of a turn with every request (otherwise only with a second
-    attempt). `max_parse_errors`: unreadable replies in a row before the run fails. `max_tokens`: limit for one reply.
-    `stop`: the text at which the model stops, in place of the format's.
+    observation; 0: no limit. `imports`: whether code may import modules that compute. `constrain`: send the grammar of
+    a turn with every request (otherwise only with a second attempt). `max_parse_errors`: unreadable replies in a row
+    before the run fails. `max_tokens`: limit for one reply. `stop`: the text at which the model stops, in place of the
+    format's.
     """
 
     transcript: TranscriptKind = "chat"

@@ -41,7 +41,7 @@ _TYPES = frozenset({"str", "int", "float", "bool", "dict", "list", "tuple", "set
 class PythonArgument(Struct, frozen=True):
     """A parameter of a function. `type` and `default` are as Python writes them; without a default it is "".
 
-    If the argument may be None, `nullable` is true, and `inner_type` is the type without `None`: for `str | None`, `str`.
+    `nullable`: the argument may be None. `inner_type` is the type without `None`: for `str | None`, `str`.
     """
 
     name: str
