@@ -116,11 +116,15 @@ def without_newline(reply: str) -> str:
     return reply.rstrip("\n")
 
 
+def past_the_stop(reply: str) -> str:
+    return reply if "Final Answer" in reply else f"{reply}Observation: 42\nThought: I made that up."
+
+
 def with_blanks(reply: str) -> str:
     return f"{reply}\n \n"
 
 
-@pytest.mark.parametrize("ending", [as_sent, without_newline, with_blanks])
+@pytest.mark.parametrize("ending", [as_sent, without_newline, with_blanks, past_the_stop])
 @pytest.mark.parametrize("chunk", [0, 3])
 def test_golden_requests_are_equal(published, question, folder, ending, chunk) -> None:  # type: ignore[no-untyped-def]
     model = Scripted([ending(call["reply"]) for call in published["calls"]], params=PARAMS, chunk=chunk)
