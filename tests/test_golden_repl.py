@@ -157,7 +157,7 @@ def test_golden_table_of_marks(account: Account, tmp_path: Path) -> None:
 
 # -- the search's results
 
-HITS = """{% for tool in found %}
+HITS = """{% for tool in hits %}
 {% set sep = joiner(", ") %}
 `{{ tool.name }}(
 {%- for each in tool.arguments -%}

@@ -62,7 +62,8 @@ class Transcript:
         if self._kind == "chat":
             return Think(phase, (*self._head, *_with_word(self._messages(log, chars), self._after(log)), *tail))
         turns, raw = self._past_turns(log, chars), self._raw(log, chars)
-        values = {**self._task, "log": raw, "turns": turns, "opening": "" if tail else opening}
+        shown = {"log": raw, "turns": turns, "opening": "" if tail else opening}
+        values = {**self._task, **shown, "phase": phase}
         if self._kind == "user":
             return Think(phase, (system(self._rules), user(self._kit.prompt("earlier", **values)), *tail))
         text = self._kit.prompt("completion", system=self._rules, **values)

@@ -183,7 +183,7 @@ def variables_of(text: str) -> frozenset[str]:
 def known_variables() -> frozenset[str]:
     """Return the variables of all shipped prompts, and those that only a user's prompt needs."""
     texts = [text for loop in OURS for text in shipped_prompts(loop).values()]
-    return frozenset({"found", "functions", "reply", "tools", "turns"}).union(*map(variables_of, texts))
+    return frozenset({"functions", "hits", "phase", "reply", "tools", "turns"}).union(*map(variables_of, texts))
 
 
 def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:

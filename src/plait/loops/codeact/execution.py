@@ -142,7 +142,10 @@ class Work:
 
     def _calls(self, ran: Ran) -> Effects[Ran]:
         """Make the calls that the code waits for, concurrently, and continue it with their results."""
-        calls = tuple(self._search(_first(call.input)) if self._is_search(call) else call for call in ran.calls)
+        calls = tuple(
+            structs.replace(self._search(_first(call.input)), by_code=call.by_code) if self._is_search(call) else call
+            for call in ran.calls
+        )
         observations = yield from act(*calls)
         given = []
         for call, seen in zip(ran.calls, observations, strict=True):
@@ -175,8 +178,8 @@ class Work:
 
     def _search_result(self, text: str) -> str:
         """Return the result of a search as the prompts show it."""
-        found = tuple(map(python_function, tools_found(self._kit.known, [text])))
-        return self._kit.prompt("search_result", text=text, found=found).rstrip()
+        hits = tuple(map(python_function, tools_found(self._kit.known, [text])))
+        return self._kit.prompt("search_result", text=text, hits=hits).rstrip()
 
     # -- observations
 
