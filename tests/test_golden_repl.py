@@ -53,6 +53,7 @@ def run_log(account: Account, log: Log, folder: Path, transcript: Any = "complet
         prompts=folder / "prompts",
         journal=folder / "runs.db",
         limits=plait.Limits(repeats=0),
+        sandbox="process",
     )
     return agent.run(log.task, now=clock_of(log))
 
