@@ -202,11 +202,14 @@ def offered_tools(context: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, 
 
     It depends only on the observations, so a replay offers the same tools.
     """
-    if not context.others:
-        return context.tools
-    others = {tool.name: tool for tool in context.others}
+    return (*context.tools, *tools_found(context.others, seen)) if context.others else context.tools
+
+
+def tools_found(tools: Iterable[ToolSpec], seen: Iterable[str]) -> tuple[ToolSpec, ...]:
+    """Return those of the tools that results of the search tool describe, in the order of their appearance."""
+    named = {tool.name: tool for tool in tools}
     names = dict.fromkeys(name for text in seen for name in _FOUND_LINE.findall(text))
-    return (*context.tools, *(others[name] for name in names if name in others))
+    return tuple(named[name] for name in names if name in named)
 
 
 def add_search_results(context: LoopContext, complaint: str) -> Effects[str]:

@@ -30,7 +30,8 @@ class ReAct:
     in the paper. "original": numbered, and read exactly as the paper's environments did. `transcript`: how the log is
     shown: as chat messages, inside one user message, or as one raw completion. `constrain`: send the grammar of a turn
     with every request (otherwise only with a second attempt). `max_parse_errors`: unreadable replies in a row before
-    the run fails. `max_tokens`: limit for one reply.
+    the run fails. `max_tokens`: limit for one reply. `stop`: the text at which the model stops, in place of the
+    dialect's.
     """
 
     dialect: Dialect = "blob"
@@ -38,10 +39,12 @@ class ReAct:
     constrain: bool = False
     max_parse_errors: int = 3
     max_tokens: int | None = None
+    stop: str | None = None
 
     name: ClassVar[str] = "react"
     phases: ClassVar[tuple[str, ...]] = ("act",)
     reserved: ClassVar[tuple[str, ...]] = ("final_answer", "finish")
+    reply_words: ClassVar[tuple[str, ...]] = ("Action", "Final Answer")
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -61,6 +64,7 @@ class ReAct:
             constrain=self.constrain,
             max_parse_errors=self.max_parse_errors,
             max_tokens=self.max_tokens,
+            stop=self.stop,
             opening=lambda n: f"Thought {n}:" if numbered else "Thought:",
             labels=LABELS,
             last_label="Final Answer:",
