@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -30,11 +30,8 @@ _NUMBER = r"(?:[ \t]{0,3}#?\d{1,9})?"
 _AFTER = r"[*_`]{0,3}[ \t\u00a0\u200b]{0,4}"
 _FLAGS = re.M | re.I | re.A
 _SIGN = r"[:：](?:\*\*|__)?"
-_BEFORE_LABEL = re.compile(_DECORATION)
+_BEFORE_LABEL = re.compile(rf"\A{_DECORATION}")
 _REST_OF_LABEL = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t\u00a0\u200b]{0,4}\Z", re.A)
-_LONGEST_REST = 28
-"""Maximum length of what may follow the word of a label."""
-
 _TOOL_WORDS = r"action|tool|function"
 # Labels in other words, numbered as a list, or as headings without a colon.
 _OTHER_LABEL = re.compile(
@@ -172,14 +169,11 @@ class LabelWords:
 
     def may_begin(self, line: str) -> bool:
         """Return whether an incomplete line may still become a label."""
-        decoration = _BEFORE_LABEL.match(line)
-        rest = line[decoration.end() :] if decoration else line
-        if len(rest) > self._longest:
-            return False
+        rest = _BEFORE_LABEL.sub("", line, count=1)
         low = rest.lower().replace("_", " ").replace("-", " ")
         return any(
             word.startswith(low) or (low.startswith(word) and _REST_OF_LABEL.match(rest, len(word)))
-            for word in self._begun
+            for word in self._beginnings
         )
 
     def scan(self, text: str) -> Body:
@@ -200,15 +194,16 @@ class LabelWords:
 
     def find_action_inside(self, text: str) -> Label | None:
         """Find an `Action:` inside a line: the last resort if no line begins with one."""
-        match = self._action_inside.search(text)
+        match = re.search(rf"(?<![A-Za-z0-9]){re.escape(self.action)}{_NUMBER}{_AFTER}{_SIGN}", text, re.A)
         return Label("action", 0, match.start(), match.end()) if match else None
 
     def replace_others(self, text: str) -> str:
         """Replace labels in other words by these; put a `Final Answer:` inside a line on a line of its own."""
         usual = _OTHER_LABEL.sub(lambda match: f"{getattr(self, match.lastgroup or '')}:", text)
-        if usual != text or self._invented_inside.search(text):
+        if usual != text or re.search(rf"(?<![\w\\]){re.escape(self.observation)}{_NUMBER}{_AFTER}[:：]", text, re.A):
             return usual
-        inside = self._answer_inside.search(text)
+        words = " ".join(f"[{word[0].upper()}{word[0].lower()}]{re.escape(word[1:])}" for word in self.answer.split())
+        inside = re.search(rf"(?<![A-Za-z0-9\"'`])(?:The )?{words}(?: is)?{_AFTER}{_SIGN}", text, re.A)
         return f"{text[: inside.start()]}\n{self.answer}:{text[inside.end() :]}" if inside else text
 
     def guard(self, text: str) -> str:
@@ -230,45 +225,24 @@ class LabelWords:
 
     @cached_property
     def _any(self) -> str:
-        return "|".join(map(_spaced, sorted(astuple(self), key=len, reverse=True)))
+        words = sorted(astuple(self), key=len, reverse=True)
+        return "|".join("[ _-]?".join(map(re.escape, word.split())) for word in words)
 
     @cached_property
     def _kinds(self) -> dict[str, LabelKind]:
-        kinds: tuple[LabelKind, ...] = ("thought", "action", "input", "observation", "answer")
-        return {_joined(word): kind for word, kind in zip(astuple(self), kinds, strict=True)}
+        kinds: tuple[LabelKind, ...] = get_args(LabelKind)
+        return {_joined(getattr(self, kind)): kind for kind in kinds}
 
     @cached_property
-    def _begun(self) -> tuple[str, ...]:
+    def _beginnings(self) -> tuple[str, ...]:
         words = [word.lower() for word in astuple(self)]
-        return tuple(dict.fromkeys([*words, *(word.replace(" ", "") for word in words)]))
-
-    @cached_property
-    def _longest(self) -> int:
-        return max(map(len, astuple(self))) + _LONGEST_REST
+        return *words, *(word.replace(" ", "") for word in words)
 
     @cached_property
     def _labels(self) -> LabelGuard:
-        """Everything that `pattern` and the patterns below can match, at any place."""
+        """Everything that is read as a label, at any place."""
         words = rf"(?:(?<![A-Za-z0-9])(?:{self._any})|(?-i:{re.escape(self.observation)}))"
         return LabelGuard(rf"{words}{_NUMBER}{_AFTER}", "[:：]", _FLAGS)
-
-    @cached_property
-    def _action_inside(self) -> re.Pattern[str]:
-        return re.compile(rf"(?<![A-Za-z0-9]){re.escape(self.action)}{_NUMBER}{_AFTER}{_SIGN}", re.A)
-
-    @cached_property
-    def _answer_inside(self) -> re.Pattern[str]:
-        words = " ".join(f"[{word[0].upper()}{word[0].lower()}]{re.escape(word[1:])}" for word in self.answer.split())
-        return re.compile(rf"(?<![A-Za-z0-9\"'`])(?:The )?{words}(?: is)?{_AFTER}{_SIGN}", re.A)
-
-    @cached_property
-    def _invented_inside(self) -> re.Pattern[str]:
-        return re.compile(rf"(?<![\w\\]){re.escape(self.observation)}{_NUMBER}{_AFTER}[:：]", re.A)
-
-
-def _spaced(words: str) -> str:
-    """Return a pattern of words, whatever joins them."""
-    return "[ _-]?".join(map(re.escape, words.split()))
 
 
 def _joined(word: str) -> str:
