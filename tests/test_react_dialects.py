@@ -130,6 +130,13 @@ def test_the_usual_labels_are_read_with_a_remark_and_do_not_split() -> None:
         form.read("Do:", 1, TOOLS)
 
 
+@pytest.mark.parametrize("reply", ["Reflection: hello there", "Done:", "**Do**: hm"])
+def test_a_first_reply_with_an_own_label_is_no_plain_answer(reply: str, prompts: Path) -> None:
+    model = plait.Scripted([reply, "Done: 12"], by_turn=False)
+    run = plait.Agent(plait.ReAct(dialect=OWN[1]), model=model, tools=[lookup], prompts=prompts).run("?")
+    assert run.answer == "12"
+
+
 def test_an_unknown_dialect_names_the_known_ones() -> None:
     with pytest.raises(ConfigError) as wrong:
         plait.ReAct(dialect="prose")
