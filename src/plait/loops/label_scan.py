@@ -375,10 +375,7 @@ def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
 
 
 def _named(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    return None
+    return next((tool for tool in tools if tool.name == name), None)
 
 
 def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
