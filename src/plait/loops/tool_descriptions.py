@@ -140,6 +140,12 @@ def tool_entries(tools: tuple[ToolSpec, ...]) -> str:
     )
 
 
+def are_exclusive(tools: Iterable[ToolSpec], one: str, other: str) -> bool:
+    """Return whether one of the two tools names the other as doing the same job."""
+    shut = {tool.name: tool.excludes for tool in tools if tool.name in (one, other)}
+    return one != other and (other in shut.get(one, ()) or one in shut.get(other, ()))
+
+
 _WORDS = ("description", "title")
 
 

@@ -175,7 +175,7 @@ def variables_of(text: str) -> frozenset[str]:
 def known_variables() -> frozenset[str]:
     """Return the variables of all shipped prompts."""
     texts = [text for loop in OURS for text in shipped_prompts(loop).values()]
-    return frozenset({"tools"}).union(*map(variables_of, texts))
+    return frozenset({"tools", "turns"}).union(*map(variables_of, texts))
 
 
 def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:

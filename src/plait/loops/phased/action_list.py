@@ -13,12 +13,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from plait.core import JSON, OneKind, Splitter, Step, ToolSpec
+from plait.core import JSON, Step, ToolSpec
 from plait.loops.call_objects import disarm_objects
 from plait.loops.format import Remark
 from plait.loops.phased.reader import BASIC as BASIC
 from plait.loops.phased.reader import NAME_KEYS, is_basic, steps_in
-from plait.loops.tool_descriptions import argument_types, as_sentence
+from plait.loops.tool_descriptions import are_exclusive, argument_types, as_sentence
 
 MOST = 8
 """Maximum number of actions; a longer list is cut."""
@@ -132,12 +132,6 @@ def forms(tools: Sequence[ToolSpec]) -> str:
     )
 
 
-def are_exclusive(tools: Sequence[ToolSpec], one: str, other: str) -> bool:
-    """Return whether one of the two tools names the other as doing the same job."""
-    shut = {tool.name: tool.excludes for tool in tools if tool.name in (one, other)}
-    return one != other and (other in shut.get(one, ()) or one in shut.get(other, ()))
-
-
 def schema(tools: Sequence[ToolSpec], most: int = MOST) -> dict[str, Any]:
     """Return JSON Schema of a list, `ACTION` one of the tools' names or `Basic`."""
     names = list(dict.fromkeys([*(tool.name for tool in tools), BASIC]))
@@ -152,11 +146,6 @@ def schema(tools: Sequence[ToolSpec], most: int = MOST) -> dict[str, Any]:
         "additionalProperties": False,
     }
     return {"type": "array", "items": entry, "maxItems": most}
-
-
-def splitter() -> Splitter:
-    """Return a splitter for which the whole list is one action text."""
-    return OneKind("action")
 
 
 def says_done(text: str) -> bool:
