@@ -18,7 +18,7 @@ from plait.loops.call_objects import disarm_objects
 from plait.loops.format import Remark
 from plait.loops.phased.reader import BASIC as BASIC
 from plait.loops.phased.reader import NAME_KEYS, is_basic, steps_in
-from plait.loops.tool_descriptions import are_exclusive, argument_types, as_sentence
+from plait.loops.tool_descriptions import are_exclusive, argument_types, as_sentence, describe_parameter
 
 MOST = 8
 """Maximum number of actions; a longer list is cut."""
@@ -73,21 +73,9 @@ def whole(text: str) -> str:
 
 
 def write(steps: Sequence[Step]) -> str:
-    """Return the canonical list; `read` reads the steps back, with no remarks, if their ids count from 1.
-
-    An input is None, or a non-empty list or object. Raises ValueError for others, and for values that JSON cannot hold.
-    """
-    for step in steps:
-        if step.input is not None and not (isinstance(step.input, list | dict) and step.input):
-            raise ValueError(f"The arguments of {step.tool!r} must be a list or an object, not {step.input!r}.")
-    entries = [
-        {"ACTION": step.tool, "ARGUMENTS": [] if step.input is None else step.input, "EXPLANATION": step.why}
-        for step in steps
-    ]
-    try:
-        return json.dumps(entries, ensure_ascii=False, allow_nan=False)
-    except (TypeError, RecursionError) as error:
-        raise ValueError(f"The actions can't be written as JSON: {error}") from None
+    """Return the canonical list; `read` reads the steps back, with no remarks, if their ids count from 1."""
+    entries = [{"ACTION": step.tool, "ARGUMENTS": step.input or [], "EXPLANATION": step.why} for step in steps]
+    return json.dumps(entries, ensure_ascii=False)
 
 
 def call_words(step: Step, given: JSON) -> str:
@@ -163,8 +151,6 @@ def _arguments(tool: ToolSpec) -> list[str]:
     """Describe each argument: its description, or its name, and its type."""
     said = []
     for name, kind in argument_types(tool).items():
-        flat = " ".join(str(tool.parameters["properties"][name].get("description", "")).split()).rstrip(".")
-        flat = flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
         optional = ", optional" if kind.endswith(" (optional)") else ""
-        said.append(f"{flat or name} ({kind.removesuffix(' (optional)')}{optional})")
+        said.append(f"{describe_parameter(tool, name) or name} ({kind.removesuffix(' (optional)')}{optional})")
     return said
