@@ -53,6 +53,7 @@ from plait.runtime.sessions import (
     require_loaded,
     session_spec,
 )
+from plait.runtime.system_prompt import warn_of_gaps
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
@@ -360,7 +361,10 @@ class Agent:
 
     @cached_property
     def _toolset(self) -> Toolset:
-        return with_fitting_names(with_free_names(tools_from(self.tools), self._loop), self._loop)
+        tools = with_fitting_names(with_free_names(tools_from(self.tools), self._loop), self._loop)
+        if self.system:
+            warn_of_gaps(self.system, self._loop, self._book, (tool.name for tool in tools))
+        return tools
 
     async def _load_tools(self) -> None:
         """Make the tools in a thread, because a word may start a server."""

@@ -64,6 +64,8 @@ def _describe_loop(name: str) -> dict[str, Any]:
 
 def _option_type(option: str, owner: type) -> str:
     """Return the values of an option in words: its choices, otherwise its type."""
+    if choices := owner.__dataclass_fields__[option].metadata.get("choices"):  # type: ignore[attr-defined]
+        return " | ".join(choices)
     try:
         hint = get_type_hints(owner)[option]
     except (NameError, KeyError):

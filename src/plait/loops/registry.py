@@ -66,14 +66,15 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
 
 
 def check_options(loop: Any) -> None:
-    """Raise `ConfigError` if an option has a wrong type, a number below zero or an unknown fallback."""
+    """Raise `ConfigError` if an option has a wrong type, a number below zero or an unknown fallback, or is none of the
+    `choices` in its field's metadata."""
     kind: Any = type(loop)
     hints = _hints(kind)
     for field in dataclasses.fields(loop):
         value = getattr(loop, field.name)
         try:
             msgspec.convert(value, hints[field.name])
-            fits = not isinstance(value, int) or value >= 0
+            fits = value in field.metadata.get("choices", (value,)) and (not isinstance(value, int) or value >= 0)
         except msgspec.ValidationError:
             fits = False
         if not fits:
@@ -150,7 +151,8 @@ def _choices(kind: Any) -> str:
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
-        values = " or ".join(map(str, get_args(hint))) if get_origin(hint) is Literal else ""
+        choices = get_args(hint) if get_origin(hint) is Literal else field.metadata.get("choices", ())
+        values = " or ".join(map(str, choices))
         said.append(f"{field.name} ({values or (hint.__name__ if isinstance(hint, type) else hint)})")
     return f"Options: {', '.join(said)}."
 
