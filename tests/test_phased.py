@@ -499,6 +499,22 @@ async def test_every_template_of_a_user_receives_the_same_variables(tmp_path: Pa
     ]
 
 
+def test_the_page_of_prompts_lists_every_variable(journal: Path) -> None:
+    received: dict[str, Any] = {}
+
+    class Watched(PromptBook):
+        def render(self, name: str, values: Any) -> str:
+            received.update(values)
+            return super().render(name, values)
+
+    loop = Phased().run(Task(QUESTION), LoopContext((height.spec,), Watched("phased")))
+    next(loop)
+    page = Path(__file__).parents[1].joinpath("docs", "prompts.md").read_text(encoding="utf-8")
+    table = page.partition("## The prompts of `phased`")[2].partition("\n## ")[0]
+    assert {"question", "tools", "turns", "results"} <= received.keys()
+    assert all(f"| `{name}` |" in table for name in (*received, *PromptBook("phased").names()))
+
+
 # -- limits
 
 
