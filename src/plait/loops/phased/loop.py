@@ -100,14 +100,14 @@ class Phased:
 
     def _react(self, chat: PhasedChat) -> Effects[tuple[Step, ...]]:
         """Return the actions that the model chooses; none if it wants none, or only talks."""
-        prompt, known = chat.prompt("react"), chat.context.known
+        prompt, context = chat.prompt("react"), chat.context
         bad: Bad | None = None
         errors, checked = 0, False
         while True:
-            schema = action_list.schema(offered_tools(chat.context, chat.seen), self.most)
-            text = yield from chat.ask_for_list(prompt, bad, self.most, schema if self.constrain or bad else None)
+            schema = action_list.schema(offered_tools(context, chat.seen), self.most) if self.constrain or bad else None
+            text = yield from chat.ask_for_list(prompt, bad, self.most, schema)
             try:
-                actions = action_list.read(text, known, self.most)
+                actions = action_list.read(text, context.known, self.most)
             except Unreadable as why:
                 errors, bad = errors + 1, (text, str(why))
                 if errors >= self.max_parse_errors:
