@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,9 @@ def with_blanks(reply: str) -> str:
 
 @pytest.mark.parametrize("ending", [as_sent, without_newline, with_blanks, past_the_stop])
 @pytest.mark.parametrize("chunk", [0, 3])
-def test_golden_requests_are_equal(published, question, folder, ending, chunk) -> None:  # type: ignore[no-untyped-def]
+def test_golden_requests_are_equal(
+    published: dict[str, Any], question: str, folder: Path, ending: Callable[[str], str], chunk: int
+) -> None:
     model = Scripted([ending(call["reply"]) for call in published["calls"]], params=PARAMS, chunk=chunk)
     agent = plait.Agent(
         plait.ReAct(transcript="user", stop=STOP), model=model, tools=[f"{folder}/tools.py"], prompts=folder / "prompts"
@@ -136,7 +138,7 @@ def test_golden_requests_are_equal(published, question, folder, ending, chunk) -
     assert_equal(run.timeline.model_calls, published)
 
 
-def test_golden_command_line_with_usage(published, question, folder) -> None:  # type: ignore[no-untyped-def]
+def test_golden_command_line_with_usage(published: dict[str, Any], question: str, folder: Path) -> None:
     replies = [
         {
             "text": call["reply"],

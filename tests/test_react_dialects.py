@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import plait
+from plait import loops
 from plait.core import Call, ToolSpec, events
 from plait.core.errors import ConfigError
 from plait.loops.format import Turn, Unreadable
 from plait.loops.label_scan import LabelWords
-from plait.loops.react.dialects import DIALECTS, Dialect
+from plait.loops.react.dialects import DIALECTS, Dialect, DialectName
 from plait.loops.react.format import TextFormat, react_format
 
 WORDS = LabelWords("Reflection", "Do", "With", "Result", "Done")
@@ -42,11 +43,10 @@ def lookup(city: str) -> str:
 
 
 @pytest.fixture
-def prompts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The dialects, registered, each with its prompt."""
+def prompts(tmp_path: Path) -> Path:
+    """The prompt of each dialect."""
     (tmp_path / "react").mkdir()
     for dialect in OWN:
-        monkeypatch.setitem(DIALECTS, dialect.name, dialect)
         form = TextFormat(dialect)
         shown = form.write(Turn("I need ...", Call("lookup", "...")), 1)
         (tmp_path / "react" / f"format_{dialect.name}.j2").write_text(
@@ -66,7 +66,7 @@ def test_an_own_dialect_runs_whole_and_streamed(dialect: Dialect, chunk: int, tr
         form.write(Turn("That is all.", answer="522,250 people", answered=True), 2),
     ]
     agent = plait.Agent(
-        plait.ReAct(dialect=dialect.name, transcript=transcript),
+        plait.ReAct(dialect=dialect, transcript=transcript),
         model=plait.Scripted(replies, chunk=chunk, by_turn=False),
         tools=[lookup],
         prompts=prompts,
@@ -84,6 +84,8 @@ def test_an_own_dialect_runs_whole_and_streamed(dialect: Dialect, chunk: int, tr
     said = "".join(event.text for event in seen if isinstance(event, events.Thought))
     assert "I look it up." in said and "That is all." in said and "Result" not in said
     assert agent.replay(run.id).requests == 2
+    recorded = json.loads(json.dumps(loops.options_of(agent.loop)))
+    assert loops.make("react", recorded) == agent.loop
 
 
 @by_name
@@ -128,7 +130,15 @@ def test_the_usual_labels_are_read_with_a_remark_and_do_not_split() -> None:
         form.read("Do:", 1, TOOLS)
 
 
+@pytest.mark.parametrize("reply", ["Reflection: hello there", "Done:", "**Do**: hm"])
+def test_a_first_reply_with_an_own_label_is_no_plain_answer(reply: str, prompts: Path) -> None:
+    model = plait.Scripted([reply, "Done: 12"], by_turn=False)
+    run = plait.Agent(plait.ReAct(dialect=OWN[1]), model=model, tools=[lookup], prompts=prompts).run("?")
+    assert run.answer == "12"
+
+
 def test_an_unknown_dialect_names_the_known_ones() -> None:
     with pytest.raises(ConfigError) as wrong:
         plait.ReAct(dialect="prose")
     assert "blob or lines or numbered or original" in str(wrong.value.hint)
+    assert get_args(DialectName) == tuple(DIALECTS) == tuple(each.name for each in DIALECTS.values())

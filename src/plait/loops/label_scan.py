@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ from plait.loops.escape import LabelGuard
 from plait.loops.format import Remark, Unreadable
 
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
+KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
 
 _DECORATION = r"[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{0,12}"
 _NUMBER = r"(?:[ \t]{0,3}#?\d{1,9})?"
@@ -165,7 +166,7 @@ class LabelWords:
 
     def kind_of(self, word: str) -> LabelKind:
         """Return the kind of a label's word, whatever joins its parts."""
-        return self._kinds[_joined(word)]
+        return next(kind for kind in KINDS if _joined(getattr(self, kind)) == _joined(word))
 
     def may_begin(self, line: str) -> bool:
         """Return whether an incomplete line may still become a label."""
@@ -229,11 +230,6 @@ class LabelWords:
         return "|".join("[ _-]?".join(map(re.escape, word.split())) for word in words)
 
     @cached_property
-    def _kinds(self) -> dict[str, LabelKind]:
-        kinds: tuple[LabelKind, ...] = get_args(LabelKind)
-        return {_joined(getattr(self, kind)): kind for kind in kinds}
-
-    @cached_property
     def _beginnings(self) -> tuple[str, ...]:
         words = [word.lower() for word in astuple(self)]
         return *words, *(word.replace(" ", "") for word in words)
@@ -245,6 +241,7 @@ class LabelWords:
         return LabelGuard(rf"{words}{_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 
 
+@lru_cache(maxsize=256)
 def _joined(word: str) -> str:
     return re.sub(r"[ _-]", "", word.lower())
 
@@ -378,10 +375,7 @@ def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
 
 
 def _named(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    return None
+    return next((tool for tool in tools if tool.name == name), None)
 
 
 def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:

@@ -66,15 +66,14 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
 
 
 def check_options(loop: Any) -> None:
-    """Raise `ConfigError` if an option has a wrong type, a number below zero or an unknown fallback, or is none of the
-    `choices` in its field's metadata."""
+    """Raise `ConfigError` if an option has a wrong type, a number below zero or an unknown fallback."""
     kind: Any = type(loop)
     hints = _hints(kind)
     for field in dataclasses.fields(loop):
         value = getattr(loop, field.name)
         try:
             msgspec.convert(value, hints[field.name])
-            fits = value in field.metadata.get("choices", (value,)) and (not isinstance(value, int) or value >= 0)
+            fits = not isinstance(value, int) or value >= 0
         except msgspec.ValidationError:
             fits = False
         if not fits:
@@ -151,10 +150,16 @@ def _choices(kind: Any) -> str:
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
-        choices = get_args(hint) if get_origin(hint) is Literal else field.metadata.get("choices", ())
-        values = " or ".join(map(str, choices))
+        values = " or ".join(choices_of(hint))
         said.append(f"{field.name} ({values or (hint.__name__ if isinstance(hint, type) else hint)})")
     return f"Options: {', '.join(said)}."
+
+
+def choices_of(hint: Any) -> tuple[str, ...]:
+    """Return the words that an option takes, by its type; empty if it takes any."""
+    if get_origin(hint) is Literal:
+        return tuple(map(str, get_args(hint)))
+    return tuple(word for part in get_args(hint) for word in choices_of(part))
 
 
 _CALL = re.compile(r"([A-Za-z_][\w.-]*)(?:\((.*)\))?", re.DOTALL)

@@ -151,7 +151,7 @@ class TurnLoop:
                 text = f"{self.opening(log.next)} {text.lstrip()}"  # so that the log reads as if the model wrote it
             return self.format.read(text, log.next, (*self.tools, *context.others))
 
-        answer = plain_answer(context) if self.takes_plain_answer and not log.entries else None
+        answer = plain_answer(context, self.labels) if self.takes_plain_answer and not log.entries else None
         return read_turn(ask, read, self.max_parse_errors, answer=answer)
 
     def _ask_model(
@@ -255,9 +255,12 @@ def _plainly(answer: Callable[[str], R | None] | None, text: str) -> R | None:
     return answer(text.strip()) if answer is not None and is_plain_answer(text) else None
 
 
-def plain_answer(context: LoopContext) -> Callable[[str], Turn | None]:
-    """Makes the turn of a plain answer; None for a text that names a tool: it may be meant for a call."""
-    names = re.compile("|".join(rf"\b{re.escape(tool.name)}\b" for tool in context.known) or r"(?!)", re.I)
+def plain_answer(context: LoopContext, labels: Sequence[str] = ()) -> Callable[[str], Turn | None]:
+    """Makes the turn of a plain answer; None for a text that names a tool or has a label, as it may be meant for a
+    call."""
+    words = [rf"\b{re.escape(tool.name)}\b" for tool in context.known]
+    words += [rf"^[ \t>*_#-]{{0,12}}{re.escape(label)}(?: ?\d{{1,3}})?[*_ \t]{{0,4}}[:：]" for label in labels]
+    names = re.compile("|".join(words) or r"(?!)", re.I | re.M)
     return lambda text: None if names.search(text) else Turn(answer=text, answered=True, kept=text)
 
 

@@ -12,8 +12,8 @@ Observation: 522250
 Thought: That is all.
 Final Answer: 522250
 
-`original` is `numbered`, read as the environments of the published episodes did. For a further dialect, add a value to
-`DIALECTS` and a prompt `format_NAME.j2`.
+`original` is `numbered`, read as the environments of the published episodes did. A further dialect is a `Dialect` and a
+prompt `format_NAME.j2`. Give the value to `ReAct`, or add it to `DIALECTS` with its name.
 """
 
 from __future__ import annotations
@@ -66,12 +66,10 @@ class Dialect:
         return f"Write `{thought}` and what you think, then {either}"
 
 
-DIALECTS = {
-    each.name: each
-    for each in (
-        Dialect("blob", "blob"),
-        Dialect("lines", "lines"),
-        Dialect("numbered", "bracket", numbered=True, finish="Finish"),
-        Dialect("original", "bracket", numbered=True, finish="Finish", original=True, prompt="numbered"),
-    )
+DialectName = Literal["blob", "lines", "numbered", "original"]
+DIALECTS: dict[DialectName, Dialect] = {
+    "blob": Dialect("blob", "blob"),
+    "lines": Dialect("lines", "lines"),
+    "numbered": Dialect("numbered", "bracket", numbered=True, finish="Finish"),
+    "original": Dialect("original", "bracket", numbered=True, finish="Finish", original=True, prompt="numbered"),
 }

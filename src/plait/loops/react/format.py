@@ -11,13 +11,12 @@ from msgspec import Struct
 
 from plait.core import Splitter, ToolSpec
 from plait.core.arguments import is_plain_text
-from plait.core.errors import ConfigError
 from plait.loops import gbnf, label_scan
 from plait.loops.call_notations import disarm_calls
 from plait.loops.call_objects import disarm_objects
 from plait.loops.format import Turn
 from plait.loops.label_scan import LabelWords
-from plait.loops.react.dialects import DIALECTS, Dialect
+from plait.loops.react.dialects import DIALECTS, Dialect, DialectName
 from plait.loops.react.reader import finish_answer, read_turn
 from plait.loops.react.splitter import TextSplitter
 from plait.loops.tool_descriptions import numbered_lines, tool_lines
@@ -25,11 +24,9 @@ from plait.loops.tool_descriptions import numbered_lines, tool_lines
 _LINE_CALL = re.compile(r"^([ \t>*`-]{0,12}[A-Za-z]\w{0,63})\[", re.M | re.A)
 
 
-def react_format(dialect: str) -> TextFormat:
-    """Return the format of a dialect. Raises `ConfigError` for an unknown name."""
-    if dialect not in DIALECTS:
-        raise ConfigError(f"There is no ReAct dialect {dialect!r}.", hint=f"Choose one of {', '.join(DIALECTS)}.")
-    return TextFormat(DIALECTS[dialect])
+def react_format(dialect: DialectName | Dialect) -> TextFormat:
+    """Return the format of a dialect."""
+    return TextFormat(dialect if isinstance(dialect, Dialect) else DIALECTS[dialect])
 
 
 class TextFormat(Struct, frozen=True):

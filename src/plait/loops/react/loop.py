@@ -7,11 +7,11 @@ gives a final answer. The loop itself is `plait.loops.turn.TurnLoop`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from plait.core import LoopContext, LoopRun, Splitter, Task
-from plait.loops.react.dialects import DIALECTS
+from plait.loops.react.dialects import Dialect, DialectName
 from plait.loops.react.format import TextFormat, react_format
 from plait.loops.registry import check_options
 from plait.loops.transcript import TranscriptKind
@@ -22,7 +22,7 @@ from plait.loops.turn import TurnLoop
 class ReAct:
     """Text ReAct.
 
-    `dialect`: how a turn is written, one of `react.dialects.DIALECTS`. "blob": a JSON object in a fence. "lines": two
+    `dialect`: how a turn is written, or a `Dialect` of your own. "blob": a JSON object in a fence. "lines": two
     labelled lines. "numbered": as in the paper. "original": numbered, and read exactly as the paper's environments did.
     `transcript`: how the log is
     shown: as chat messages, inside one user message, or as one raw completion. `constrain`: send the grammar of a turn
@@ -31,7 +31,7 @@ class ReAct:
     dialect's.
     """
 
-    dialect: str = field(default="blob", metadata={"choices": DIALECTS})
+    dialect: DialectName | Dialect = "blob"
     transcript: TranscriptKind = "chat"
     constrain: bool = False
     max_parse_errors: int = 3

@@ -59,7 +59,7 @@ class _Reader(Struct, frozen=True):
         trouble, broken = "", 0
         for label in labels:
             try:
-                action = action_at(body, label, self.tools)
+                action = action_at(body, label, self.tools, self.dialect)
             except NotJson as error:
                 if (broken := broken + 1) > _MAX_BROKEN:
                     break
@@ -168,7 +168,7 @@ class _Reader(Struct, frozen=True):
         for match in _LINE_CALL.finditer(body.text[:upto]) if finish or not followed else ():
             if match[1].lower() in names:
                 label = Label("action", 0, match.start(), match.start(1))
-                if (action := action_at(_with(body, label), label, self.tools)) is not None:
+                if (action := action_at(_with(body, label), label, self.tools, self.dialect)) is not None:
                     return label.start, action, repair_remark(_NO_LABEL)
         return None
 
@@ -178,7 +178,7 @@ class _Reader(Struct, frozen=True):
         if body.of("action") or body.of("answer") or (inside := body.words.find_action_inside(body.text)) is None:
             return None
         try:
-            action = action_at(_with(body, inside), inside, self.tools)
+            action = action_at(_with(body, inside), inside, self.tools, self.dialect)
         except NotJson:
             return None
         if action is None or (action.syntax == "lines" and not action.sure):

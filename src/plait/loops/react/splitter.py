@@ -33,46 +33,34 @@ class TextSplitter:
 
     def close(self, acts: bool = False) -> list[Piece]:
         pieces = self._work("", last=True)
-        if self._head:
-            head, self._head = self._head, None
-            self._part.put(pieces, "action", head)
+        self._part.put(pieces, "action", self._take_head())
         self._over = True
         return pieces
 
     def _work(self, text: str, *, last: bool) -> list[Piece]:
         pieces: list[Piece] = []
-        self._buffer += text
-        buffer, at = self._buffer, 0
+        buffer, at = self._buffer + text, 0
+        find = self._words.pattern.search
         while not self._over:
-            label = self._words.pattern.search(buffer, at)
+            label = find(buffer, at)
             if label is not None and label.start() == 0 and not self._bol:
-                label = self._words.pattern.search(buffer, label.end())
-            if label is None:
-                certain = len(buffer) if last else self._certain(at)
-                self._emit(pieces, buffer[at:certain])
-                self._keep(certain)
-                break
+                label = find(buffer, label.end())
             # Two more characters may belong to a label that ends here (`Thought:**`).
-            if label.end() + 2 > len(buffer) and not last:
-                self._emit(pieces, buffer[at : label.start()])
-                self._keep(label.start())
+            if label is None or (label.end() + 2 > len(buffer) and not last):
                 break
             self._emit(pieces, buffer[at : label.start()])
             self._switch(pieces, self._words.kind_of(label[1]))
             at = label.end()
-        if self._over:
-            self._buffer = ""
+        else:
+            return pieces
+        certain = label.start() if label is not None else len(buffer) if last else self._certain(buffer, at)
+        self._emit(pieces, buffer[at:certain])
+        self._bol = buffer[certain - 1] == "\n" if certain else self._bol
+        self._buffer = buffer[certain:]
         return pieces
 
-    def _keep(self, start: int) -> None:
-        """Hold the buffer back from `start` on."""
-        if start:
-            self._bol = self._buffer[start - 1] == "\n"
-            self._buffer = self._buffer[start:]
-
-    def _certain(self, at: int) -> int:
+    def _certain(self, buffer: str, at: int) -> int:
         """Return where, from `at` on, text begins that may still become a label."""
-        buffer = self._buffer
         line = buffer.rfind("\n", at) + 1
         if (line or (self._bol and not at)) and self._words.may_begin(buffer[line:]):
             return line
@@ -80,16 +68,12 @@ class TextSplitter:
 
     def _switch(self, pieces: list[Piece], kind: LabelKind) -> None:
         before = self._kind
-        if self._head:
-            head, self._head = self._head, None
-            self._part.put(pieces, "action", head)
+        self._part.put(pieces, "action", self._take_head())
         if kind == "observation" or (self._acted and kind != "input"):
             self._over = True  # the reader cuts everything after the first action
-        elif kind == "input":
+        elif kind in ("input", "action"):
             self._kind, self._acted = "action", True
-        elif kind == "action":
-            self._kind, self._acted = "action", True
-            self._head = "" if self._finish else None
+            self._head = "" if self._finish and kind == "action" else None
         else:
             self._kind = "answer" if kind == "answer" else "thought"
         # A second thought is joined to the first, an input to its tool's name, by a line break.
@@ -107,16 +91,17 @@ class TextSplitter:
         self._head = (self._head or "") + text
         name, bracket, rest = self._head.partition("[")
         plain = name.strip(" \t\n`*\"'").lower()
-        if bracket:
-            head, self._head = self._head, None
-            if plain != self._finish:
-                return head
-            self._kind, self._depth = "answer", 1
-            return rest
-        if not self._finish.startswith(plain):
-            head, self._head = self._head, None
+        if not bracket and self._finish.startswith(plain):
+            return ""
+        head = self._take_head()
+        if not bracket or plain != self._finish:
             return head
-        return ""
+        self._kind, self._depth = "answer", 1
+        return rest
+
+    def _take_head(self) -> str:
+        head, self._head = self._head or "", None
+        return head
 
     def _inside_finish(self, text: str) -> str:
         for index, char in enumerate(text):
