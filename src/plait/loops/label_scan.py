@@ -64,7 +64,7 @@ _AFTERWORD = re.compile(
 )
 _BLANKS = " \t\r\n.,;\u00a0\u200b\u2060\ufeff"
 _AROUND_NAME = re.compile(
-    r"\A(?:(?:use|using|call|run|invoke|execute)\s+)?(?:the\s+)?(?:(?:tool|function|action)\s+)?[`\"'*]{0,3}"
+    r"\A(?:(?:use|using|call|run|invoke|execute)\s+)?(?:the\s+)?(?:(?:tool|function|action)(?:\s*:\s*|\s+))?[`\"'*]{0,3}"
     r"|[`\"'*]{0,3}(?:\s+(?:tool|function|action))?(?:\s*\[[^\[\]]{0,100}\])?\Z",
     re.I,
 )

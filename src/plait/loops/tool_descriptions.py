@@ -84,7 +84,7 @@ def input_words(tool: ToolSpec) -> str:
     named = argument_types(tool)
     if not named:
         return "none"
-    said = {name: _meaning(tool, name) for name in named}
+    said = {name: describe_parameter(tool, name) for name in named}
     if len(named) == 1:
         ((name, kind),) = named.items()
         optional = ", optional" if "(optional)" in kind else ""
@@ -93,7 +93,7 @@ def input_words(tool: ToolSpec) -> str:
     return "an object " + json.dumps(told, ensure_ascii=False)
 
 
-def _meaning(tool: ToolSpec, name: str) -> str:
+def describe_parameter(tool: ToolSpec, name: str) -> str:
     """Return a parameter's description on one line for use in a sentence; "" if it has none."""
     flat = " ".join(str(tool.parameters["properties"][name].get("description", "")).split()).rstrip(".")
     return flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
@@ -138,6 +138,12 @@ def tool_entries(tools: tuple[ToolSpec, ...]) -> str:
         f"  _output_: {' '.join(tool.returns.split()) or 'text'}"
         for tool in tools
     )
+
+
+def are_exclusive(tools: Iterable[ToolSpec], one: str, other: str) -> bool:
+    """Return whether one of the two tools names the other as doing the same job."""
+    shut = {tool.name: tool.excludes for tool in tools if tool.name in (one, other)}
+    return one != other and (other in shut.get(one, ()) or one in shut.get(other, ()))
 
 
 _WORDS = ("description", "title")

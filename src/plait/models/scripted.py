@@ -176,6 +176,8 @@ class Scripted:
         at = [i for i, reply in enumerate(script) if not isinstance(reply, BaseException)]
         others = [reply for phase, replies in self.scripts.items() if phase != think.phase for reply in replies]
         place = _turns_in([script[i] for i in at], think, others if think.phase in self.scripts else ())
+        if place > len(at):  # the conversation has turns of which the script knows nothing
+            raise self._script_over(len(at), think)
         start = at[place - 1] + 1 if place else 0
         end = at[place] if place < len(at) else len(script)
         failed = self._failed.get(request.body, 0)

@@ -31,10 +31,10 @@ from plait.core import (
 )
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
-from plait.loops.phased.action_list import are_exclusive
 from plait.loops.registry import check_options
 from plait.loops.tool_calling.format import CallsTurn
 from plait.loops.tool_calling.pages import FORMAT, Log, NativePage, Page, TextPage, carry_over
+from plait.loops.tool_descriptions import are_exclusive
 from plait.loops.turn import fit_prompt
 
 
