@@ -333,7 +333,7 @@ class Agent:
         head = self._head(row.head.question, run_spec, conversation)
         head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)
         run_spec, log = await runs.fork(run_spec, head, rows, at, journal)
-        return await runs.perform(run_spec, head, log, journal, on_event, resumed=True)
+        return await runs.perform(run_spec, head, log, journal, on_event)
 
     @staticmethod
     def from_journal(

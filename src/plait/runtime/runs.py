@@ -201,10 +201,10 @@ async def perform(
 ) -> Run:
     """Perform an opened run to its end. If the run was cancelled, and has recorded that, the cancellation goes on."""
     if on_event is not None:
-        on_event(ev.Began(head.run, head.question, head.loop["name"], resumed))
-        if run_spec.past.lost is not None and not run_spec.trust_until:
+        on_event(ev.Began(head.run, head.question, head.loop["name"], resumed, "" if resumed else head.parent))
+        if run_spec.past.lost is not None and resumed:
             on_event(ev.Noted(0, "journal", lost_text(run_spec.past.lost)))
-    with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed and not run_spec.trust_until) as span:
+    with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed) as span:
         engine = Engine(run_spec, log, on_event, span)
         outcome = await engine.run()
         span.record_outcome(outcome, engine.run_context.meter.steps)
