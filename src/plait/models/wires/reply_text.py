@@ -79,11 +79,12 @@ class TextFilter:
             self._object.end_in(before)
             inside = self._object.open
         self._stop = self._stop or (() if inside else self._after_object)
-        self._body = self._in_object if inside else self._in_text
+        self._body = TextFilter._in_object if inside else TextFilter._in_text
         self._prefill = prefill.strip()
         self._gap = prefill[len(prefill.rstrip()) :] if self._prefill else ""
         self._held = ""
-        self._stage: Callable[[], str] = self._at_start
+        # A function, not a bound method: a cycle would wait for the garbage collector.
+        self._stage: Callable[[TextFilter], str] = TextFilter._at_start
         self._reasoning: list[str] = []
         self._text_cut, self._reasoning_cut = CircleCut(), CircleCut(MOST_REASONING)
         self.stopped = self.circling = False
@@ -97,7 +98,7 @@ class TextFilter:
         if self.stopped or not text:
             return ""
         self._held += text
-        return self._cut_circle(self._stage())
+        return self._cut_circle(self._stage(self))
 
     def close(self) -> str:
         """Return the remaining text, when the reply has ended."""
@@ -118,12 +119,12 @@ class TextFilter:
     def _flush(self) -> str:
         text = ""
         # Text that a stage still holds passes through the later stages.
-        if self._stage == self._at_start:
-            text = self._go_to(self._in_prefill)
-        if self._stage == self._in_prefill:
+        if self._stage is TextFilter._at_start:
+            text = self._go_to(TextFilter._in_prefill)
+        if self._stage is TextFilter._in_prefill:
             text += self._go_to(self._body)
         held, self._held = self._held, ""
-        if self._stage == self._in_thinking:
+        if self._stage is TextFilter._in_thinking:
             self._think(held)
             return text
         return text + held
@@ -134,10 +135,10 @@ class TextFilter:
         start = self._held.lstrip()
         if start.startswith(_OPEN):
             self._held = start[len(_OPEN) :]
-            return self._go_to(self._in_thinking)
+            return self._go_to(TextFilter._in_thinking)
         if _OPEN.startswith(start):
             return ""
-        return self._go_to(self._in_prefill)
+        return self._go_to(TextFilter._in_prefill)
 
     def _in_thinking(self) -> str:
         end = self._held.find(_CLOSE)
@@ -150,11 +151,11 @@ class TextFilter:
         self._think(inner)
         if self.stopped:
             return ""
-        return self._go_to(self._after_thinking)
+        return self._go_to(TextFilter._after_thinking)
 
     def _after_thinking(self) -> str:
         self._held = self._held.lstrip()
-        return self._go_to(self._in_prefill) if self._held else ""
+        return self._go_to(TextFilter._in_prefill) if self._held else ""
 
     def _in_prefill(self) -> str:
         if not self._prefill:
@@ -162,7 +163,7 @@ class TextFilter:
         start = self._held.lstrip()
         if start.startswith(self._prefill):
             self._held = start[len(self._prefill) :]
-            return self._go_to(self._after_prefill)
+            return self._go_to(TextFilter._after_prefill)
         if self._prefill.startswith(start):
             return ""
         return self._go_to(self._body)
@@ -181,7 +182,7 @@ class TextFilter:
             return text
         text, self._held = self._held[:end], self._held[end:]
         self._stop = self._after_object
-        return text + self._go_to(self._in_text)
+        return text + self._go_to(TextFilter._in_text)
 
     def _in_text(self) -> str:
         text = self._held
@@ -197,9 +198,9 @@ class TextFilter:
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
-    def _go_to(self, stage: Callable[[], str]) -> str:
+    def _go_to(self, stage: Callable[[TextFilter], str]) -> str:
         self._stage = stage
-        return stage()
+        return stage(self)
 
 
 class FirstObject:
