@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import proxy
 
 import msgspec
 
@@ -34,7 +35,9 @@ class AgentParts:
     """The parts of one agent. Each is made when it is first needed."""
 
     def __init__(self, agent: Description, loop: Loop) -> None:
-        self._agent, self._loop = agent, loop
+        # The agent owns its parts. A cycle would keep both until the garbage collector comes.
+        self._agent: Description = proxy(agent)
+        self._loop = loop
 
     @cached_property
     def toolset(self) -> Toolset:
