@@ -170,8 +170,8 @@ class _Watch:
         """Read a piece. Returns True if no more is wanted, or if far too much arrived."""
         draft = self.reader.draft
         self._size += len(piece)
-        most = MAX_BODY if self.reader.kind == "json" else min(EMPTY_STREAM + FRAMES * draft.written, MAX_STREAM)
-        if self._size > most:
+        max_size = MAX_BODY if self.reader.kind == "json" else min(EMPTY_STREAM + FRAMES * draft.written, MAX_STREAM)
+        if self._size > max_size:
             return True
         if self.is_broken:
             return False
