@@ -24,7 +24,8 @@ QUERY = "How long is the diagonal of a square with sides of 1?"
 OPTIONS = ("--loop", "json", "--set", "transcript=completion", "--tools", "calculator")
 FILES = {
     "question": "{{ question }}",
-    "completion": "{{ system }}\n{{ question }}\n{{ log }}{{ opening }}",
+    "completion": "{{ system }}\n{{ question }}\n"
+    "{% for turn in turns %}\n{{ turn.reply }}\n{{ turn.observation }}\n{% endfor %}\n{{ opening }}",
     "result": "{{ text }}",
 }
 
@@ -107,6 +108,15 @@ def test_golden_prompt_grows_at_its_bottom(published: str, prompts: Path, tools:
         grown.append(f"{grown[-1]}{said}\n{result}\n")
     assert [body["prompt"] for body in bodies(run)] == grown
     assert run.answer == "1.414"
+
+
+def test_golden_prompt_keeps_what_the_model_wrote(prompts: Path, tools: list[plait.Tool]) -> None:
+    """A reply that Plait repairs to read it stays in the prompt as it came."""
+    loop, said = plait.JsonReAct(transcript="completion"), f"Well: {turn('tool1')}\n\n"
+    model = plait.Scripted([said, turn("final_answer", "1.414")], by_turn=False)
+    run = plait.Agent(loop, model=model, tools=tools, prompts=prompts).run(QUERY)
+    first, second = (body["prompt"] for body in bodies(run))
+    assert second == f"{first}{said}\n1.41421356237\n"
 
 
 def test_golden_chat_is_the_same_text_in_messages(published: str, prompts: Path, tools: list[plait.Tool]) -> None:

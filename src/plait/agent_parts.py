@@ -25,6 +25,7 @@ from plait.runtime.phase_models import Phases, known_models, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
 from plait.runtime.sessions import Conversation, as_recorded, open_conversation, recorded_conversation, session_spec
+from plait.runtime.system_prompt import warn_of_gaps
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
@@ -41,7 +42,10 @@ class AgentParts:
 
     @cached_property
     def toolset(self) -> Toolset:
-        return with_fitting_names(with_free_names(tools_from(self._agent.tools), self._loop), self._loop)
+        tools = with_fitting_names(with_free_names(tools_from(self._agent.tools), self._loop), self._loop)
+        if self._agent.system:
+            warn_of_gaps(self._agent.system, self._loop, self.prompts, (tool.name for tool in tools))
+        return tools
 
     @cached_property
     def models(self) -> dict[str, Model]:

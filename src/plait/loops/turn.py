@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
+from msgspec import structs
+
 from plait.core import (
     Answered,
     Call,
@@ -82,9 +84,10 @@ class TurnLoop:
     `format` reads and writes the turns. `tools`: those that the prompt describes, built-in ones included. `words`:
     values of the system and repair templates. `observe`: how a prompt shows an observation, if not as the format does.
     `ends_with_object`: a reply ends with a JSON object, so what the model writes behind it is cut. `opening(n)`: how
-    the prompt of a raw transcript ends before turn `n`, and `labels` those that a reply may begin with instead.
-    `last_label`: what the concluding reply continues; "" if it is a turn like any other. `answer_of` gives the answer
-    in a turn's input. `call_tool` makes a call, or ends the run for a built-in tool.
+    the prompt of a raw transcript ends before turn `n`, and `labels` those that a reply may begin with instead. `stop`
+    replaces the format's stop strings. `last_label`: what the concluding reply continues; "" if it is a turn like any
+    other. `answer_of` gives the answer in a turn's input. `call_tool` makes a call, or ends the run for a built-in
+    tool.
     """
 
     format: Format
@@ -94,6 +97,7 @@ class TurnLoop:
     constrain: bool = False
     max_parse_errors: int = 3
     max_tokens: int | None = None
+    stop: str | None = None
     observe: Observe | None = None
     ends_with_object: bool = False
     takes_plain_answer: bool = True
@@ -172,7 +176,7 @@ class TurnLoop:
             "act",
             shape.messages,
             prompt=shape.prompt,
-            stop=self.format.stop(log.next),
+            stop=self.format.stop(log.next) if self.stop is None else (self.stop,),
             stop_after_object=page.own_result if self.ends_with_object else (),
             max_tokens=self.max_tokens,
             repair=bool(tail),
@@ -222,6 +226,8 @@ def read_turn(
         reply = yield from ask(bad)
         try:
             turn = read(reply.text)
+            if isinstance(turn, Turn):
+                turn = structs.replace(turn, reply=reply.text)
             if reply.how_cut and is_cut_within_call(reply.text, turn, read):
                 raise Unreadable("Its action is not complete: write a shorter one.")
         except Unreadable as why:

@@ -46,7 +46,7 @@ def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, s
             raise ConfigError("scripted: needs a file of replies.", hint="Write scripted:replies.json.")
         from plait.models.scripted import Scripted
 
-        return Scripted.from_file(name)
+        return Scripted.from_file(name, config.params)
     if provider in config.endpoints:
         return _model_of_endpoint(spec, provider, name, config.endpoints[provider], config, env)
     if provider in HOSTS:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -46,7 +47,7 @@ class Scripted:
 
     With `by_turn` False the replies come one after another, whatever the request (one run, not resumed). `sent` counts
     the attempts. `delay`: seconds before a reply. `chunk`: characters of a streamed piece, 0 for all at once. A reply
-    is cut at the stop strings, like an endpoint's.
+    is cut at the stop strings, like an endpoint's. `params` are further fields of each request's body.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Scripted:
         spec: str = "",
         rate: Rate = UNKNOWN,
         abilities: Abilities = ABILITIES,
+        params: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.scripts = dict(replies) if isinstance(replies, Mapping) else {"": tuple(replies)}
         self.by_turn = by_turn
@@ -70,6 +72,7 @@ class Scripted:
         self.endpoint = ""
         self.rate = rate
         self.abilities = abilities
+        self.params = dict(params)
         self.secrets: tuple[str, ...] = ()
         self.sent = 0
         self._failed: dict[bytes, int] = {}
@@ -78,7 +81,7 @@ class Scripted:
         return f"Scripted({self.spec!r})"
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Scripted:
+    def from_file(cls, path: str | Path, params: Mapping[str, Any] = MappingProxyType({})) -> Scripted:
         """Load a script from a JSON file. Raises `ConfigError`, which says what is wrong in it.
 
         The file has a list of replies, or {"replies": list or {phase: list}, "delay", "chunk", "by_turn"}. A reply is
@@ -113,11 +116,12 @@ class Scripted:
             delay=script.delay,
             chunk=script.chunk,
             by_turn=script.by_turn,
+            params=params,
         )
 
     def encode(self, think: Think) -> Request:
         """Return the request that a chat-completions endpoint with these abilities would receive."""
-        return chat_completions.encode(think, self.name, self.abilities)
+        return chat_completions.encode(think, self.name, self.abilities, params=self.params)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Return the next reply as the bytes of a chat completion. Raises the script's exceptions."""
@@ -154,7 +158,7 @@ class Scripted:
             "spec": self.spec,
             "name": self.name,
             "endpoint": "",
-            "params": {},
+            "params": self.params,
             "abilities": msgspec.structs.asdict(self.abilities),
             "rate": msgspec.to_builtins(self.rate),
         }

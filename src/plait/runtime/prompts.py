@@ -41,6 +41,8 @@ class PromptBook:
         self._extra = bool(extra)
         self._texts = {**shipped_prompts(loop), **(extra or {})}
         self._verbatim: dict[str, str] = {}
+        self.own: dict[str, str] = {}
+        """The texts of the user's files, by the file's name."""
         self._compiled: dict[str, Any] = {}
         self._last: dict[str, tuple[dict[str, Any], str]] = {}
         """Last values and text of each template: a system prompt is the same in each run."""
@@ -142,6 +144,8 @@ class PromptBook:
                     text = file.read()
             except (OSError, UnicodeDecodeError) as why:
                 raise ConfigError(f"The prompt {path} can't be read: {why}.") from why
+            if path.suffix in (".j2", ".txt"):
+                self.own[path.name] = text
             if path.suffix == ".j2":
                 self._texts[path.stem] = text
             elif path.suffix == ".txt":
@@ -173,9 +177,9 @@ def variables_of(text: str) -> frozenset[str]:
 
 @cache
 def known_variables() -> frozenset[str]:
-    """Return the variables of all shipped prompts."""
+    """Return the variables of all shipped prompts, and those that only a user's prompt needs."""
     texts = [text for loop in OURS for text in shipped_prompts(loop).values()]
-    return frozenset({"tools"}).union(*map(variables_of, texts))
+    return frozenset({"tools", "turns"}).union(*map(variables_of, texts))
 
 
 def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:

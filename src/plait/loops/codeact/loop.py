@@ -61,6 +61,7 @@ class CodeAct:
     """It needs a sandbox, which is checked before the first model call."""
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
     reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
+    reply_words: ClassVar[tuple[str, ...]] = ("Python", "code")
     tool_names: ClassVar[str] = "python"
 
     def __post_init__(self) -> None:

@@ -59,6 +59,7 @@ class LLMCompiler:
     name: ClassVar[str] = "compiler"
     phases: ClassVar[tuple[str, ...]] = ("plan", "join")
     reserved: ClassVar[tuple[str, ...]] = (JOIN,)
+    reply_words: ClassVar[tuple[str, ...]] = ("join()", "$1")
     tool_names: ClassVar[str] = "call"
     makes_plan: ClassVar[bool] = True
 

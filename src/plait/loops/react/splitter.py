@@ -7,24 +7,18 @@ was cut into chunks.
 
 from __future__ import annotations
 
-import re
-
 from plait.core import Piece, PieceKind
 from plait.loops.format import PartWriter
-from plait.loops.label_scan import LABEL, LabelKind, kind_of
-
-_WORDS = ("thought", "action", "action input", "actioninput", "observation", "final answer", "finalanswer")
-_DECORATION = re.compile(r"[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{0,12}")
-_REST = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t\u00a0\u200b]{0,4}\Z", re.A)
-_TAIL = 40
-"""Maximum length of a label from its word on, and so of the text that is checked for a part of one."""
+from plait.loops.label_scan import LabelKind
+from plait.loops.react.dialects import Dialect
 
 
 class TextSplitter:
-    """A splitter for all dialects. With `finish`, the inside of `Finish[...]` is the answer."""
+    """A splitter for a dialect. If it has an action that gives the answer, the inside of its brackets is the answer."""
 
-    def __init__(self, *, finish: bool = False) -> None:
-        self._finish = finish
+    def __init__(self, dialect: Dialect) -> None:
+        self._words = dialect.words
+        self._finish = dialect.finish.lower()
         self._kind: PieceKind = "thought"
         self._buffer = ""
         self._bol = True  # the buffer begins at the start of a line
@@ -50,9 +44,9 @@ class TextSplitter:
         self._buffer += text
         buffer, at = self._buffer, 0
         while not self._over:
-            label = LABEL.search(buffer, at)
+            label = self._words.pattern.search(buffer, at)
             if label is not None and label.start() == 0 and not self._bol:
-                label = LABEL.search(buffer, label.end())
+                label = self._words.pattern.search(buffer, label.end())
             if label is None:
                 certain = len(buffer) if last else self._certain(at)
                 self._emit(pieces, buffer[at:certain])
@@ -64,7 +58,7 @@ class TextSplitter:
                 self._keep(label.start())
                 break
             self._emit(pieces, buffer[at : label.start()])
-            self._switch(pieces, kind_of(label[1]))
+            self._switch(pieces, self._words.kind_of(label[1]))
             at = label.end()
         if self._over:
             self._buffer = ""
@@ -80,7 +74,7 @@ class TextSplitter:
         """Return where, from `at` on, text begins that may still become a label."""
         buffer = self._buffer
         line = buffer.rfind("\n", at) + 1
-        if (line or (self._bol and not at)) and _may_begin(buffer[line:]):
+        if (line or (self._bol and not at)) and self._words.may_begin(buffer[line:]):
             return line
         return len(buffer)
 
@@ -115,11 +109,11 @@ class TextSplitter:
         plain = name.strip(" \t\n`*\"'").lower()
         if bracket:
             head, self._head = self._head, None
-            if plain != "finish":
+            if plain != self._finish:
                 return head
             self._kind, self._depth = "answer", 1
             return rest
-        if not "finish".startswith(plain):
+        if not self._finish.startswith(plain):
             head, self._head = self._head, None
             return head
         return ""
@@ -131,13 +125,3 @@ class TextSplitter:
                 self._over = True
                 return text[:index]
         return text
-
-
-def _may_begin(line: str) -> bool:
-    """Return whether an incomplete line may still become a label."""
-    decoration = _DECORATION.match(line)
-    rest = line[decoration.end() :] if decoration else line
-    low = rest[:_TAIL].lower().replace("_", " ").replace("-", " ")
-    if len(rest) > _TAIL:
-        return False
-    return any(word.startswith(low) or (low.startswith(word) and _REST.match(rest, len(word))) for word in _WORDS)

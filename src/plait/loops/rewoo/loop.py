@@ -67,6 +67,7 @@ class ReWOO:
     name: ClassVar[str] = "rewoo"
     phases: ClassVar[tuple[str, ...]] = ("plan", "work", "solve")
     reserved: ClassVar[tuple[str, ...]] = (plan_text.LLM,)
+    reply_words: ClassVar[tuple[str, ...]] = ("#E",)
     makes_plan: ClassVar[bool] = True
 
     plan_messages = staticmethod(plan_page)

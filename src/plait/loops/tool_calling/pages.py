@@ -152,7 +152,8 @@ def carry_over(task: Task, context: LoopContext, log: Log) -> Task:
     """Return the task for a loop that continues from here, with the calls so far and their results."""
     if not log:
         return task
-    escape = escape_for_text(context, label_scan.disarm)  # for a loop of another protocol: for text and for objects
+    # The other loop may have another protocol, so the results are escaped for text and for objects.
+    escape = escape_for_text(context, label_scan.USUAL.disarm)
     work = [
         (call.tool, "" if call.input is None else _compact(call.input), _shown(each.with_note, context, escape))
         for turn, seen in log
