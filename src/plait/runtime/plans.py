@@ -17,7 +17,7 @@ from plait.journal.timeline import ModelCall, Question, Timeline
 from plait.loops import make, prompts_of
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.loop import LLMCompiler
-from plait.loops.compiler.streamed_plan import StreamedPlan
+from plait.loops.compiler.streamed_plan import Written
 from plait.loops.format import Unreadable
 from plait.loops.plan import Planner
 from plait.loops.references import EVIDENCE, RESULTS
@@ -166,7 +166,7 @@ def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
                 carried_out(plan)
                 plan = None
             case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
-                reader = StreamedPlan(context.known, steps, results, held=True)
+                reader = Written(context.known, steps, results, held=True)
                 for _ in reader.whole(reply.text):
                     pass
                 plan = reader.plan if reader.plan.calls else plan

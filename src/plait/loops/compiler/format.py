@@ -102,10 +102,10 @@ class NumberedCalls(Struct, frozen=True):
         lines = []
         for tool in tools:
             named = argument_types(tool)
-            arguments = [as_sentence(f"{name}: {words}") for name in named if (words := _meaning(tool, name))]
+            told = [as_sentence(f"{name}: {words}") for name in named if (words := _meaning(tool, name))]
             returns = [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
             inside = ", ".join(f"{name}: {kind}" for name, kind in named.items())
-            lines.append(" ".join([f"{tool.name}({inside}):", as_sentence(tool.description), *arguments, *returns]))
+            lines.append(" ".join([f"{tool.name}({inside}):", as_sentence(tool.description), *told, *returns]))
         return "\n".join(lines)
 
     def grammar(self, tools: Sequence[ToolSpec], most: int = 20) -> str:

@@ -23,7 +23,7 @@ from plait.core import (
 )
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.pages import Pages, Round
-from plait.loops.compiler.streamed_plan import StreamedPlan
+from plait.loops.compiler.streamed_plan import Written
 from plait.loops.format import Unreadable
 from plait.loops.plan import ask_approval
 from plait.loops.references import RESULTS
@@ -81,7 +81,7 @@ def _ask_planner(
             repair=bool(bad),
             watch=True,
         )
-        reply = yield from _read_streamed(asked, work)
+        reply = yield from _written(asked, work)
         if reply.how_cut:
             yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
         there_is_a_plan = bool(work.steps) or work.reader.ended
@@ -103,13 +103,11 @@ def next_round(loop: LLMCompiler, context: LoopContext, before: list[Round], que
     earlier = {id: step for round in before for id, step in round.work.steps.items()}
     results = before[-1].work.results if before else {}
     return Round(
-        StreamedPlan(
-            context.known, earlier, results, held=context.approve_plan, max_calls=loop.max_calls, question=question
-        )
+        Written(context.known, earlier, results, held=context.approve_plan, most=loop.max_calls, question=question)
     )
 
 
-def _read_streamed(asked: Think, work: StreamedPlan) -> Effects[Reply]:
+def _written(asked: Think, work: Written) -> Effects[Reply]:
     """Return the planner's reply; process its pieces and the results of its calls in the order they arrive."""
     (ticket,) = yield from start(asked)
     while True:

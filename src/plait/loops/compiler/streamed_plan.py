@@ -19,11 +19,11 @@ from plait.loops.plan import Dispatch, Results, failed_needs
 from plait.loops.references import RESULTS, insert_references
 
 
-class StreamedPlan(Dispatch):
+class Written(Dispatch):
     """The calls of one plan that is being written.
 
     `steps` are the plan's, by id. `results` also hold those of `earlier` plans, which this plan may reference. `held`:
-    nothing starts before `go`. Calls beyond the first `max_calls` are not made, because a small model may never stop
+    nothing starts before `go`. Calls beyond the first `most` are not made, because a small model may never stop
     writing. `refused` maps calls that are not steps to the reason. `faults` are the errors that the planner is asked to
     correct.
     """
@@ -35,13 +35,13 @@ class StreamedPlan(Dispatch):
         results: Results,
         *,
         held: bool = False,
-        max_calls: int = 20,
+        most: int = 20,
         question: str = "",
     ) -> None:
         super().__init__(_call, results)
         self.steps: dict[str, Step] = {}
         self.refused: list[str] = []
-        self._tools, self._earlier, self._held, self._max_calls = tools, earlier, held, max_calls
+        self._tools, self._earlier, self._held, self._most = tools, earlier, held, most
         self._by_name, self._question = {tool.name: tool for tool in tools}, question
         self._void: dict[str, Step] = {}
         self._problems: set[str] = set()
@@ -123,11 +123,11 @@ class StreamedPlan(Dispatch):
     def _take_on(self, calls: Iterable[NumberedCall]) -> Effects[None]:
         ready: list[Step] = []
         for call in calls:
-            if len(self._numbers) >= self._max_calls:
+            if len(self._numbers) >= self._most:
                 if not self._full:
                     self._full = True
-                    self.refused.append(f"A plan has at most {self._max_calls} calls: those after that were not made.")
-                    yield from note("cut", f"the plan has more than {self._max_calls} calls: the first ones are made")
+                    self.refused.append(f"A plan has at most {self._most} calls: those after that were not made.")
+                    yield from note("cut", f"the plan has more than {self._most} calls: the first ones are made")
                 break
             step = yield from self._numbered(call.step)
             if step is None:
