@@ -21,6 +21,7 @@ from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.embedded import ServerSettings
 from plait.models.presets import HOSTS
 from plait.runtime.limits import Limits
+from plait.runtime.prompts import shipped_prompts, variables_of
 from plait.runtime.run import Run
 
 DOCS = ROOT / "docs"
@@ -189,6 +190,15 @@ def test_every_option_of_plait_run_is_told_of_by_hand_and_in_the_reference() -> 
             if word.startswith("--"):
                 assert word in reference, word
                 assert re.search(rf"{word}\b", EVERYWHERE), f"{word} stands only in the reference"
+
+
+@pytest.mark.parametrize("loop", ["json", "tool_calling"])
+def test_every_variable_of_a_prompt_stands_in_the_table(loop: str) -> None:
+    table = text_of("docs/prompts.md").partition(f"| prompt of `{loop}` |")[2].partition("\n\n")[0]
+    for name, template in shipped_prompts(loop).items():
+        row = next(line for line in table.splitlines() if f"`{name}`" in line.partition(" | ")[0])
+        for variable in variables_of(template):
+            assert f"`{variable}`" in row, f"{loop}/{name}: {variable}"
 
 
 def test_every_command_is_told_of() -> None:

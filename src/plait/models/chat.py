@@ -13,8 +13,9 @@ from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
-from plait.models.base import Abilities, OnText, Request, Response
+from plait.models.base import Abilities, OnText, Request, RequestDialect, Response
 from plait.models.http import MAX_BODY
+from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import chat_completions, replies
 from plait.models.wires.refusals import Target, bad_response, failure
@@ -62,6 +63,11 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         """Return the endpoint and model, for messages."""
         return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets)
 
+    @property
+    def dialect(self) -> RequestDialect:
+        """Return how the provider's requests differ from OpenAI's."""
+        return dialect_of(self.provider)
+
     def __repr__(self) -> str:
         return f"ChatModel({self.spec!r}, endpoint={self.endpoint!r})"
 
@@ -70,7 +76,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return [("spec", self.spec), ("endpoint", self.endpoint)]
 
     def encode(self, think: Think) -> Request:
-        return chat_completions.encode(think, self.name, self.abilities, self.provider, self.params, self.temperature)
+        return chat_completions.encode(think, self.name, self.abilities, self.dialect, self.params, self.temperature)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Make one attempt. See `Model.send`. A stop string or a circle in the stream ends the request."""
@@ -147,7 +153,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         }
 
     def _prefill(self, think: Think) -> str:
-        return chat_completions.repeatable_prefill(think, self.abilities, self.provider) if think.prefill else ""
+        return chat_completions.repeatable_prefill(think, self.abilities, self.dialect) if think.prefill else ""
 
 
 class _Watch:
@@ -164,8 +170,8 @@ class _Watch:
         """Read a piece. Returns True if no more is wanted, or if far too much arrived."""
         draft = self.reader.draft
         self._size += len(piece)
-        most = MAX_BODY if self.reader.kind == "json" else min(EMPTY_STREAM + FRAMES * draft.written, MAX_STREAM)
-        if self._size > most:
+        max_size = MAX_BODY if self.reader.kind == "json" else min(EMPTY_STREAM + FRAMES * draft.written, MAX_STREAM)
+        if self._size > max_size:
             return True
         if self.is_broken:
             return False

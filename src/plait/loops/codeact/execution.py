@@ -106,7 +106,7 @@ class Work:
             error, seen = refused
             at = f" in line {error.line}, {error.source}" if error.line else ""
             yield from note("refused", f"The action is not run: {error.message}{at}")
-            return self._observation(code, seen)
+            return structs.replace(self._observation(code, seen), trouble="refused")
         if ungrounded:
             values = ", ".join(ungrounded)
             yield from note("invented", f"code: stands neither in the task nor in any observation: {values}")

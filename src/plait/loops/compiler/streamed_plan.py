@@ -92,6 +92,13 @@ class Written(Dispatch):
         for remark in self.reader.remarks:
             yield from note(remark.kind, remark.text)
 
+    def finish(self) -> Effects[None]:
+        """Wait for all running calls and those that depend on them; note which calls were not made."""
+        yield from super().finish()
+        for step in self.plan.calls:
+            if missing := _missing(step, self.results):
+                yield from note("skipped", f"Call {step.id} is not made: {missing}.")
+
     def go(self, plan: Plan) -> Effects[None]:
         """Start the calls of a plan that was held, in its present form."""
         self._held = False
@@ -194,10 +201,16 @@ class Written(Dispatch):
 
 def _call(step: Step, results: Results) -> Act | Observation:
     """Return a step's call with its references filled in, or an observation if a result is missing."""
-    if missing := [f"${need}" for need in failed_needs(step, results)]:
+    if missing := _missing(step, results):
         # Never call a tool with the text of an error: it could act on it.
-        return Observation(f"Not made: it needs {', '.join(missing)}, which gave no result.", trouble="refused")
+        return Observation(f"Not made: {missing}.", trouble="refused")
     return Act((Call(step.tool, RESULTS.fill_step(step, results)),))
+
+
+def _missing(step: Step, results: Results) -> str:
+    """Return which results a step needs and lacks, as a reason; "" if it has all."""
+    missing = ", ".join(f"${need}" for need in failed_needs(step, results))
+    return missing and f"it needs {missing}, which gave no result"
 
 
 def _same(one: Step, other: Step) -> bool:

@@ -22,13 +22,13 @@ class CircleCut:
     """Cut a text that ends in endless repetition of one piece. Feed pieces; get those before the repetition.
 
     Small models repeat the same lines until their token limit, which takes minutes. Only exact repetition counts,
-    because lists, tables and code have similar lines. `found` is True from the repetition on. `most` is its minimum
-    length.
+    because lists, tables and code have similar lines. `found` is True from the repetition on. `min_length` is its
+    minimum length.
     """
 
-    def __init__(self, most: int = MOST_TEXT) -> None:
+    def __init__(self, min_length: int = MOST_TEXT) -> None:
         self.found = False
-        self._most = most
+        self._min_length = min_length
         self._passed = 0
         self._end = ""
 
@@ -36,7 +36,7 @@ class CircleCut:
         """Return the text up to the start of a repetition."""
         if self.found:
             return ""
-        if self._passed + len(text) < self._most:  # too short for a repetition
+        if self._passed + len(text) < self._min_length:  # too short for a repetition
             self._passed += len(text)
             self._end += text
             return text
@@ -45,15 +45,15 @@ class CircleCut:
             piece = text[at : at + EVERY - self._passed % EVERY]
             at += len(piece)
             self._passed += len(piece)
-            self._end = (self._end + piece)[-self._most :]
+            self._end = (self._end + piece)[-self._min_length :]
             if self._passed % EVERY == 0 and self._is_circle():
                 self.found = True
                 return text[:at]
         return text
 
     def _is_circle(self) -> bool:
-        text, longest = self._end, self._most // ROUNDS
-        if len(text) < self._most:
+        text, longest = self._end, self._min_length // ROUNDS
+        if len(text) < self._min_length:
             return False
         again = text.find(text[:longest], 1)
         return 0 < again <= longest and text[again:] == text[: len(text) - again]
