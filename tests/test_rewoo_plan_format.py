@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from conftest import LONG, examples
 from plait.core import Plan, Step, ToolSpec
 from plait.loops.format import Unreadable
-from plait.loops.references import EVIDENCE
-from plait.loops.rewoo.plan_text import (
+from plait.loops.plan_scan import HEAD, PlanSplitter, disarm, lines_of
+from plait.loops.plan_text import (
     LLM,
     check_plan,
     describe,
@@ -28,7 +28,7 @@ from plait.loops.rewoo.plan_text import (
     write_plan,
     write_step,
 )
-from plait.loops.rewoo.scan import HEAD, PlanSplitter, disarm, lines_of
+from plait.loops.references import EVIDENCE
 
 
 def tool(name: str, *parameters: str) -> ToolSpec:
@@ -38,7 +38,7 @@ def tool(name: str, *parameters: str) -> ToolSpec:
     )
 
 
-TOOLS = (tool("Search", "query"), tool("calculator", "expression"), tool("weather", "city", "days"))
+TOOLS = with_llm((tool("Search", "query"), tool("calculator", "expression"), tool("weather", "city", "days")))
 
 
 def calls(text: str) -> list[tuple[str, str, Any]]:
@@ -145,7 +145,7 @@ def test_twelve_steps_and_steps_that_are_only_a_thought() -> None:
 def test_a_users_tool_called_llm_is_not_doubled() -> None:
     own = tool("LLM", "prompt")
     assert with_llm([own]) == (own,)
-    assert [each.name for each in with_llm(TOOLS)] == ["Search", "calculator", "weather", LLM]
+    assert [each.name for each in TOOLS] == ["Search", "calculator", "weather", LLM]
 
 
 def test_evidence_that_the_model_makes_up_does_not_count_nor_does_a_step_written_twice() -> None:
@@ -442,14 +442,14 @@ def test_random_and_mutated_plans_raise_nothing_but_unreadable() -> None:
         reads_as_plan(text)
         for reader in (read_plan, read_plan_file):
             try:
-                found = reader(text, TOOLS if count % 3 else ())
+                found = reader(text, TOOLS if count % 3 else with_llm(()))
             except Unreadable as error:
                 assert len(str(error)) > 20 and "\n\n" not in str(error)
                 continue
             plan = found if isinstance(found, Plan) else found.plan
             read += 1
-            assert plan.calls and not plan.problems(with_llm(TOOLS if count % 3 else ()))
-            assert check_plan(plan, TOOLS if count % 3 else ()) == plan
+            assert plan.calls and not plan.problems(TOOLS if count % 3 else with_llm(()))
+            assert check_plan(plan, TOOLS if count % 3 else with_llm(())) == plan
     assert read > total // 6  # and it is no reader that refuses everything
 
 

@@ -19,6 +19,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
 
     `id` is the name of its result in other steps ("E1", "2"). `tool` is "" for a step that is only a thought. `input`
     is any JSON value, with references to other results; `needs` are their ids. `why` is the purpose of the step.
+    `written` is the input as the planner wrote it, if the loop would write it otherwise.
     """
 
     id: str
@@ -26,6 +27,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     input: JSON = None
     why: str = ""
     needs: tuple[str, ...] = ()
+    written: str = ""
 
 
 class Plan(Struct, frozen=True, omit_defaults=True):

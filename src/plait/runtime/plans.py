@@ -19,9 +19,9 @@ from plait.loops.compiler.format import FORM
 from plait.loops.compiler.loop import LLMCompiler
 from plait.loops.compiler.streamed_plan import Written
 from plait.loops.format import Unreadable
-from plait.loops.plan import Planner
+from plait.loops.plan import Planner, list_callable
+from plait.loops.plan_text import check_plan, read_plan_file, reads_as_plan, write_plan
 from plait.loops.references import EVIDENCE, RESULTS
-from plait.loops.rewoo.plan_text import check_plan, read_plan_file, reads_as_plan, write_plan
 from plait.runtime.limits import Limits
 from plait.runtime.plan_estimate import Expected, texts_in
 from plait.runtime.prompts import PromptBook
@@ -130,7 +130,7 @@ def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan 
                 case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
                     plan = loop.read_plan(reply.text, context)
                 case _, Question(kind="plan", answer=answer) if answer is not None and reads_as_plan(answer.text):
-                    plan = read_plan_file(answer.text, context.known)
+                    plan = read_plan_file(answer.text, list_callable(loop, context.known))
     return plan
 
 

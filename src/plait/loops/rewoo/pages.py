@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from plait.core import LoopContext, Message, Observation, Plan, Step, Task, system, user
 from plait.core.text import shorten
-from plait.loops.escape import escape_of, escape_task
-from plait.loops.plan import Results
+from plait.loops import plan_text
+from plait.loops.escape import Escape, escape_of, escape_task
+from plait.loops.plan import NO_EVIDENCE, Results
+from plait.loops.plan_scan import disarm
 from plait.loops.references import EVIDENCE
-from plait.loops.rewoo import plan_text, scan
-
-NO_EVIDENCE = "no evidence"
 
 
 def plan_page(context: LoopContext, task: Task) -> tuple[Message, ...]:
     """Return the planner's request. The user's own system prompt replaces ours."""
     tools = plan_text.with_llm(context.tools, context.prompt("llm").strip())
-    names = ", ".join(tool.name for tool in tools)
-    rules = context.rules(described=plan_text.describe(tools), names=names)
-    return system(rules), user(context.prompt("task", **escape_task(task, escape_of(context, scan.disarm))))
+    listed = {"described": plan_text.describe(tools), "names": ", ".join(tool.name for tool in tools)}
+    asked = context.prompt("task", **listed, **escape_task(task, escape_of(context, disarm)))
+    return system(context.rules(**listed)), user(asked)
 
 
 def work_page(
@@ -29,12 +29,17 @@ def work_page(
     context says); empty for a step that calls a tool."""
     if not by_model(context, step):
         return ()
+    escape = escape_of(context, disarm)
     chars = context.observation_chars if chars is None else chars
-    escape = escape_of(context, scan.disarm)
-    shown = {id: Observation(escape(_text(seen, chars, NO_EVIDENCE))) for id, seen in results.items()}
+    shown = {id: Observation(_show_evidence(seen, chars, escape, NO_EVIDENCE)) for id, seen in results.items()}
     given = EVIDENCE.fill(step.input, shown)
-    instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    return (user(context.prompt("work", instruction=instruction, question=escape.question(task.question))),)
+    values = {
+        **escape_task(task, escape),
+        "instruction": given if isinstance(given, str) else json.dumps(given, ensure_ascii=False),
+        "step": show_step(context, step, shown),
+        "evidence": {id: shown[id].text if id in shown else NO_EVIDENCE for id in step.needs},
+    }
+    return (user(context.prompt("work", **values)),)
 
 
 def solve_page(
@@ -42,16 +47,25 @@ def solve_page(
 ) -> tuple[Message, ...]:
     """Return the solver's request: the task, and each line of the plan with at most `chars` characters of its evidence.
     `reason` says why the rest of the plan did not run."""
-    escape = escape_of(context, scan.disarm)
-    steps = [
-        {
-            "why": step.why,
-            "call": plan_text.write_step(step) if step.tool else "",
-            "evidence": escape(_text(results.get(step.id), chars, f"{NO_EVIDENCE} ({{}})")),
-        }
-        for step in plan.steps
-    ]
-    return (user(context.prompt("solve", **escape_task(task, escape), steps=steps, reason=reason)),)
+    escape = escape_of(context, disarm)
+    evidence = {step.id: _show_evidence(results.get(step.id), chars, escape) for step in plan.calls}
+    shown = {id: Observation(text) for id, text in evidence.items()}
+    steps = [{**show_step(context, step, shown), "evidence": evidence.get(step.id, "")} for step in plan.steps]
+    values = {**escape_task(task, escape), "plan": steps, "evidence": evidence, "reason": reason}
+    return (user(context.prompt("solve", **values)),)
+
+
+def show_step(context: LoopContext, step: Step, shown: Results) -> dict[str, Any]:
+    """Return a step as the templates receive it. `filled` is its input with the evidence in place of references."""
+    written = plan_text.written_input(step, context.tool(step.tool))
+    return {
+        "id": step.id,
+        "thought": step.why,
+        "tool": step.tool,
+        "input": written,
+        "filled": EVIDENCE.fill(written, shown),
+        "call": plan_text.write_step(step) if step.tool else "",
+    }
 
 
 def by_model(context: LoopContext, step: Step) -> bool:
@@ -59,9 +73,9 @@ def by_model(context: LoopContext, step: Step) -> bool:
     return step.tool == plan_text.LLM and context.tool(plan_text.LLM) is None
 
 
-def _text(seen: Observation | None, chars: int, failed: str) -> str:
-    """Return a result as evidence, shortened; `failed` is the template for an error."""
+def _show_evidence(seen: Observation | None, chars: int, escape: Escape, failed: str = f"{NO_EVIDENCE} ({{}})") -> str:
+    """Return a result as evidence, shortened and escaped; `failed` is the template for an error."""
     if seen is None:
-        return NO_EVIDENCE
+        return escape(NO_EVIDENCE)
     short = shorten(seen.with_note, chars)[0]
-    return short if seen.ok else failed.format(short)
+    return escape(short if seen.ok else failed.format(short))
