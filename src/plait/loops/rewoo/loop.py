@@ -45,7 +45,8 @@ class ReWOO:
     tool step that needs its evidence is skipped, a model step gets "no evidence"), or stop. `constrain`: send the
     grammar of a plan with every request (otherwise only with a second attempt). `max_tokens`: limit for one reply.
     `plan`: a plan to run without asking the planner; steps with evidence do not run again. `only_plan`: answer with the
-    plan. `max_steps`: maximum calls in a planner's plan (a small model may never stop writing).
+    plan. `max_steps`: maximum calls in a planner's plan (a small model may never stop writing). `stop`: the text at
+    which the planner stops, in place of the step after the last one; "": none.
     """
 
     fallback: str = "react"
@@ -55,6 +56,7 @@ class ReWOO:
     plan: Plan | None = None
     only_plan: bool = False
     max_steps: int = 20
+    stop: str | None = None
 
     name: ClassVar[str] = "rewoo"
     phases: ClassVar[tuple[str, ...]] = ("plan", "work", "solve")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from plait.core import LoopContext, Message, Observation, Plan, Step, Task, system, user
@@ -31,15 +32,12 @@ def work_page(
         return ()
     escape = escape_of(context, disarm)
     chars = context.observation_chars if chars is None else chars
-    shown = {id: Observation(_show_evidence(seen, chars, escape, NO_EVIDENCE)) for id, seen in results.items()}
-    given = EVIDENCE.fill(step.input, shown)
-    values = {
-        **escape_task(task, escape),
-        "instruction": given if isinstance(given, str) else json.dumps(given, ensure_ascii=False),
-        "step": show_step(context, step, shown),
-        "evidence": {id: shown[id].text if id in shown else NO_EVIDENCE for id in step.needs},
-    }
-    return (user(context.prompt("work", **values)),)
+    needed = {id: results[id] for id in step.needs if id in results}
+    evidence = {id: _show_evidence(context, id, seen, chars, escape, NO_EVIDENCE) for id, seen in needed.items()}
+    given = EVIDENCE.fill(step.input, _as_results(evidence))
+    instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    shown = {"step": show_step(context, step, evidence), "evidence": evidence, "instruction": instruction}
+    return (user(context.prompt("work", **escape_task(task, escape), **shown)),)
 
 
 def solve_page(
@@ -48,14 +46,13 @@ def solve_page(
     """Return the solver's request: the task, and each line of the plan with at most `chars` characters of its evidence.
     `reason` says why the rest of the plan did not run."""
     escape = escape_of(context, disarm)
-    evidence = {step.id: _show_evidence(results.get(step.id), chars, escape) for step in plan.calls}
-    shown = {id: Observation(text) for id, text in evidence.items()}
-    steps = [{**show_step(context, step, shown), "evidence": evidence.get(step.id, "")} for step in plan.steps]
-    values = {**escape_task(task, escape), "plan": steps, "evidence": evidence, "reason": reason}
-    return (user(context.prompt("solve", **values)),)
+    evidence = {step.id: _show_evidence(context, step.id, results.get(step.id), chars, escape) for step in plan.calls}
+    steps = [{**show_step(context, step, evidence), "evidence": evidence.get(step.id, "")} for step in plan.steps]
+    shown = {"plan": steps, "evidence": evidence, "reason": reason}
+    return (user(context.prompt("solve", **escape_task(task, escape), **shown)),)
 
 
-def show_step(context: LoopContext, step: Step, shown: Results) -> dict[str, Any]:
+def show_step(context: LoopContext, step: Step, evidence: Mapping[str, str]) -> dict[str, Any]:
     """Return a step as the templates receive it. `filled` is its input with the evidence in place of references."""
     written = plan_text.written_input(step, context.tool(step.tool))
     return {
@@ -63,7 +60,7 @@ def show_step(context: LoopContext, step: Step, shown: Results) -> dict[str, Any
         "thought": step.why,
         "tool": step.tool,
         "input": written,
-        "filled": EVIDENCE.fill(written, shown),
+        "filled": EVIDENCE.fill(written, _as_results(evidence)),
         "call": plan_text.write_step(step) if step.tool else "",
     }
 
@@ -73,9 +70,21 @@ def by_model(context: LoopContext, step: Step) -> bool:
     return step.tool == plan_text.LLM and context.tool(plan_text.LLM) is None
 
 
-def _show_evidence(seen: Observation | None, chars: int, escape: Escape, failed: str = f"{NO_EVIDENCE} ({{}})") -> str:
+def _show_evidence(
+    context: LoopContext,
+    id: str,
+    seen: Observation | None,
+    chars: int,
+    escape: Escape,
+    failed: str = f"{NO_EVIDENCE} ({{}})",
+) -> str:
     """Return a result as evidence, shortened and escaped; `failed` is the template for an error."""
-    if seen is None:
-        return escape(NO_EVIDENCE)
-    short = shorten(seen.with_note, chars)[0]
-    return escape(short if seen.ok else failed.format(short))
+    text = NO_EVIDENCE
+    if seen is not None:
+        short = shorten(seen.with_note, chars)[0]
+        text = short if seen.ok else failed.format(short)
+    return context.prompt("evidence", id=id, text=escape(text))
+
+
+def _as_results(evidence: Mapping[str, str]) -> Results:
+    return {id: Observation(text) for id, text in evidence.items()}

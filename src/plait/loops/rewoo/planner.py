@@ -24,6 +24,7 @@ BEFORE_IT = "a step before it {}, and write the name of its evidence there, such
 def ask_planner(loop: ReWOO, task: Task, context: LoopContext, said: tuple[Message, ...]) -> Effects[Plan | Outcome]:
     """Ask the model for a plan, once more if it cannot run; then continue as the fallback loop."""
     head = (*plan_page(context, task), *said)
+    stop = f"#E{loop.max_steps + 2}" if loop.stop is None else loop.stop
     ungrounded: tuple[str, ...] = ()
 
     def ask(bad: Bad | None) -> Effects[Any]:
@@ -31,18 +32,10 @@ def ask_planner(loop: ReWOO, task: Task, context: LoopContext, said: tuple[Messa
         if bad:
             complaint = yield from add_search_results(context, bad[1])
             tail = with_repair(strike_values(bad[0], ungrounded), context.prompt("repair", complaint=complaint))
-        return (
-            yield from think(
-                "plan",
-                (*head, *tail),
-                stop=(f"#E{loop.max_steps + 2}",),
-                grammar=plan_text.grammar(plan_text.with_llm(context.tools), loop.max_steps)
-                if loop.constrain or bad
-                else None,
-                max_tokens=loop.max_tokens,
-                repair=bool(bad),
-            )
-        )
+        tools = plan_text.with_llm(context.tools)
+        grammar = plan_text.grammar(tools, loop.max_steps) if loop.constrain or bad else None
+        options: dict[str, Any] = {"grammar": grammar, "max_tokens": loop.max_tokens, "repair": bool(bad)}
+        return (yield from think("plan", (*head, *tail), stop=filter(None, (stop,)), **options))
 
     def check(read: plan_text.PlanRead) -> Effects[str]:
         nonlocal ungrounded
