@@ -30,7 +30,13 @@ EVERYWHERE = "\n".join(page.read_text(encoding="utf-8") for page in BY_HAND)
 MARKDOWN = sorted(
     {
         path
-        for folder in (ROOT, DOCS, ROOT / "examples", *(path.parent for path in SOURCE.rglob("*.py")))
+        for folder in (
+            ROOT,
+            DOCS,
+            DOCS / "published",
+            ROOT / "examples",
+            *(path.parent for path in SOURCE.rglob("*.py")),
+        )
         for path in folder.glob("*.md")
     }
 )

@@ -180,7 +180,8 @@ def test_golden_requests_equal_those_of_the_published_code(
 ) -> None:
     steps = re.findall(pattern, plan, re.S)
     works = [f"reply {name[2:]}" for _, name, tool, _ in steps if tool == "LLM"]
-    results = {name: f"reply {name[2:]}" if tool == "LLM" else FOUND[given.strip('"')] for _, name, tool, given in steps}
+    results = {name: f"reply {name[2:]}" for _, name, _, _ in steps}
+    results |= {name: FOUND[given.strip('"')] for _, name, tool, given in steps if tool == "Google"}
     run = make_agent(prompts, plan, [make_tool("Google", FOUND)], works).run(EARTH)
     expected = expected_requests((planner, solver), pattern, EARTH, plan, results)
     assert [body["messages"] for body in bodies(run)] == messages(*expected)

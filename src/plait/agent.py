@@ -230,8 +230,11 @@ class Agent:
         return self._toolset.specs
 
     def known_to(self, plan: Plan | str) -> tuple[ToolSpec, ...]:
-        """Return what a plan may call: the agent's tools, the model (`LLM`) if the loop has a phase for it, and the
-        session's search tool if the plan uses it."""
+        """Return the tools that a plan may name.
+
+        These are the agent's, the model (`LLM`) if the loop has a phase `work`, and the session's search tool if the
+        plan uses it.
+        """
         from plait.loops.plan import list_callable
 
         history = session_spec()
