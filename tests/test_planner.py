@@ -113,7 +113,7 @@ def test_replies_of_another_loop_do_not_price_a_plan(make_agent: MakeAgent, tmp_
 
 def test_a_planner_without_a_phase_for_it_refuses_steps_that_ask_the_model(make_agent: MakeAgent) -> None:
     plan = "#E1 = lookup[Lyon]\n#E2 = LLM[Is #E1 much?]"
-    with pytest.raises(ConfigError, match="'LLM', which is no tool.*no phase 'work'"):
+    with pytest.raises(ConfigError, match=r"'LLM', which is no tool.*no phase 'work'"):
         make_agent().with_plan(plan)
     with pytest.raises(ConfigError, match="no phase 'work'"):
         make_agent().expected(QUESTION, plan)

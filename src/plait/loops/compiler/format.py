@@ -182,7 +182,7 @@ def _value_rule(tool: ToolSpec, name: str) -> str:
 
 
 class NumberedCallSplitter:
-    """Splits plans into calls, each as soon as it is complete, and whole lines of thought."""
+    """Splits plans into calls and lines of thought, in whole lines."""
 
     def __init__(self) -> None:
         self._reader = CallReader()
@@ -194,11 +194,11 @@ class NumberedCallSplitter:
 
     def close(self, acts: bool = False) -> list[Piece]:
         self._reader.close()
-        return self._pieces(last=True)
+        return self._pieces()
 
-    def _pieces(self, *, last: bool = False) -> list[Piece]:
+    def _pieces(self) -> list[Piece]:
         pieces = []
-        for kind, text in self._reader.written(last=last):
+        for kind, text in self._reader.written():
             # Line breaks separate calls, as they separate lines of thought.
             pieces.append(Piece(kind, ("\n" if self._begun else "") + text))
             self._begun = True
