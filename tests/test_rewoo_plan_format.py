@@ -210,13 +210,16 @@ def test_a_persons_plan_as_text_with_comments_or_as_json() -> None:
         ("#E1 = Search[x]\nand then look again", "would not count: 19 characters after the call of E1"),
         ('{"steps": 1}', "This is no plan: Expected `array`, got `int` - at `$.steps`"),
         ('{"steps": [', "This is no plan|can't be read|no step"),
-        ('{"steps": [{"id": "E1", "tool": "Search", "input": "#E2"}]} x', "After the plan's JSON stand 1 more"),
+        (
+            '{"steps": [{"id": "E1", "tool": "Search", "input": "#E2"}]} x',
+            "JSON can't be read: Extra data: line 1 column 61",
+        ),
         ('{"steps": [{"id": "E1", "tool": "Nope", "input": "#E2"}], "evidence": {"E5": ""}}', "E5, which is no step"),
         ('{"evidence": {"E1": "x"}}', "no step that calls anything"),
-        ('{"stepz": []}', "would not count: 'stepz'. It is {"),
+        ('{"stepz": []}', "unknown field `stepz`. It is {"),
         (
             '{"steps": [{"id": "E1", "tool": "Search"}, {"id": "E2", "tol": "Search"}]}',
-            "would not count: 'tol' of step 2.",
+            "unknown field `tol` - at `$.steps[1]`.",
         ),
     ],
 )

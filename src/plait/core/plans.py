@@ -14,7 +14,7 @@ from plait.core.notebook import render_html, repr_short
 from plait.core.tools import ToolSpec
 
 
-class Step(Struct, frozen=True, omit_defaults=True):
+class Step(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One step of a plan.
 
     `id` is the name of its result in other steps ("E1", "2"). `tool` is "" for a step that is only a thought. `input`
@@ -30,7 +30,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     written: str = ""
 
 
-class Plan(Struct, frozen=True, omit_defaults=True):
+class Plan(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Steps in the order they were planned. `evidence` maps the ids of steps that need not run to their results."""
 
     steps: tuple[Step, ...] = ()

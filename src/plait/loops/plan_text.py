@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Struct, structs
 
 from plait.core import JSON, Plan, Step, ToolSpec
-from plait.core.loose_json import NotJson, read_value, without_halves
+from plait.core.loose_json import without_halves
 from plait.loops import gbnf
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, is_plain_name, repair_remark, tool_name
@@ -149,30 +149,15 @@ def read_plan_file(text: str, tools: Iterable[ToolSpec]) -> Plan:
             raise Unreadable(f"This would not count: {'; '.join(lost)}. A comment begins with `# `.")
         return read.plan
     try:
-        found = read_value(text)
-    except NotJson as why:
-        raise Unreadable(f"The plan's JSON can't be read: {why.what} ({why.where(text)}).") from None
-    if rest := text[found.end :].strip():
-        raise Unreadable(f"After the plan's JSON stand {len(rest)} more characters.")
-    given = found.value.get("plan", found.value) if isinstance(found.value, Mapping) else found.value
-    if lost := _unknown_keys(given):
-        raise Unreadable(f"This would not count: {', '.join(lost)}. {JSON_SHAPE}")
-    try:
-        return check_plan(msgspec.convert(given, Plan), tools)
-    except (msgspec.ValidationError, RecursionError) as why:
+        # A user's JSON is not repaired as a model's is: that would drop the rest of a file that was cut.
+        given = json.loads(text)
+        return check_plan(msgspec.convert(given.get("plan", given), Plan), tools)
+    except msgspec.ValidationError as why:
         raise Unreadable(f"This is no plan: {why}. {JSON_SHAPE}") from None
-
-
-def _unknown_keys(given: object) -> list[str]:
-    """Return the unknown keys in a plan's JSON, such as `tol` for `tool`."""
-    if not isinstance(given, Mapping):
-        return []
-    lost = [f"'{key}'" for key in given if key not in Plan.__struct_fields__]
-    steps = given.get("steps")
-    for number, step in enumerate(steps if isinstance(steps, list) else (), 1):
-        if isinstance(step, Mapping):
-            lost += [f"'{key}' of step {number}" for key in step if key not in Step.__struct_fields__]
-    return lost
+    except ValueError as why:
+        raise Unreadable(f"Its JSON can't be read: {why}.") from None
+    except RecursionError:
+        raise Unreadable(f"Its JSON is nested too deep. {JSON_SHAPE}") from None
 
 
 def reads_as_plan(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -54,20 +53,7 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
     if not isinstance(given, Plan | str):
         raise ConfigError(f"{given!r} is no plan.", hint="Give a plait.Plan, or its text.")
     try:
-        if isinstance(given, Plan):
-            return check_plan(given, tools)
-        if given.lstrip().startswith("{"):
-            # Do not repair a user's JSON as a model's is repaired: that would drop the rest of a cut file.
-            json.loads(given)
-        return read_plan_file(given, tools)
-    except RecursionError:
-        raise ConfigError(
-            "The plan's JSON is nested too deep.", hint="A plan is an object with a list of steps."
-        ) from None
-    except json.JSONDecodeError as why:
-        raise ConfigError(
-            f"The plan's JSON can't be read: {why.msg} (line {why.lineno}, column {why.colno}).", hint="Mend it there."
-        ) from None
+        return check_plan(given, tools) if isinstance(given, Plan) else read_plan_file(given, tools)
     except Unreadable as why:
         raise ConfigError(
             f"The plan can't be carried out. {why}", hint="Mend it, or have one written with `plait plan QUESTION`."
