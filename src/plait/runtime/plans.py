@@ -16,7 +16,7 @@ from plait.journal.timeline import ModelCall, Question, Timeline
 from plait.loops import make, prompts_of
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.loop import LLMCompiler
-from plait.loops.compiler.streamed_plan import Written
+from plait.loops.compiler.streamed_plan import StreamedPlan
 from plait.loops.format import Unreadable
 from plait.loops.plan import Planner, list_callable
 from plait.loops.plan_text import check_plan, read_plan_file, reads_as_plan, write_plan
@@ -152,8 +152,8 @@ def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
                 carried_out(plan)
                 plan = None
             case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
-                reader = Written(context.known, steps, results, held=True)
-                for _ in reader.whole(reply.text):
+                reader = StreamedPlan(context.known, steps, results, held=True)
+                for _ in reader.read_whole(reply.text):
                     pass
                 plan = reader.plan if reader.plan.calls else plan
             case _, Question(kind="plan", answer=answer) if answer is not None:
