@@ -96,7 +96,7 @@ class CallReader:
 
     def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._numbered, self._plain = _openings(tuple(self._tools))
+        self._head = _opening_pattern(tuple(self._tools))
         self._known = {JOIN, *map(str.lower, self._tools)}
         self.ended = False
         self.remarks: list[Remark] = []
@@ -211,19 +211,15 @@ class CallReader:
         return self._text[at : at + LONGEST_HEAD if end < 0 else end]
 
     def _opening(self, at: int, *, numbered: bool = False) -> re.Match[str] | None:
-        """Return the opening of a call at `at`, up to its parenthesis."""
-        head = self._numbered.match(self._text, at, at + LONGEST_HEAD)
-        if head is not None:
-            if self._knows(self._name(head)) or not (head["gap"] or (numbered and self._tools)):
-                return head
-        elif not numbered:
-            head = self._plain.match(self._text, at, at + LONGEST_HEAD)
-            if head is not None and self._knows(self._name(head)):
-                return head
-        return None
+        """Return the opening of a call at `at`, up to its parenthesis; `numbered`: only one with a number."""
+        head = self._head.match(self._text, at, at + LONGEST_HEAD)
+        if head is None or (numbered and not head["n"]):
+            return None
+        unsure = not head["n"] or head["gap"] or (numbered and self._tools)
+        return None if unsure and not self._knows(self._name(head)) else head
 
     def _name(self, head: re.Match[str]) -> str:
-        name = head.groupdict().get("odd") or head["name"]
+        name = head["odd"] or head["name"]
         tail = name.rpartition(".")[2]
         return tail if name not in self._tools and tail in self._tools else name
 
@@ -231,14 +227,12 @@ class CallReader:
         return name.lower() in self._known
 
     def _begin(self, head: re.Match[str]) -> None:
-        number = head.groupdict().get("n")
-        if number is None:
-            number = str(self._last + 1)
+        number, name = str(int(head["n"] or self._last + 1)), self._name(head)
         if head["variable"]:
-            self._variables[head["variable"]] = str(int(number))
-        if head.groupdict().get("n") is None and self._name(head).lower() != JOIN:
+            self._variables[head["variable"]] = number
+        if head["n"] is None and name.lower() != JOIN:
             self._remark(repair_remark(f"a call without a number was taken for number {number}"))
-        self._open = _Open(str(int(number)), self._name(head), head.start(), head.end(), looked=head.end())
+        self._open = _Open(number, name, head.start(), head.end(), looked=head.end())
         self._commas = []
         self._at = head.end()
 
@@ -346,13 +340,10 @@ def disarm_calls(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _openings(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns that open a call with a number and one without."""
-    odd = [re.escape(name) for name in names if not re.fullmatch(_NAME, name)]
-    name = "|".join([*(f"(?P<odd>{'|'.join(odd)})" for _ in odd[:1]), _NAME])
-    tail = rf"{_BEFORE_NAME}{_VARIABLE}(?:{name}){_ENDS}(?P<gap>[ \t]{{0,3}})\("
-    numbered = re.compile(rf"{_DECORATION}(?:{_WORD})?{_NUMBER}{tail}", re.I)
-    return numbered, re.compile(rf"{_DECORATION}(?:{_WORD}:)?{tail}", re.I)
+def _opening_pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern that opens a call, with a number or without one."""
+    odd = "|".join(re.escape(name) for name in names if not re.fullmatch(_NAME, name)) or "(?!)"
+    return re.compile(rf"{_PREFIX}{_VARIABLE}(?:(?P<odd>{odd})|{_NAME}){_ENDS}(?P<gap>[ \t]{{0,3}})\(", re.I)
 
 
 def _repaired(raw: str, commas: list[int], call: _Open, *, at_end: bool, notes: list[Remark]) -> tuple[str, list[int]]:
