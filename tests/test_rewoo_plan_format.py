@@ -27,6 +27,7 @@ from plait.loops.plan_text import (
     with_llm,
     write_plan,
     write_step,
+    written_input,
 )
 from plait.loops.references import EVIDENCE
 
@@ -155,6 +156,15 @@ def test_evidence_that_the_model_makes_up_does_not_count_nor_does_a_step_written
         "evidence E1 that the model wrote itself",
         "step E2, which was written before",
     ]
+
+
+def test_an_input_is_kept_as_it_was_written_until_it_is_changed() -> None:
+    (step,) = read_plan('#E1 = Search["the [old] fort"]', TOOLS).plan.calls
+    assert (step.input, step.written) == ("the [old] fort", '"the [old] fort"')
+    assert written_input(step, TOOLS[0]) == '"the [old] fort"'
+    changed = msgspec.structs.replace(step, input="the new fort")
+    assert written_input(changed, TOOLS[0]) == "the new fort"
+    assert read_plan("#E1 = Search[a fort]", TOOLS).plan.calls[0].written == ""
 
 
 # ---- refusing
