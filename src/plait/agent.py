@@ -221,10 +221,16 @@ class Agent:
         return self._parts.toolset.specs
 
     def known_to(self, plan: Plan | str) -> tuple[ToolSpec, ...]:
-        """Return the tools that a plan may name: the agent's, and the session's search tool if the plan uses it."""
+        """Return the tools that a plan may name.
+
+        These are the agent's, the model (`LLM`) if the loop has a phase `work`, and the session's search tool if the
+        plan uses it.
+        """
+        from plait.loops.plan import list_callable
+
         history = session_spec()
         uses = history.name in (plan if isinstance(plan, str) else {step.tool for step in plan.steps})
-        return (*self.specs, history) if uses else self.specs
+        return list_callable(self._loop, (*self.specs, history) if uses else self.specs)
 
     def using(self, **changes: Any) -> Agent:
         """Return a copy of this agent with some fields changed."""

@@ -6,6 +6,7 @@ a user's folder byte for byte.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property, lru_cache
 from importlib import resources
@@ -158,12 +159,19 @@ def _environment(texts: tuple[tuple[str, str], ...]) -> Any:
     from jinja2 import DictLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return ImmutableSandboxedEnvironment(
+    environment = ImmutableSandboxedEnvironment(
         loader=DictLoader({f"{name}.j2": text for name, text in texts}),
         undefined=StrictUndefined,
         auto_reload=False,
         **BLOCKS,
     )
+    environment.filters["tojson"] = _as_json
+    return environment
+
+
+def _as_json(value: object, indent: int | None = None) -> str:
+    """Return a value as JSON, as the chat templates of models write it: Jinja's own filter escapes it for HTML."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 @cache
@@ -183,7 +191,8 @@ def variables_of(text: str) -> frozenset[str]:
 def known_variables() -> frozenset[str]:
     """Return the variables of all shipped prompts, and those that only a user's prompt needs."""
     texts = [text for loop in OURS for text in shipped_prompts(loop).values()]
-    return frozenset({"functions", "hits", "phase", "reply", "tools", "turns"}).union(*map(variables_of, texts))
+    own = {"evidence", "functions", "hits", "phase", "reply", "step", "tools", "turns"}
+    return frozenset(own).union(*map(variables_of, texts))
 
 
 def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
