@@ -13,6 +13,7 @@ from plait.core.errors import AuthenticationError, BadRequest, ContextOverflow, 
 from plait.models.base import Abilities
 from plait.models.wires.chat_completions import encode
 from plait.models.wires.refusals import Target, failure
+from plait.models.wires.wire import WireOptions
 
 PLACE = Target("http://h/v1", "m", "M_KEY", "M_BASE_URL", ("sk-secret",))
 ABLE = Abilities(schema=True, grammar=True, prefill=True)
@@ -29,7 +30,7 @@ EVERYTHING = Think(
 
 def meant(status, error, think=EVERYTHING, abilities=ABLE, **options):
     body = error if isinstance(error, bytes) else json.dumps(error).encode()
-    return failure(status, body, PLACE, asked=encode(think, "m", abilities).body, **options)
+    return failure(status, body, PLACE, asked=encode(think, WireOptions("m", abilities)).body, **options)
 
 
 @pytest.mark.parametrize(

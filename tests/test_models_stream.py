@@ -16,8 +16,10 @@ from plait.core import Think, user
 from plait.core.secrets import Scrubber
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel, _Watch
+from plait.models.wires.replies import ReplyReader
 from plait.models.wires.reply_text import TextFilter
 from plait.models.wires.stream import Events
+from plait.models.wires.wire import CHAT, load_wire
 
 MODEL = ChatModel(spec="t:m", name="m", endpoint="http://h/v1")
 
@@ -229,7 +231,7 @@ def test_any_pieces_of_a_stream_give_the_same_reply_and_show_it(texts, stops, pr
     think = Think("act", (user("q"),), stop=tuple(stops), prefill=prefill)
     reply = MODEL.decode(Response(200, body), think)
     shown: list[str] = []
-    watch = _Watch(think, MODEL._prefill(think), shown.append, Scrubber())
+    watch = _Watch(ReplyReader(load_wire(CHAT), think, MODEL._prefill(think)), shown.append, Scrubber())
     came = b""
     for piece in cut(body, places):
         came += piece

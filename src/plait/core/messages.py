@@ -14,16 +14,29 @@ JSON: TypeAlias = Any
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
+class ProviderState(Struct, frozen=True):
+    """What a provider needs back with a turn, unchanged: thinking with its signature, reasoning items, ids.
+
+    `data` is a JSON value that Plait stores and does not read. It is only sent to the `wire` and `model` that made it.
+    """
+
+    wire: str
+    model: str
+    data: Any
+
+
 class Message(Struct, frozen=True, omit_defaults=True):
     """One message of a chat: its role and its content.
 
-    `calls` are an assistant's native tool calls; `call_id` is the call that a tool's message answers.
+    `calls` are an assistant's native tool calls; `call_id` is the call that a tool's message answers. `state`
+    is what the provider gave with an assistant's turn and needs back.
     """
 
     role: Role
     content: str
     calls: tuple[Call, ...] = ()
     call_id: str = ""
+    state: ProviderState | None = None
 
 
 class Exchange(Struct, frozen=True):

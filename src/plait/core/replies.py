@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from plait.core.messages import ProviderState
 from plait.core.tools import Call
 
 Finish: TypeAlias = Literal["stop", "length", "calls", "filter", "circle"]
@@ -50,7 +51,8 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     """One model's reply to one think effect.
 
     `text` ends before the first stop string, whether the endpoint or Plait cut it. `reasoning` is the endpoint's
-    separate chain of thought. `calls` are native tool calls. `cost` is in USD, None if no price is known.
+    separate chain of thought. `calls` are native tool calls. `cost` is in USD, None if no price is known. `state`
+    belongs to the assistant's message of this turn.
     """
 
     text: str
@@ -61,6 +63,7 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     model: str = ""
     seconds: float = 0.0
     cost: float | None = None
+    state: ProviderState | None = None
 
     @property
     def how_cut(self) -> str:

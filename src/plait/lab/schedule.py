@@ -320,7 +320,7 @@ class EndpointGates:
         found: dict[str, EndpointGate] = {}
         for model in models:
             if isinstance(model, LocalModel):
-                name, slots = f"local:{model.file or model.name}", model.settings.slots
+                name, slots = f"local:{model.file or model.name}", model.server.slots
             else:
                 name, slots = model.endpoint or model.spec, 0
             places = min(self._jobs, slots * self._places) if slots else self._jobs

@@ -1,4 +1,4 @@
-"""A model behind an HTTP endpoint that speaks chat completions."""
+"""A model behind an HTTP endpoint."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, structs
 
 from plait.core import Reply, Think
-from plait.core.errors import BadResponse, ModelError
+from plait.core.errors import BadRequest, BadResponse, ModelError, Unsupported
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
 from plait.models.base import Abilities, OnText, Request, RequestDialect, Response
 from plait.models.http import MAX_BODY
 from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
-from plait.models.wires import chat_completions, replies
+from plait.models.settings import NO_SETTINGS, ModelSettings
+from plait.models.wires import replies
 from plait.models.wires.refusals import Target, bad_response, failure
 from plait.models.wires.replies import ReplyReader
+from plait.models.wires.wire import CHAT, WireOptions, load_wire
 
 SILENCE = 600.0
 EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
@@ -34,7 +36,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     `hidden` are their secret values. `timeout` is the longest silence of the endpoint in seconds. `provider` names the
     dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages name `key_env` and `base_env`. `temperature` is
     sent if neither the effect nor `params` set one; None sends none. `special_tokens` are texts that the endpoint reads
-    as control tokens (`special_tokens.py`).
+    as control tokens (`special_tokens.py`). `wire` names the protocol (`wires/`). `settings` are
+    the user's, and override what an effect asks for.
     """
 
     spec: str
@@ -52,6 +55,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     hidden: tuple[str, ...] = ()
     temperature: float | None = None
     special_tokens: tuple[str, ...] = ()
+    wire: str = CHAT
+    settings: ModelSettings = NO_SETTINGS
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -76,16 +81,17 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return [("spec", self.spec), ("endpoint", self.endpoint)]
 
     def encode(self, think: Think) -> Request:
-        return chat_completions.encode(think, self.name, self.abilities, self.dialect, self.params, self.temperature)
+        return load_wire(self.wire).encode(think, self._options)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Make one attempt. See `Model.send`. A stop string or a circle in the stream ends the request."""
         target = self.target
-        headers = {"Authorization": f"Bearer {self.key}", **self.headers} if self.key else self.headers
+        wire = load_wire(self.wire)
+        headers = {**wire.make_headers(self.key), **self.headers, **self.settings.extra_headers}
         answer = http.HttpAnswer()
         scrubber = target.scrubber
         prefill = self._prefill(think)
-        watch = _Watch(think, prefill, on_text, scrubber)
+        watch = _Watch(ReplyReader(wire, think, prefill), on_text, scrubber)
         broken: ModelError | None = None
         try:
             await http.post(target, request.path, request.body, headers, self.timeout, answer, watch.take)
@@ -110,13 +116,18 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             raise flood
         if answer.status != 200:
             asked, path = request.body, request.path
-            raise failure(
+            refused = failure(
                 answer.status, body, target, asked=asked, path=path, headers=answer.headers, response=response
             )
+            if isinstance(refused, Unsupported) and getattr(self.settings, refused.ability, UNSET) is not UNSET:
+                # A setting of the user is never left out.
+                refused = BadRequest(refused.message, hint=f"Take {refused.ability!r} out of the model's settings.")
+                refused.response = response
+            raise refused
         try:
             # Decode here too, so that half a stream or garbage is a failed attempt, which is retried.
             if watch.is_broken or body != answer.body:
-                reply = replies.decode(response, think, target, prefill=prefill, asked=request.body)
+                reply = replies.decode(response, think, wire, target, prefill=prefill, asked=request.body)
             else:
                 reply = watch.reader.finish(response, target, request.body)
         except BadResponse:
@@ -126,13 +137,14 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             raise
         if scrubber and scrubber(said := msgspec.json.encode(reply)) != said:
             response = structs.replace(response, body=target.clean_bytes(body))
-            reply = replies.decode(response, think, target, prefill=prefill, asked=request.body)
+            reply = replies.decode(response, think, wire, target, prefill=prefill, asked=request.body)
         watch.show_rest(reply)
         return structs.replace(response, reply=reply)
 
     def decode(self, response: Response, think: Think) -> Reply:
         asked = self.encode(think).body if response.status != 200 else b""
-        return replies.decode(response, think, self.target, prefill=self._prefill(think), asked=asked)
+        wire = load_wire(self.wire)
+        return replies.decode(response, think, wire, self.target, prefill=self._prefill(think), asked=asked)
 
     def without(self, ability: str) -> ChatModel:
         return structs.replace(self, abilities=self.abilities.without(ability))
@@ -144,6 +156,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             "name": self.name,
             "endpoint": self.endpoint,
             "provider": self.provider,
+            "wire": self.wire,
+            "settings": msgspec.to_builtins(self.settings),
             "params": dict(self.params),
             "temperature": self.temperature,
             "headers": sorted(self.headers),
@@ -152,15 +166,21 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             **({"special_tokens": list(self.special_tokens)} if self.special_tokens else {}),
         }
 
+    @property
+    def _options(self) -> WireOptions:
+        return WireOptions(
+            self.name, self.abilities, self.provider, self.dialect, self.params, self.temperature, self.settings
+        )
+
     def _prefill(self, think: Think) -> str:
-        return chat_completions.repeatable_prefill(think, self.abilities, self.dialect) if think.prefill else ""
+        return load_wire(self.wire).repeatable_prefill(think, self._options) if think.prefill else ""
 
 
 class _Watch:
     """Watch a response as it arrives: pass on its text, and report when no more is wanted."""
 
-    def __init__(self, think: Think, prefill: str, on_text: OnText | None, scrubber: Scrubber) -> None:
-        self.reader = ReplyReader(think, prefill)
+    def __init__(self, reader: ReplyReader, on_text: OnText | None, scrubber: Scrubber) -> None:
+        self.reader = reader
         self.is_broken = False
         self._on_text = on_text
         self._scrubber = StreamScrubber(scrubber)

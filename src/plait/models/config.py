@@ -14,6 +14,7 @@ from plait.core.errors import ConfigError
 from plait.models.base import ABILITIES
 from plait.models.presets import HOSTS, check_address
 from plait.models.prices import Rate
+from plait.models.settings import ModelSettings, read_settings
 
 T = TypeVar("T")
 
@@ -42,13 +43,14 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
 class ModelConfig(Struct, frozen=True, kw_only=True):
     """All settings of models.
 
-    `prices` maps "provider:name", a name or a pattern to rates. `params` are more body fields for every HTTP model.
-    `electricity` is the rate of models on this machine. `local` are options of the embedded model. `timeout` is the
-    longest silence of an endpoint in seconds. `source` is the file, for errors.
+    `prices` maps "provider:name", a name or a pattern to rates, `settings` to the settings of requests. `params` are
+    more body fields for every HTTP model. `electricity` is the rate of models on this machine. `local` are options of
+    the embedded model. `timeout` is the longest silence of an endpoint in seconds. `source` is the file, for errors.
     """
 
     endpoints: dict[str, EndpointConfig] = {}
     prices: dict[str, Rate] = {}
+    settings: dict[str, ModelSettings] = {}
     params: dict[str, Any] = {}
     electricity: Rate | None = None
     local: dict[str, Any] = {}
@@ -61,12 +63,17 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
         _check_names(settings, set(cls.__struct_fields__) - {"source"}, source)
         tables = {
             key: _convert(settings.get(key, {}), dict[str, Any], f"{source}: {key}")
-            for key in ("endpoints", "prices", "params", "local")
+            for key in ("endpoints", "prices", "settings", "params", "local")
         }
         return cls(
             endpoints={name: _endpoint(name, value, source) for name, value in tables["endpoints"].items()},
             prices={
                 name: Rate.from_mapping(value, f'{source}: prices."{name}"') for name, value in tables["prices"].items()
+            },
+            settings={
+                name: read_settings(_convert(value, dict[str, Any], place), place)
+                for name, value in tables["settings"].items()
+                for place in [f'{source}: settings."{name}"']
             },
             params=tables["params"],
             electricity=_electricity(settings, f"{source}: electricity"),

@@ -27,6 +27,7 @@ from plait.models.embedded import ServerSettings
 from plait.models.fetch import model_file, proved_state
 from plait.models.presets import LOCAL_TEMPERATURE
 from plait.models.prices import LOCAL, Rate
+from plait.models.settings import NO_SETTINGS, ModelSettings
 from plait.models.special_tokens import tokens_of_file
 
 ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True, tools=False)
@@ -42,14 +43,16 @@ class LocalModel(Struct, frozen=True, kw_only=True):
     """A local model: frozen, shared by any number of runs and event loops of one process.
 
     `name` is its name in the catalogue, or the file's name where `file` (an absolute path) is given.
+    `server` says how it is served, `settings` what its requests hold.
     """
 
     spec: str
     name: str
     file: str = ""
-    settings: ServerSettings = ServerSettings()
+    server: ServerSettings = ServerSettings()
     abilities: Abilities = ABILITIES
     rate: Rate = LOCAL
+    settings: ModelSettings = NO_SETTINGS
 
     @property
     def endpoint(self) -> str:
@@ -79,7 +82,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         installed. A dead server is a `ServerFailed`; the next attempt starts another one.
         """
         began = time.perf_counter()
-        up = await embedded.start_server(self._key, self.settings, self._find)
+        up = await embedded.start_server(self._key, self.server, self._find)
         startup = time.perf_counter() - began
         try:
             response = await self._chat(up.url, up.key).send(request, think, on_text)
@@ -87,7 +90,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         except ModelError as error:
             if not ((error.retry or isinstance(error, Unreachable)) and await self._ended()):
                 raise
-            how = embedded.ended_how(self._key, self.settings)
+            how = embedded.ended_how(self._key, self.server)
             failed = ServerFailed(
                 f"The process that runs {self.name} ended ({how}) while it was answering.",
                 hint="Most likely memory ran out: take a smaller model, or a smaller n_ctx.",
@@ -109,7 +112,8 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             "name": self.name,
             "endpoint": "",
             "provider": "local",
-            "params": msgspec.to_builtins(self.settings),
+            "params": msgspec.to_builtins(self.server),
+            "settings": msgspec.to_builtins(self.settings),
             "sha256": "" if self.file else catalogue_model(self.name).sha256,
             "checked": None if self.file else proved_state(self.name),
             "abilities": msgspec.to_builtins(structs.asdict(self.abilities)),
@@ -123,7 +127,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
 
     async def _ended(self) -> bool:
         for _ in range(10):  # a dying process closes its connections a moment before it is gone
-            if embedded.ended_how(self._key, self.settings):
+            if embedded.ended_how(self._key, self.server):
                 return True
             await asyncio.sleep(0.02)
         return False
@@ -142,6 +146,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             provider="llamacpp",
             headers=_HEADERS,
             temperature=LOCAL_TEMPERATURE,
+            settings=self.settings,
         )
 
 
@@ -155,8 +160,8 @@ def local_model(name: str = "", settings: Mapping[str, Any] | None = None, *, ra
     spec = f"local:{name}" if name else "local"
     if name.lower().endswith(".gguf") or "/" in name or os.sep in name:
         path = Path(name).expanduser().absolute()
-        return LocalModel(spec=spec, name=path.name, file=str(path), settings=checked, rate=rate)
-    return LocalModel(spec=spec, name=catalogue_model(name).name, settings=checked, rate=rate)
+        return LocalModel(spec=spec, name=path.name, file=str(path), server=checked, rate=rate)
+    return LocalModel(spec=spec, name=catalogue_model(name).name, server=checked, rate=rate)
 
 
 def _settings(table: Mapping[str, Any]) -> ServerSettings:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from plait.core.errors import ConfigError
 from plait.core.secrets import SHORTEST
@@ -18,6 +18,7 @@ from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of
 from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, own_rate
+from plait.models.settings import settings_for, split_settings
 from plait.models.special_tokens import tokens_of_family
 
 logger = logging.getLogger("plait")
@@ -34,7 +35,18 @@ def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, s
     """
     config = config or ModelConfig()
     env = os.environ if env is None else env
-    provider, _, name = spec.strip().partition(":")
+    bare, given = split_settings(spec.strip())
+    model = _resolve(bare, config, env)
+    settings = given.over(settings_for((bare, model.name), config.settings))
+    if not settings.are_set:
+        return model
+    if isinstance(model, Struct) and "settings" in model.__struct_fields__:
+        return structs.replace(model, spec=spec.strip(), settings=settings)
+    raise ConfigError(f"{bare} takes no settings.", hint="Models behind HTTP and local models take them.")
+
+
+def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str]) -> Model:
+    provider, _, name = spec.partition(":")
     name = name.strip()
     if provider == "local":
         from plait.models.local import local_model
@@ -56,7 +68,7 @@ def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, s
 
 def check_spec(spec: str, settings: Callable[[], ModelConfig]) -> None:
     """Raise `ConfigError` for a word whose provider is unknown. Needs no key; reads `settings` only for other words."""
-    provider, _, name = spec.strip().partition(":")
+    provider, _, name = split_settings(spec.strip())[0].partition(":")
     if provider in ("local", "scripted") or (provider in HOSTS and name.strip()):
         return
     config = settings()

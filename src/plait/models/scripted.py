@@ -23,6 +23,7 @@ from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import chat_completions
 from plait.models.wires import replies as reading
 from plait.models.wires.refusals import Target
+from plait.models.wires.wire import CHAT, WireOptions, load_wire
 
 Script: TypeAlias = str | Reply | BaseException | Callable[[Think], str | Reply]
 
@@ -124,7 +125,7 @@ class Scripted:
 
     def encode(self, think: Think) -> Request:
         """Return the request that a chat-completions endpoint with these abilities would receive."""
-        return chat_completions.encode(think, self.name, self.abilities, params=self.params)
+        return chat_completions.encode(think, WireOptions(self.name, self.abilities, params=self.params))
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Return the next reply as the bytes of a chat completion. Raises the script's exceptions."""
@@ -147,7 +148,7 @@ class Scripted:
 
     def decode(self, response: Response, think: Think) -> Reply:
         """Return the reply in a response. Pure."""
-        return reading.decode(response, think, Target(self.spec, self.name))
+        return reading.decode(response, think, load_wire(CHAT), Target(self.spec, self.name))
 
     def without(self, ability: str) -> Scripted:
         """Return the same script for an endpoint without an ability."""

@@ -24,6 +24,7 @@ from plait.journal.timeline import LoopException
 from plait.loops import splitter_of
 from plait.models.base import Model
 from plait.models.wires.replies import usage_received
+from plait.models.wires.wire import CHAT, Wire, load_wire
 from plait.runtime.limits import LimitReached, Meter, Share
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
@@ -138,7 +139,7 @@ def _count_lost(
     meter: Meter, model: Model, think: Think, why: BaseException, seconds: float
 ) -> tuple[Usage | None, float | None]:
     """What an attempt took that brought no reply: its tokens and USD, counted."""
-    usage = taken_by(why, think)
+    usage = taken_by(why, think, load_wire(getattr(model, "wire", CHAT)))
     if usage is None:
         return None, None
     cost = model.rate.cost(usage, seconds)
@@ -148,7 +149,7 @@ def _count_lost(
     return usage, cost
 
 
-def taken_by(why: BaseException, think: Think) -> Usage | None:
+def taken_by(why: BaseException, think: Think, wire: Wire) -> Usage | None:
     """The tokens that an attempt took which brought no reply, estimated; None where it took none.
 
     A request that the endpoint refused, or that never reached it, took none. One that was sent and broke off, timed out
@@ -158,7 +159,7 @@ def taken_by(why: BaseException, think: Think) -> Usage | None:
     if response is not None and response.status not in (0, 200):
         return None
     sent = response is not None or getattr(why, "sent", False)
-    return usage_received(response.body if response is not None else b"", think) if sent else None
+    return usage_received(response.body if response is not None else b"", think, wire) if sent else None
 
 
 def _pause(why: ModelError, failures: int) -> float:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from plait.core import Call, Piece, Splitter, ToolSpec
+from plait.core import Call, Piece, ProviderState, Splitter, ToolSpec
 from plait.core.loose_json import MISSING, NotJson, objects, read_value
 from plait.loops import label_scan
 from plait.loops.call_notations import GLUE, TAG, TOKEN, FoundCall, calls_in, same_call
@@ -44,7 +44,8 @@ class CallsTurn(Struct, frozen=True, omit_defaults=True):
     """A turn as read: a thought and either calls or an answer.
 
     `answered` distinguishes an answer of None from no answer. `kept` is the relevant part of the reply, which the model
-    is shown again. `remarks` describe what was repaired or cut.
+    is shown again. `remarks` describe what was repaired or cut. `state` is the provider's, to be sent
+    back with the turn.
     """
 
     thought: str = ""
@@ -53,6 +54,7 @@ class CallsTurn(Struct, frozen=True, omit_defaults=True):
     answered: bool = False
     kept: str = ""
     remarks: tuple[Remark, ...] = ()
+    state: ProviderState | None = None
 
 
 class CallObjects(Struct, frozen=True):

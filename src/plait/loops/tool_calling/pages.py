@@ -41,7 +41,7 @@ class NativeTurns(Turns):
             )
             for call, each in zip(turn.calls, seen, strict=True)
         )
-        return (Message("assistant", turn.thought, turn.calls), *results)
+        return (Message("assistant", turn.thought, turn.calls, state=turn.state), *results)
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
         """Read the turn, also from calls that an endpoint left in the text. Raises `Unreadable`."""
@@ -50,7 +50,7 @@ class NativeTurns(Turns):
             if reply.how_cut and isinstance(reply.calls[-1].input, str):
                 raise Unreadable(f"it {reply.how_cut} within the input of its last call")
             calls = tuple(self._call(call, notes) for call in reply.calls)
-            return CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes))
+            return CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
         if not reply.text.strip():
             raise Unreadable("It was empty.")
         try:
@@ -74,7 +74,7 @@ class NativeTurns(Turns):
         calls = with_ids(reply.calls, log)
         said = self._context.prompt("repair_call", complaint=complaint).strip()
         answers = (Message("tool", said, call_id=call.id) for call in calls)
-        return (Message("assistant", reply.text, calls), *answers)
+        return (Message("assistant", reply.text, calls, state=reply.state), *answers)
 
     def _call(self, call: Call, notes: list[Remark]) -> Call:
         name = resolve_tool_name(call.tool, self._context.known, notes)

@@ -12,9 +12,14 @@ from typing import Any
 import msgspec
 
 from plait.core import Call, Message, Think, ToolSpec
-from plait.models.base import OPENAI, Abilities, Request, RequestDialect
+from plait.models.base import Abilities, Request, RequestDialect
+from plait.models.wires.chat_replies import ChatReader
+from plait.models.wires.chat_settings import add_settings
+from plait.models.wires.draft import Draft
+from plait.models.wires.wire import CHAT, WireOptions
 
-CHAT, COMPLETIONS = "chat/completions", "completions"
+NAME = CHAT
+CHAT_PATH, COMPLETIONS = "chat/completions", "completions"
 GO_ON = (
     "Your message broke off. Write only what comes next, beginning at the very character where it ends; "
     "repeat none of it and add no remark."
@@ -26,23 +31,13 @@ RESAMPLED = 0.7
 
 _encode = msgspec.json.Encoder().encode
 _LENGTHS = ("max_tokens", "max_completion_tokens")
-_NONE: Mapping[str, Any] = {}
 
 
-def encode(
-    think: Think,
-    model: str,
-    abilities: Abilities,
-    dialect: RequestDialect = OPENAI,
-    params: Mapping[str, Any] = _NONE,
-    temperature: float | None = None,
-) -> Request:
-    """Return the request for an effect. `params` are added last and override other keys; None leaves a key out.
-
-    `temperature` is the model's own, sent if the effect sets none.
-    """
+def encode(think: Think, options: WireOptions) -> Request:
+    """Return the request for an effect. `params` are added last."""
+    abilities, dialect = options.abilities, options.dialect
     raw = bool(think.prompt) and abilities.completion
-    body: dict[str, Any] = {"model": model}
+    body: dict[str, Any] = {"model": options.model}
     if raw:
         body["prompt"] = think.prompt + think.prefill
     else:
@@ -51,7 +46,7 @@ def encode(
     if think.stop and abilities.stop:
         # Endpoints refuse more. Plait cuts each reply at all stop strings itself (`TextFilter`).
         body["stop"] = [s for s in think.stop if s][: dialect.max_stop]
-    warmth = temperature if think.temperature is None else think.temperature
+    warmth = options.temperature if think.temperature is None else think.temperature
     if warmth is not None and abilities.temperature:
         body["temperature"] = max(warmth, RESAMPLED) if think.resample else warmth
     if think.max_tokens is not None:
@@ -66,7 +61,8 @@ def encode(
     if think.prefill and abilities.prefill and not raw and dialect.prefill == "fields":
         body["add_generation_prompt"] = False
         body["continue_final_message"] = True
-    for key, value in params.items():
+    add_settings(body, options)
+    for key, value in {**options.params, **options.settings.extra_body}.items():
         if value is None:
             body.pop(key, None)
         elif key in _LENGTHS and think.max_tokens is not None and isinstance(value, int):
@@ -75,17 +71,29 @@ def encode(
             body[key] = min(value, think.max_tokens)  # never beyond the run's limit
         else:
             body[key] = value
-    return Request(COMPLETIONS if raw else CHAT, _encode(body))
+    return Request(COMPLETIONS if raw else CHAT_PATH, _encode(body))
 
 
-def repeatable_prefill(think: Think, abilities: Abilities, dialect: RequestDialect = OPENAI) -> str:
+def make_headers(key: str) -> Mapping[str, str]:
+    """Return the header of the key."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def make_reader(draft: Draft) -> ChatReader:
+    """Return what reads one response into `draft`."""
+    return ChatReader(draft)
+
+
+def repeatable_prefill(think: Think, options: WireOptions) -> str:
     """Return the prefill to drop if a reply repeats it; "" if there is none to drop.
 
     An endpoint that truly continues a message usually does not repeat it. A short text such as "[" may be
     intended; a long one is a repetition.
     """
-    raw = bool(think.prompt) and abilities.completion
-    continued = raw or (abilities.prefill and not dialect.repeats_prefill)
+    if not think.prefill:
+        return ""
+    raw = bool(think.prompt) and options.abilities.completion
+    continued = raw or (options.abilities.prefill and not options.dialect.repeats_prefill)
     return think.prefill if not continued or len(think.prefill.strip()) >= 12 else ""
 
 
@@ -111,6 +119,8 @@ def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities,
     made = 0
     for message in messages:
         if message.role != "tool" and not message.calls:
+            if message.state is not None:
+                message = Message(message.role, message.content)
             out.append(message)  # a plain Message encodes to exactly {"role", "content"}
         elif not abilities.tools:
             out.append(_as_text(message))

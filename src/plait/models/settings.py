@@ -1,0 +1,93 @@
+"""The settings of a model's requests: temperature, effort, tool choice and the like. Unset ones are not sent.
+
+They are set behind a model's name (`openai:gpt-5@effort=low@temperature=0`), so they can differ by phase and by the
+models of a comparison, or in plait.toml under `[settings."openai:gpt-5"]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from plait.core.errors import ConfigError
+
+
+class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Settings of every request to a model. Each wire sends those that it has a field for, under the provider's name.
+
+    `max_tokens` limits one reply; a run's own limit holds too. `stop` replaces the stop strings that are sent; Plait
+    still cuts replies at the loop's own. `effort` is how much a model thinks ("none", "low", "high" ...),
+    `thinking_tokens` the most tokens for it. `verbosity` is "low", "medium" or "high". `tool_choice` is "auto", "none",
+    "required" or a tool's name. `parallel_calls` allows several calls in one turn. `extra_body` are more fields of the
+    body, and override everything; `extra_headers` are more headers.
+    """
+
+    temperature: float | UnsetType = UNSET
+    top_p: float | UnsetType = UNSET
+    max_tokens: int | UnsetType = UNSET
+    seed: int | UnsetType = UNSET
+    stop: tuple[str, ...] | UnsetType = UNSET
+    effort: str | UnsetType = UNSET
+    thinking_tokens: int | UnsetType = UNSET
+    verbosity: str | UnsetType = UNSET
+    service_tier: str | UnsetType = UNSET
+    tool_choice: str | UnsetType = UNSET
+    parallel_calls: bool | UnsetType = UNSET
+    extra_body: dict[str, Any] = {}
+    extra_headers: dict[str, str] = {}
+
+    @property
+    def are_set(self) -> bool:
+        """Return whether any setting is set."""
+        return self != NO_SETTINGS
+
+    def over(self, base: ModelSettings) -> ModelSettings:
+        """Return these settings, with those of `base` where they are unset."""
+        mine = {name: value for name, value in structs.asdict(self).items() if value is not UNSET and value != {}}
+        return structs.replace(base, **mine)
+
+
+NO_SETTINGS = ModelSettings()
+_NAMES = [name for name in ModelSettings.__struct_fields__ if not name.startswith("extra_")]
+_SETTING = re.compile(r"@([a-z_]+)=([^@]*)$")
+
+
+def split_settings(spec: str) -> tuple[str, ModelSettings]:
+    """Split `openai:gpt-5@effort=low@seed=1` into the model's spec and its settings.
+
+    Raises `ConfigError` for an unknown name or a value that does not fit.
+    """
+    given: dict[str, str] = {}
+    rest = spec
+    while found := _SETTING.search(rest):
+        given[found[1]] = found[2].strip()
+        rest = rest[: found.start()]
+    return rest, read_settings(given, repr(spec), strict=False) if given else NO_SETTINGS
+
+
+def read_settings(table: Mapping[str, Any], where: str, *, strict: bool = True) -> ModelSettings:
+    """Return the settings of a mapping. Raises `ConfigError` with `where`. `strict=False` reads numbers from text."""
+    for name in table:
+        if name not in ModelSettings.__struct_fields__:
+            raise ConfigError(f"{where} has no setting {name!r}.", hint=f"There are: {', '.join(_NAMES)}.")
+    values = {**table, **({"stop": table["stop"].split(",")} if isinstance(table.get("stop"), str) else {})}
+    try:
+        return msgspec.convert(values, ModelSettings, strict=strict)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}.", hint="Such as temperature=0.2, effort=low or seed=1.") from None
+
+
+def settings_for(specs: tuple[str, ...], table: Mapping[str, ModelSettings]) -> ModelSettings:
+    """Return the settings of the first name or pattern in `table` that fits one of `specs`."""
+    for spec in specs:
+        if spec in table:
+            return table[spec]
+    for pattern, settings in table.items():
+        if any(fnmatchcase(spec, pattern) for spec in specs):
+            return settings
+    return NO_SETTINGS

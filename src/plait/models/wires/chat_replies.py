@@ -1,0 +1,163 @@
+"""The decoding of chat completions and their dialects: one JSON body or a whole stream, added to a draft. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from plait.core import Usage
+from plait.core.replies import Finish
+from plait.models.wires.draft import Draft
+from plait.models.wires.stream import DONE
+
+_FINISH: dict[str, Finish] = {
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "calls",
+    "function_call": "calls",
+    "tool_use": "calls",
+    "content_filter": "filter",
+    "safety": "filter",
+    "refusal": "filter",
+    "recitation": "filter",
+}
+
+
+class _Choice(Struct):
+    # Fields that endpoints disagree about are untyped and checked by hand: an odd field must not lose a reply.
+    index: Any = 0
+    delta: dict[str, Any] | None = None
+    message: dict[str, Any] | None = None
+    text: str | None = None
+    finish_reason: Any = None
+    error: Any = None
+
+
+class _Chunk(Struct):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    model: Any = None
+    error: Any = None
+    timings: Any = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+class ChatReader:
+    """Read the chunks of one reply, or its whole body."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._usage: dict[str, Any] = {}
+        self._timings: dict[str, Any] = {}
+
+    def read(self, data: bytes) -> str:
+        """Add a chunk and return the text that is now certain. Raises `msgspec.DecodeError`."""
+        draft = self._draft
+        if data == DONE:
+            draft.done = True
+            return ""
+        chunk = _decode(data)
+        if chunk.error:
+            draft.error = chunk.error
+        if isinstance(chunk.usage, dict):
+            self._usage = chunk.usage
+        if isinstance(chunk.timings, dict):
+            self._timings = chunk.timings
+        if chunk.usage or chunk.timings:
+            draft.usage = usage_of(self._usage, self._timings)
+        if isinstance(chunk.model, str):
+            draft.model = chunk.model
+        shown = ""
+        for choice in chunk.choices or ():
+            if not choice.index:
+                draft.began = True
+                shown += self._choice(choice)
+        return shown
+
+    def _choice(self, choice: _Choice) -> str:
+        draft = self._draft
+        if choice.error:
+            draft.error = choice.error
+        if choice.finish_reason:
+            reason = str(choice.finish_reason).lower()
+            draft.finish = _FINISH.get(reason, "stop")
+            if reason == "error":
+                draft.error = draft.error or "the endpoint ended the reply with an error"
+        part = choice.delta or choice.message
+        if part is None:
+            return draft.write(choice.text) if choice.text else ""
+        thought = part.get("reasoning_content") or part.get("reasoning")
+        if isinstance(thought, str):
+            draft.add_reasoning(thought)
+        content = part.get("content")
+        if isinstance(content, list):
+            content = self._parts(content)
+        if not content and isinstance(part.get("refusal"), str):
+            content = part["refusal"]
+            draft.finish = "filter"
+        shown = draft.write(content) if isinstance(content, str) and content else ""
+        for call in part.get("tool_calls") or ():
+            self._call(call)
+        return shown
+
+    def _parts(self, parts: list[Any]) -> str:
+        texts: list[str] = []
+        for part in parts:
+            if isinstance(part, str):
+                texts.append(part)
+            elif isinstance(part, dict) and part.get("type") in ("thinking", "reasoning"):
+                inner = part.get("thinking") or part.get("text") or ""
+                self._draft.add_reasoning(inner if isinstance(inner, str) else self._parts(inner))
+            elif isinstance(part, dict) and isinstance(part.get("text"), str):
+                texts.append(part["text"])
+        return "".join(texts)
+
+    def _call(self, delta: Any) -> None:
+        function = delta.get("function") if isinstance(delta, dict) else None
+        if not isinstance(function, dict):
+            return
+        given = function.get("arguments")
+        self._draft.add_call(
+            delta.get("index"),
+            str(delta.get("id") or ""),
+            str(function.get("name") or ""),
+            **({"arguments": given} if isinstance(given, str) else {"value": given}),
+        )
+
+
+def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | None:
+    """Return the usage that an endpoint reports; None if it reports none. Cached tokens are part of the input."""
+    cached = _cached(usage, timings)
+    if "prompt_tokens" in usage:
+        read = _count(usage["prompt_tokens"])
+    elif "input_tokens" in usage:
+        read = _count(usage["input_tokens"])
+        if "cache_read_input_tokens" in usage:  # Anthropic's own count leaves out cached tokens
+            read += cached + _count(usage.get("cache_creation_input_tokens"))
+    else:
+        return None
+    # With some (xAI, Gemini), reasoning that is billed as output is only in the total.
+    written = _count(usage.get("completion_tokens", usage.get("output_tokens")))
+    written = max(written, _count(usage.get("total_tokens")) - read)
+    return Usage(read, written, min(cached, read)) if read or written else None
+
+
+def _cached(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> int:
+    for details in (usage.get("prompt_tokens_details"), usage.get("input_tokens_details")):
+        if isinstance(details, dict) and (count := _count(details.get("cached_tokens"))):
+            return count
+    for value in (usage.get("prompt_cache_hit_tokens"), usage.get("cache_read_input_tokens"), timings.get("cache_n")):
+        if value and (count := _count(value)):
+            return count
+    return 0
+
+
+def _count(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and value > 0 else 0

@@ -1,0 +1,79 @@
+"""The interface of wires: the protocol of a kind of endpoint, as pure functions. Each wire is one module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from msgspec import Struct
+
+from plait.core import Think
+from plait.core.errors import ConfigError
+from plait.models.base import OPENAI, Abilities, Request, RequestDialect
+from plait.models.settings import NO_SETTINGS, ModelSettings
+from plait.models.wires.draft import Draft
+
+CHAT = "chat"
+WIRES = {CHAT: "chat_completions"}
+"""The wires by name, with their modules."""
+
+
+class WireOptions(Struct, frozen=True):
+    """What a request needs beside its effect.
+
+    `model` is the model's name, `provider` the host's name ("" for none), `dialect` how its
+    requests differ. `params` are more fields of the body; they
+    override an effect's, and None leaves a field out. `temperature` is sent if neither the effect nor `params` set one.
+    `settings` are the user's.
+    """
+
+    model: str
+    abilities: Abilities = Abilities()
+    provider: str = ""
+    dialect: RequestDialect = OPENAI
+    params: Mapping[str, Any] = {}
+    temperature: float | None = None
+    settings: ModelSettings = NO_SETTINGS
+
+
+class EventReader(Protocol):
+    """Reads one response into a draft."""
+
+    def read(self, data: bytes) -> str:
+        """Add one event of a stream, or a whole body, and return the text that is now certain.
+
+        Raises `msgspec.DecodeError`.
+        """
+        ...
+
+
+class Wire(Protocol):
+    """A protocol. `NAME` is its name in settings and journals."""
+
+    NAME: str
+
+    def encode(self, think: Think, options: WireOptions) -> Request:
+        """Return the exact request for an effect: the same effect gives the same bytes."""
+        ...
+
+    def make_headers(self, key: str) -> Mapping[str, str]:
+        """Return the headers that carry the key, and those that the protocol demands."""
+        ...
+
+    def make_reader(self, draft: Draft) -> EventReader:
+        """Return what reads one response into `draft`."""
+        ...
+
+    def repeatable_prefill(self, think: Think, options: WireOptions) -> str:
+        """Return the prefill to drop if a reply repeats it; "" if there is none to drop."""
+        ...
+
+
+@lru_cache
+def load_wire(name: str) -> Wire:
+    """Return the wire of a name. Raises `ConfigError` for an unknown one."""
+    if name not in WIRES:
+        raise ConfigError(f"There is no wire {name!r}.", hint=f"Choose one of {', '.join(WIRES)}.")
+    return cast(Wire, import_module(f"plait.models.wires.{WIRES[name]}"))
