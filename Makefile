@@ -14,7 +14,7 @@ run: $(STAMP)  ## set up, then answer a two-step question with the embedded mode
 		--tools lookup:examples/cities.json --tools calculator
 
 test: $(STAMP)  ## all tests, on all cores; fetches the small test model once
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 campaign: $(STAMP)  ## long tests: kills, fuzzing, damage and load; `make campaign ARGS=--short` takes a minute
 	$(BIN)/python tests/campaign $(ARGS)

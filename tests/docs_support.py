@@ -38,7 +38,7 @@ from cli_support import PLAIT
 from fork_server import can_fork, run_forked
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FENCE = re.compile(r"^(```+)([^`]*)$")
 _ALIKE = (

@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 MODELS = ("gpt-3.5-turbo", "text-davinci-003", "gpt-4")
-PUBLISHED = {
-    "gpt-3.5-turbo": (4, 5, 9, 9, 10, 12),
-    "text-davinci-003": (3, 7, 5, 7, 11, 12),
-    "gpt-4": (4, 7, 11, 11, 10, 15),
-}
-"""Steps of the tasks A to F as the table of these runs has them."""
+"""In the order of the published table's columns."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +43,12 @@ class Log:
     task: str
     steps: tuple[Step, ...]
     end: Literal["stop", "overflow"]
+    text: str
+    """The whole file."""
 
     @property
     def name(self) -> str:
         return f"{self.letter}-{self.model}"
-
-    @property
-    def published(self) -> int:
-        """The number of steps in the table."""
-        return PUBLISHED[self.model]["ABCDEF".index(self.letter)]
 
     @property
     def plan(self) -> tuple[str, ...]:
@@ -89,7 +81,7 @@ def read(path: Path) -> Log:
     if tail and "maximum context length" not in tail:
         raise ValueError(f"{path.name}: {tail[:80]!r} is no end")
     letter, model = path.name[0], path.name.split("__")[1]
-    return Log(letter, model, task, tuple(steps), "overflow" if tail else "stop")
+    return Log(letter, model, task, tuple(steps), "overflow" if tail else "stop", text)
 
 
 def read_all(folder: Path) -> list[Log]:

@@ -23,7 +23,7 @@ from plait.config import ServeTable
 from plait.core import Answered, LoopContext, LoopRun, OneKind, Splitter, Task, Waiting, ask
 from plait.core.errors import JournalError, StaleAnswer
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Told, Waits
+from plait.journal.records import UserAnswer, Waits
 from plait.journal.store import Journal
 from plait.server.agents import ServedAgent, serve_agent
 from test_mcp_server import client, text
@@ -67,7 +67,7 @@ def answers(journal: Path, run: str = "last") -> list[str]:
     return [
         row.record.text or str(row.record.approved)
         for row in Journal.at(journal).rows(run)
-        if isinstance(row.record, Told)
+        if isinstance(row.record, UserAnswer)
     ]
 
 
@@ -348,7 +348,7 @@ def test_approval_by_a_function_is_stored_as_always_until_a_function_is_given_ag
 
 
 async def approved_and_left(journal: Path, run: str) -> None:
-    told = Told(1, "", 0, approved=True)
+    told = UserAnswer(1, "", 0, approved=True)
     log = await Journal.at(journal).claim(run, owner_of_this_process(), records=((told, None),))
     await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
 

@@ -200,7 +200,9 @@ async def test_a_replay_sends_what_the_limit_asked_for(tmp_path: Path) -> None:
         agent = plait.Agent("tool_calling", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
         run = await agent.arun("Is it so?")
         asked = [row.record for row in run.trace if isinstance(row.record, Thinking)]
-        assert [each.most for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(asked) > 1
+        assert [each.max_tokens for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(
+            asked
+        ) > 1
     replayed = agent.replay(run.id)
     assert replayed.whole and replayed.requests == len(asked)
 
@@ -235,7 +237,7 @@ async def test_a_resumed_run_compares_and_goes_on_with_what_the_limit_asked_for(
         assert run.status == "crashed"
         run = await agent.aresume(run.id)
     asked = [row.record for row in run.trace if isinstance(row.record, Thinking)]
-    assert [each.most for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(asked) == 4
+    assert [each.max_tokens for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(asked) == 4
     assert run.status == "stopped" and run.usage.tokens < 3000
 
 

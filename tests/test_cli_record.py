@@ -220,6 +220,7 @@ def test_fork_shares_the_steps_before_and_makes_the_rest_with_another_model(plai
     assert [each["parent"] for each in json.loads(plait("runs", "--json").out)] == [parent, None]
     assert "Observation: 42" in plait("show", found["run"]).out
     assert "Observation" not in forked.err
+    assert f"Run: {found['run']} (react, forked from {parent})" in forked.err
     beyond = plait("fork", parent, "--at", "9")
     assert beyond.code == 2 and "no step 9" in beyond.err
     assert plait("fork", parent).code == 2

@@ -33,6 +33,7 @@ from plait.core import (
 )
 from plait.loops.codeact.loop import CodeAct
 from plait.loops.codeact.reader import steps_of
+from plait.loops.transcript import Scratchpad
 from plait.runtime.prompts import PromptBook
 
 PEOPLE = ToolSpec(
@@ -444,6 +445,15 @@ def test_imports_of_other_modules_are_refused_before_anything_runs_with_a_hint_t
     # Whoever watches sees why: nothing else tells of code that is not run.
     (told,) = [one.text for one in run.notes if one.kind == "refused"]
     assert told.startswith("The action is not run: this import is not allowed in line ")
+
+
+@pytest.mark.parametrize("code", ["import requests", "x = 1\ny = 2"])
+def test_a_refused_action_is_marked_as_refused(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Observation] = []
+    then = Scratchpad.then
+    monkeypatch.setattr(Scratchpad, "then", lambda log, turn, each: (seen.append(each), then(log, turn, each))[1])
+    drive([PLAN, action(code), action("stop()", 3)], STOP, loop=CodeAct(max_lines=1))
+    assert [each.trouble for each in seen][-1:] == ["refused"]
 
 
 ALLOWED = [

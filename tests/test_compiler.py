@@ -286,6 +286,7 @@ def test_a_call_that_fails_is_an_observation_and_what_needs_it_is_not_made() -> 
     shown = requests(run, "join")[0][-1]["content"]
     assert "Result 1: Error: KeyError: 'Atlantis'" in shown
     assert "Result 2: Not made: it needs $1, which gave no result." in shown
+    assert notes_of(run)["skipped"] == "Call 2 is not made: it needs $1, which gave no result."
     assert "Result 3: 348085" in shown
 
 

@@ -21,6 +21,7 @@ from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.embedded import ServerSettings
 from plait.models.presets import HOSTS
 from plait.runtime.limits import Limits
+from plait.runtime.prompts import shipped_prompts, variables_of
 from plait.runtime.run import Run
 
 DOCS = ROOT / "docs"
@@ -30,7 +31,13 @@ EVERYWHERE = "\n".join(page.read_text(encoding="utf-8") for page in BY_HAND)
 MARKDOWN = sorted(
     {
         path
-        for folder in (ROOT, DOCS, ROOT / "examples", *(path.parent for path in SOURCE.rglob("*.py")))
+        for folder in (
+            ROOT,
+            DOCS,
+            DOCS / "published",
+            ROOT / "examples",
+            *(path.parent for path in SOURCE.rglob("*.py")),
+        )
         for path in folder.glob("*.md")
     }
 )
@@ -128,9 +135,10 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 
 
 def test_the_index_links_every_page() -> None:
-    index = text_of("docs/README.md")
-    for page in DOCS.glob("*.md"):
-        assert page.name == "README.md" or f"({page.name})" in index, page.name
+    for folder in (DOCS, DOCS / "published"):
+        index = (folder / "README.md").read_text(encoding="utf-8")
+        for page in folder.glob("*.md"):
+            assert page.name == "README.md" or f"({page.name})" in index, page.name
 
 
 # --- nothing is left out
@@ -182,6 +190,15 @@ def test_every_option_of_plait_run_is_told_of_by_hand_and_in_the_reference() -> 
             if word.startswith("--"):
                 assert word in reference, word
                 assert re.search(rf"{word}\b", EVERYWHERE), f"{word} stands only in the reference"
+
+
+@pytest.mark.parametrize("loop", ["json", "tool_calling"])
+def test_every_variable_of_a_prompt_stands_in_the_table(loop: str) -> None:
+    table = text_of("docs/prompts.md").partition(f"| prompt of `{loop}` |")[2].partition("\n\n")[0]
+    for name, template in shipped_prompts(loop).items():
+        row = next(line for line in table.splitlines() if f"`{name}`" in line.partition(" | ")[0])
+        for variable in variables_of(template):
+            assert f"`{variable}`" in row, f"{loop}/{name}: {variable}"
 
 
 def test_every_command_is_told_of() -> None:

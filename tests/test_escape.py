@@ -75,7 +75,7 @@ def written_labels(case: str) -> tuple[str, ...]:
         from plait.loops.codeact.format import FORMAT as format
     if format is None:
         if case == "rewoo":
-            from plait.loops.rewoo.plan_text import write_step
+            from plait.loops.plan_text import write_step
 
             return labels_in(write_step(Step("E1", "lookup", "a", why="why")))
         return ()

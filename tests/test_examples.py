@@ -16,6 +16,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import plait
+from plait.core import Exchange
 from plait.core.events import Observed
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -66,6 +67,26 @@ def test_a_question_without_an_answer_is_not_reported_as_answered(tmp_path: Path
     done = run_program("ask_documents", "How long?", "--model", model, folder=tmp_path)
     assert done.returncode == 1
     assert done.stdout == ""
+
+
+def test_a_long_conversation_is_continued_with_two_turns_before_the_chat_and_a_search_of_the_others(
+    tmp_path: Path,
+) -> None:
+    search = json.dumps([{"ACTION": "chat_history", "ARGUMENTS": ["hotel for the night"], "EXPLANATION": "where"}])
+    script = ["The place was named before.", search, "At the Bellevue."]
+    (tmp_path / "script.json").write_text(json.dumps({"replies": script, "by_turn": False}), encoding="utf-8")
+    store = tmp_path / "trip.json"
+    store.write_text((EXAMPLES / "conversation.json").read_text(encoding="utf-8"), encoding="utf-8")
+    before = json.loads(store.read_text(encoding="utf-8"))
+    model = ("--store", "trip.json", "--model", "scripted:script.json")
+    done = run_program("long_memory", "Where do I sleep in Lyon?", *model, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "At the Bellevue.\n"), done.stderr
+    assert "stay at the Bellevue" in done.stderr
+    assert json.loads(store.read_text(encoding="utf-8")) == [*before, ["Where do I sleep in Lyon?", "At the Bellevue."]]
+    earlier = [Exchange(*pair) for pair in before]
+    run = load_example("long_memory").continue_conversation("Where?", earlier, plait.Scripted(script, by_turn=False))
+    messages = json.loads(run.timeline.model_calls[0].request or "")["messages"]
+    assert [message["content"] for message in messages[1:-1]] == [text for pair in before[-2:] for text in pair]
 
 
 SUPPORT = (act("find_order", 1042), act("refund", 1042), "Final Answer: Order 1042 is refunded.")

@@ -3,11 +3,10 @@
 import pytest
 
 from plait.core import Call, ToolSpec
-from plait.core.errors import ConfigError
 from plait.core.text import shorten
 from plait.loops.format import Turn, Unreadable
 from plait.loops.json.format import JsonTurn
-from plait.loops.react.format import Blob, Lines, Numbered, react_format
+from plait.loops.react.format import react_format
 
 TOOLS = (
     ToolSpec(
@@ -66,13 +65,13 @@ REPAIRED_BLOBS = {
 
 @pytest.mark.parametrize("text", BLOBS.values(), ids=BLOBS)
 def test_blob_takes_forms_that_need_no_repair(text):
-    turn = Blob().read("Thought: I look.\n" + text, 1, TOOLS)
+    turn = react_format("blob").read("Thought: I look.\n" + text, 1, TOOLS)
     assert (turn.thought, turn.call, turn.remarks) == ("I look.", LYON, ())
 
 
 @pytest.mark.parametrize("text", REPAIRED_BLOBS.values(), ids=REPAIRED_BLOBS)
 def test_blob_repairs_and_says_so(text):
-    turn = Blob().read("Thought: I look.\n" + text, 1, TOOLS)
+    turn = react_format("blob").read("Thought: I look.\n" + text, 1, TOOLS)
     assert turn.call == LYON
     assert "repaired" in kinds(turn)
     assert turn.thought.startswith("I look.")
@@ -88,23 +87,25 @@ def test_blob_repairs_and_says_so(text):
     ],
 )  # fmt: skip
 def test_blob_input_may_be_any_json_value(given, value):
-    turn = Blob().read(f'Action: {{"action": "search", "action_input": {given}}}', 1, TOOLS)
+    turn = react_format("blob").read(f'Action: {{"action": "search", "action_input": {given}}}', 1, TOOLS)
     assert turn.call == Call("search", value)
 
 
 def test_blob_missing_input_is_none():
-    turn = Blob().read('Action: {"action": "today"}', 1, TOOLS)
+    turn = react_format("blob").read('Action: {"action": "today"}', 1, TOOLS)
     assert turn.call == Call("today", None)
     assert "input is missing" in turn.remarks[0].text
 
 
 def test_blob_keys_beside_the_name_are_the_input():
-    turn = Blob().read('Action: {"action": "weather", "city": "Lyon", "days": 2}', 1, TOOLS)
+    turn = react_format("blob").read('Action: {"action": "weather", "city": "Lyon", "days": 2}', 1, TOOLS)
     assert turn.call == Call("weather", {"city": "Lyon", "days": 2})
 
 
 def test_blob_final_answer_as_an_action():
-    turn = Blob().read('Thought: t\nAction: {"action": "Final Answer", "action_input": {"km": 3}}', 1, TOOLS)
+    turn = react_format("blob").read(
+        'Thought: t\nAction: {"action": "Final Answer", "action_input": {"km": 3}}', 1, TOOLS
+    )
     assert (turn.answered, turn.answer, turn.call) == (True, {"km": 3}, None)
 
 
@@ -115,9 +116,9 @@ def two(first: str, second: str) -> str:
 @pytest.mark.parametrize(
     ("format", "first", "second"),
     [
-        (Blob(), BLOBS["json fence"], 'Action: {"action": "today"}'),
-        (Lines(), "Action: search\nAction Input: Lyon", "Action: today"),
-        (Numbered(), "Action 1: search[Lyon]", "Action 2: today[]"),
+        (react_format("blob"), BLOBS["json fence"], 'Action: {"action": "today"}'),
+        (react_format("lines"), "Action: search\nAction Input: Lyon", "Action: today"),
+        (react_format("numbered"), "Action 1: search[Lyon]", "Action 2: today[]"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -127,7 +128,9 @@ def test_of_several_actions_the_first_counts_and_the_rest_is_cut(format, first, 
     assert kinds(turn) == ["cut"]
 
 
-@pytest.mark.parametrize("format", [Blob(), Lines(), Numbered()], ids=lambda format: format.name)
+@pytest.mark.parametrize(
+    "format", [react_format("blob"), react_format("lines"), react_format("numbered")], ids=lambda format: format.name
+)
 @pytest.mark.parametrize("order", ["action first", "answer first"])
 def test_an_action_wins_over_a_final_answer(format, order):
     action = format.write(Turn("", LYON), 1)
@@ -140,19 +143,19 @@ def test_an_action_wins_over_a_final_answer(format, order):
 
 
 def test_an_action_that_stands_in_an_answer_is_a_part_of_it():
-    turn = Blob().read("Final Answer: Three steps.\nAction: eat less\nReaction: none", 1, TOOLS)
+    turn = react_format("blob").read("Final Answer: Three steps.\nAction: eat less\nReaction: none", 1, TOOLS)
     assert turn.answer == "Three steps.\nAction: eat less\nReaction: none"
 
 
 def test_an_answer_without_a_thought_and_several_answers():
-    assert Blob().read("Final Answer: 12", 1).answer == "12"
-    turn = Blob().read("Thought: a\nFinal Answer: 11\nFinal Answer: 12 or\n13", 1)
+    assert react_format("blob").read("Final Answer: 12", 1).answer == "12"
+    turn = react_format("blob").read("Thought: a\nFinal Answer: 11\nFinal Answer: 12 or\n13", 1)
     assert (turn.answer, turn.thought) == ("12 or\n13", "a")
     assert kinds(turn) == ["repaired"]
 
 
 def test_a_missing_thought_label_serves_actions_and_answers_alike():
-    for format in (Blob(), Lines(), Numbered()):
+    for format in (react_format("blob"), react_format("lines"), react_format("numbered")):
         action = format.read("I look.\n" + format.write(Turn("", LYON), 1), 1, TOOLS)
         answer = format.read("I know.\nFinal Answer: 12", 1, TOOLS)
         assert (action.thought, action.call) == ("I look.", LYON)
@@ -161,7 +164,9 @@ def test_a_missing_thought_label_serves_actions_and_answers_alike():
 
 
 @pytest.mark.parametrize("label", ["Observation:", "\nObservation:", "**Observation:**", "observation 1:"])
-@pytest.mark.parametrize("format", [Blob(), Lines(), Numbered()], ids=lambda format: format.name)
+@pytest.mark.parametrize(
+    "format", [react_format("blob"), react_format("lines"), react_format("numbered")], ids=lambda format: format.name
+)
 def test_what_the_model_observes_itself_is_cut(format, label):
     action = format.write(Turn("I look.", LYON), 1)
     own = f"{action}\n{label} Lyon has 9 people.\nThought: good\nFinal Answer: 9"
@@ -174,14 +179,14 @@ def test_what_the_model_observes_itself_is_cut(format, label):
 
 def test_backticks_in_thoughts_and_markup_left_over():
     thought = f"I could run `x` or\n{FENCE}python\nx = 1\n{FENCE}\nbut I look it up."
-    turn = Blob().read(f"Thought: {thought}\n{BLOBS['json fence']}", 1, TOOLS)
+    turn = react_format("blob").read(f"Thought: {thought}\n{BLOBS['json fence']}", 1, TOOLS)
     assert (turn.thought, turn.call, turn.remarks) == (thought, LYON, ())
-    turn = Blob().read("Thought: a\nFinal Answer: 12\n</code", 1, TOOLS)
+    turn = react_format("blob").read("Thought: a\nFinal Answer: 12\n</code", 1, TOOLS)
     assert (turn.answer, kinds(turn)) == ("12", ["repaired"])
-    turn = Blob().read(f"{FENCE}\nThought: a\nFinal Answer: 12\n{FENCE}", 1, TOOLS)
+    turn = react_format("blob").read(f"{FENCE}\nThought: a\nFinal Answer: 12\n{FENCE}", 1, TOOLS)
     assert turn.answer == "12"
     code = f"Run\n{FENCE}\nx = 1\n{FENCE}"
-    assert Blob().read(f"Final Answer: {code}", 1).answer == code
+    assert react_format("blob").read(f"Final Answer: {code}", 1).answer == code
 
 
 @pytest.mark.parametrize(
@@ -199,10 +204,10 @@ def test_backticks_in_thoughts_and_markup_left_over():
 )
 def test_what_can_not_be_read_is_said_with_the_format(text, says):
     if says is None:
-        assert Blob().read(text, 1, TOOLS).call == Call("$JSON_BLOB")  # no such tool: the runtime says so
+        assert react_format("blob").read(text, 1, TOOLS).call == Call("$JSON_BLOB")  # no such tool: the runtime says so
         return
     with pytest.raises(Unreadable, match=says) as caught:
-        Blob().read(text, 1, TOOLS)
+        react_format("blob").read(text, 1, TOOLS)
     assert '"action_input"' in str(caught.value) or "Final Answer" in str(caught.value)
 
 
@@ -230,7 +235,7 @@ def test_what_can_not_be_read_is_said_with_the_format(text, says):
     ],
 )  # fmt: skip
 def test_lines(text, value, remarks):
-    turn = Lines().read(f"Thought: I look.\n{text}", 1, TOOLS)
+    turn = react_format("lines").read(f"Thought: I look.\n{text}", 1, TOOLS)
     assert (turn.thought, turn.call) == ("I look.", Call("search", value))
     assert len(turn.remarks) == remarks
 
@@ -254,18 +259,18 @@ def test_lines(text, value, remarks):
     ],
 )  # fmt: skip
 def test_numbered(text, call, remarks):
-    turn = Numbered().read(text, 2, TOOLS)
+    turn = react_format("numbered").read(text, 2, TOOLS)
     assert (turn.thought, turn.call, kinds(turn)) == ("t", call, remarks)
 
 
 @pytest.mark.parametrize("name", ["Finish", "finish", "FINISH"])
 def test_finish_in_any_case_is_the_answer(name):
-    turn = Numbered().read(f"Thought 2: t\nAction 2: {name}[12 [km]]", 2, TOOLS)
+    turn = react_format("numbered").read(f"Thought 2: t\nAction 2: {name}[12 [km]]", 2, TOOLS)
     assert (turn.answered, turn.answer, turn.call, turn.remarks) == (True, "12 [km]", None, ())
-    assert Numbered().read(f"Action: {name}[]", 2, TOOLS).answer == ""
+    assert react_format("numbered").read(f"Action: {name}[]", 2, TOOLS).answer == ""
     later = f"Thought 2: t\nAction 2:\n\n{name}[12]"
-    assert Numbered().read(later, 2, TOOLS).answer == "12"
-    assert Numbered(original=True).read(later, 2, TOOLS).call == Call(name, "12")
+    assert react_format("numbered").read(later, 2, TOOLS).answer == "12"
+    assert react_format("original").read(later, 2, TOOLS).call == Call(name, "12")
 
 
 @pytest.mark.parametrize(
@@ -332,40 +337,43 @@ def test_json_says_what_was_wrong_and_where(text, strict, says):
 
 def test_data_is_escaped_so_that_one_still_reads_it():
     data = "It says:\nObservation: 3\nTHOUGHT 7: now\nFinal Answer： 4\nthe transaction: 5"
-    assert Blob().disarm(data) == (
+    assert react_format("blob").disarm(data) == (
         "It says:\nObservation\\: 3\nTHOUGHT 7\\: now\nFinal Answer\\： 4\nthe transaction: 5"
     )
-    assert Numbered().disarm("a\nFinish[12]") == "a\nFinish\\[12]"
+    assert react_format("numbered").disarm("a\nFinish[12]") == "a\nFinish\\[12]"
     assert JsonTurn().disarm('{"tool": "search"}') == '{"tool"\\: "search"}'
     assert JsonTurn().disarm('{"city": "Lyon", "name": {"a": 1}}') == '{"city": "Lyon", "name": {"a": 1}}'
-    assert Blob().disarm("```\nx\n```") == "\\`\\`\\`\nx\n\\`\\`\\`"
+    assert react_format("blob").disarm("```\nx\n```") == "\\`\\`\\`\nx\n\\`\\`\\`"
     # A model that copies escaped data into an input means the data.
-    assert Lines().read("Action: search\nAction Input: Observation\\: 3", 1, TOOLS).call.input == "Observation: 3"
+    assert (
+        react_format("lines").read("Action: search\nAction Input: Observation\\: 3", 1, TOOLS).call.input
+        == "Observation: 3"
+    )
 
 
 def test_what_no_writer_can_write_is_refused():
-    for format in (Blob(), Lines(), Numbered(), JsonTurn()):
+    for format in (react_format("blob"), react_format("lines"), react_format("numbered"), JsonTurn()):
         with pytest.raises(ValueError, match="call or an answer"):
             format.write(Turn("t"), 1)
         with pytest.raises(ValueError):
             format.write(Turn("t", Call("search", {"x": float("nan")})), 1)
         with pytest.raises(ValueError, match="can't be written"):
             format.write(Turn("t", Call("search", {"x": object()})), 1)
-    for format in (Blob(), Lines()):
+    for format in (react_format("blob"), react_format("lines")):
         with pytest.raises(ValueError, match="empty answer"):
             format.write(Turn("t", answer=" ", answered=True), 1)
     for name in ("two\nlines", "Finish", "a[b]", ""):
         with pytest.raises(ValueError):
-            Numbered().write(Turn("t", Call(name)), 1)
+            react_format("numbered").write(Turn("t", Call(name)), 1)
 
 
 def test_tools_are_described_with_what_goes_in():
-    assert Lines().describe(TOOLS) == (
+    assert react_format("lines").describe(TOOLS) == (
         "search: Looks a page up. Input: the query (string). Returns: its first lines.\n"
         'weather: The weather. Input: an object {"city": "string", "days": "integer (optional)"}.\n'
         "today: The date. Input: none."
     )
-    assert Numbered().describe(TOOLS) == (
+    assert react_format("numbered").describe(TOOLS) == (
         "(1) search[query]: Looks a page up. Returns: its first lines.\n"
         '(2) weather[{"city": "string", "days": "integer (optional)"}]: The weather.\n'
         "(3) today[]: The date.\n"
@@ -388,8 +396,6 @@ def test_the_schema_of_a_json_turn_names_the_tools():
 def test_stops_and_dialects():
     assert react_format("blob").stop(3) == ("\nObservation:",)
     assert react_format("numbered").stop(3) == ("\nObservation 3:",)
-    with pytest.raises(ConfigError, match="blob, lines, numbered"):
-        react_format("prose")
 
 
 @pytest.mark.parametrize("limit", [0, 1, 40, 60, 100, 999, 1000, 5000])

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from plait.core import ToolSpec
+from plait.loops import plan_text
 from plait.loops.phased import action_list
 from plait.loops.references import EVIDENCE, insert_references, words_in_formula
-from plait.loops.rewoo import plan_text
 
 TEXT = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
 TOOLS = (ToolSpec("lookup", "Finds.", TEXT), ToolSpec("calculator", "Computes.", TEXT))

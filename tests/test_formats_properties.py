@@ -12,10 +12,11 @@ from plait.core import Call, ToolSpec
 from plait.core.loose_json import NotJson, objects, read_value
 from plait.loops.format import Turn, Unreadable
 from plait.loops.json.format import JsonTurn
-from plait.loops.label_scan import LABEL, OBSERVATION
+from plait.loops.label_scan import USUAL
 from plait.loops.react.format import react_format
 
 TOOLS = (ToolSpec("search", "Looks up."), ToolSpec("calculator", "Adds."), ToolSpec("Log In", "Odd name."))
+LABEL = USUAL.pattern
 TEXTS = [react_format(name) for name in ("blob", "lines", "numbered", "original")]
 FORMATS = [*TEXTS, JsonTurn()]
 each = pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.name)
@@ -153,7 +154,6 @@ def test_escaped_data_holds_nothing_of_the_text_protocols(data):
     for format in TEXTS:
         escaped = format.disarm(data)
         assert LABEL.search(escaped) is None
-        assert OBSERVATION.search(escaped) is None
         assert not any(stop in "\n" + escaped for stop in format.stop(1))
         assert "```" not in escaped
         with pytest.raises(Unreadable):
@@ -271,7 +271,7 @@ def test_random_and_mutated_replies_raise_nothing_but_unreadable(format):
         read += 1
         assert (turn.call is None) == turn.answered
         if format.name != "json":
-            assert not OBSERVATION.search(turn.kept)
+            assert not any(USUAL.kind_of(match[1]) == "observation" for match in LABEL.finditer(turn.kept))
     assert read > total // 5  # and it is no reader that refuses everything
 
 

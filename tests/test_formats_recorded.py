@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plait.core import ToolSpec
-from plait.loops.react.format import Numbered
+from plait.loops.react.format import react_format
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 TOOLS = (ToolSpec("search", ""), ToolSpec("lookup", ""))
@@ -74,7 +74,7 @@ def test_hotpotqa_every_reply_is_read_and_gives_the_logged_scores():
     for episode in episodes("react-hotpotqa"):
         answer = ""
         for n, (reply, observation) in enumerate(hotpot_turns(episode["trajectory"]), 1):
-            turn = Numbered(original=True).read(reply, n, TOOLS)
+            turn = react_format("original").read(reply, n, TOOLS)
             replies += 1
             strange += STRICT.fullmatch(reply) is None
             # The environment ends an episode exactly when the reader finds an answer.
@@ -94,7 +94,7 @@ def test_hotpotqa_the_default_reader_cuts_what_runs_on_after_the_answer():
     other = []
     for episode in episodes("react-hotpotqa"):
         for n, (reply, observation) in enumerate(hotpot_turns(episode["trajectory"]), 1):
-            turn = Numbered().read(reply, n, TOOLS)
+            turn = react_format("numbered").read(reply, n, TOOLS)
             assert turn.answered == observation.startswith("Episode finished")
             if turn.answered and words(turn.answer) != words(episode["pred"]):
                 assert any(remark.kind == "cut" for remark in turn.remarks)
@@ -108,7 +108,7 @@ def test_hotpotqa_the_default_reader_cuts_what_runs_on_after_the_answer():
 @pytest.mark.parametrize(("original", "right"), [(True, 270), (False, 271)])
 def test_fever_every_action_is_read(original: bool, right: int):
     """270 as the environment read them; it refused one right answer, for standing on a later line."""
-    reader = Numbered(original=original)
+    reader = react_format("original" if original else "numbered")
     correct = replies = invalid = 0
     for episode in episodes("react-fever"):
         answer = ""

@@ -164,6 +164,25 @@ def test_threads_with_event_loops_of_their_own_share_a_journal(tmp_path: Path) -
     journal.close()
 
 
+def test_a_new_thread_with_the_number_of_an_old_one_has_a_writer_of_its_own(tmp_path: Path) -> None:
+    """Otherwise a third thread may close it as a leftover, in the middle of a commit: SQLite then crashes."""
+    journal = Journal(tmp_path / "j.db")
+    seen: list[tuple[int, object]] = []
+
+    def ask() -> None:
+        writer = journal.writer()
+        writer.connection()
+        seen.append((threading.get_ident(), writer))
+
+    for _ in range(50):
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+    assert len({number for number, _ in seen}) < len(seen), "the system gave no number twice"
+    assert len({id(writer) for _, writer in seen}) == len(seen)
+    journal.close()
+
+
 async def test_a_deleted_file_is_made_anew_by_the_next_run(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     journal = Journal.at(path)

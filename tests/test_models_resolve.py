@@ -10,8 +10,10 @@ import pytest
 from plait.core import Think, Usage, user
 from plait.core.errors import ConfigError
 from plait.models import resolve as resolving
+from plait.models.base import Abilities, RequestDialect
 from plait.models.config import ModelConfig
-from plait.models.presets import HOSTS
+from plait.models.presets import HOSTS, Host
+from plait.models.prices import Rate
 from plait.models.resolve import providers, resolve
 from plait.models.scripted import Scripted
 
@@ -60,6 +62,18 @@ def test_claude_and_its_prefill():
     assert resolve("anthropic:claude-haiku-4-5", env=KEYS).abilities.prefill
     assert not resolve("anthropic:claude-sonnet-4-6", env=KEYS).abilities.prefill
     assert not resolve("anthropic:claude-opus-5", env=KEYS).abilities.prefill
+
+
+def test_one_entry_of_the_presets_is_a_whole_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    dialect = RequestDialect(max_stop=2, grammar="response_format", prefill="prefix")
+    new = Host("acme", "https://api.acme.invalid/v1", Abilities(grammar=True, prefill=True), dialect)
+    monkeypatch.setitem(HOSTS, "acme", new)
+    model = resolve("acme:m", env={"ACME_API_KEY": "sk-secret"})
+    think = Think("a", (user("q"),), stop=("x", "y", "z"), grammar="root ::= x", prefill="Thought:")
+    sent = json.loads(model.encode(think).body)
+    assert sent["stop"] == ["x", "y"]
+    assert sent["response_format"] == {"type": "grammar", "grammar": "root ::= x"}
+    assert sent["messages"][-1] == {"role": "assistant", "content": "Thought:", "prefix": True}
 
 
 @pytest.mark.parametrize("provider", sorted(HOSTS))
@@ -193,3 +207,11 @@ def test_a_plug_in_by_its_entry_point(monkeypatch):
     assert "extra" in providers()
     with pytest.raises(ConfigError, match="gave no model"):
         resolve("extra:broken")
+
+
+def test_a_script_has_the_price_that_the_user_gives_it(tmp_path):
+    script = tmp_path / "one.json"
+    script.write_text('["It is 4."]')
+    own = ModelConfig(prices={f"scripted:{script}": Rate("tokens", 1.0, 2.0)})
+    assert resolve(f"scripted:{script}", own).rate == Rate("tokens", 1.0, 2.0)
+    assert not resolve(f"scripted:{script}", ModelConfig()).rate.is_known

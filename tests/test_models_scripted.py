@@ -128,6 +128,11 @@ async def test_the_end_of_the_script_is_said():
         await ask(Scripted(["a"]), chat("a"))
 
 
+async def test_more_unknown_turns_than_replies_are_the_end_of_the_script():
+    with pytest.raises(BadRequest, match="2 replies for the phase 'act'"):
+        await ask(Scripted(["one", "two"]), chat("x", "y", "z", "w"))
+
+
 async def test_it_streams_in_pieces():
     shown: list[str] = []
     assert (await ask(Scripted(["abcdefg"], chunk=3), chat(), shown)).text == "abcdefg"

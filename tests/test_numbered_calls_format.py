@@ -144,6 +144,7 @@ def test_what_follows_join_is_cut() -> None:
     assert [remark.kind for remark in remarks] == ["cut"]
     reader = FORM.reader(TOOLS)
     reader.feed('1. lookup("a")\n2. join() Then more.')
+    reader.close()
     assert reader.kept_text == '1. lookup("a")\n2. join()'
 
 
@@ -313,7 +314,7 @@ def test_usual_lines_read_the_same_one_character_at_a_time(text: str) -> None:
         slow.kept_text,
         slow.thought,
     )
-    assert whole.written(last=True) == slow.written(last=True)
+    assert whole.written() == slow.written()
 
 
 @given(plan_texts, st.data())
@@ -324,13 +325,11 @@ def test_however_a_plan_is_cut_the_same_calls_are_read(text: str, data: st.DataO
 
 
 @given(plans.filter(lambda plan: bool(plan.steps)))
-def test_a_call_is_given_with_its_closing_parenthesis(plan: Plan) -> None:
+def test_a_call_is_given_with_the_end_of_its_line(plan: Plan) -> None:
     reader = FORM.reader(TOOLS)
     for step in plan.steps:
-        *line, last = FORM.call(step)
-        assert reader.feed("".join(line)) == []
-        assert [call.step.id for call in reader.feed(last)] == [step.id]
-        reader.feed("\n")
+        assert reader.feed(FORM.call(step)) == []
+        assert [call.step.id for call in reader.feed("\n")] == [step.id]
 
 
 @given(plan_texts, st.data())

@@ -463,6 +463,58 @@ def test_the_schema_is_sent_where_it_is_wanted(journal: Path) -> None:
     assert "Basic" in json.dumps(bodies[1]["response_format"])
 
 
+# -- what templates receive
+
+
+async def test_every_template_of_a_user_receives_the_same_variables(tmp_path: Path) -> None:
+    folder = tmp_path / "prompts" / "phased"
+    folder.mkdir(parents=True)
+    said = """{{ question }} {{ tools[0].name }} {{ history[0].answer }} {{ described and forms and memory == "" }}
+{% for turn in turns %}
+{{ turn.phase }}: {{ turn.reply | tojson }}
+{% endfor %}
+{% for result in results %}
+{{ result.n }} {{ result.tool }} {{ result.call }} ({{ result.why }}) {{ result.ok }} {{ result.text }}
+{% endfor %}
+{{ complaint[:8] }}{{ reason }}"""
+    names = ("identity", "reason", "react", "repair", "again", "refused", "reply", "conclude")
+    for name in names:
+        (folder / f"{name}.j2").write_text(f"{name}. {said}", encoding="utf-8")
+    chosen = '[{"ACTION": "height", "ARGUMENTS": ["Garnet"], "EXPLAINATION": "its height"},]'
+    model = plait.Scripted(["  Look. ", "Talk.", chosen, "Go on."], by_turn=False)
+    its = plait.Agent(
+        Phased(rounds=2), model=model, tools=[height], prompts=folder.parent, limits=plait.Limits(calls=4)
+    )
+    run = await its.arun("How high?", session="s", history=[Exchange("Hi.", "Hello!")])
+    head = "How high? height Hello! True\n"
+    turns = 'reason: "  Look. "\n', 'react: "Talk."\n', f"react: {json.dumps(chosen)}\n"
+    found = '1 height height("Garnet") (its height) True 243\n'
+    sent = [messages for _, messages in requests(run)]
+    assert sent[0][0]["content"] == f"identity. {head}"
+    assert [messages[-1]["content"] for messages in sent] == [
+        f"reason. {head}",
+        f"react. {head}{turns[0]}",
+        f"repair. {head}{turns[0]}{turns[1]}There is",
+        f"conclude. {head}{''.join(turns)}{found}one of 4 model calls is left",
+    ]
+
+
+def test_the_page_of_prompts_lists_every_variable(journal: Path) -> None:
+    received: dict[str, Any] = {}
+
+    class Watched(PromptBook):
+        def render(self, name: str, values: Any) -> str:
+            received.update(values)
+            return super().render(name, values)
+
+    loop = Phased().run(Task(QUESTION), LoopContext((height.spec,), Watched("phased")))
+    next(loop)
+    page = Path(__file__).parents[1].joinpath("docs", "prompts.md").read_text(encoding="utf-8")
+    table = page.partition("## The prompts of `phased`")[2].partition("\n## ")[0]
+    assert {"question", "tools", "turns", "results"} <= received.keys()
+    assert all(f"| `{name}` |" in table for name in (*received, *PromptBook("phased").names()))
+
+
 # -- limits
 
 
@@ -607,8 +659,50 @@ def test_what_stands_for_nothing_is_no_input_of_a_tool_without_parameters(nothin
     assert called(run) == [("today", None)] and run.answer == "The third." and run.calls == 3
 
 
+def test_a_list_for_a_tool_with_a_list_parameter_is_one_call(journal: Path) -> None:
+    @plait.tool(read_only=True)
+    def prices(symbols: list[str]) -> list[int]:
+        """Prices of shares."""
+        return [len(symbol) for symbol in symbols]
+
+    run = agent(["Prices.", actions(("prices", "IBM", "T", "BALL")), "Done."], journal, tools=[prices]).run("Prices?")
+    assert called(run) == [("prices", ["IBM", "T", "BALL"])]
+    assert "gave: [3, 1, 4]" in last_prompt(run)
+
+
+@pytest.mark.parametrize("given", [["the date"], "the date", ["a", "b"]])
+def test_arguments_for_a_tool_without_parameters_are_dropped_if_it_only_reads(given: Any, journal: Path) -> None:
+    chosen = json.dumps([{"ACTION": "today", "ARGUMENTS": given, "EXPLANATION": "x"}])
+    run = agent(["The date.", chosen, "The third."], journal, tools=[today]).run("Which day is it?")
+    assert called(run) == [("today", None)] and run.calls == 3
+    assert notes(run) == [("repaired", "the arguments of today, which takes none, were dropped")]
+    assert requests(run)[-1][1][4]["content"] == chosen
+
+
+def test_arguments_for_an_effect_without_parameters_are_asked_about(journal: Path) -> None:
+    """An effect without its argument could reach further than the model meant."""
+    deleted = []
+
+    @plait.tool
+    def delete_all() -> str:
+        """Deletes all notes."""
+        deleted.append("all")
+        return "deleted"
+
+    chosen = actions(("delete_all", "the note of Monday"))
+    its = agent(["Delete it.", chosen, "[]", "I can only delete all."], journal, tools=[delete_all])
+    run = its.run("Delete the note of Monday.")
+    assert deleted == [] and run.answer == "I can only delete all."
+    assert "It takes no input" in requests(run)[2][1][-1]["content"]
+
+
+def test_basic_beside_other_actions_means_nothing(journal: Path) -> None:
+    run = agent(["Look.", actions(("Basic", "a greeting"), ("height", "Garnet")), "243 m."], journal).run("How high?")
+    assert called(run) == [("height", ["Garnet"])] and run.status == "answered"
+
+
 @pytest.mark.parametrize(
-    "name", ["'height'", "ACTION height", "ACTION: height", "`height`", "height action", "<height>"]
+    "name", ["'height'", "ACTION height", "ACTION: height", "Action:height", "`height`", "height action", "<height>"]
 )
 def test_quotes_and_the_word_action_around_a_tools_name_are_dropped(name: str, journal: Path) -> None:
     run = agent(["Think.", actions((name, "Garnet")), "243 metres."], journal).run("How high is Garnet?")

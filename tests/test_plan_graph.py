@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from plait.cli.plan_text import plan_page, render_plan
 from plait.core import Plan, Step, ToolSpec
+from plait.loops.plan_text import read_plan, read_plan_file, with_llm, write_plan
 from plait.loops.references import EVIDENCE
-from plait.loops.rewoo.plan_text import read_plan, read_plan_file, write_plan
 from plait.server.plan_graph import ANSWER, as_mermaid, as_text, graph_of, input_words
 from plait.server.plan_svg import as_svg
 
@@ -274,5 +274,5 @@ def test_the_picture_in_the_documentation_is_the_one_that_its_plan_gives() -> No
     docs = Path(__file__).resolve().parents[1] / "docs"
     block = re.search(r"```json file=plan.json\n(.*?)```", (docs / "plans.md").read_text(encoding="utf-8"), re.S)
     assert block
-    plan = read_plan(json.loads(block[1])["replies"]["plan"][0]["text"], TOOLS).plan
+    plan = read_plan(json.loads(block[1])["replies"]["plan"][0]["text"], with_llm(TOOLS)).plan
     assert (docs / "images" / "plan.svg").read_text(encoding="utf-8") == as_svg(plan)

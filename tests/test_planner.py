@@ -109,3 +109,15 @@ def test_replies_of_another_loop_do_not_price_a_plan(make_agent: MakeAgent, tmp_
     runs = [(row.head, journal.timeline(row.head.run)) for row in journal.runs(5)]
     assert seen_of(runs, "rewoo").replies == Seen().replies
     assert set(seen_of(runs, "outline").replies) == {("plan", "scripted:scripted"), ("solve", "scripted:scripted")}
+
+
+def test_a_planner_without_a_phase_for_it_refuses_steps_that_ask_the_model(make_agent: MakeAgent) -> None:
+    plan = "#E1 = lookup[Lyon]\n#E2 = LLM[Is #E1 much?]"
+    with pytest.raises(ConfigError, match=r"'LLM', which is no tool.*no phase 'work'"):
+        make_agent().with_plan(plan)
+    with pytest.raises(ConfigError, match="no phase 'work'"):
+        make_agent().expected(QUESTION, plan)
+    run = make_agent(CALLS, approve="plan").run(QUESTION)
+    run = make_agent(CALLS, approve="plan").resume(run, plan)
+    assert run.status == "waiting" and "no phase 'work'" in run.outcome.reason  # type: ignore[union-attr]
+    assert make_agent().using(loop=plait.ReWOO()).with_plan(plan).loop.plan is not None  # type: ignore[attr-defined]

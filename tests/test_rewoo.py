@@ -35,8 +35,8 @@ from plait.core import (
 )
 from plait.core.errors import ConfigError, ContextOverflow, ToolError
 from plait.journal.records import Acting, NoteRecord, Thinking
+from plait.loops.plan_text import write_plan
 from plait.loops.rewoo.loop import ReWOO
-from plait.loops.rewoo.plan_text import write_plan
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
 

@@ -13,8 +13,8 @@ import plait
 from conftest import data_file
 from plait.core import Plan, Step
 from plait.journal.records import Acting, Thinking
+from plait.loops.plan_text import read_plan_file, write_plan
 from plait.loops.references import EVIDENCE
-from plait.loops.rewoo.plan_text import read_plan_file, write_plan
 
 
 def gold_questions(hops: list[dict[str, Any]]) -> list[str]:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from conftest import LONG, examples
 from plait.core import Plan, Step, ToolSpec
 from plait.loops.format import Unreadable
-from plait.loops.references import EVIDENCE
-from plait.loops.rewoo.plan_text import (
+from plait.loops.plan_scan import HEAD, PlanSplitter, disarm, lines_of
+from plait.loops.plan_text import (
     LLM,
     check_plan,
     describe,
@@ -27,8 +27,9 @@ from plait.loops.rewoo.plan_text import (
     with_llm,
     write_plan,
     write_step,
+    written_input,
 )
-from plait.loops.rewoo.scan import HEAD, PlanSplitter, disarm, lines_of
+from plait.loops.references import EVIDENCE
 
 
 def tool(name: str, *parameters: str) -> ToolSpec:
@@ -38,7 +39,7 @@ def tool(name: str, *parameters: str) -> ToolSpec:
     )
 
 
-TOOLS = (tool("Search", "query"), tool("calculator", "expression"), tool("weather", "city", "days"))
+TOOLS = with_llm((tool("Search", "query"), tool("calculator", "expression"), tool("weather", "city", "days")))
 
 
 def calls(text: str) -> list[tuple[str, str, Any]]:
@@ -145,7 +146,7 @@ def test_twelve_steps_and_steps_that_are_only_a_thought() -> None:
 def test_a_users_tool_called_llm_is_not_doubled() -> None:
     own = tool("LLM", "prompt")
     assert with_llm([own]) == (own,)
-    assert [each.name for each in with_llm(TOOLS)] == ["Search", "calculator", "weather", LLM]
+    assert [each.name for each in TOOLS] == ["Search", "calculator", "weather", LLM]
 
 
 def test_evidence_that_the_model_makes_up_does_not_count_nor_does_a_step_written_twice() -> None:
@@ -155,6 +156,15 @@ def test_evidence_that_the_model_makes_up_does_not_count_nor_does_a_step_written
         "evidence E1 that the model wrote itself",
         "step E2, which was written before",
     ]
+
+
+def test_an_input_is_kept_as_it_was_written_until_it_is_changed() -> None:
+    (step,) = read_plan('#E1 = Search["the [old] fort"]', TOOLS).plan.calls
+    assert (step.input, step.written) == ("the [old] fort", '"the [old] fort"')
+    assert written_input(step, TOOLS[0]) == '"the [old] fort"'
+    changed = msgspec.structs.replace(step, input="the new fort")
+    assert written_input(changed, TOOLS[0]) == "the new fort"
+    assert read_plan("#E1 = Search[a fort]", TOOLS).plan.calls[0].written == ""
 
 
 # ---- refusing
@@ -210,13 +220,16 @@ def test_a_persons_plan_as_text_with_comments_or_as_json() -> None:
         ("#E1 = Search[x]\nand then look again", "would not count: 19 characters after the call of E1"),
         ('{"steps": 1}', "This is no plan: Expected `array`, got `int` - at `$.steps`"),
         ('{"steps": [', "This is no plan|can't be read|no step"),
-        ('{"steps": [{"id": "E1", "tool": "Search", "input": "#E2"}]} x', "After the plan's JSON stand 1 more"),
+        (
+            '{"steps": [{"id": "E1", "tool": "Search", "input": "#E2"}]} x',
+            "JSON can't be read: Extra data: line 1 column 61",
+        ),
         ('{"steps": [{"id": "E1", "tool": "Nope", "input": "#E2"}], "evidence": {"E5": ""}}', "E5, which is no step"),
         ('{"evidence": {"E1": "x"}}', "no step that calls anything"),
-        ('{"stepz": []}', "would not count: 'stepz'. It is {"),
+        ('{"stepz": []}', "unknown field `stepz`. It is {"),
         (
             '{"steps": [{"id": "E1", "tool": "Search"}, {"id": "E2", "tol": "Search"}]}',
-            "would not count: 'tol' of step 2.",
+            "unknown field `tol` - at `$.steps[1]`.",
         ),
     ],
 )
@@ -442,14 +455,14 @@ def test_random_and_mutated_plans_raise_nothing_but_unreadable() -> None:
         reads_as_plan(text)
         for reader in (read_plan, read_plan_file):
             try:
-                found = reader(text, TOOLS if count % 3 else ())
+                found = reader(text, TOOLS if count % 3 else with_llm(()))
             except Unreadable as error:
                 assert len(str(error)) > 20 and "\n\n" not in str(error)
                 continue
             plan = found if isinstance(found, Plan) else found.plan
             read += 1
-            assert plan.calls and not plan.problems(with_llm(TOOLS if count % 3 else ()))
-            assert check_plan(plan, TOOLS if count % 3 else ()) == plan
+            assert plan.calls and not plan.problems(TOOLS if count % 3 else with_llm(()))
+            assert check_plan(plan, TOOLS if count % 3 else with_llm(())) == plan
     assert read > total // 6  # and it is no reader that refuses everything
 
 

@@ -12,7 +12,7 @@ import plait
 from plait.core import Artifact, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError
-from plait.journal.records import Told
+from plait.journal.records import UserAnswer
 
 SENT: list[str] = []
 
@@ -148,7 +148,7 @@ def test_an_edit_that_does_not_fit_the_tool_is_not_taken_and_another_may_be_give
     assert why.value.run == run.id and SENT == []
     again = sending(journal).resume(run.id)
     assert (again.status, again.reason) == ("waiting", run.reason)
-    assert not [row for row in again.trace if isinstance(row.record, Told)]
+    assert not [row for row in again.trace if isinstance(row.record, UserAnswer)]
     done = sending(journal).resume(run, 'edit {"text": "good morning"}')
     assert (done.status, SENT) == ("answered", ["good morning"])
 

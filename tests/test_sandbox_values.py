@@ -228,7 +228,7 @@ async def test_large_values_are_read_and_written_outside_the_event_loop(monkeypa
         (process_child, "_read"),
         (process_child, "_written"),
         (ProcessSession, "_calls"),
-        (ProcessSession, "_told"),
+        (ProcessSession, "_encode_result"),
     ):
         watched(owner, name)
     turn = await session.run("pass", NOW)
@@ -240,5 +240,5 @@ async def test_large_values_are_read_and_written_outside_the_event_loop(monkeypa
     threads.clear()
     turn = await session.go_on([Result([[]] * 200_000)])
     assert turn.error is None
-    assert all(threading.get_ident() not in threads[name] for name in ("_told", "_written"))
+    assert all(threading.get_ident() not in threads[name] for name in ("_encode_result", "_written"))
     await session.close()

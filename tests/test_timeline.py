@@ -14,7 +14,7 @@ from plait.journal.records import (
     Row,
     Thinking,
     ThoughtRecord,
-    Told,
+    UserAnswer,
     Waits,
 )
 from plait.journal.timeline import Timeline
@@ -52,7 +52,7 @@ def test_a_model_call_has_its_attempts_with_their_own_responses_and_its_reply() 
 
 
 def test_a_call_that_a_person_edited_is_known_as_planned_and_as_made() -> None:
-    edit = Told(1, "edit", 1, approved=True, input=({"text": "Nice"},))
+    edit = UserAnswer(1, "edit", 1, approved=True, input=({"text": "Nice"},))
     timeline = Timeline(
         rows(
             Acting(1, 2, (TAKE, SEND), (0,)),
@@ -79,11 +79,11 @@ def test_a_call_that_began_and_has_no_result_is_in_doubt() -> None:
 
 def test_rows_without_those_before_them_change_nothing() -> None:
     orphans = Got(0, 0, 200, 1.0), ThoughtRecord(0, Reply("x")), Begun(1, (0,)), ObservedRecord(1, 0, Observation("x"))
-    assert not Timeline(rows(*orphans, Told(1, "yes", 0))).moments
+    assert not Timeline(rows(*orphans, UserAnswer(1, "yes", 0))).moments
 
 
 def test_the_time_between_two_processes_and_before_an_answer_does_not_count() -> None:
-    told = Waits(3, 1, "question", "Which?"), Told(3, "This."), NoteRecord(0, 1, "x", "y")
+    told = Waits(3, 1, "question", "Which?"), UserAnswer(3, "This."), NoteRecord(0, 1, "x", "y")
     records = [Row(0, 100.0, told[0]), Row(1, 500.0, told[1]), Row(2, 501.0, told[2]), Row(3, 900.0, Resumed({}))]
     assert Timeline(records).seconds == 1.0
 

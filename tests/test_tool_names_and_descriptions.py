@@ -112,7 +112,7 @@ def test_a_parameter_whose_name_no_prompt_can_hold_is_left_out() -> None:
         ("compiler", "join"),
         ("phased", "Basic"),
         ("codeact", "stop"),
-        ("codeact", "method_search"),
+        ("codeact", "methodSearch"),
     ],
 )
 def test_a_tool_with_a_name_that_its_loop_uses_is_refused(loop: str, name: str) -> None:

@@ -42,7 +42,7 @@ def called(loop: str, name: str, tools: list[plait.Tool], **options: Any) -> tup
     """A run whose model calls the tool as the request names it."""
     asked: list[Think] = []
     agent = plait.Agent(loop, model=plait.Scripted([]), tools=tools, journal=False)
-    fit = next(made.name for made, given in zip(agent._toolset, tools, strict=True) if given.name == name)
+    fit = next(made.name for made, given in zip(agent._parts.toolset, tools, strict=True) if given.name == name)
 
     def reply(text: str) -> Any:
         def answer(think: Think) -> Reply | str:
@@ -88,7 +88,7 @@ def test_names_that_become_alike_stay_apart_and_none_is_reserved() -> None:
 
 def test_tools_that_exclude_each_other_still_do_by_their_other_names() -> None:
     one, two = tool_named("by-air", [], excludes=("by-sea",)), tool_named("by-sea", [])
-    tools = plait.Agent("codeact", model=plait.Scripted([]), tools=[one, two], journal=False)._toolset
+    tools = plait.Agent("codeact", model=plait.Scripted([]), tools=[one, two], journal=False)._parts.toolset
     assert [(tool.name, tool.excludes) for tool in tools] == [("by_air", ("by_sea",)), ("by_sea", ())]
 
 

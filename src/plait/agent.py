@@ -15,48 +15,39 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from plait import __version__, config, loops, telemetry
-from plait.core import Event, Exchange, Loop, LoopContext, Plan, Task, ToolSpec, Waiting
+from plait import config, loops
+from plait.agent_parts import AgentParts
+from plait.core import Event, Exchange, Loop, Plan, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
 from plait.journal.records import RunHead
-from plait.journal.store import Journal, default_path
+from plait.journal.store import default_path
 from plait.journal.timeline import Timeline
-from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
-from plait.models.resolve import check_spec, resolve_all
+from plait.models.resolve import check_spec
 from plait.runtime import runs
 from plait.runtime.agent_description import (
-    book_of,
     changed_fields,
     check_fields,
     fields_in,
     list_tools,
     loop_of,
     sandbox_for,
-    settings_of,
 )
 from plait.runtime.background import run_blocking, stream_events
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
-from plait.runtime.phase_models import Phases, known_models, special_tokens
-from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
-from plait.runtime.run_context import Approve, OnInterruptedCall, OnWait, RunSpec
+from plait.runtime.run_context import Approve, OnInterruptedCall, OnWait
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import (
-    Conversation,
     History,
-    as_recorded,
-    open_conversation,
     recorded_conversation,
     require_loaded,
     session_spec,
 )
-from plait.runtime.tool_names import with_fitting_names, with_free_names
-from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
-from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
-from plait.tools import Tool, Toolset, anchor_word, tools_from
+from plait.sandbox import AUTO, Sandbox
+from plait.tools import Tool
 
 if TYPE_CHECKING:
     from plait.runtime.plan_estimate import Expected
@@ -111,9 +102,9 @@ class Agent:
                 check_spec(model, lambda: config.load().models)
         # Report wrong prompts and tools now, not in the middle of a run.
         if self.prompts is not None:
-            self._book.check()
+            self._parts.prompts.check()
         if not any(isinstance(tool, str) for tool in self.tools):
-            _ = self._toolset
+            _ = self._parts.toolset
 
     def __repr__(self) -> str:
         """Return the loop and each field that is not the default, in one line."""
@@ -157,10 +148,10 @@ class Agent:
         by which the journal finds the run again. `history` holds the session's earlier turns if your application stores
         them; None reads them from the journal. For the other arguments see `run`.
         """
-        run_spec, head = await self._prepare(question, session, on_wait, history, now)
+        run_spec, head = await self._parts.prepare_run(question, session, on_wait, history, now)
         head = msgspec.structs.replace(head, label=label)
-        log = await runs.open_log(run_spec, head, self._store)
-        return await runs.perform(run_spec, head, log, self._store, on_event)
+        log = await runs.open_log(run_spec, head, self._parts.journal)
+        return await runs.perform(run_spec, head, log, self._parts.journal, on_event)
 
     async def stream(
         self, question: str, *, session: str | None = None, on_wait: OnWait | None = None
@@ -191,7 +182,7 @@ class Agent:
         from plait.runtime.plans import Planned, planning
 
         loop = replace(planning(self._loop), plan=None, only_plan=True)
-        planner = self.using(loop=loop, tools=tuple(self._toolset))
+        planner = self.using(loop=loop, tools=tuple(self._parts.toolset))
         run = await planner.arun(question, session=session, on_event=on_event)
         if run.status != "answered":
             return Planned(None, None, run)
@@ -206,9 +197,9 @@ class Agent:
         """
         from plait.runtime import plan_estimate, plans
 
-        run_spec = self._make_run_spec(question, None, shown=self._shown(question))
+        run_spec = self._parts.make_run_spec(question, None, shown=self._parts.choose_tools(question))
         loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
-        timeline, seen = planned_in or Timeline(), plan_estimate.seen_in(self._store, loop.name)
+        timeline, seen = planned_in or Timeline(), plan_estimate.seen_in(self._parts.journal, loop.name)
         return plan_estimate.estimate_plan(
             loop, run_spec.context, run_spec.task, checked, run_spec.phases, timeline, seen
         )
@@ -222,18 +213,24 @@ class Agent:
         from plait.runtime.plans import plan_of, planning
 
         loop = replace(planning(self._loop), plan=plan_of(plan, self.known_to(plan)))
-        return self.using(loop=loop, tools=tuple(self._toolset))
+        return self.using(loop=loop, tools=tuple(self._parts.toolset))
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools as a model sees them."""
-        return self._toolset.specs
+        return self._parts.toolset.specs
 
     def known_to(self, plan: Plan | str) -> tuple[ToolSpec, ...]:
-        """Return the tools that a plan may name: the agent's, and the session's search tool if the plan uses it."""
+        """Return the tools that a plan may name.
+
+        These are the agent's, the model (`LLM`) if the loop has a phase `work`, and the session's search tool if the
+        plan uses it.
+        """
+        from plait.loops.plan import list_callable
+
         history = session_spec()
         uses = history.name in (plan if isinstance(plan, str) else {step.tool for step in plan.steps})
-        return (*self.specs, history) if uses else self.specs
+        return list_callable(self._loop, (*self.specs, history) if uses else self.specs)
 
     def using(self, **changes: Any) -> Agent:
         """Return a copy of this agent with some fields changed."""
@@ -271,7 +268,7 @@ class Agent:
             if question is None and isinstance(run.outcome, Waiting):
                 question = run.outcome.question
             run = run.id
-        journal = self._require_journal()
+        journal = self._parts.require_journal()
         row = journal.run(run)
         if row.status in ("answered", "failed", "stopped"):
             if answer is not None:
@@ -283,11 +280,11 @@ class Agent:
                 )
             return runs.read_finished_run(row, journal, self._loop)
         require_loaded(self.tools)
-        await self._load_tools()
-        sandbox = await self._check_sandbox(
+        await self._parts.load_tools()
+        sandbox = await self._parts.check_sandbox(
             sandbox_for(self, row.head, bool(journal.timeline(row.head.run, bodies=False).code))
         )
-        run_spec = self._make_run_spec(row.head.question, on_wait, recorded=row.head, sandbox=sandbox)
+        run_spec = self._parts.make_run_spec(row.head.question, on_wait, recorded=row.head, sandbox=sandbox)
         run_spec, log = await runs.claim(run_spec, row.head, journal, answer=answer, question=question, force=force)
         return await runs.perform(run_spec, row.head, log, journal, on_event, resumed=True)
 
@@ -296,10 +293,10 @@ class Agent:
 
         Raises `ReplayDiffers` at the first difference.
         """
-        journal = self._require_journal()
+        journal = self._parts.require_journal()
         row = journal.run(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
-        run_spec = self._make_run_spec(row.head.question, None, recorded=row.head)
+        run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head)
         return run_blocking(runs.replay(run_spec, row.head, journal.timeline(row.head.run), recorded))
 
     def fork(self, run: str, at: int) -> Run:
@@ -316,24 +313,24 @@ class Agent:
         label: str = "",
     ) -> Run:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
-        journal = self._require_journal()
+        journal = self._parts.require_journal()
         row = journal.run(run)
         require_loaded(self.tools)
-        await self._load_tools()
+        await self._parts.load_tools()
         conversation = recorded_conversation(row.head, runs.fresh_id())
-        shown = await asyncio.to_thread(self._shown, row.head.question, row.head)
+        shown = await asyncio.to_thread(self._parts.choose_tools, row.head.question, row.head)
         rows = journal.rows(row.head.run)
-        sandbox = await self._check_sandbox(
+        sandbox = await self._parts.check_sandbox(
             sandbox_for(self, row.head, any(each.step < at for each in Timeline(rows).code))
         )
         now = row.head.settings.get("now")
-        run_spec = self._make_run_spec(
+        run_spec = self._parts.make_run_spec(
             row.head.question, on_wait, conversation=conversation, shown=shown, sandbox=sandbox, now=now
         )
-        head = self._head(row.head.question, run_spec, conversation)
+        head = self._parts.make_head(row.head.question, run_spec, conversation)
         head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)
         run_spec, log = await runs.fork(run_spec, head, rows, at, journal)
-        return await runs.perform(run_spec, head, log, journal, on_event, resumed=True)
+        return await runs.perform(run_spec, head, log, journal, on_event)
 
     @staticmethod
     def from_journal(
@@ -351,7 +348,7 @@ class Agent:
         described = fields_in(head, tools_given="tools" in changes, load_code=load_tools)
         return Agent(**{**described, "journal": journal, **changes})
 
-    # -- parts, made once
+    # -- parts
 
     @property
     def _loop(self) -> Loop:
@@ -359,181 +356,5 @@ class Agent:
         return self.loop
 
     @cached_property
-    def _toolset(self) -> Toolset:
-        return with_fitting_names(with_free_names(tools_from(self.tools), self._loop), self._loop)
-
-    async def _load_tools(self) -> None:
-        """Make the tools in a thread, because a word may start a server."""
-        if "_toolset" not in vars(self) and any(isinstance(tool, str) for tool in self.tools):
-            await asyncio.to_thread(getattr, self, "_toolset")
-
-    async def _check_sandbox(self, sandbox: str | Sandbox) -> str | Sandbox:
-        """Return the sandbox unchanged. Raises `ConfigError` if the loop runs code and the sandbox is not available."""
-        if getattr(self._loop, "runs_code", False):
-            await check_sandbox(sandbox)
-        return sandbox
-
-    @cached_property
-    def _resolved(self) -> dict[str, Model]:
-        wanted = {**self.models}
-        if any(phase not in wanted for phase in self._loop.phases):
-            wanted.setdefault("", self.model)
-        return resolve_all(wanted, lambda: config.load().models)
-
-    @cached_property
-    def _book(self) -> PromptBook:
-        return book_of(self._loop, Path(self.prompts) if self.prompts is not None else None)
-
-    @cached_property
-    def _store(self) -> Journal | None:
-        if self.journal is False:
-            return None
-        config.use_own_redaction()
-        return Journal.at(self.journal)
-
-    def _require_journal(self) -> Journal:
-        if self._store is None:
-            raise ConfigError(
-                "This agent keeps no journal (journal=False): there is no record, and no session.",
-                hint="Give journal=PATH.",
-            )
-        return self._store
-
-    @cached_property
-    def _finder(self) -> Finder:
-        return Finder(self._toolset, self.history.embedder)
-
-    def _shown(self, question: str, parent: RunHead | None = None) -> tuple[str, ...] | None:
-        """Return the names of the tools to show; None for all. May take a while."""
-        most = self._most_shown
-        return None if most is None else self._finder.chosen(question, most, parent)
-
-    @cached_property
-    def _most_shown(self) -> int | None:
-        return most_shown(self.limits.tools, self._loop, len(self._toolset), self.history.embedder)
-
-    def _make_run_spec(
-        self,
-        question: str,
-        on_wait: OnWait | None,
-        recorded: RunHead | None = None,
-        conversation: Conversation | None = None,
-        shown: tuple[str, ...] | None = None,
-        sandbox: str | Sandbox | None = None,
-        now: float | None = None,
-    ) -> RunSpec:
-        if recorded is not None:
-            shown, now = shown_by(recorded), recorded.settings.get("now")
-        conversation = conversation or (recorded_conversation(recorded) if recorded is not None else None)
-        tools = self._toolset if recorded is None else as_recorded(self._toolset, recorded)
-        if conversation is not None and conversation.searched:
-            tools = msgspec.structs.replace(
-                tools, tools=(*tools, conversation.tool(self._require_journal(), self.history.embedder))
-            )
-        if shown is not None:
-            tools = self._finder.among(tools)
-        tokens = special_tokens(self._resolved, recorded)
-        context = LoopContext(
-            tools=tools.specs,
-            prompts=self._book,
-            system=self.system,
-            observation_chars=self.limits.observation_chars,
-            can_ask=self.can_ask,
-            approve_plan=self.approve == "plan",
-            special_tokens=tokens,
-        )
-        if shown is not None:
-            context = narrow_context(context, shown, (tool.name for tool in self._toolset), self._finder.tool.name)
-        why = ""
-        if sandbox is None:
-            sandbox = self.sandbox
-        if sandbox == AUTO:
-            sandbox, why = default_sandbox()
-        context = with_clean_tools(context)
-        return RunSpec(
-            loop=self._loop,
-            task=Task(question, conversation.history if conversation is not None else ()),
-            context=context,
-            tools=tools.for_run(),
-            phases=Phases(known_models(self._resolved, recorded)),
-            limits=self.limits,
-            approve=self.approve,
-            on_interrupted_call=self.on_interrupted_call,
-            on_wait=on_wait,
-            grounding=self.grounding,
-            sandbox=sandbox,
-            fallback=_fallback(why),
-            now=now,
-            data_tokens=tuple(
-                token for token in tokens if token not in self._book.text and token not in (self.system or "")
-            ),
-            tracer=telemetry.find_tracer(),
-        )
-
-    def _head(self, question: str, run_spec: RunSpec, conversation: Conversation | None) -> RunHead:
-        head = RunHead(
-            run=runs.fresh_id(),
-            question=question,
-            loop=self._loop_recorded,
-            models=run_spec.phases.describe(),
-            tools=self._tools_recorded,
-            sources=self._sources,
-            settings={**self._settings, "sandbox": name_of(run_spec.sandbox), "now": run_spec.now},
-            plait=__version__,
-        )
-        if run_spec.context.search:
-            head = recorded_in(head, self._most_shown, run_spec.context, self.history.embedder)
-        return head if conversation is None else conversation.taken_by(head, session_spec(), self.history)
-
-    @cached_property
-    def _loop_recorded(self) -> dict[str, Any]:
-        return {"name": self._loop.name, "options": loops.options_of(self._loop)}
-
-    @cached_property
-    def _tools_recorded(self) -> tuple[dict[str, Any], ...]:
-        return tuple(msgspec.to_builtins(spec) for spec in self._toolset.specs)
-
-    @cached_property
-    def _sources(self) -> tuple[str, ...]:
-        return tuple(anchor_word(tool.source) if tool.source else "" for tool in self._toolset)
-
-    @cached_property
-    def _settings(self) -> dict[str, Any]:
-        return settings_of(self)
-
-    async def _prepare(
-        self,
-        question: str,
-        session: str | None,
-        on_wait: OnWait | None,
-        history: Iterable[Exchange] | None,
-        now: float | None,
-    ) -> tuple[RunSpec, RunHead]:
-        """Check the question and build what a new run needs."""
-        if not isinstance(question, str) or not question.strip():
-            raise ConfigError("The question is empty.", hint="Say what is to be done.")
-        try:
-            question.encode()
-        except UnicodeEncodeError as why:
-            raise ConfigError(
-                f"The question is no text: half a character at {why.start}.", hint="Send UTF-8."
-            ) from None
-        if now is not None and type(now) not in (int, float):
-            raise ConfigError(f"now is {now!r}.", hint="Give seconds since 1970, or None.")
-        if history is not None and session is None:
-            raise ConfigError("Earlier turns belong to a session, and none is named.", hint="Give session=NAME.")
-        await self._load_tools()
-        await self._check_sandbox(self.sandbox)
-        conversation = None
-        if session is not None:
-            conversation = open_conversation(session, self._require_journal(), self.history, history)
-        shown = await asyncio.to_thread(self._shown, question) if self._most_shown is not None else None
-        run_spec = self._make_run_spec(question, on_wait, conversation=conversation, shown=shown, now=now)
-        return run_spec, self._head(question, run_spec, conversation)
-
-
-def _fallback(why: str) -> str:
-    """Return a line that says code runs in `monty` by fallback; "" if it was chosen or is not used."""
-    if not why:
-        return ""
-    return f"Code runs in the sandbox 'monty', which has less of Python: 'process' is not available here ({why})."
+    def _parts(self) -> AgentParts:
+        return AgentParts(self, self._loop)

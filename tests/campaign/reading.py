@@ -20,9 +20,9 @@ from plait.loops.compiler.joiner import Joiner
 from plait.loops.format import Turn, Unreadable
 from plait.loops.json.format import JsonTurn
 from plait.loops.phased import action_list
+from plait.loops.plan_scan import PlanSplitter
+from plait.loops.plan_text import read_plan, with_llm
 from plait.loops.react.format import react_format
-from plait.loops.rewoo.plan_text import read_plan
-from plait.loops.rewoo.scan import PlanSplitter
 from plait.loops.tool_calling.format import CallObjects
 from test_formats_properties import PROTOCOL, by_kind, mutated
 
@@ -65,7 +65,7 @@ def readers() -> list[Whole]:
     calls, objects, joiner = NumberedCalls(), CallObjects(), Joiner()
     made = [Whole(each.name, lambda text, n, each=each: each.read(text, n, TOOLS), each.splitter) for each in turns]
     made += [
-        Whole("plan", lambda text, n: read_plan(text, TOOLS), PlanSplitter),
+        Whole("plan", lambda text, n: read_plan(text, with_llm(TOOLS)), PlanSplitter),
         Whole("numbered calls", lambda text, n: calls.read(text, TOOLS), calls.splitter),
         Whole("joiner", lambda text, n: joiner.read(text), joiner.splitter),
         Whole("action list", lambda text, n: action_list.read(text, TOOLS), action_list.splitter),

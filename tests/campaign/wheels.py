@@ -68,7 +68,7 @@ COMMANDS = (
     Command("results show one"),
     Command("recommend one", code=3),
     Command("classics phases --help"),
-    Command("classics rewoo --help"),
+    Command("classics tokens --help"),
     Command("world tasks"),
     Command(f"chat --loop react --session fresh {LYON}"),
     Command("runs"),

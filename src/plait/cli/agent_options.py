@@ -15,7 +15,7 @@ from plait import loops
 from plait.agent import Agent
 from plait.cli.options import journal_path
 from plait.config import RunDefaults, load
-from plait.core import CodeLimits
+from plait.core import CodeLimits, Loop
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.runtime.limits import Limits
@@ -129,9 +129,26 @@ def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the agent's fields that all runs of a comparison share. Fields that no option sets are left out."""
     names = ("prompts", "grounding", "sandbox")
     fields = {name: flags[name] for name in names if flags.get(name) is not None}
+    if flags.get("system") is not None:
+        fields["system"] = read_text(flags["system"])
     code = _parse_code_limits(flags.get("code_limit") or (), {})
     fields["limits"] = Limits(**_merge_limits(RunDefaults(), flags), tools=flags.get("max_tools"), code=code)
     return fields
+
+
+def make_loops(words: str, settings: Sequence[str]) -> list[Loop]:
+    """Return the loops of a list of words, with the options of --set; each of several takes those that it has.
+
+    Raises `ConfigError`.
+    """
+    given = parse_pairs(settings)
+    parts = [loops.parts_of(word) for word in loops.parse_loops(words)]
+    known = [set(loops.options_of(loops.make(name))) for name, _ in parts]
+    nobodys = set(given).difference(*known)  # the first loop raises an error for these
+    return [
+        loops.make(name, {**own, **{key: value for key, value in given.items() if key in has or key in nobodys}})
+        for (name, own), has in zip(parts, known, strict=True)
+    ]
 
 
 def parse_pairs(settings: Sequence[str], flag: str = "--set", example: str = "max_parse_errors=5") -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import click
 import msgspec
@@ -17,7 +17,7 @@ from plait.config import load
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import clean
 from plait.loops import make, options_of, prompts_of
-from plait.loops.registry import UNLISTED
+from plait.loops.registry import UNLISTED, choices_of
 from plait.loops.registry import names as loop_names
 from plait.models.fetch import list_catalogue, model_file
 from plait.models.resolve import providers
@@ -68,8 +68,8 @@ def _option_type(option: str, owner: type) -> str:
         hint = get_type_hints(owner)[option]
     except (NameError, KeyError):
         return "see its documentation"
-    if get_origin(hint) is Literal:
-        return " | ".join(map(str, get_args(hint)))
+    if choices := choices_of(hint):
+        return " | ".join(choices)
     parts = get_args(hint) or (hint,)
     return " | ".join("none" if part is type(None) else getattr(part, "__name__", str(part)) for part in parts)
 

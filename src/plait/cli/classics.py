@@ -5,47 +5,61 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from html import escape
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from plait.cli import options
+from plait.cli.agent_options import make_loops, read_text, split_models
 from plait.cli.commands import exit_with
-from plait.cli.compare import parse_models, parse_phase_models, run_comparison
+from plait.cli.compare import parse_models, run_comparison
+from plait.cli.main import CRASHED
 from plait.cli.options import F
-from plait.cli.output import print_json
+from plait.cli.output import check_writable, print_json
 from plait.cli.runs import find_run
 from plait.core.errors import ConfigError, JournalError
 from plait.lab.classics import (
-    ClassicTable,
-    make_loop_tables,
+    crashed_results,
     make_phase_table,
     make_task_table,
-    models_by_phase,
+    make_token_tables,
+    make_wire_table,
     question_suite,
     read_exchanges,
     render_exchanges,
-    render_exchanges_markdown,
+    replace_published_models,
 )
+from plait.lab.grid import WIDTH, ReportTable, fence_text
 from plait.lab.run_comparison import Comparison, load_comparison
+from plait.lab.suites import load_suite, replace_questions
 from plait.lab.tasks import Suite
-from plait.loops import loop_from, parse_loops, word_of
+from plait.loops import word_of
 
 BASICS = "basics:report"
 
-_models = click.option("--models", default="local", metavar="X,Y", help="The models (default local).")
+_several = click.option(
+    "--models", "several", metavar="X,Y", help="Several models, each for all phases (default local)."
+)
 _suite = click.option("--suite", metavar="SUITE", help=f"The tasks (default {BASICS}).")
 _question = click.option("--question", metavar="TEXT", help="One question of your own, instead of a suite.")
 _loop = click.option("--loop", "loop", metavar="LOOP", help="The loop, as react or react(dialect=lines).")
 _shared = options.combine(
+    options.models,
+    options.settings,
+    options.prompts,
+    options.system,
     options.tools,
     options.jobs,
     options.budget,
     options.repeat_finished,
     options.limits,
-    options.flag("--markdown", "as_markdown", help="Print Markdown."),
-    options.as_object,
+    options.text_formats,
+    click.option("--html", metavar="FILE", help="Also write one HTML file."),
     options.journal,
     options.no_progress,
 )
@@ -59,85 +73,92 @@ def _comparison(what: str) -> Callable[[F], F]:
 def classics() -> None:
     """Reproduce four published experiments with your models. Every run is recorded, and recorded runs are not repeated.
 
-    Exit codes: 0 the table is complete, 4 the budget or an endpoint ended it early, 130 cancelled, 1 an error, 2 wrong
-    usage.
+    Each table shows the published figures beside yours. Exit codes: 0 the table is complete, 1 a run crashed or another
+    error, 4 the budget or an endpoint ended it early, 130 cancelled, 2 wrong usage.
     """
 
 
-@classics.command("phases", short_help="Time and cost by phase, a row for each combination of phase models.")
-@_models
-@click.option("--model", "single", metavar="PHASE=X,Y", multiple=True, help="Models of one phase, instead of --models.")
+@classics.command("phases", short_help="Seconds, USD and tokens of `phased`, a row for each choice of phase models.")
+@click.option(
+    "--row", "rows", metavar="PHASE=X,...", multiple=True, help="A row: reason=X,react=X,reply=Y. Repeatable."
+)
+@click.option(
+    "--published", metavar="NAME=X,...", help="The seven published rows, with your models: 'gpt-*=openai:NAME,*=local'."
+)
+@_several
 @_suite
 @_question
 @click.option("--limit", type=options.WHOLE, default=3, metavar="N", help="The first N tasks (default 3).")
 @options.hardware
 @_comparison("the rows of `phased`")
 @_shared
-def phases(models: str, single: Sequence[str], limit: int, hardware: float | None, **flags: Any) -> None:
-    """Seconds and USD of the loop `phased` by phase, for each combination of the models."""
-    everywhere = parse_models(models)
-    chosen = models_by_phase("phased", everywhere, parse_phase_models(single))
-    if hardware is not None and flags["comparison"] is None and all(len(set(each)) < 2 for each in chosen.values()):
+def phases(rows: Sequence[str], published: str | None, limit: int, hardware: float | None, **flags: Any) -> None:
+    """Seconds, USD and tokens of the loop `phased`: a row for each --row, or for each of the --models.
+
+    A phase that a row does not name has the model of --model.
+    """
+    if rows and published:
+        raise ConfigError("--row and --published exclude each other.", hint="Choose one.")
+    paired = _parse_row(published, "--published") if published else None
+    wanted = replace_published_models(paired) if paired else [_parse_row(row, "--row") for row in rows]
+    if hardware is not None and not flags["comparison"] and len(wanted or _general_models(flags)) < 2:
         raise ConfigError(
             "--hardware compares rows with the first one, and there is only one row.",
             hint="Name a model without the hardware first, then one with it: --models openai:NAME,local.",
         )
-    suite = _choose_suite(flags)
-    done = _compare(suite, flags, loops="phased", models=everywhere[:1], phases=chosen, limit=limit)
-    table = make_phase_table(done, hardware=hardware)
-    _print_and_exit("phases", done, flags, [table.draw()], table.json())
+    done = _compare(_choose_suite(flags), flags, "phased", rows=wanted or None, limit=limit)
+    _print_and_exit("phases", done, flags, [make_phase_table(done, hardware=hardware, paired=paired)])
 
 
-@classics.command("rewoo", short_help="Tokens of two loops on the same tasks: react and rewoo.")
-@_models
+@classics.command("tokens", short_help="Tokens of two loops on the same tasks: react and rewoo.")
 @click.option("--loops", default="react,rewoo", metavar="A,B", help="The two loops (default react,rewoo).")
+@_several
 @_suite
 @_question
 @click.option("--limit", type=options.WHOLE, default=12, metavar="N", help="The first N tasks (default 12).")
 @_comparison("the two loops")
 @_shared
-def rewoo(models: str, loops: str, limit: int, **flags: Any) -> None:
+def tokens(loops: str, limit: int, **flags: Any) -> None:
     """Calls and tokens of two loops on the same tasks: a row for each task, and the sum. One table for each model."""
-    pair = [word_of(loop_from(word)) for word in parse_loops(loops)]
+    pair = [word_of(loop) for loop in make_loops(loops, flags["settings"])]
     if len(set(pair)) != 2:
         raise ConfigError(f"--loops {loops} does not name two loops.", hint="For example: react,rewoo.")
-    done = _compare(_choose_suite(flags), flags, loops=loops, models=models, limit=limit)
-    found = make_loop_tables(done, pair)
-    _print_and_exit("rewoo", done, flags, [each.draw() for each in found], {"models": [each.json() for each in found]})
+    done = _compare(_choose_suite(flags), flags, loops, limit=limit)
+    _print_and_exit("tokens", done, flags, make_token_tables(done, pair))
 
 
 @classics.command("tasks", short_help="The six tasks of the world by model, with marks and steps.")
-@_models
+@_several
 @_loop
 @click.option("--suite", default="world:six", metavar="SUITE", help="Other tasks than the six (world:variations).")
+@click.option("--tasks", "wordings", metavar="FILE", help="Other wordings of the tasks: a text file, a line a task.")
 @click.option("--limit", type=options.WHOLE, metavar="N", help="Only the first N tasks.")
 @options.flag("--why", help="Say below the table what was wrong.")
 @_comparison("the cells")
 @_shared
-def tasks(models: str, loop: str | None, suite: str, limit: int | None, why: bool, **flags: Any) -> None:
+def tasks(loop: str | None, suite: str, wordings: str | None, limit: int | None, why: bool, **flags: Any) -> None:
     """The six tasks of the offline world (A to F) by model: each cell has done, flaw or not done, and the steps.
 
     The loop is codeact unless --loop names another. Several, such as codeact,json, get a column each.
     """
-    done = _compare(suite, flags, loops=loop or "codeact", models=models, limit=limit)
-    table = make_task_table(done)
-    _print_and_exit("tasks", done, flags, [table.draw(why=why)], table.json())
+    chosen = replace_questions(load_suite(suite), read_text(wordings)) if wordings is not None else suite
+    done = _compare(chosen, flags, loop or "codeact", limit=limit)
+    _print_and_exit("tasks", done, flags, [make_task_table(done, why=why)])
 
 
-@classics.command("wire", short_help="The requests and responses of a run, as sent.")
+@classics.command("wire", short_help="The requests and responses of a run, as sent, and their tokens.")
 @click.argument("question", required=False)
-@_models
+@_several
 @_loop
 @click.option("--run", metavar="RUN", help="Run nothing: show a recorded run, by its id or `last`.")
 @options.flag("--full", help="Also print what was sent before.")
 @_shared
-def wire(question: str | None, models: str, loop: str | None, run: str | None, full: bool, **flags: Any) -> None:
+def wire(question: str | None, loop: str | None, run: str | None, full: bool, **flags: Any) -> None:
     """Each request of a run with its stop strings, and each response, in order; `=` was sent before, `+` is new.
 
-    QUESTION runs with --loop (default react) and the --tools; without it, the first task of basics runs.
-    `plait show RUN --wire` prints the same byte for byte.
+    QUESTION runs with --loop (default react) and the --tools; without it, the first task of basics runs. A table of the
+    tokens follows. `plait show RUN --wire` prints the same byte for byte.
     """
-    options.check_one_format(markdown=flags["as_markdown"], json=flags["as_object"])
     if run is not None and question is not None:
         raise ConfigError("A question and --run exclude each other.", hint="Choose one.")
     if question is not None and _names_run(question, flags["journal"]):
@@ -145,37 +166,27 @@ def wire(question: str | None, models: str, loop: str | None, run: str | None, f
             f"{question!r} names a run, but this argument is a question.",
             hint=f"To show a recorded run, write: plait classics wire --run {question}",
         )
-    whole, wanted = True, [run] if run is not None else []
-    if run is None:
-        suite = _choose_suite({**flags, "suite": None, "question": question})
-        done = _compare(suite, flags, loops=loop or "react", models=models, limit=1)
-        whole, wanted = done.whole, [result.run for result in done.results]
-    objects = []
-    for number, each in enumerate(wanted):
+    _check_output(flags)
+    suite = _choose_suite({**flags, "suite": None, "question": question})
+    done = _compare(suite, flags, loop or "react", limit=1) if run is None else None
+    found, texts, objects = [], [], []
+    cells = [] if done is None else [each.run for each in done.results] + [each.run for each in done.not_measured]
+    for each in [run] if run is not None else cells:
         row, store = find_run(each, flags["journal"])
-        exchanged = read_exchanges(store.timeline(row.head.run))
-        if flags["as_object"]:
-            head = {"run": row.head.run, "question": row.head.question, "loop": row.head.loop["name"]}
-            objects.append({**head, "exchanges": [one.json() for one in exchanged]})
-        else:
-            render = render_exchanges_markdown if flags["as_markdown"] else render_exchanges
-            click.echo(("\n" if number else "") + render(row.head.question, exchanged, full=full))
-    if flags["as_object"]:
-        print_json({"table": "wire", "runs": objects})
-    exit_with(0 if whole else 4)
+        head, exchanged = row.head, read_exchanges(store.timeline(row.head.run))
+        found.append(make_wire_table(exchanged, beside=head.loop["name"] == "react"))
+        width = None if flags["as_markdown"] else _width()
+        texts.append(render_exchanges(head.question, exchanged, full=full, width=width))
+        exchanges = [one.json() for one in exchanged]
+        objects.append({"run": head.run, "question": head.question, "loop": head.loop["name"], "exchanges": exchanges})
+    _print_and_exit("wire", done, flags, found, texts, {"runs": objects})
 
 
 def _names_run(word: str, journal: str | None) -> bool:
     """Return whether a word is `last`, or the beginning (six characters or more) of the id of a recorded run."""
-    if word == "last":
-        return True
-    if not re.fullmatch(r"[0-9A-Za-z-]{6,}", word):
-        return False
-    try:
-        find_run(word, journal)
-    except JournalError:
-        return False
-    return True
+    with suppress(JournalError):
+        return word == "last" or bool(re.fullmatch(r"[0-9A-Za-z-]{6,}", word) and find_run(word, journal))
+    return False
 
 
 def _choose_suite(flags: Mapping[str, Any]) -> str | Suite:
@@ -184,28 +195,86 @@ def _choose_suite(flags: Mapping[str, Any]) -> str | Suite:
         return flags["suite"] or BASICS
     if flags["suite"] is not None:
         raise ConfigError("--suite and --question exclude each other.", hint="Choose one.")
+    return question_suite(flags["question"])
 
-    return question_suite(flags["question"], flags["tools"])
+
+def _parse_row(text: str, flag: str) -> dict[str, str]:
+    """Return the models of `reason=X,react=X,reply=Y`, by what stands before the first `=` of each."""
+    found = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, equals, model = part.partition("=")
+        if not equals or not name.strip() or not model.strip():
+            hint = f"For example: {flag} reason=local,reply=local."
+            raise ConfigError(f"{flag} {part!r} is not NAME=MODEL.", hint=hint)
+        found[name.strip()] = model.strip()
+    return found
 
 
-def _compare(suite: str | Suite, flags: Mapping[str, Any], **wanted: Any) -> Comparison:
+def _general_models(flags: Mapping[str, Any]) -> list[str]:
+    """Return the models for all phases. Raises `ConfigError` if two options name them."""
+    single = split_models(flags["models"])[0]
+    if single and flags["several"]:
+        raise ConfigError("--models and --model MODEL exclude each other.", hint="Write --model PHASE=MODEL.")
+    return [single] if single else parse_models(flags["several"] or "local")
+
+
+def _compare(suite: str | Suite, flags: Mapping[str, Any], loops: str, **wanted: Any) -> Comparison:
     """Return the comparison that a table shows: a stored one, or a new one that runs only missing cells."""
-    options.check_one_format(markdown=flags["as_markdown"], json=flags["as_object"])
+    _check_output(flags)
     if flags.get("comparison") is not None:
         return load_comparison(flags["comparison"], options.journal_path(flags["journal"]))
-    tools = flags["tools"] if isinstance(suite, str) else ()  # a question's suite already has its tools
-    return run_comparison(suite, flags, tools=tools, **wanted)
+    phases = {phase: [model] for phase, model in split_models(flags["models"])[1].items()}
+    made, models = make_loops(loops, flags["settings"]), _general_models(flags)
+    return run_comparison(suite, flags, loops=made, models=models, phases=phases, tools=flags["tools"], **wanted)
+
+
+def _check_output(flags: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for output that cannot be printed, before anything runs."""
+    options.check_one_format(csv=flags["as_csv"], markdown=flags["as_markdown"], json=flags["as_object"])
+    if flags["html"]:
+        check_writable(flags["html"])
+
+
+def _join(texts: Iterable[str], tables: Iterable[str]) -> str:
+    """Join tables, each below its text if there are texts."""
+    return "\n\n".join(part for pair in zip_longest(texts, tables) for part in pair if part)
+
+
+def _width() -> int:
+    return min(WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else WIDTH
 
 
 def _print_and_exit(
-    name: str, comparison: Comparison, flags: Mapping[str, Any], drawn: Sequence[ClassicTable], value: Mapping[str, Any]
+    name: str,
+    comparison: Comparison | None,
+    flags: Mapping[str, Any],
+    tables: Sequence[ReportTable],
+    texts: Sequence[str] = (),
+    more: Mapping[str, Any] | None = None,
 ) -> NoReturn:
-    """Print tables one below the other, or as one JSON object, and exit: 0 if everything is finished, else 4."""
+    """Print tables, each below its text, in the chosen format.
+
+    Exit with 0 if every run is finished and none crashed, with 1 if one crashed, else with 4.
+    """
     if flags["as_object"]:
-        head = {"comparison": comparison.name, "suite": comparison.suite.word, "unfinished": comparison.unfinished}
-        print_json({"table": name, **head, **value})
+        head = {"table": name}
+        if comparison is not None:
+            head |= {"comparison": comparison.name, "suite": comparison.suite.word, "unfinished": comparison.unfinished}
+        drawn = [{"title": each.title, "rows": each.rows, "notes": each.notes} for each in tables]
+        print_json({**head, "tables": drawn, **(more or {})})
+    elif flags["as_csv"]:
+        shown = [each.csv().partition("\n") for each in tables]  # one line of heads for all tables
+        click.echo("".join([*("".join(each[:2]) for each in shown[:1]), *(each[2] for each in shown)]), nl=False)
+    elif flags["as_markdown"]:
+        click.echo(_join(map(fence_text, texts), [each.markdown() for each in tables]))
     else:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for number, each in enumerate(drawn):
-            click.echo(("\n" if number else "") + (each.markdown() if flags["as_markdown"] else each.text(width)))
-    exit_with(0 if comparison.whole else 4)
+        click.echo(_join(texts, [each.text(_width()) for each in tables]))
+    if flags["html"]:
+        from plait.lab.page import render_tables_page
+
+        page = _join([f"<pre>{escape(text)}</pre>" for text in texts], [each.html() for each in tables])
+        Path(flags["html"]).expanduser().write_text(render_tables_page(f"plait classics {name}", page), "utf-8")
+        click.echo(f"Written: {flags['html']}", err=True)
+    if comparison is not None and crashed_results(comparison):
+        exit_with(CRASHED)
+    exit_with(0 if comparison is None or comparison.whole else 4)

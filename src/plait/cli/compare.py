@@ -43,9 +43,7 @@ table_output = options.combine(
     options.flag("--by-phase", help="Also show what each phase took."),
     click.option("--by", "about", default="", metavar="FIELD", help="Success by a field of the tasks, such as steps."),
     options.flag("--pairs", help="Also compare each two rows on the same tasks."),
-    options.flag("--markdown", "as_markdown", help="Print Markdown tables."),
-    options.flag("--csv", "as_csv", help="Print the rows as comma-separated values."),
-    options.flag("--json", "as_object", help="Print one JSON object on stdout, with every digit."),
+    options.text_formats,
     options.flag("--cells", help="Also list each finished cell with its grade and its run."),
     click.option("--html", metavar="FILE", help="Also write one HTML file with charts and every run."),
 )

@@ -24,7 +24,7 @@ from plait.journal.timeline import Timeline
 from plait.lab import grid
 from plait.lab.grid import merge_in_order
 from plait.loops import phases_of
-from plait.models.prices import NANO, UNKNOWN, Rate
+from plait.models.prices import NANO, UNKNOWN, Rate, describe_rate
 from plait.runtime.costs import (
     MICRO,
     TOOLS,
@@ -264,25 +264,6 @@ def phase_table(spent: Sequence[PhaseSpending]) -> tuple[list[str], list[list[st
         cells += [f"{about}{part.usage.input_tokens:,}", *([f"{part.usage.cached_tokens:,}"] if cached else [])]
         rows.append([*cells, f"{about}{part.usage.output_tokens:,}", took, cost])
     return heads, rows
-
-
-def describe_rate(rate: Rate) -> str:
-    """Return a rate in words, with its source."""
-    origin = ", ".join(filter(None, (rate.source, rate.date)))
-    match rate.kind:
-        case "unknown":
-            return "price not known"
-        case "per_1k":
-            words = f"{rate.per_1k_tokens:.15g} USD per 1,000 tokens"
-        case "watts":
-            words = f"{rate.watts:.15g} W at {rate.tariff:.15g} USD per kWh"
-        case _:
-            cached = "" if rate.cached is None else f", {rate.cached:.15g} cached"
-            words = f"{rate.input:.15g} in{cached}, {rate.output:.15g} out USD per 1,000,000 tokens"
-            for tier in rate.tiers:
-                words += f"; above {tier.above:,} of input "
-                words += f"{tier.input:.15g} in, {tier.cached:.15g} cached, {tier.output:.15g} out"
-    return f"{words} ({origin})" if origin else words
 
 
 def _runs_until_paid(hardware: float, first: CostRow, row: CostRow) -> int | str | None:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from plait.cli.output import (
     SHOWN,
+    describe_origin,
     format_call,
     format_code_error,
     format_count,
@@ -91,8 +92,8 @@ class TerminalView(SpinnerView):
             return
         self._stop_spinner()
         match event:
-            case ev.Began(run=run, loop=loop, resumed=resumed):
-                self._dim(f"run {run} · {loop}{' · resumed' if resumed else ''}")
+            case ev.Began():
+                self._dim(" · ".join((f"run {event.run}", event.loop, *describe_origin(event))))
             case ev.Asked(phase=phase, model=model):
                 self._end_block()
                 self._spin(ModelStatus(f"{phase} · {clean(model)}", model))

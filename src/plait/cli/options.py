@@ -146,6 +146,9 @@ code = combine(
         help="A limit for one piece of code: seconds, memory_mb, recursion, output_chars, calls.",
     ),
 )
+system = click.option(
+    "--system", metavar="FILE", help="A system prompt instead of the built-in one, sent byte for byte."
+)
 agent = combine(
     loop,
     settings,
@@ -156,7 +159,7 @@ agent = combine(
     grounding,
     code,
     prompts,
-    click.option("--system", metavar="FILE", help="A system prompt instead of the built-in one, sent byte for byte."),
+    system,
 )
 """The options that describe an agent."""
 session = click.option("--session", metavar="NAME", help="The conversation that this turn starts or continues.")
@@ -180,6 +183,13 @@ hardware = click.option(
     type=NUMBER,
     metavar="USD",
     help="Break-even: the number of runs after which hardware at this price is cheaper than the first row.",
+)
+
+
+text_formats = combine(
+    flag("--markdown", "as_markdown", help="Print Markdown."),
+    flag("--csv", "as_csv", help="Print the rows as comma-separated values."),
+    flag("--json", "as_object", help="Print one JSON object on stdout, with every digit."),
 )
 
 

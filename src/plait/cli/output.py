@@ -81,6 +81,13 @@ def format_count(number: int, word: str) -> str:
     return f"{number:,} {word}" + ("" if number == 1 else "s")
 
 
+def describe_origin(began: ev.Began) -> tuple[str, ...]:
+    """Return whether a run continues an earlier one, in words; nothing for a new run."""
+    if began.resumed:
+        return ("resumed",)
+    return (f"forked from {began.forked_from}",) if began.forked_from else ()
+
+
 def format_call(call: Any) -> str:
     """Return the name of a call's tool and its input as JSON."""
     return f"{call.tool} {'' if call.input is None else as_json(call.input)}".rstrip()

@@ -17,7 +17,7 @@ from plait.core.text import clean
 from plait.journal.records import RunRow
 from plait.journal.timeline import Timeline
 from plait.loops.plan import Planner
-from plait.loops.rewoo.scan import guard
+from plait.loops.plan_scan import guard
 from plait.runtime.plan_estimate import Amount, Expected
 from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
 from plait.server.plan_graph import as_mermaid, as_text, input_words

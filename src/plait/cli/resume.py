@@ -23,8 +23,10 @@ from plait.core import ToolSpec
 from plait.core.errors import ConfigError, ReplayDiffers, StaleAnswer
 from plait.loops.compiler.format import FORM
 from plait.loops.format import Unreadable
-from plait.loops.rewoo.plan_text import reads_as_plan
+from plait.loops.plan import Planner, list_callable
+from plait.loops.plan_text import reads_as_plan, with_llm
 from plait.runtime.plans import plan_of
+from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
 
 
@@ -95,7 +97,8 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
     tools = msgspec.convert(row.head.tools, tuple[ToolSpec, ...])
     waits_with = row.outcome["reason"] if row.outcome is not None else ""
     if row.head.loop["name"] == "rewoo" or reads_as_plan(waits_with):
-        plan_of(text, tools)
+        loop = recorded_loop(row.head)
+        plan_of(text, list_callable(loop, tools) if isinstance(loop, Planner) else with_llm(tools))
     elif row.head.loop["name"] == "compiler":
         # Otherwise, text that is not a plan would be sent to the planner.
         try:

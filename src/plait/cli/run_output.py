@@ -19,6 +19,7 @@ from plait.cli.output import (
     SHOWN,
     as_json,
     clean_text,
+    describe_origin,
     format_call,
     format_code_error,
     format_count,
@@ -72,8 +73,8 @@ class LineView:
         if not isinstance(event, ev.Thought):
             self.close()
         match event:
-            case ev.Began(run=run, loop=loop, resumed=resumed):
-                self._write("Run", f"{run} ({loop}{', resumed' if resumed else ''})")
+            case ev.Began():
+                self._write("Run", f"{event.run} ({', '.join((event.loop, *describe_origin(event)))})")
             case ev.Thought(text=text):
                 self._thought += text
             case ev.Called(call=call):

@@ -170,7 +170,7 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
     with _errors_at(config, name, "tools"):
         _ = made.agent.specs
     try:
-        _ = made.agent._resolved
+        _ = made.agent._parts.models
     except ConfigError as why:
         for phase, model in made.agent.models.items():
             with _errors_at(config, name, f"models.{phase}"):

@@ -354,10 +354,10 @@ def _faults_inside(value: Any, schema: Schema, root: Schema, path: Path) -> Iter
 
 
 def _out_of_bounds(value: Any, schema: Schema) -> Iterator[str]:
-    most, least = schema.get("maxLength"), schema.get("minLength")
+    longest, least = schema.get("maxLength"), schema.get("minLength")
     if isinstance(value, str):
-        if isinstance(most, int) and len(value) > most:
-            yield f"has {len(value):,} characters, but at most {most:,} are allowed"
+        if isinstance(longest, int) and len(value) > longest:
+            yield f"has {len(value):,} characters, but at most {longest:,} are allowed"
         if isinstance(least, int) and len(value) < least:
             yield f"has {len(value):,} characters, but at least {least:,} are needed"
     elif isinstance(value, int | float) and not isinstance(value, bool):

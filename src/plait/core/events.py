@@ -13,12 +13,13 @@ from plait.core.tools import Call, Observation
 
 
 class Began(Struct, frozen=True, tag="began"):
-    """A run has started, or resumed (`resumed`)."""
+    """A run has started, or resumed (`resumed`). `forked_from` is the run whose first steps it takes, if any."""
 
     run: str
     question: str
     loop: str
     resumed: bool = False
+    forked_from: str = ""
 
 
 class Asked(Struct, frozen=True, tag="asked"):

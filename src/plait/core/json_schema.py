@@ -128,10 +128,10 @@ def _shape_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
     if kind == "object":
         return _shape_of_object(schema, root, depth, left)
     if kind == "string":
-        most, form = schema.get("maxLength"), schema.get("format")
+        max_length, form = schema.get("maxLength"), schema.get("format")
         if form in Artifact.kinds:
             return Artifact.kinds[form].__name__
-        bounds = [str(form)] * bool(form) + [f"at most {most} characters"] * bool(most)
+        bounds = [str(form)] * bool(form) + [f"at most {max_length} characters"] * bool(max_length)
         return f"string ({', '.join(bounds)})" if bounds else "string"
     return kind
 

@@ -127,7 +127,8 @@ class Loop(Protocol):
 
     `name` selects the loop and is the folder of its prompts; `phases` are the names in its think effects. A loop that
     may fall back to another one names it in an attribute `fallback` ("": none); that loop's phases are then
-    `name.phase`.
+    `name.phase`. A loop may have `reply_words`: if a user's own system prompt has none of them, Plait warns that it
+    does not describe the loop's replies.
     """
 
     name: ClassVar[str]

@@ -9,8 +9,11 @@ from plait.core.text import visible
 
 
 def render_html(title: str, lines: Iterable[str], heads: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()) -> str:
-    """Return a title, paragraphs and a table as HTML. Every text is escaped."""
-    parts = [f"<p><b>{_escape(title)}</b></p>", *(f"<p>{_escape(line)}</p>" for line in lines if line)]
+    """Return a title ("": none), paragraphs and a table as HTML. Every text is escaped."""
+    parts = [
+        *([f"<p><b>{_escape(title)}</b></p>"] if title else []),
+        *(f"<p>{_escape(line)}</p>" for line in lines if line),
+    ]
     if heads:
         head = _table_row("th", heads)
         body = "".join(_table_row("td", row) for row in rows)

@@ -14,11 +14,12 @@ from plait.core.notebook import render_html, repr_short
 from plait.core.tools import ToolSpec
 
 
-class Step(Struct, frozen=True, omit_defaults=True):
+class Step(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One step of a plan.
 
     `id` is the name of its result in other steps ("E1", "2"). `tool` is "" for a step that is only a thought. `input`
     is any JSON value, with references to other results; `needs` are their ids. `why` is the purpose of the step.
+    `written` is the input as the planner wrote it, if the loop would write it otherwise.
     """
 
     id: str
@@ -26,9 +27,10 @@ class Step(Struct, frozen=True, omit_defaults=True):
     input: JSON = None
     why: str = ""
     needs: tuple[str, ...] = ()
+    written: str = ""
 
 
-class Plan(Struct, frozen=True, omit_defaults=True):
+class Plan(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Steps in the order they were planned. `evidence` maps the ids of steps that need not run to their results."""
 
     steps: tuple[Step, ...] = ()

@@ -77,25 +77,25 @@ def _note(count: int) -> str:
     return f"\n[... {count} characters left out here ...]\n"
 
 
-def cut_text(text: str, most: int) -> str:
+def cut_text(text: str, max_chars: int) -> str:
     """Cut a text to a number of characters; `...` marks the cut."""
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return text if len(text) <= max_chars else text[: max_chars - 3] + "..."
 
 
 SENTENCES = ((". ", "! ", "? ", ".\n", "\n"), (" ",))
 """Where `split_text` cuts: behind a sentence or a line, else behind a word."""
 
 
-def split_text(text: str, most: int, ends: Sequence[Sequence[str]] = SENTENCES) -> list[str]:
-    """Split a text into pieces of at most `most` characters. An empty text has no pieces.
+def split_text(text: str, max_chars: int, ends: Sequence[Sequence[str]] = SENTENCES) -> list[str]:
+    """Split a text into pieces of at most `max_chars` characters. An empty text has no pieces.
 
     A piece ends behind the last end of a group. The first group counts that has an end in the second half of the piece.
     """
     pieces: list[str] = []
     text = text.strip()
-    while len(text) > most:
-        cuts = (max(text.rfind(end, most // 2, most) + len(end) for end in group) for group in ends)
-        at = next((cut for cut in cuts if cut > most // 2), most)
+    while len(text) > max_chars:
+        cuts = (max(text.rfind(end, max_chars // 2, max_chars) + len(end) for end in group) for group in ends)
+        at = next((cut for cut in cuts if cut > max_chars // 2), max_chars)
         pieces.append(text[:at].rstrip())
         text = text[at:].lstrip()
     return [*pieces, text] if text else pieces

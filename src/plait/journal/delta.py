@@ -59,10 +59,10 @@ def shared_head(a: bytes, b: bytes) -> int:
     return high - (differing.bit_length() + 7) // 8
 
 
-def shared_tail(a: bytes, b: bytes, most: int) -> int:
-    """Length of the longest common suffix, `most` bytes at the longest."""
-    low, high = 0, most
-    middle = min(most, WINDOW)
+def shared_tail(a: bytes, b: bytes, max_length: int) -> int:
+    """Length of the longest common suffix, `max_length` bytes at the longest."""
+    low, high = 0, max_length
+    middle = min(max_length, WINDOW)
     while high - low > WINDOW:
         if b.endswith(a[len(a) - middle : len(a) - low], 0, len(b) - low):
             low = middle
@@ -110,5 +110,5 @@ def decode(coded: Coded, base: bytes | None = None) -> bytes:
         return between
     tail = coded.tail or 0
     if base is None or min(coded.head, tail) < 0 or coded.head + tail > len(base):
-        raise Unrestorable("the body it is told from is not there")
+        raise Unrestorable("the body that it refers to is not there")
     return base[: coded.head] + between + base[len(base) - tail :]

@@ -29,13 +29,13 @@ def export(run: RunRow, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     }
     for row in rows:
         record = json.loads(codec.encode(row.record))
-        told = {"type": record.pop("type"), "seq": row.seq, "at": _iso(row.at), **record}
+        line = {"type": record.pop("type"), "seq": row.seq, "at": _iso(row.at), **record}
         if row.body is not None:
             try:
-                told["body"] = row.body.decode()
+                line["body"] = row.body.decode()
             except UnicodeDecodeError:
-                told["body_base64"] = base64.b64encode(row.body).decode()
-        yield told
+                line["body_base64"] = base64.b64encode(row.body).decode()
+        yield line
 
 
 def lines(run: RunRow, rows: Iterable[Row]) -> Iterator[str]:

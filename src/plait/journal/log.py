@@ -145,10 +145,10 @@ class RunLog:
         if self._ended:
             raise JournalError(f"Run {self._run} has ended already.")
         rows, self._line = self._line, []
-        told = (self._text(outcome), self._text(totals))
+        ending = (self._text(outcome), self._text(totals))
         self._ended = True
-        state = chain.digest_of_state(self._origin, status, "", self._seq, *told)
-        done = self._writer.submit(self, rows, (status, *told, self._seq, self._clock(), state, self._n))
+        state = chain.digest_of_state(self._origin, status, "", self._seq, *ending)
+        done = self._writer.submit(self, rows, (status, *ending, self._seq, self._clock(), state, self._n))
         if self._ended:
             self._writer.logs.discard(self)
         return self._over(done) if self._effects is not None and status in ENDED else done

@@ -216,7 +216,7 @@ class Bodies:
             return None
         before = self.last.get(record.phase) if isinstance(record, Thinking) else None
         if base is not None and (before is None or before[0] != base):
-            raise delta.Unrestorable("the body it is told from is not there")
+            raise delta.Unrestorable("the body that it refers to is not there")
         body = delta.decode(delta.Coded(head, tail, packed, stored), before[1] if before else None)
         if isinstance(record, Thinking):
             self.last[record.phase] = (seq, body)

@@ -8,7 +8,7 @@ What is written when:
   `Thinking` before a further attempt; `ThoughtRecord` with the complete reply.
 - act: `Acting` before the calls start, with the indexes of those that start at once; `Begun` for one that starts
   later (after approval); `Observed` as each ends. A call that started and has no `Observed` is in doubt.
-- ask, or a call that needs approval: `Waits` when the run begins to wait, `Told` with the user's answer.
+- ask, or a call that needs approval: `Waits` when the run begins to wait, `UserAnswer` with the user's answer.
 - execute, continue: `RanRecord` when the code came back, in one write with the next intent. Code affects the outside
   only through calls, which have their own records.
 - take: `TookRecord`, so that a replay takes in the same order.
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from plait.core import Call, Exchange, Observation, Ran, Reply, Usage, WaitResult
@@ -28,7 +28,7 @@ from plait.core import Call, Exchange, Observation, Ran, Reply, Usage, WaitResul
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
     """A request to a model, written before it is sent. The row's request is the exact body. `model` is the model's
-    spec. `most` is the reply's maximum number of tokens if a limit of the run set one, else None."""
+    spec. `max_tokens` is the reply's maximum number of tokens if a limit of the run set one, else None."""
 
     n: int
     step: int
@@ -36,7 +36,7 @@ class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
     model: str
     path: str
     attempt: int = 0
-    most: int | None = None
+    max_tokens: int | None = field(default=None, name="most")
 
 
 class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
@@ -119,7 +119,7 @@ class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
     question: str = ""
 
 
-class Told(Struct, frozen=True, omit_defaults=True, tag="told"):
+class UserAnswer(Struct, frozen=True, omit_defaults=True, tag="told"):
     """The user's answer. For an approval, `approved` says whether the call may be made, and `input` holds the user's
     input in place of the model's, if they changed it."""
 
@@ -191,7 +191,7 @@ Record: TypeAlias = (
     | ObservedRecord
     | RanRecord
     | Waits
-    | Told
+    | UserAnswer
     | NoteRecord
     | StartRecord
     | TookRecord

@@ -86,12 +86,12 @@ class Results:
     async def save(self, name: str, head: dict[str, Any], summary: dict[str, Any] | None = None) -> None:
         """Store a comparison, or replace it."""
         now = time.time()
-        told = codec.encode(summary).decode() if summary is not None else None
+        summary_text = codec.encode(summary).decode() if summary is not None else None
         await self._write(
             "INSERT INTO comparisons (name, started, updated, head, summary) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (name) DO UPDATE SET updated = excluded.updated, head = excluded.head, "
             "summary = coalesce(excluded.summary, summary)",
-            (name, now, now, codec.encode(head).decode(), told),
+            (name, now, now, codec.encode(head).decode(), summary_text),
         )
 
     def comparisons(self) -> list[Kept]:

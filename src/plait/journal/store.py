@@ -86,7 +86,7 @@ class Journal:
         self._place = str(self.path.absolute())
         self.busy_seconds = busy_seconds if busy_seconds is not None else _busy_seconds()
         self._clock = clock
-        self._writers: dict[int, Writer] = {}
+        self._writers: dict[threading.Thread, Writer] = {}
         self._lock = threading.Lock()
         self._owner_lock: OwnerLock | None = None
 
@@ -352,15 +352,15 @@ class Journal:
 
     def writer(self) -> Writer:
         """This thread's writer, with the file at the path open (and not a deleted one)."""
-        thread = threading.get_ident()
+        thread = threading.current_thread()
         found = self._writers.get(thread)
         if found is not None and found.pid == os.getpid() and (found.current() or not found.idle):
             return found
         with self._lock:
-            alive = {each.ident for each in threading.enumerate()}
-            for ident, other in list(self._writers.items()):
-                if ident not in alive and other.pid == os.getpid():  # its thread is over: close what it had open
-                    del self._writers[ident]
+            for each, other in list(self._writers.items()):
+                # A thread that is over has nothing open. Its number does not tell: a new thread may have it again.
+                if not each.is_alive() and other.pid == os.getpid():
+                    del self._writers[each]
                     other.close()
             if found is not None and found.pid != os.getpid():
                 _before_fork.append(found)

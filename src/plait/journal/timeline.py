@@ -28,8 +28,8 @@ from plait.journal.records import (
     Thinking,
     ThoughtRecord,
     Thrown,
-    Told,
     TookRecord,
+    UserAnswer,
     Waits,
 )
 
@@ -136,7 +136,7 @@ class Question(Struct, frozen=True):
     kind: Literal["question", "approval", "plan"]
     text: str
     question: str
-    answer: Told | None = None
+    answer: UserAnswer | None = None
 
 
 class RecordedNote(Struct, frozen=True):
@@ -242,7 +242,7 @@ class Timeline:
 
         Without `keep_body`, the row's request or response is empty here, to save memory in long runs.
         """
-        if self._last_at and not isinstance(row.record, Resumed | Told):
+        if self._last_at and not isinstance(row.record, Resumed | UserAnswer):
             self.seconds += max(0.0, row.at - self._last_at)
         self._last_at = row.at
         made = [
@@ -338,7 +338,7 @@ class Timeline:
                 asked = Question(n, i, record.step, record.kind, record.text, record.question)
                 self._questions[n, i] = asked
                 yield "waits", asked
-            case Told(n=n, i=i) if (n, i) in self._questions:
+            case UserAnswer(n=n, i=i) if (n, i) in self._questions:
                 self._questions[n, i] = answered = replace(self._questions[n, i], answer=record)
                 if (n, i) in self._tool_calls:
                     known = self._tool_calls[n, i]
@@ -348,7 +348,7 @@ class Timeline:
                 yield from _read_single_row(record)
 
     def _add_attempt(self, seq: int, asked: Thinking, body: bytes | None) -> ModelCall:
-        attempt = ModelAttempt(seq, asked.attempt, asked.phase, asked.model, asked.path, asked.most, body or b"")
+        attempt = ModelAttempt(seq, asked.attempt, asked.phase, asked.model, asked.path, asked.max_tokens, body or b"")
         before = self._model_calls.get(asked.n)
         attempts = before.attempts if before is not None else ()
         self._model_calls[asked.n] = call = ModelCall(asked.n, asked.step, (*attempts, attempt))
@@ -411,7 +411,9 @@ def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
     asked = {(each.n, each.i) for each in timeline.questions if each.i < 0 and each.answer is not None}
     made = {(each.n, each.i) for each in timeline.tool_calls if each.begun or each.observation is not None}
     used = [
-        row for row in kept if not isinstance(row.record, Waits | Told) or (row.record.n, row.record.i) in asked | made
+        row
+        for row in kept
+        if not isinstance(row.record, Waits | UserAnswer) or (row.record.n, row.record.i) in asked | made
     ]
     return used, max(steps.values(), default=0)
 

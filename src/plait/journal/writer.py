@@ -228,8 +228,8 @@ class Writer:
         for item in reversed(items):
             item.log.take_back(item.rows)
         for item in items:
-            told = faults.translate(error, self.path) if isinstance(error, sqlite3.Error) else error
-            _settle(item.future, told)
+            failure = faults.translate(error, self.path) if isinstance(error, sqlite3.Error) else error
+            _settle(item.future, failure)
 
     async def _retry(self) -> None:
         """Try again until the lock is free or patience is over."""

@@ -79,11 +79,11 @@ class Corpus(Struct, frozen=True, dict=True):
             for page in pages
             for sentence in page.sentences
         ]
-        most = max((count for count, _ in counts), default=0)
-        if not most:
+        best = max((count for count, _ in counts), default=0)
+        if not best:
             raise ToolError(f"No sentence of {pages[0].title!r} has any of these words.", hint="Try other words.")
-        found = "\n".join(sentence for count, sentence in counts if count == most)
-        return found if most == len(asked) else f"No sentence has all of these words. The nearest:\n{found}"
+        found = "\n".join(sentence for count, sentence in counts if count == best)
+        return found if best == len(asked) else f"No sentence has all of these words. The nearest:\n{found}"
 
     def _find_titled(self, title: str) -> list[CorpusPage]:
         """Return the pages of that title: exact, else by its words, else without the part in brackets at its end."""

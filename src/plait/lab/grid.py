@@ -1,40 +1,53 @@
-"""Tables of text cells, drawn for a terminal of some width or in Markdown."""
+"""Tables of text cells, drawn for a terminal of some width, in Markdown or as comma-separated values."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from itertools import zip_longest
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
+from plait.core.notebook import render_html
 from plait.core.text import clean
 
 T = TypeVar("T")
 NEVER = 0
 """The `leave` of a column that is always shown."""
-ELLIPSIS = "…"
-_LEAST = 8
+ELLIPSIS, ABSENT = "…", "-"
+WIDTH = 100
+"""The widest line of a `ReportTable` in text."""
+_LEAST = 4
 """The least width of a column of names."""
+_NUMBER = re.compile(r"~?-?\d{1,3}(,\d{3})+(\.\d+)?")
 
 
 class TableColumn(Struct, frozen=True):
     """A column: its head and its cells. In a narrow terminal the column with the largest `leave` is dropped first.
 
-    `left` aligns it to the left, as names are.
+    `left` aligns it to the left, as names are. `wrap`: its cells are wrapped, never cut.
     """
 
     head: str
     cells: tuple[str, ...]
     leave: int = NEVER
     left: bool = False
+    wrap: bool = False
 
     @property
     def width(self) -> int:
         """The length of its widest cell."""
         return max(len(cell) for cell in (self.head, *self.cells))
+
+    @property
+    def least_width(self) -> int:
+        """The same, with the words of a number's head one below the other."""
+        return self.width if self.left else max(map(len, (*self.head.split(), *self.cells)), default=0)
 
 
 def merge_in_order(rows: Iterable[Iterable[T]]) -> list[T]:
@@ -54,38 +67,62 @@ def clean_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def render_grid(columns: Sequence[TableColumn], width: int | None = None) -> tuple[str, list[str]]:
+def render_grid(
+    columns: Sequence[TableColumn], width: int | None = None, reasons: Mapping[int, str] | None = None
+) -> tuple[str, list[str]]:
     """Render a table with lines of at most `width` letters (None: no limit). Return it and the heads left out.
 
-    If the remaining columns are too wide, names are cut while they stay different, then wrapped. Only numbers can make
-    a line longer than `width`.
+    If the table is too wide, heads of numbers are wrapped, columns are dropped, names are cut while they stay
+    different, and then wrapped. Only numbers can make a line longer than `width`. `reasons` has the text that a row
+    shows instead of its numbers, by the row's index.
     """
     shown = list(columns)
-    while width is not None and _wide(shown) > width and any(column.leave for column in shown):
-        shown.remove(max(shown, key=lambda column: column.leave))
-    left_out = [column.head for column in columns if column not in shown]
-    widths = [column.width for column in shown]
-    if width is not None and _wide(shown) > width:
+    widths, left_out = [column.width for column in shown], list[str]()
+    if width is not None and _wide(widths) > width:
+        while _wide([column.least_width for column in shown]) > width and any(column.leave for column in shown):
+            shown.remove(max(shown, key=lambda column: column.leave))
+        left_out = [column.head for column in columns if column not in shown]
         shown, widths = _fit_names(shown, width)
-    rows = zip(*((column.head, *column.cells) for column in shown), strict=True)
+    names = _count_names(shown)
+    room = max(_wide(widths[names:]), _wide(widths) if width is None else width - _wide(widths[:names]) - 2)
     lines = []
-    for row in rows:
+    for number, row in enumerate(zip(*((column.head, *column.cells) for column in shown), strict=True)):
+        reason = (reasons or {}).get(number - 1)
         pieces = [_wrap_cell(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        if reason is not None:
+            pieces[names:] = [[reason] if width is None else textwrap.wrap(reason, room, break_on_hyphens=False)]
         for parts in zip_longest(*pieces, fillvalue=""):
             cells = [
-                part.ljust(wide) if column.left else part.rjust(wide)
-                for part, wide, column in zip(parts, widths, shown, strict=True)
+                part.ljust(wide) if column.left or reason is not None else part.rjust(wide)
+                for part, wide, column in zip(parts, widths, shown, strict=False)
             ]
             lines.append("  ".join(cells).rstrip())
     return "\n".join(lines), left_out
 
 
-def render_markdown_grid(columns: Sequence[TableColumn]) -> str:
+def render_markdown_grid(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> str:
     """Render a whole table in Markdown."""
-    rows = list(zip(*((column.head, *column.cells) for column in columns), strict=True))
-    lines = ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in rows]
+    lines = ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in list_rows(columns, reasons)]
     lines.insert(1, "|" + "|".join("---" if column.left else "--:" for column in columns) + "|")
     return "\n".join(lines)
+
+
+def render_csv_grid(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> str:
+    """Render a whole table as comma-separated values, numbers without separators of thousands."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for row in list_rows(columns, reasons):
+        writer.writerow([cell.replace(",", "") if _NUMBER.fullmatch(cell) else cell for cell in row])
+    return out.getvalue()
+
+
+def list_rows(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> list[list[str]]:
+    """Return the heads and the rows. A row with a reason has it in the place of its first number."""
+    rows = [list(row) for row in zip(*((column.head, *column.cells) for column in columns), strict=True)]
+    names = _count_names(columns)
+    for at, reason in (reasons or {}).items():
+        rows[at + 1][names:] = [reason, *[""] * (len(columns) - names - 1)]
+    return rows
 
 
 def escape_markdown(text: str) -> str:
@@ -101,23 +138,117 @@ def wrap_sentence(text: str, width: int | None) -> str:
     return textwrap.fill(text, max(width, 20), subsequent_indent=indent + "  ", break_on_hyphens=False)
 
 
-def _wide(columns: Sequence[TableColumn]) -> int:
-    return sum(column.width for column in columns) + 2 * max(0, len(columns) - 1)
+class ReportColumn(Struct, frozen=True):
+    """A column: its head, and how it shows a row. `csv_only`: only the comma-separated values have it.
+
+    `leave`, `left` and `wrap` are those of a `TableColumn`.
+    """
+
+    head: str
+    show: Callable[[dict[str, Any]], str]
+    leave: int = NEVER
+    left: bool = False
+    wrap: bool = False
+    csv_only: bool = False
+
+
+class ReportTable(Struct, frozen=True):
+    """Rows with every digit, as `--json` prints them, and the columns that show them.
+
+    `notes` are lines below the table, `title` a line above ("": none). A row with `crash` shows it instead of numbers.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    columns: tuple[ReportColumn, ...]
+    notes: tuple[str, ...] = ()
+    title: str = ""
+
+    def text(self, width: int | None = WIDTH) -> str:
+        """Render it for a terminal of some width; None: no limit."""
+        table, left_out = render_grid(self._draw(), width, self._reasons)
+        notes = [*self.notes, *([f"No room for: {', '.join(left_out)}."] if left_out else [])]
+        title, *lines = [wrap_sentence(clean_line(line), width) for line in (self.title, *notes)]
+        return "\n\n".join(filter(None, (title, table, "\n".join(lines))))
+
+    def markdown(self) -> str:
+        notes = "\n".join(f"- {escape_markdown(clean_line(note))}" for note in self.notes)
+        title = f"**{escape_markdown(clean_line(self.title))}**" if self.title else ""
+        return "\n\n".join(filter(None, (title, render_markdown_grid(self._draw(), self._reasons), notes)))
+
+    def csv(self) -> str:
+        """Render the rows as comma-separated values. What is absent is empty; notes are left out."""
+        return render_csv_grid(self._draw(csv=True), self._reasons)
+
+    def html(self) -> str:
+        """Render it as a part of a page."""
+        heads, *rows = list_rows(self._draw(), self._reasons)
+        return render_html(self.title, self.notes, heads, rows)
+
+    @property
+    def _reasons(self) -> dict[int, str]:
+        return {at: row["crash"] for at, row in enumerate(self.rows) if row.get("crash")}
+
+    def _draw(self, *, csv: bool = False) -> list[TableColumn]:
+        """Return the columns as text. A row with `crash` has no numbers, so that they take no room."""
+        drawn = []
+        for column in self.columns:
+            if csv or not column.csv_only:
+                cells = ["" if row.get("crash") and not column.left else column.show(row) for row in self.rows]
+                texts = tuple("" if csv and cell == ABSENT else clean_line(cell) for cell in cells)
+                drawn.append(TableColumn(clean_line(column.head), texts, column.leave, column.left, column.wrap))
+        return drawn
+
+
+def show_value(key: str, form: str = "") -> Callable[[dict[str, Any]], str]:
+    """Return a function that shows a value of a row: text as it is, a number in a format, "-" for None."""
+
+    def show(row: dict[str, Any]) -> str:
+        value = row[key]
+        return ABSENT if value is None else value if isinstance(value, str) else format(Decimal(str(value)), form)
+
+    return show
+
+
+def wrap_lines(text: str, width: int | None) -> str:
+    """Split lines of more than `width` letters (None: no limit). What goes on is indented by two; no letter is lost."""
+    lines = text.split("\n")
+    how: dict[str, Any] = {"drop_whitespace": False, "replace_whitespace": False, "expand_tabs": False}
+    wrapper = textwrap.TextWrapper(width or 1, subsequent_indent="  ", break_on_hyphens=False, **how)
+    return "\n".join(line if width is None or len(line) <= width else "\n".join(wrapper.wrap(line)) for line in lines)
+
+
+def fence_text(text: str) -> str:
+    """Return a code block whose fence is longer than any in the text."""
+    inner = clean(text)
+    longest = max((len(found) for found in re.findall(r"`{3,}", inner)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}text\n{inner}{'' if inner.endswith(chr(10)) else chr(10)}{fence}"
+
+
+def _wide(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * max(0, len(widths) - 1)
+
+
+def _count_names(columns: Sequence[TableColumn]) -> int:
+    """Count the columns of names before the first number."""
+    return next((at for at, column in enumerate(columns) if not column.left), len(columns) - 1)
 
 
 def _fit_names(columns: Sequence[TableColumn], width: int) -> tuple[list[TableColumn], list[int]]:
-    """Cut names while they stay different, then narrow their columns, whose cells are then wrapped."""
+    """Wrap heads of numbers, cut names while they stay different, then narrow their columns and wrap their cells."""
     shown, widths = list(columns), [column.width for column in columns]
+    if _wide(widths) > width:
+        widths = [column.least_width for column in columns]
     names = {at for at, column in enumerate(columns) if column.left}
     cutting = True
-    while names and sum(widths) + 2 * (len(widths) - 1) > width:
+    while names and _wide(widths) > width:
         at = max(names, key=lambda each: (widths[each], -each))
         if widths[at] <= _LEAST:
             break
         cells = tuple(_cut(cell, widths[at] - 1) for cell in columns[at].cells)
         cutting = cutting and len(set(cells)) == len(set(columns[at].cells))
         widths[at] -= 1
-        if cutting:
+        if cutting and not columns[at].wrap:
             shown[at] = structs.replace(columns[at], cells=cells)
     return shown, widths
 

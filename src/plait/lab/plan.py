@@ -63,17 +63,22 @@ def make_variants(
     loops: Iterable[str | Loop] | str = "react",
     models: Iterable[AnyModel] | AnyModel = "local",
     phases: Mapping[str, Iterable[AnyModel] | AnyModel] | None = None,
+    rows: Iterable[Mapping[str, AnyModel]] | None = None,
 ) -> tuple[Variant, ...]:
     """Combine each loop with each model, and with each combination of the models that single phases have.
 
-    `loops`: words such as `react` or `react(dialect=lines)`, loops as objects, or "all". If a loop has none of the
-    phases in `phases`, it is compared once per general model. Raises `ConfigError` for a phase that no loop has.
+    `loops`: words such as `react` or `react(dialect=lines)`, loops as objects, or "all". `rows` are the wanted
+    combinations of models by phase, beside those of `phases`. If a loop has none of the
+    phases, it is compared once per general model. Raises `ConfigError` for a phase that no loop has.
     """
     made = tuple(_make_loops(loops))
     general = _list_models(models)
     single = {phase: _list_models(each) for phase, each in (phases or {}).items()}
+    wanted = [dict(zip(single, each, strict=True)) for each in product(*single.values())]
+    if rows is not None:
+        wanted = [{**first, **row} for first in wanted for row in rows]
     known = {phase for loop in made for phase in phases_of(loop)}
-    for phase in single:
+    for phase in dict.fromkeys([*single, *(phase for row in wanted for phase in row)]):
         if phase not in known:
             near = difflib.get_close_matches(phase, sorted(known), 1)
             raise ConfigError(
@@ -82,10 +87,10 @@ def make_variants(
             )
     found: dict[str, Variant] = {}
     for loop in made:
-        own = [phase for phase in single if phase in phases_of(loop)]
+        own = phases_of(loop)
         for model in general:
-            for chosen in product(*(single[phase] for phase in own)):
-                variant = Variant(loop, {"": model, **dict(zip(own, chosen, strict=True))})
+            for row in wanted:
+                variant = Variant(loop, {"": model, **{phase: row[phase] for phase in row if phase in own}})
                 found.setdefault(variant.contender().key, variant)
     if not found:
         raise ConfigError("There is nothing to compare.", hint="Name at least one loop and one model.")

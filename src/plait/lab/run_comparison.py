@@ -64,6 +64,7 @@ async def acompare(
     loops: Iterable[str | Loop] | str = "all",
     models: Iterable[AnyModel] | AnyModel = "local",
     phases: Mapping[str, Iterable[AnyModel] | AnyModel] | None = None,
+    rows: Iterable[Mapping[str, AnyModel]] | None = None,
     tools: Iterable[object] = (),
     repeat: int = 1,
     limit: int | None = None,
@@ -80,7 +81,8 @@ async def acompare(
 
     `suite`: its word (`basics:report`, `tasks.jsonl`), a `Suite`, or tasks: values, or mappings as a line of a file has
     them. `loops`: "all", words such as `react(dialect=lines)`, loops. `models` are for all phases; `phases` maps a
-    phase to models of its own, and every combination is compared. `tools` are for every task, in addition to the
+    phase to models of its own, and every combination is compared; `rows` are the wanted combinations only, each a
+    mapping of phases to models. `tools` are for every task, in addition to the
     suite's. Each task runs `repeat` times, only the first `limit` tasks, `jobs` runs at once. No run starts once
     `budget` USD are spent, or when the average run would exceed it. The `journal` stores runs, results and the table;
     finished cells do not run again, unless `again`. `settings` are fields of `Agent`: limits, prompts, sandbox ...
@@ -90,7 +92,7 @@ async def acompare(
     if jobs < 1:
         raise ConfigError(f"{jobs} runs at once are not possible.", hint="Give jobs=1 or more.")
     whole = make_suite(suite).first(limit)
-    variants = make_variants(loops, models, phases)
+    variants = make_variants(loops, models, phases, rows)
     for field in ("loop", "model", "models", "can_ask"):
         if field in settings:
             raise ConfigError(f"{field} is not a setting of a comparison.", hint="See loops, models and phases.")

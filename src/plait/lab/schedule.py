@@ -241,12 +241,12 @@ class _Scheduler:
 
 
 class EndpointGate:
-    """The gate of one endpoint: at most `now` cells pass it at once, never more than `most`."""
+    """The gate of one endpoint: at most `now` cells pass it at once, never more than `max_cells`."""
 
-    def __init__(self, name: str, most: int) -> None:
+    def __init__(self, name: str, max_cells: int) -> None:
         self.name = name
-        self.most = most
-        self.now = most
+        self.max_cells = max_cells
+        self.now = max_cells
         self.closed = ""
         """Why the endpoint was given up, or ""."""
         self._busy = 0
@@ -278,7 +278,7 @@ class EndpointGate:
         """Count a finished cell."""
         self._outages = 0
         self._successes += 1
-        if self._successes % GROW_AFTER == 0 and self.now < self.most:
+        if self._successes % GROW_AFTER == 0 and self.now < self.max_cells:
             await self._admit(self.now + 1)
 
     async def note_outage(self, why: str, *, began: float, after: float | None, lasting: bool, busy: bool) -> None:
@@ -323,8 +323,8 @@ class EndpointGates:
                 name, slots = f"local:{model.file or model.name}", model.server.slots
             else:
                 name, slots = model.endpoint or model.spec, 0
-            most = min(self._jobs, slots * self._places) if slots else self._jobs
-            found[name] = self._gates.setdefault(name, EndpointGate(name, most))
+            places = min(self._jobs, slots * self._places) if slots else self._jobs
+            found[name] = self._gates.setdefault(name, EndpointGate(name, places))
         return [found[name] for name in sorted(found)]
 
 

@@ -88,25 +88,25 @@ def sign_flip_p(differences: Iterable[Fraction | int]) -> float:
     return float(min(Fraction(1), Fraction(2 * ways, 1 << len(sizes))))
 
 
-def _count_subsets(sizes: Sequence[int], most: int) -> int:
-    """Count the subsets that sum up to at most `most`.
+def _count_subsets(sizes: Sequence[int], max_sum: int) -> int:
+    """Count the subsets that sum up to at most `max_sum`.
 
     One integer holds the counts for all sums, each in a slot of bits that it cannot outgrow. One shift and one addition
     then add a size.
     """
     if sizes[-1] == 1:
-        return _count_choices(len(sizes), most)
+        return _count_choices(len(sizes), max_sum)
     slot = len(sizes) + 1
-    keep = (1 << slot * (most + 1)) - 1
+    keep = (1 << slot * (max_sum + 1)) - 1
     counts = 1
     for size in sizes:
         counts = (counts + (counts << slot * size)) & keep
     return counts % ((1 << slot) - 1)  # the sum of the slots, as 9 leaves the sum of decimal digits
 
 
-def _count_choices(n: int, most: int) -> int:
+def _count_choices(n: int, max_size: int) -> int:
     ways = total = 1
-    for k in range(most):
+    for k in range(max_size):
         ways = ways * (n - k) // (k + 1)
         total += ways
     return total

@@ -111,11 +111,11 @@ def _parameters(entry: FileRecord, schema: dict[str, Any]) -> tuple[dict[str, An
         raise entry.error("'parameters' can't be read.", "It is a JSON Schema, or names with a type each.")
     needed: dict[str, Any] = {}
     optional: dict[str, Any] = {}
-    for name, told in (properties or {}).items():
-        told = told if isinstance(told, dict) else {"type": str(told)}
-        kind = _TYPES.get(str(told.get("type")).casefold())
+    for name, described in (properties or {}).items():
+        described = described if isinstance(described, dict) else {"type": str(described)}
+        kind = _TYPES.get(str(described.get("type")).casefold())
         schema_of_one = {"type": kind} if kind else {}
-        schema_of_one |= {"description": str(told["description"])} if told.get("description") else {}
+        schema_of_one |= {"description": str(described["description"])} if described.get("description") else {}
         if required is not None and name in required:
             needed[name] = schema_of_one
         else:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from plait.core.errors import ConfigError, PlaitError
 from plait.installation import plugins
 from plait.lab import datasets
@@ -72,6 +74,21 @@ def make_suite(given: str | Suite | Iterable[SuiteTask | Mapping[str, Any]]) -> 
         for number, each in enumerate(given, 1)
     ]
     return Suite(word="tasks", about="tasks given in Python", tasks=tuple(tasks))
+
+
+def replace_questions(suite: Suite, text: str) -> Suite:
+    """Return a suite with other wordings: the lines of `text` that are not empty, one for each task, in their order.
+
+    Raises `ConfigError` if there are more or fewer.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) != len(suite.tasks):
+        raise ConfigError(
+            f"The file has {len(lines)} wordings, and {suite.word} has {len(suite.tasks)} tasks.",
+            hint=f"Write one line for each task: {', '.join(task.id for task in suite.tasks)}.",
+        )
+    tasks = zip(suite.tasks, lines, strict=True)
+    return structs.replace(suite, tasks=tuple(structs.replace(task, question=line) for task, line in tasks))
 
 
 def suite_names() -> list[str]:

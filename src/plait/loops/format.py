@@ -25,7 +25,8 @@ class Turn(Struct, frozen=True, omit_defaults=True):
     """One turn of a model, as read: a thought and either a call or an answer.
 
     `answered` distinguishes an answer of None from no answer. `kept` is the relevant part of the reply as the model
-    wrote it: text after the first action is dropped. `remarks` describe what was repaired or cut.
+    wrote it: text after the first action is dropped. `reply` is the whole reply, unchanged; readers leave it empty, and
+    the turn of the loop fills it in. `remarks` describe what was repaired or cut.
     """
 
     thought: str = ""
@@ -34,6 +35,7 @@ class Turn(Struct, frozen=True, omit_defaults=True):
     answered: bool = False
     kept: str = ""
     remarks: tuple[Remark, ...] = ()
+    reply: str = ""
 
 
 class Unreadable(Exception):

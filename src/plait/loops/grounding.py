@@ -43,7 +43,8 @@ def strike_from_turn(found: Sequence[str], turn: Turn, seen: Observation) -> tup
     if seen.trouble != "refused":
         said = f"Struck out of what you wrote, as nothing has given it: {', '.join(found)}. Look it up by name."
         seen = structs.replace(seen, note=f"{seen.note} {said}".strip())
-    return structs.replace(turn, kept=strike_values(turn.kept, found)), seen
+    kept, reply = strike_values(turn.kept, found), strike_values(turn.reply, found)
+    return structs.replace(turn, kept=kept, reply=reply), seen
 
 
 def strike_values(text: str, found: Iterable[str]) -> str:

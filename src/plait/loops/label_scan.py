@@ -1,12 +1,9 @@
 """Shared reading for the text formats: labels, the cut at an observation, and the escaping of data.
 
-A label is a word of the protocol with a colon: `Thought:`, `Action 3:`, `**Final Answer:**`. The reader accepts labels
-at the start of a line, in any case, with a number, with Markdown around them, and with a full-width colon. An answer
-may contain the word `Observation:`, so it counts only at the start of a line.
-
-`guard` puts one backslash before the colon of anything that could be read as a label, and `unguard` removes one, so any
-text survives being written and read. `disarm` escapes data for good, together with other syntax of a format (fences,
-objects that look like an action). All patterns have bounded or possessive repeats: each is linear in the text.
+A label is a word of the protocol with a colon: `Thought:`, `Action 3:`, `**Final Answer:**`. A `LabelWords` holds the
+words of a protocol. The reader accepts labels at the start of a line, in any case, with a number, with Markdown around
+them, and with a full-width colon. An answer may contain the word `Observation:`, so it counts only at the start of a
+line. All patterns have bounded or possessive repeats: each is linear in the text.
 """
 
 from __future__ import annotations
@@ -14,8 +11,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Literal
+from dataclasses import astuple, dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -26,18 +24,15 @@ from plait.loops.escape import LabelGuard
 from plait.loops.format import Remark, Unreadable
 
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
+KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
 
-_WORDS = r"thought|action[ _-]?input|action|observation|final[ _-]?answer"
+_DECORATION = r"[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{0,12}"
 _NUMBER = r"(?:[ \t]{0,3}#?\d{1,9})?"
 _AFTER = r"[*_`]{0,3}[ \t\u00a0\u200b]{0,4}"
 _FLAGS = re.M | re.I | re.A
-
-LABEL = re.compile(
-    rf"^[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{{0,12}}({_WORDS})({_NUMBER}){_AFTER}[:：](?:\*\*|__)?", _FLAGS
-)
-OBSERVATION = re.compile(rf"^[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{{0,12}}observation{_NUMBER}{_AFTER}[:：]", _FLAGS)
-_ACTION_INSIDE = re.compile(rf"(?<![A-Za-z0-9])Action{_NUMBER}{_AFTER}[:：](?:\*\*|__)?", re.A)
-_ANSWER_INSIDE = re.compile(rf"(?<![A-Za-z0-9\"'`])(?:The )?[Ff]inal [Aa]nswer(?: is)?{_AFTER}[:：](?:\*\*|__)?", re.A)
+_SIGN = r"[:：](?:\*\*|__)?"
+_BEFORE_LABEL = re.compile(rf"\A{_DECORATION}")
+_REST_OF_LABEL = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t\u00a0\u200b]{0,4}\Z", re.A)
 _TOOL_WORDS = r"action|tool|function"
 # Labels in other words, numbered as a list, or as headings without a colon.
 _OTHER_LABEL = re.compile(
@@ -49,10 +44,6 @@ _OTHER_LABEL = re.compile(
     r")[ \t]{0,2}(?:#?\d{1,3})?[*_`]{0,3}[ \t]{0,3}(?:[:：](?:\*\*|__)?|(?:->|=>|[–—=-])(?=[ \t])|$)",
     _FLAGS,
 )
-_USUAL = {"thought": "Thought:", "input": "Action Input:", "action": "Action:", "answer": "Final Answer:"}
-# Everything that LABEL, OBSERVATION and _ACTION_INSIDE can match, at any place.
-_LABELS = LabelGuard(rf"(?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
-_INVENTED_INSIDE = re.compile(rf"(?<![\w\\])Observation{_NUMBER}{_AFTER}[:：]", re.A)
 # A call on a line of its own, which counts even without a label.
 _CALL_LINES = LabelGuard(r"^[ \t>*\[-]{0,12}", r"\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS", re.M)
 _FENCES = LabelGuard("```", r"(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
@@ -73,7 +64,7 @@ _AFTERWORD = re.compile(
 )
 _BLANKS = " \t\r\n.,;\u00a0\u200b\u2060\ufeff"
 _AROUND_NAME = re.compile(
-    r"\A(?:(?:use|using|call|run|invoke|execute)\s+)?(?:the\s+)?(?:(?:tool|function|action)\s+)?[`\"'*]{0,3}"
+    r"\A(?:(?:use|using|call|run|invoke|execute)\s+)?(?:the\s+)?(?:(?:tool|function|action)(?:\s*:\s*|\s+))?[`\"'*]{0,3}"
     r"|[`\"'*]{0,3}(?:\s+(?:tool|function|action))?(?:\s*\[[^\[\]]{0,100}\])?\Z",
     re.I,
 )
@@ -93,14 +84,6 @@ _END = re.compile(rf"(?:{_TURN_ENDS}|<｜end▁of▁sentence｜>)(?=\s*(?:\Z|<\|
 FINAL = frozenset({"final answer", "final_answer", "finalanswer"})
 """Names of actions by which a model gives its answer."""
 
-_KINDS: dict[str, LabelKind] = {
-    "thought": "thought",
-    "action": "action",
-    "actioninput": "input",
-    "observation": "observation",
-    "finalanswer": "answer",
-}
-
 
 class Label(Struct, frozen=True):
     """A label in a text: its kind, its number (0: none), and its place, text[start:end]."""
@@ -112,11 +95,12 @@ class Label(Struct, frozen=True):
 
 
 class Body(Struct, frozen=True):
-    """A reply up to its first observation: the text, its labels in order, and what was cut."""
+    """A reply up to its first observation: the text, its labels in order, what was cut, and the labels' words."""
 
     text: str
     labels: tuple[Label, ...]
     remarks: tuple[Remark, ...]
+    words: LabelWords
 
     def of(self, kind: LabelKind) -> list[Label]:
         return [label for label in self.labels if label.kind == kind]
@@ -161,41 +145,109 @@ def read_part(text: str) -> tuple[str, list[Remark]]:
     return text, remarks
 
 
-def body_of(text: str) -> Body:
-    """Return the reply up to the first observation, which the model invented, with its labels."""
-    text, remarks = read_part(text)
-    labels: list[Label] = []
-    end = len(text)
-    for match in LABEL.finditer(text):
-        kind = kind_of(match[1])
-        if kind == "observation":
-            end = match.start()
-            break
-        labels.append(Label(kind, int(match[2].strip().lstrip("#") or 0), match.start(), match.end()))
-    if end < len(text):
-        remarks.append(cut(f"an observation the model wrote itself, and what followed ({len(text) - end} characters)"))
-    return Body(text[:end], tuple(labels), tuple(remarks))
+@dataclass(frozen=True)
+class LabelWords:
+    """The words of a protocol's labels: finds them in replies and escapes them in data.
+
+    `guard` puts one backslash before the colon of anything that could be read as a label, and `unguard` removes one, so
+    any text survives being written and read. `disarm` escapes data for good.
+    """
+
+    thought: str = "Thought"
+    action: str = "Action"
+    input: str = "Action Input"
+    observation: str = "Observation"
+    answer: str = "Final Answer"
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """A label at the start of a line: its word is group 1, its number group 2."""
+        return re.compile(rf"^{_DECORATION}({self._any})({_NUMBER}){_AFTER}{_SIGN}", _FLAGS)
+
+    def kind_of(self, word: str) -> LabelKind:
+        """Return the kind of a label's word, whatever joins its parts."""
+        return next(kind for kind in KINDS if _joined(getattr(self, kind)) == _joined(word))
+
+    def may_begin(self, line: str) -> bool:
+        """Return whether an incomplete line may still become a label."""
+        rest = _BEFORE_LABEL.sub("", line, count=1)
+        low = rest.lower().replace("_", " ").replace("-", " ")
+        return any(
+            word.startswith(low) or (low.startswith(word) and _REST_OF_LABEL.match(rest, len(word)))
+            for word in self._beginnings
+        )
+
+    def scan(self, text: str) -> Body:
+        """Return the reply up to the first observation, which the model invented, with its labels."""
+        text, remarks = read_part(text)
+        labels: list[Label] = []
+        end = len(text)
+        for match in self.pattern.finditer(text):
+            kind = self.kind_of(match[1])
+            if kind == "observation":
+                end = match.start()
+                break
+            labels.append(Label(kind, int(match[2].strip().lstrip("#") or 0), match.start(), match.end()))
+        if end < len(text):
+            said = f"an observation the model wrote itself, and what followed ({len(text) - end} characters)"
+            remarks.append(cut(said))
+        return Body(text[:end], tuple(labels), tuple(remarks), self)
+
+    def find_action_inside(self, text: str) -> Label | None:
+        """Find an `Action:` inside a line: the last resort if no line begins with one."""
+        match = re.search(rf"(?<![A-Za-z0-9]){re.escape(self.action)}{_NUMBER}{_AFTER}{_SIGN}", text, re.A)
+        return Label("action", 0, match.start(), match.end()) if match else None
+
+    def replace_others(self, text: str) -> str:
+        """Replace labels in other words by these; put a `Final Answer:` inside a line on a line of its own."""
+        usual = _OTHER_LABEL.sub(lambda match: f"{getattr(self, match.lastgroup or '')}:", text)
+        if usual != text or re.search(rf"(?<![\w\\]){re.escape(self.observation)}{_NUMBER}{_AFTER}[:：]", text, re.A):
+            return usual
+        words = " ".join(f"[{word[0].upper()}{word[0].lower()}]{re.escape(word[1:])}" for word in self.answer.split())
+        inside = re.search(rf"(?<![A-Za-z0-9\"'`])(?:The )?{words}(?: is)?{_AFTER}{_SIGN}", text, re.A)
+        return f"{text[: inside.start()]}\n{self.answer}:{text[inside.end() :]}" if inside else text
+
+    def guard(self, text: str) -> str:
+        """Escape a text so that nothing reads as a label or an action in a fence; `unguard` undoes it exactly."""
+        return _CALL_LINES.add(_FENCES.add(self._labels.add(text)))
+
+    def unguard(self, text: str) -> str:
+        """Undo `guard`, so that escaped data which a model copies becomes plain again."""
+        return _FENCES.remove(self._labels.remove(_CALL_LINES.remove(text)))
+
+    def disarm(self, text: str) -> str:
+        """Escape labels in data: `Observation:` becomes `Observation\\:`. Escaping twice changes nothing more."""
+        return self._labels.disarm(text)
+
+    def in_json(self, dumped: str) -> str:
+        """Escape labels and fences in the strings of JSON text; the JSON value stays the same."""
+        safe = self._labels.armed.sub(lambda m: f"{m[1]}{m[2]}\\u{ord(m[3]):04x}", dumped)
+        return safe.replace("```", "\\u0060``")
+
+    @cached_property
+    def _any(self) -> str:
+        words = sorted(astuple(self), key=len, reverse=True)
+        return "|".join("[ _-]?".join(map(re.escape, word.split())) for word in words)
+
+    @cached_property
+    def _beginnings(self) -> tuple[str, ...]:
+        words = [word.lower() for word in astuple(self)]
+        return *words, *(word.replace(" ", "") for word in words)
+
+    @cached_property
+    def _labels(self) -> LabelGuard:
+        """Everything that is read as a label, at any place."""
+        words = rf"(?:(?<![A-Za-z0-9])(?:{self._any})|(?-i:{re.escape(self.observation)}))"
+        return LabelGuard(rf"{words}{_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 
 
 @lru_cache(maxsize=256)
-def kind_of(word: str) -> LabelKind:
-    """Return the kind of a label's word, whatever joins its parts."""
-    return _KINDS[re.sub(r"[ _-]", "", word.lower())]
+def _joined(word: str) -> str:
+    return re.sub(r"[ _-]", "", word.lower())
 
 
-def action_inside(text: str) -> Label | None:
-    """Find an `Action:` inside a line: the last resort if no line begins with one."""
-    match = _ACTION_INSIDE.search(text)
-    return Label("action", 0, match.start(), match.end()) if match else None
-
-
-def with_usual_labels(text: str) -> str:
-    """Replace other labels by the usual ones; put a `Final Answer:` inside a line on a line of its own."""
-    usual = _OTHER_LABEL.sub(lambda match: _USUAL[match.lastgroup or ""], text)
-    if usual != text or _INVENTED_INSIDE.search(text):
-        return usual
-    inside = _ANSWER_INSIDE.search(text)
-    return f"{text[: inside.start()]}\nFinal Answer:{text[inside.end() :]}" if inside else text
+USUAL = LabelWords()
+"""The labels of ReAct, which many models write unasked."""
 
 
 def repair_remark(what: str) -> Remark:
@@ -228,7 +280,7 @@ def thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
     first = labels[0].start if labels else upto
     parts = [body.text[:first].strip()]
     if parts[0]:
-        remarks.append(repair_remark("text without the label Thought: was taken for the thought"))
+        remarks.append(repair_remark(f"text without the label {body.words.thought}: was taken for the thought"))
     starts = [label.start for label in labels[1:]] + [upto]
     parts += [
         body.text[label.end : min(end, upto)].strip()
@@ -238,7 +290,7 @@ def thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
     parts = [part for part in parts if part]
     if sum(label.kind == "thought" for label in labels) > 1:
         remarks.append(repair_remark("several thoughts were joined"))
-    return unguard("\n".join(parts)).strip()
+    return body.words.unguard("\n".join(parts)).strip()
 
 
 def answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
@@ -256,21 +308,22 @@ def answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
         texts.append((body.text[label.end : end].strip(), end))
     full = [(text, end) for text, end in texts if text]
     if not full:
-        raise Unreadable("Your Final Answer is empty. Write the whole answer after `Final Answer:`.")
+        word = body.words.answer
+        raise Unreadable(f"Your {word} is empty. Write the whole answer after `{word}:`.")
     text, end = full[-1]
     if _REFERS_BACK.match(text) and len(text) < 400:
         before = [each for each in full[:-1] if not _REFERS_BACK.match(each[0])]
         above = "\n\n".join(each for each, _ in before) or _above(body, answers[0].start)
         if len(above) > len(text):
             remarks.append(repair_remark("the final answer only referred to the text above it, which was taken"))
-            return unguard(above), end
+            return body.words.unguard(above), end
     if end < len(body.text) and end not in {label.start for label in answers}:
         remarks.append(cut("a thought after the final answer"))
     if len(answers) > 1:
         which = "last one" if text is texts[-1][0] else "last one that has content"
         remarks.append(repair_remark(f"of {len(answers)} final answers the {which} counts"))
     before_it = answers[texts.index((text, end))].start
-    return unguard(without_leftovers(text, body.text[:before_it], remarks)), end
+    return body.words.unguard(without_leftovers(text, body.text[:before_it], remarks)), end
 
 
 def _above(body: Body, upto: int) -> str:
@@ -296,22 +349,22 @@ def without_leftovers(text: str, before: str, remarks: list[Remark]) -> str:
     return kept
 
 
-def cut_after(text: str, end: int, remarks: list[Remark]) -> None:
+def cut_after(body: Body, end: int, remarks: list[Remark]) -> None:
     """Add a remark about text after the action, which ends at `end`."""
-    rest = text[end:].strip()
+    rest = body.text[end:].strip()
     if rest.strip("`}] \n"):
-        several = " (with another label among them)" if LABEL.search(text, end) else ""
+        several = " (with another label among them)" if body.words.pattern.search(body.text, end) else ""
         remarks.append(cut(f"{len(rest)} characters after the action{several}"))
 
 
-def is_plain_name(name: str) -> bool:
+def is_plain_name(name: str, words: LabelWords = USUAL) -> bool:
     """Return whether a line of text can hold a tool's name without ambiguity."""
     return (
         0 < len(name) <= 100
         and not set(name) & set("\n\r[]{}:`*\"'")
         and name == name.strip()
-        and name.lower() not in FINAL
-        and "action input" not in name.lower()
+        and name.lower() not in (*FINAL, words.answer.lower())
+        and words.input.lower() not in name.lower()
         and any(char.isalnum() for char in name)
     )
 
@@ -322,10 +375,7 @@ def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
 
 
 def _named(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    return None
+    return next((tool for tool in tools if tool.name == name), None)
 
 
 def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
@@ -357,13 +407,15 @@ def _folded(name: str) -> str:
     return name.lower().replace("-", "_").replace(" ", "_")
 
 
-def input_of(text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False) -> Any:
+def input_of(
+    text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False, words: LabelWords = USUAL
+) -> Any:
     """Read the value in an action's input text, as `plait.core.arguments.read_input` does. Plain text is unguarded."""
-    return input_until(text, remarks, tool, closed=closed)[0]
+    return input_until(text, remarks, tool, closed=closed, words=words)[0]
 
 
 def input_until(
-    text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False
+    text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False, words: LabelWords = USUAL
 ) -> tuple[Any, int]:
     """Read the value in an action's input text; also return where the relevant text ends."""
     if tool is not None and tool.read_only and not closed and (more := _AFTERWORD.search(text)) is not None:
@@ -375,26 +427,5 @@ def input_until(
     if read.cut:
         remarks.append(cut(f"{len(read.cut)} characters after the input"))
     end = text.rfind(read.cut) if read.cut else len(text)
-    value = unguard(read.value) if read.plain and isinstance(read.value, str) else read.value
+    value = words.unguard(read.value) if read.plain and isinstance(read.value, str) else read.value
     return value, end if end >= 0 else len(text)
-
-
-def guard(text: str) -> str:
-    """Escape a text so that nothing reads as a label or an action in a fence; `unguard` undoes it exactly."""
-    return _CALL_LINES.add(_FENCES.add(_LABELS.add(text)))
-
-
-def unguard(text: str) -> str:
-    """Undo `guard`, so that escaped data which a model copies becomes plain again."""
-    return _FENCES.remove(_LABELS.remove(_CALL_LINES.remove(text)))
-
-
-def disarm(text: str) -> str:
-    """Escape labels in data: `Observation:` becomes `Observation\\:`. Escaping twice changes nothing more."""
-    return _LABELS.disarm(text)
-
-
-def in_json(dumped: str) -> str:
-    """Escape labels and fences in the strings of JSON text; the JSON value stays the same."""
-    safe = _LABELS.armed.sub(lambda m: f"{m[1]}{m[2]}\\u{ord(m[3]):04x}", dumped)
-    return safe.replace("```", "\\u0060``")

@@ -1,4 +1,4 @@
-"""Shared by loops that plan: the protocol `Planner`, running the steps of a plan, and its approval.
+"""Shared by loops that plan: the protocol `Planner`, making and approving a plan, and running its steps.
 
 A step starts as soon as the results it names exist. So a plan takes as long as its longest chain of dependent steps.
 """
@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
+import msgspec
+
 from plait.core import (
     Act,
+    Answered,
     Effects,
     Failed,
     Loop,
@@ -23,17 +26,24 @@ from plait.core import (
     Step,
     Task,
     Think,
+    ToolSpec,
     WaitResult,
     ask,
+    assistant,
     note,
     start,
+    user,
     wait_next,
 )
+from plait.loops import plan_text
 from plait.loops.format import Unreadable
 
 Results: TypeAlias = Mapping[str, Observation]
 Begin: TypeAlias = Callable[[Step, Results], Think | Act | Observation]
 """Makes a step's effect from the results so far, or an observation if the step need not or cannot run."""
+
+NO_EVIDENCE = "no evidence"
+"""What a prompt shows in place of a missing result."""
 
 
 @runtime_checkable
@@ -42,8 +52,8 @@ class Planner(Loop, Protocol):
 
     It is a dataclass with two options: `plan`, a plan to run without asking for one, and `only_plan`, which ends the
     run with the plan as the answer. Its phases are `plan`, `solve`, and `work` if steps ask the model. Steps have the
-    ids E1, E2 ..., and inputs name results as `#E1`. `plait.loops.rewoo.planner.make_plan` implements both options and
-    asks for approval. `makes_plan`: a run has a plan that a user can approve; `compiler` has it too.
+    ids E1, E2 ..., and inputs name results as `#E1`. `make_plan` implements both options and asks for approval.
+    `makes_plan`: a run has a plan that a user can approve; `compiler` has it too.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -72,6 +82,48 @@ class Planner(Loop, Protocol):
         ...
 
 
+def list_callable(loop: Loop, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """Return what a plan of this loop may call: the tools, and the model if the loop has a phase `work` for it."""
+    return plan_text.with_llm(tools) if "work" in loop.phases else tuple(tools)
+
+
+def make_plan(
+    loop: Planner, context: LoopContext, ask_planner: Callable[[tuple[Message, ...]], Effects[Plan | Outcome]]
+) -> Effects[Plan | Outcome]:
+    """Return the plan to run, or the run's outcome without one. An `only_plan` run ends with the plan as its answer.
+
+    `ask_planner` makes the plan with a model call. It gets the comments on earlier plans, for the end of its request.
+    """
+    tools = list_callable(loop, context.known)
+
+    def check(plan: Plan) -> Plan:
+        return plan_text.check_plan(plan, tools, check_inputs=True)
+
+    if loop.plan is None:
+        made = yield from ask_planner(())
+    else:
+        try:
+            made = check(loop.plan)
+        except Unreadable as why:
+            return Failed(f"The plan that was given can't be carried out: {why}", kind="format")
+    if not isinstance(made, Plan):
+        return made
+    if loop.only_plan:
+        return Answered(msgspec.json.decode(msgspec.json.encode(made)))
+    if not context.approve_plan:
+        return made
+    said: list[Message] = []
+
+    def replan(plan: Plan, words: str) -> Effects[Plan | Outcome]:
+        said.extend((assistant(plan_text.write_plan(plan)), user(context.prompt("feedback", words=words))))
+        return (yield from ask_planner(tuple(said)))
+
+    def read(text: str) -> Plan:
+        return check(plan_text.read_plan_file(text, tools))
+
+    return (yield from ask_approval(made, plan_text.write_plan, plan_text.reads_as_plan, read, replan))
+
+
 class Dispatch:
     """The running steps of one run. `results` maps the id of each finished step to its result."""
 
@@ -85,6 +137,11 @@ class Dispatch:
         """Add steps, and start those that can start."""
         self._waiting += [step for step in steps if step.id not in self.results]
         yield from self._start()
+
+    def add_plan(self, plan: Plan) -> Effects[None]:
+        """Add the calls of a plan. Those that have evidence do not run."""
+        self.results.update((id, Observation(text)) for id, text in plan.evidence.items())
+        yield from self.add(*plan.calls)
 
     def has_started(self, taken: WaitResult) -> bool:
         """Return whether this is the result of a step."""

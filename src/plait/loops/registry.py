@@ -150,9 +150,16 @@ def _choices(kind: Any) -> str:
     hints = _hints(kind)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
-        values = " or ".join(map(str, get_args(hint))) if get_origin(hint) is Literal else ""
+        values = " or ".join(choices_of(hint))
         said.append(f"{field.name} ({values or (hint.__name__ if isinstance(hint, type) else hint)})")
     return f"Options: {', '.join(said)}."
+
+
+def choices_of(hint: Any) -> tuple[str, ...]:
+    """Return the words that an option takes, by its type; empty if it takes any."""
+    if get_origin(hint) is Literal:
+        return tuple(map(str, get_args(hint)))
+    return tuple(word for part in get_args(hint) for word in choices_of(part))
 
 
 _CALL = re.compile(r"([A-Za-z_][\w.-]*)(?:\((.*)\))?", re.DOTALL)

@@ -84,7 +84,7 @@ def input_words(tool: ToolSpec) -> str:
     named = argument_types(tool)
     if not named:
         return "none"
-    said = {name: _meaning(tool, name) for name in named}
+    said = {name: describe_parameter(tool, name) for name in named}
     if len(named) == 1:
         ((name, kind),) = named.items()
         optional = ", optional" if "(optional)" in kind else ""
@@ -93,7 +93,7 @@ def input_words(tool: ToolSpec) -> str:
     return "an object " + json.dumps(told, ensure_ascii=False)
 
 
-def _meaning(tool: ToolSpec, name: str) -> str:
+def describe_parameter(tool: ToolSpec, name: str) -> str:
     """Return a parameter's description on one line for use in a sentence; "" if it has none."""
     flat = " ".join(str(tool.parameters["properties"][name].get("description", "")).split()).rstrip(".")
     return flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
@@ -138,6 +138,12 @@ def tool_entries(tools: tuple[ToolSpec, ...]) -> str:
         f"  _output_: {' '.join(tool.returns.split()) or 'text'}"
         for tool in tools
     )
+
+
+def are_exclusive(tools: Iterable[ToolSpec], one: str, other: str) -> bool:
+    """Return whether one of the two tools names the other as doing the same job."""
+    shut = {tool.name: tool.excludes for tool in tools if tool.name in (one, other)}
+    return one != other and (other in shut.get(one, ()) or one in shut.get(other, ()))
 
 
 _WORDS = ("description", "title")
@@ -202,11 +208,14 @@ def offered_tools(context: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, 
 
     It depends only on the observations, so a replay offers the same tools.
     """
-    if not context.others:
-        return context.tools
-    others = {tool.name: tool for tool in context.others}
+    return (*context.tools, *tools_found(context.others, seen)) if context.others else context.tools
+
+
+def tools_found(tools: Iterable[ToolSpec], seen: Iterable[str]) -> tuple[ToolSpec, ...]:
+    """Return those of the tools that results of the search tool describe, in the order of their appearance."""
+    named = {tool.name: tool for tool in tools}
     names = dict.fromkeys(name for text in seen for name in _FOUND_LINE.findall(text))
-    return (*context.tools, *(others[name] for name in names if name in others))
+    return tuple(named[name] for name in names if name in named)
 
 
 def add_search_results(context: LoopContext, complaint: str) -> Effects[str]:

@@ -53,6 +53,7 @@ class Transcript:
         """The tools' names, made harmless."""
         self._chat: dict[int, list[Message]] = {}
         self._text: dict[int, list[str]] = {}
+        self._turns: dict[int, list[PastTurn]] = {}
 
     def think(self, phase: str, log: Scratchpad, chars: int, opening: str, tail: tuple[Message, ...] = ()) -> Think:
         """The think effect over the log, its messages or its raw prompt set. `tail` is said after the log;
@@ -60,7 +61,9 @@ class Transcript:
         shown with at most `chars` characters."""
         if self._kind == "chat":
             return Think(phase, (*self._head, *_with_word(self._messages(log, chars), self._after(log)), *tail))
-        values = {**self._task, "log": self._raw(log, chars), "opening": "" if tail else opening}
+        turns, raw = self._past_turns(log, chars), self._raw(log, chars)
+        shown = {"log": raw, "turns": turns, "opening": "" if tail else opening}
+        values = {**self._task, **shown, "phase": phase}
         if self._kind == "user":
             return Think(phase, (system(self._rules), user(self._kit.prompt("earlier", **values)), *tail))
         text = self._kit.prompt("completion", system=self._rules, **values)
@@ -81,10 +84,27 @@ class Transcript:
         done = self._text.setdefault(chars, [])
         for i in range(len(done), len(log.entries)):
             entry = log.entries[i]
-            own = without_tokens(entry.turn.rstrip(), self._kit.special_tokens)
+            own = self.escape_tokens(entry.turn.rstrip())
             done.append(f"{own}\n{self._shown(entry, i + 1, chars).rstrip()}\n")
         after = self._after(log)
         return "".join(done) + (f"({after})\n" if after else "")
+
+    def _past_turns(self, log: Scratchpad, chars: int) -> list[PastTurn]:
+        """Return the turns for a template that writes the log itself. A remark follows the last observation."""
+        done = self._turns.setdefault(chars, [])
+        for i in range(len(done), len(log.entries)):
+            done.append(PastTurn(self, log.entries[i], i + 1, chars))
+        if not done or not (after := self._after(log)):
+            return done
+        return [*done[:-1], PastTurn(self, log.entries[-1], len(done), chars, f"\n({after})")]
+
+    def escape_observation(self, text: str) -> str:
+        """Return an observation for any place of a prompt."""
+        return text if self._harmless else self._escape(text)
+
+    def escape_tokens(self, text: str) -> str:
+        """Return the model's own text with its special tokens escaped."""
+        return without_tokens(text, self._kit.special_tokens)
 
     def _after(self, log: Scratchpad) -> str:
         return log.after if self._harmless or not log.after else self._escape(log.after, inline=True)
@@ -106,6 +126,31 @@ class Transcript:
         return (f"\n{head}",) if hole and sum(map(str.isalpha, head)) > 2 else ()
 
 
+class PastTurn:
+    """A turn as a template receives it: `number` from 1, `reply`, `text`, `tool` and `observation`.
+
+    `reply` is the model's whole reply with all its blanks, `text` the part of it that counts. Both have special tokens
+    escaped. `observation` is escaped and has no label.
+    """
+
+    def __init__(self, page: Transcript, entry: Entry, number: int, chars: int, remark: str = "") -> None:
+        self._page, self._entry, self._chars, self._remark = page, entry, chars, remark
+        self.number = number
+        self.tool = entry.tool
+
+    @cached_property
+    def reply(self) -> str:
+        return self._page.escape_tokens(self._entry.reply)
+
+    @cached_property
+    def text(self) -> str:
+        return self._page.escape_tokens(self._entry.turn)
+
+    @cached_property
+    def observation(self) -> str:
+        return self._page.escape_observation(shorten(self._entry.observation, self._chars)[0]) + self._remark
+
+
 def _with_word(said: list[Message], word: str) -> list[Message]:
     """The messages with a word behind the last one."""
     return [*said[:-1], user(f"{said[-1].content.rstrip()}\n({word})")] if word else said
@@ -118,11 +163,12 @@ def with_repair(bad: str, request: str) -> tuple[Message, ...]:
 
 @dataclass(frozen=True)
 class Entry:
-    """One turn as the model wrote it, the observation after it (whole), and the tool that gave it."""
+    """The part of a turn that counts, the observation after it (whole), the tool that gave it, and the whole reply."""
 
     turn: str
     observation: str
-    tool: str = "final_answer"
+    tool: str
+    reply: str
 
 
 @dataclass(frozen=True)
@@ -135,8 +181,8 @@ class Scratchpad:
     def then(self, turn: Turn, observation: Observation) -> Scratchpad:
         """Append a turn and its observation."""
         text = observation.with_note
-        entry = Entry(turn.kept, text, turn.call.tool) if turn.call is not None else Entry(turn.kept, text)
-        return Scratchpad((*self.entries, entry))
+        tool = turn.call.tool if turn.call is not None else "final_answer"
+        return Scratchpad((*self.entries, Entry(turn.kept, text, tool, turn.reply)))
 
     def once_more(self, words: str) -> Scratchpad:
         """Leave out a turn that only repeated a call, and remark that behind the last entry."""

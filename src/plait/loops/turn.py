@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
+from msgspec import structs
+
 from plait.core import (
     Answered,
     Call,
@@ -82,9 +84,10 @@ class TurnLoop:
     `format` reads and writes the turns. `tools`: those that the prompt describes, built-in ones included. `words`:
     values of the system and repair templates. `observe`: how a prompt shows an observation, if not as the format does.
     `ends_with_object`: a reply ends with a JSON object, so what the model writes behind it is cut. `opening(n)`: how
-    the prompt of a raw transcript ends before turn `n`, and `labels` those that a reply may begin with instead.
-    `last_label`: what the concluding reply continues; "" if it is a turn like any other. `answer_of` gives the answer
-    in a turn's input. `call_tool` makes a call, or ends the run for a built-in tool.
+    the prompt of a raw transcript ends before turn `n`, and `labels` those that a reply may begin with instead. `stop`
+    replaces the format's stop strings. `last_label`: what the concluding reply continues; "" if it is a turn like any
+    other. `answer_of` gives the answer in a turn's input. `call_tool` makes a call, or ends the run for a built-in
+    tool.
     """
 
     format: Format
@@ -94,6 +97,7 @@ class TurnLoop:
     constrain: bool = False
     max_parse_errors: int = 3
     max_tokens: int | None = None
+    stop: str | None = None
     observe: Observe | None = None
     ends_with_object: bool = False
     takes_plain_answer: bool = True
@@ -147,7 +151,7 @@ class TurnLoop:
                 text = f"{self.opening(log.next)} {text.lstrip()}"  # so that the log reads as if the model wrote it
             return self.format.read(text, log.next, (*self.tools, *context.others))
 
-        answer = plain_answer(context) if self.takes_plain_answer and not log.entries else None
+        answer = plain_answer(context, self.labels) if self.takes_plain_answer and not log.entries else None
         return read_turn(ask, read, self.max_parse_errors, answer=answer)
 
     def _ask_model(
@@ -172,7 +176,7 @@ class TurnLoop:
             "act",
             shape.messages,
             prompt=shape.prompt,
-            stop=self.format.stop(log.next),
+            stop=self.format.stop(log.next) if self.stop is None else (self.stop,),
             stop_after_object=page.own_result if self.ends_with_object else (),
             max_tokens=self.max_tokens,
             repair=bool(tail),
@@ -222,6 +226,8 @@ def read_turn(
         reply = yield from ask(bad)
         try:
             turn = read(reply.text)
+            if isinstance(turn, Turn):
+                turn = structs.replace(turn, reply=reply.text)
             if reply.how_cut and is_cut_within_call(reply.text, turn, read):
                 raise Unreadable("Its action is not complete: write a shorter one.")
         except Unreadable as why:
@@ -249,9 +255,12 @@ def _plainly(answer: Callable[[str], R | None] | None, text: str) -> R | None:
     return answer(text.strip()) if answer is not None and is_plain_answer(text) else None
 
 
-def plain_answer(context: LoopContext) -> Callable[[str], Turn | None]:
-    """Makes the turn of a plain answer; None for a text that names a tool: it may be meant for a call."""
-    names = re.compile("|".join(rf"\b{re.escape(tool.name)}\b" for tool in context.known) or r"(?!)", re.I)
+def plain_answer(context: LoopContext, labels: Sequence[str] = ()) -> Callable[[str], Turn | None]:
+    """Makes the turn of a plain answer; None for a text that names a tool or has a label, as it may be meant for a
+    call."""
+    words = [rf"\b{re.escape(tool.name)}\b" for tool in context.known]
+    words += [rf"^[ \t>*_#-]{{0,12}}{re.escape(label)}(?: ?\d{{1,3}})?[*_ \t]{{0,4}}[:：]" for label in labels]
+    names = re.compile("|".join(words) or r"(?!)", re.I | re.M)
     return lambda text: None if names.search(text) else Turn(answer=text, answered=True, kept=text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, structs
 
@@ -37,6 +37,23 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
         return structs.replace(self, **dict.fromkeys(abilities, False))
 
 
+class RequestDialect(Struct, frozen=True):
+    """How a provider's requests differ from OpenAI's.
+
+    `max_stop`: the maximum number of stop strings. `grammar`: the field that holds a grammar. `raw_schema`: the field
+    that holds the schema of a raw prompt's reply. `prefill`: how an assistant message is sent that the endpoint has to
+    continue: unchanged, without blanks at its end, with `"prefix": true`, or with the request's own fields.
+    `repeats_prefill`: the reply begins with that message again.
+    """
+
+    max_stop: int = 4
+    grammar: Literal["grammar", "structured_outputs", "response_format"] = "grammar"
+    raw_schema: Literal["response_format", "json_schema"] = "response_format"
+    prefill: Literal["message", "stripped", "prefix", "fields"] = "message"
+    repeats_prefill: bool = False
+
+
+OPENAI = RequestDialect()
 ABILITIES: tuple[str, ...] = Abilities.__struct_fields__
 
 

@@ -13,8 +13,9 @@ from plait.core import Reply, Think
 from plait.core.errors import BadRequest, BadResponse, ModelError, Unsupported
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
-from plait.models.base import Abilities, OnText, Request, Response
+from plait.models.base import Abilities, OnText, Request, RequestDialect, Response
 from plait.models.http import MAX_BODY
+from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.settings import NO_SETTINGS, ModelSettings
 from plait.models.wires import replies
@@ -66,6 +67,11 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     def target(self) -> Target:
         """Return the endpoint and model, for messages."""
         return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets)
+
+    @property
+    def dialect(self) -> RequestDialect:
+        """Return how the provider's requests differ from OpenAI's."""
+        return dialect_of(self.provider)
 
     def __repr__(self) -> str:
         return f"ChatModel({self.spec!r}, endpoint={self.endpoint!r})"
@@ -162,7 +168,9 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     @property
     def _options(self) -> WireOptions:
-        return WireOptions(self.name, self.abilities, self.provider, self.params, self.temperature, self.settings)
+        return WireOptions(
+            self.name, self.abilities, self.provider, self.dialect, self.params, self.temperature, self.settings
+        )
 
     def _prefill(self, think: Think) -> str:
         return load_wire(self.wire).repeatable_prefill(think, self._options) if think.prefill else ""
@@ -182,8 +190,8 @@ class _Watch:
         """Read a piece. Returns True if no more is wanted, or if far too much arrived."""
         draft = self.reader.draft
         self._size += len(piece)
-        most = MAX_BODY if self.reader.kind == "json" else min(EMPTY_STREAM + FRAMES * draft.written, MAX_STREAM)
-        if self._size > most:
+        max_size = MAX_BODY if self.reader.kind == "json" else min(EMPTY_STREAM + FRAMES * draft.written, MAX_STREAM)
+        if self._size > max_size:
             return True
         if self.is_broken:
             return False

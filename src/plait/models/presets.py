@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
-from plait.models.base import Abilities
+from plait.models.base import OPENAI, Abilities, RequestDialect
 
 LOCAL_TEMPERATURE = 0.0
 """The temperature for models on the user's own machine, so that a run is repeatable. Plait sends none to hosted models,
@@ -21,12 +21,22 @@ because many of them refuse it."""
 
 
 class Host(Struct, frozen=True):
-    """A known host. A `local` server needs no key."""
+    """A known host. A `local` server needs no key.
+
+    `other_keys` are further environment variables that may hold the key. `overflow` is a pattern of its words for a
+    prompt that is too long. `embeddings`: it has `/embeddings`. `span_name` is its name in OpenTelemetry's conventions,
+    if they use another one.
+    """
 
     name: str
     base_url: str
     abilities: Abilities
+    dialect: RequestDialect = OPENAI
     local: bool = False
+    other_keys: tuple[str, ...] = ()
+    overflow: str = ""
+    embeddings: bool = False
+    span_name: str = ""
 
     @property
     def base_env(self) -> str:
@@ -36,8 +46,7 @@ class Host(Struct, frozen=True):
     @property
     def keys(self) -> tuple[str, ...]:
         """Return the environment variables that may hold the key. The first one that is set counts."""
-        own = f"{self.name.upper()}_API_KEY"
-        return (own, "GOOGLE_API_KEY") if self.name == "gemini" else (own,)
+        return (f"{self.name.upper()}_API_KEY", *self.other_keys)
 
     def find_access(self, spec: str, env: Mapping[str, str], instead: str) -> tuple[str, str, str]:
         """Return the address, the variable of the key, and the key. Raises `ConfigError` if a key is missing.
@@ -60,40 +69,88 @@ class Host(Struct, frozen=True):
 HOSTS: dict[str, Host] = {
     host.name: host
     for host in (
-        Host("openai", "https://api.openai.com/v1", Abilities(schema=True)),
+        Host("openai", "https://api.openai.com/v1", Abilities(schema=True), embeddings=True),
         Host("openrouter", "https://openrouter.ai/api/v1", Abilities(schema=True)),
         Host("groq", "https://api.groq.com/openai/v1", Abilities(schema=True, prefill=True)),
         # The beta address can continue an assistant message, and accepts everything else too.
-        Host("deepseek", "https://api.deepseek.com/beta", Abilities(prefill=True)),
+        Host(
+            "deepseek",
+            "https://api.deepseek.com/beta",
+            Abilities(prefill=True),
+            RequestDialect(max_stop=16, prefill="prefix"),
+        ),
         # Mistral reports usage in streams unasked and refuses unknown fields.
-        Host("mistral", "https://api.mistral.ai/v1", Abilities(schema=True, prefill=True, stream_usage=False)),
-        Host("together", "https://api.together.xyz/v1", Abilities(schema=True, completion=True)),
+        Host(
+            "mistral",
+            "https://api.mistral.ai/v1",
+            Abilities(schema=True, prefill=True, stream_usage=False),
+            RequestDialect(prefill="prefix", repeats_prefill=True),
+            overflow=r"prompt contains \d+ tokens",
+            embeddings=True,
+            span_name="mistral_ai",
+        ),
+        Host(
+            "together",
+            "https://api.together.xyz/v1",
+            Abilities(schema=True, completion=True),
+            overflow=r"tokens?.* must be <=",
+            embeddings=True,
+        ),
         Host(
             "fireworks",
             "https://api.fireworks.ai/inference/v1",
             Abilities(schema=True, grammar=True, completion=True),
+            RequestDialect(grammar="response_format"),
+            embeddings=True,
         ),
-        # Its compatible endpoint accepts response_format and ignores it.
-        Host("anthropic", "https://api.anthropic.com/v1", Abilities(prefill=True)),
-        Host("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", Abilities(schema=True)),
-        Host("xai", "https://api.x.ai/v1", Abilities(schema=True)),
+        # It accepts response_format and ignores it. It refuses a last message that ends in blanks.
+        Host(
+            "anthropic",
+            "https://api.anthropic.com/v1",
+            Abilities(prefill=True),
+            RequestDialect(prefill="stripped"),
+            overflow=r"prompt is too long|input length and .max_tokens. exceed",
+        ),
+        Host(
+            "gemini",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+            Abilities(schema=True),
+            RequestDialect(max_stop=5),
+            other_keys=("GOOGLE_API_KEY",),
+            overflow=r"input token count.*exceeds",
+            span_name="gcp.gemini",
+        ),
+        Host("xai", "https://api.x.ai/v1", Abilities(schema=True), span_name="x_ai"),
         # Ollama also puts its chat template around raw prompts, so it cannot continue a prompt.
-        Host("ollama", "http://127.0.0.1:11434/v1", Abilities(schema=True), local=True),
+        Host("ollama", "http://127.0.0.1:11434/v1", Abilities(schema=True), local=True, embeddings=True),
         Host(
             "vllm",
             "http://127.0.0.1:8000/v1",
             Abilities(schema=True, grammar=True, prefill=True, completion=True),
+            RequestDialect(grammar="structured_outputs", prefill="fields"),
             local=True,
+            embeddings=True,
         ),
         Host(
             "llamacpp",
             "http://127.0.0.1:8080/v1",
             Abilities(schema=True, grammar=True, prefill=True, completion=True),
+            RequestDialect(raw_schema="json_schema"),
             local=True,
+            embeddings=True,
         ),
-        Host("lmstudio", "http://127.0.0.1:1234/v1", Abilities(schema=True, completion=True), local=True),
+        Host(
+            "lmstudio",
+            "http://127.0.0.1:1234/v1",
+            Abilities(schema=True, completion=True),
+            local=True,
+            overflow=r"context the overflows",
+            embeddings=True,
+        ),
     )
 }
+OVERFLOWS = "|".join(host.overflow for host in HOSTS.values() if host.overflow)
+"""Matches each host's words for a prompt that is too long: a gateway passes on those of other hosts."""
 _REASONERS = re.compile(r"(?:o[1-9]|gpt-5)(?![a-z0-9])(?!.*chat)")
 _NO_PREFILL = re.compile(r"claude-(?:opus|sonnet|haiku|fable)-(?:4-[6-9]|[5-9])")
 
@@ -110,6 +167,11 @@ def abilities_of(host: str, name: str) -> Abilities:
     if host == "anthropic" and _NO_PREFILL.match(family):
         found = found.without("prefill")
     return found
+
+
+def dialect_of(provider: str) -> RequestDialect:
+    """Return how a provider's requests differ from OpenAI's; for an unknown provider they do not."""
+    return HOSTS[provider].dialect if provider in HOSTS else OPENAI
 
 
 def check_address(address: str, where: str) -> str:

@@ -119,6 +119,25 @@ LOCAL = Rate("tokens", source="local, electricity not counted")
 """A model on the user's own machine without a tariff: 0 USD, and the source says why."""
 
 
+def describe_rate(rate: Rate) -> str:
+    """Return a rate in words, with its source."""
+    origin = ", ".join(filter(None, (rate.source, rate.date)))
+    match rate.kind:
+        case "unknown":
+            return "price not known"
+        case "per_1k":
+            words = f"{rate.per_1k_tokens:.15g} USD per 1,000 tokens"
+        case "watts":
+            words = f"{rate.watts:.15g} W at {rate.tariff:.15g} USD per kWh"
+        case _:
+            cached = "" if rate.cached is None else f", {rate.cached:.15g} cached"
+            words = f"{rate.input:.15g} in{cached}, {rate.output:.15g} out USD per 1,000,000 tokens"
+            for tier in rate.tiers:
+                words += f"; above {tier.above:,} of input "
+                words += f"{tier.input:.15g} in, {tier.cached:.15g} cached, {tier.output:.15g} out"
+    return f"{words} ({origin})" if origin else words
+
+
 def total(costs: Iterable[float | None]) -> float | None:
     """Return the exact sum of costs in USD: None if one of them is unknown, 0.0 for no costs."""
     nano = 0

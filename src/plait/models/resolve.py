@@ -17,7 +17,7 @@ from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of
-from plait.models.prices import LOCAL, Rate, bundled_rate, own_rate
+from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, own_rate
 from plait.models.settings import settings_for, split_settings
 from plait.models.special_tokens import tokens_of_family
 
@@ -58,7 +58,7 @@ def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str]) -> Model:
             raise ConfigError("scripted: needs a file of replies.", hint="Write scripted:replies.json.")
         from plait.models.scripted import Scripted
 
-        return Scripted.from_file(name)
+        return Scripted.from_file(name, rate=_own_rate(spec, name, config) or UNKNOWN, params=config.params)
     if provider in config.endpoints:
         return _model_of_endpoint(spec, provider, name, config.endpoints[provider], config, env)
     if provider in HOSTS:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -47,7 +48,7 @@ class Scripted:
 
     With `by_turn` False the replies come one after another, whatever the request (one run, not resumed). `sent` counts
     the attempts. `delay`: seconds before a reply. `chunk`: characters of a streamed piece, 0 for all at once. A reply
-    is cut at the stop strings, like an endpoint's.
+    is cut at the stop strings, like an endpoint's. `params` are further fields of each request's body.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Scripted:
         spec: str = "",
         rate: Rate = UNKNOWN,
         abilities: Abilities = ABILITIES,
+        params: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.scripts = dict(replies) if isinstance(replies, Mapping) else {"": tuple(replies)}
         self.by_turn = by_turn
@@ -71,6 +73,7 @@ class Scripted:
         self.endpoint = ""
         self.rate = rate
         self.abilities = abilities
+        self.params = dict(params)
         self.secrets: tuple[str, ...] = ()
         self.sent = 0
         self._failed: dict[bytes, int] = {}
@@ -79,7 +82,9 @@ class Scripted:
         return f"Scripted({self.spec!r})"
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Scripted:
+    def from_file(
+        cls, path: str | Path, *, rate: Rate = UNKNOWN, params: Mapping[str, Any] = MappingProxyType({})
+    ) -> Scripted:
         """Load a script from a JSON file. Raises `ConfigError`, which says what is wrong in it.
 
         The file has a list of replies, or {"replies": list or {phase: list}, "delay", "chunk", "by_turn"}. A reply is
@@ -114,11 +119,13 @@ class Scripted:
             delay=script.delay,
             chunk=script.chunk,
             by_turn=script.by_turn,
+            rate=rate,
+            params=params,
         )
 
     def encode(self, think: Think) -> Request:
         """Return the request that a chat-completions endpoint with these abilities would receive."""
-        return chat_completions.encode(think, WireOptions(self.name, self.abilities))
+        return chat_completions.encode(think, WireOptions(self.name, self.abilities, params=self.params))
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Return the next reply as the bytes of a chat completion. Raises the script's exceptions."""
@@ -155,7 +162,7 @@ class Scripted:
             "spec": self.spec,
             "name": self.name,
             "endpoint": "",
-            "params": {},
+            "params": self.params,
             "abilities": msgspec.structs.asdict(self.abilities),
             "rate": msgspec.to_builtins(self.rate),
         }
@@ -170,6 +177,8 @@ class Scripted:
         at = [i for i, reply in enumerate(script) if not isinstance(reply, BaseException)]
         others = [reply for phase, replies in self.scripts.items() if phase != think.phase for reply in replies]
         place = _turns_in([script[i] for i in at], think, others if think.phase in self.scripts else ())
+        if place > len(at):  # the conversation has turns of which the script knows nothing
+            raise self._script_over(len(at), think)
         start = at[place - 1] + 1 if place else 0
         end = at[place] if place < len(at) else len(script)
         failed = self._failed.get(request.body, 0)

@@ -35,8 +35,10 @@ def waiting_with(asked: Waits | Question) -> Waiting:
 def without_id(answer: str, id: str) -> str | None:
     """Remove the question's id from an answer's first line, as in `yes k3f9x2ab`. Returns None if the id is absent."""
     first, end, rest = answer.partition("\n")
-    told, found = re.subn(rf"(?<!\w){re.escape(id)}(?!\w)[,.:;]?[ \t]?", "", first, count=1, flags=re.IGNORECASE)
-    return (told + end + rest).strip() if id and found else None
+    rest_of_line, found = re.subn(
+        rf"(?<!\w){re.escape(id)}(?!\w)[,.:;]?[ \t]?", "", first, count=1, flags=re.IGNORECASE
+    )
+    return (rest_of_line + end + rest).strip() if id and found else None
 
 
 def open_question(run: str, timeline: Timeline, id: str | None) -> Question:

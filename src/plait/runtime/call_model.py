@@ -66,11 +66,11 @@ async def ask_model(
             # Found out by an attempt of this effect, in this process or in one that ended right behind it.
             raise Unsupported(f"{model.spec} takes no native tools", "tools")
         request = model.encode(think)
-        most = share.attempt(model, request.body, think.max_tokens)
-        limited = limit_reply(think, most) if most != think.max_tokens else think
+        max_tokens = share.attempt(model, request.body, think.max_tokens)
+        limited = limit_reply(think, max_tokens) if max_tokens != think.max_tokens else think
         if limited is not think:
             request = model.encode(limited)
-        given = most if limited is not think else None
+        given = max_tokens if limited is not think else None
         await log.append((Thinking(n, step, think.phase, model.spec, request.path, attempt, given), request.body))
         span.record_attempt(request)
         began = time.perf_counter()
@@ -130,9 +130,9 @@ async def ask_model(
         return reply
 
 
-def limit_reply(think: Think, most: int | None) -> Think:
+def limit_reply(think: Think, max_tokens: int | None) -> Think:
     """The effect with that many tokens for its reply; as it is for None."""
-    return think if most is None else structs.replace(think, max_tokens=most)
+    return think if max_tokens is None else structs.replace(think, max_tokens=max_tokens)
 
 
 def _count_lost(

@@ -28,7 +28,7 @@ from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.runtime.grounding import describe_findings, refusal, warning
 from plait.runtime.make_call import make_call
 from plait.runtime.recorded_effects import PastEffect
-from plait.runtime.run_context import RecordEnds, RunContext, as_told, differs, input_of, lines_of, sentence
+from plait.runtime.run_context import RecordEnds, RunContext, apply_edits, differs, input_of, lines_of, sentence
 from plait.runtime.tool_models import ToolModels
 from plait.runtime.tool_prints import as_usual
 from plait.tools.call_context import ToolCallContext
@@ -73,7 +73,7 @@ class Actor:
         if past.planned and past.planned != calls:
             raise differs(n, step, lines_of(past.planned), lines_of(calls))
         results: dict[int, Observation] = dict(past.observed)
-        made = as_told(calls, past.told)
+        made = apply_edits(calls, past.answers)
         for i, seen in results.items():
             self._note_doubt(made[i], seen)
         if not past.planned and not past.waits:
@@ -112,7 +112,7 @@ class Actor:
         results: dict[int, Observation] = {}
         doubtful = [i for i in todo if i in past.begun and not self._may_repeat(calls[i])]
         todo = [i for i in todo if i not in doubtful]
-        group = Group(n, step, calls, as_told(calls, past.told), past, self._invented(calls, todo))
+        group = Group(n, step, calls, apply_edits(calls, past.answers), past, self._invented(calls, todo))
         for i in doubtful:
             results[i] = await self._ended(group, i, _in_doubt(calls[i]))
         policy = self.run_context.run_spec.grounding
@@ -182,12 +182,12 @@ class Actor:
             question += " The journal may have lost rows of this run, so this call may have been made before."
         if self._is_in_doubt(call):
             question += " The same call was made before, and whether it took effect is not known."
-        said = group.past.told.get(i)
+        said = group.past.answers.get(i)
         said = said or await self.run_context.wait(
             group.n, group.step, i, "approval", question, group.past, group.wrote[i]
         )
         if said.approved:
-            group = replace(group, calls=as_told(group.calls, {i: said}))
+            group = replace(group, calls=apply_edits(group.calls, {i: said}))
             await self.run_context.log.append_before(self._not_repeatable(group, (i,)), (Begun(group.n, (i,)), None))
             return (await self._side_by_side(group, (i,)))[i]
         text = f"The person refused this call: {said.text}" if said.text else "The person refused this call."
@@ -300,7 +300,7 @@ class Actor:
         question = str(next(iter((*args, *kwargs.values())), "")).strip()
         if not question:
             return Observation("Error: the question is empty.", trouble="bad_input")
-        said = group.past.told.get(i)
+        said = group.past.answers.get(i)
         said = said or await self.run_context.wait(
             group.n, group.step, i, "question", question, group.past, group.wrote[i]
         )

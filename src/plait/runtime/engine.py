@@ -290,17 +290,19 @@ class Engine:
         return await self._perform(n, effect, started=True)
 
     async def _ask(self, n: int, effect: AskUser, past: PastEffect) -> str:
-        told, asked = past.told.get(-1), past.waits.get(-1)
+        answer, asked = past.answers.get(-1), past.waits.get(-1)
         if asked is not None and not self.run_context.is_recorded(effect.question, asked.text):
             # The person was asked something else: what they said to it is no answer to this.
             raise differs(n, self.run_context.meter.steps, asked.text, effect.question)
-        if told is None:
+        if answer is None:
             if self.run_context.run_spec.replay:
                 raise RecordEnds
-            told = await self.run_context.wait(n, self.run_context.meter.steps, -1, effect.kind, effect.question, past)
+            answer = await self.run_context.wait(
+                n, self.run_context.meter.steps, -1, effect.kind, effect.question, past
+            )
         if self.run_context.sources is not None:
-            self.run_context.sources.add(told.text)
-        return told.text
+            self.run_context.sources.add(answer.text)
+        return answer.text
 
     def _proposed(self, answer: Any) -> str:
         """What speaks against an answer; worked out anew wherever the loop is walked, so nothing has to be recorded."""

@@ -309,17 +309,19 @@ class Share:
         if self.attempts:
             self.may_repeat()
             meter.requests += 1
-        most = self._most(model, body, wanted) if limits.tokens is not None or limits.usd is not None else wanted
+        max_tokens = (
+            self._limit_tokens(model, body, wanted) if limits.tokens is not None or limits.usd is not None else wanted
+        )
         self.attempts += 1
-        return most
+        return max_tokens
 
     def may_repeat(self) -> None:
         """Raises what `attempt` does where the limit of calls leaves no room for a further attempt."""
-        meter, most = self._meter, self._meter.limits.calls
-        if most is not None and meter.requests + (0 if self._last else 1) >= most:
-            raise self._over("calls", f"{meter.requests} of {most} requests were sent, and the last failed")
+        meter, max_calls = self._meter, self._meter.limits.calls
+        if max_calls is not None and meter.requests + (0 if self._last else 1) >= max_calls:
+            raise self._over("calls", f"{meter.requests} of {max_calls} requests were sent, and the last failed")
 
-    def _most(self, model: Model, body: bytes, wanted: int | None) -> int | None:
+    def _limit_tokens(self, model: Model, body: bytes, wanted: int | None) -> int | None:
         meter, limits = self._meter, self._meter.limits
         prompt = meter.prompt_tokens(model, body)
         together = max(1, meter.waiting) if self._waits else 1
@@ -344,11 +346,11 @@ class Share:
         if room < least:
             self._usd = 0.0
             raise self._over(limit, words)
-        most = wanted if math.isinf(room) else min(int(room), wanted or int(room))
-        self._tokens, self._usd = prompt + (most or 0), self._usd + price * (most or 0)
+        max_tokens = wanted if math.isinf(room) else min(int(room), wanted or int(room))
+        self._tokens, self._usd = prompt + (max_tokens or 0), self._usd + price * (max_tokens or 0)
         meter.reserved_tokens += self._tokens
         meter.reserved_usd += self._usd
-        return most
+        return max_tokens
 
     def _room(self, left: float, prompt: float, price: float, together: int) -> float:
         """Output tokens that `left` has room for, where a prompt takes `prompt` and a token of the reply `price`.

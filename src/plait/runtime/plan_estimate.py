@@ -19,8 +19,7 @@ from plait.core.errors import JournalError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
-from plait.loops.plan import Planner
-from plait.loops.rewoo.pages import NO_EVIDENCE
+from plait.loops.plan import NO_EVIDENCE, Planner
 from plait.models.prices import total
 from plait.runtime.costs import PhaseSpending, in_all, spending
 from plait.runtime.phase_models import Phases

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,11 +16,11 @@ from plait.journal.timeline import ModelCall, Question, Timeline
 from plait.loops import make, prompts_of
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.loop import LLMCompiler
-from plait.loops.compiler.streamed_plan import Written
+from plait.loops.compiler.streamed_plan import StreamedPlan
 from plait.loops.format import Unreadable
-from plait.loops.plan import Planner
+from plait.loops.plan import Planner, list_callable
+from plait.loops.plan_text import check_plan, read_plan_file, reads_as_plan, write_plan
 from plait.loops.references import EVIDENCE, RESULTS
-from plait.loops.rewoo.plan_text import check_plan, read_plan_file, reads_as_plan, write_plan
 from plait.runtime.limits import Limits
 from plait.runtime.plan_estimate import Expected, texts_in
 from plait.runtime.prompts import PromptBook
@@ -54,20 +53,7 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
     if not isinstance(given, Plan | str):
         raise ConfigError(f"{given!r} is no plan.", hint="Give a plait.Plan, or its text.")
     try:
-        if isinstance(given, Plan):
-            return check_plan(given, tools)
-        if given.lstrip().startswith("{"):
-            # Do not repair a user's JSON as a model's is repaired: that would drop the rest of a cut file.
-            json.loads(given)
-        return read_plan_file(given, tools)
-    except RecursionError:
-        raise ConfigError(
-            "The plan's JSON is nested too deep.", hint="A plan is an object with a list of steps."
-        ) from None
-    except json.JSONDecodeError as why:
-        raise ConfigError(
-            f"The plan's JSON can't be read: {why.msg} (line {why.lineno}, column {why.colno}).", hint="Mend it there."
-        ) from None
+        return check_plan(given, tools) if isinstance(given, Plan) else read_plan_file(given, tools)
     except Unreadable as why:
         raise ConfigError(
             f"The plan can't be carried out. {why}", hint="Mend it, or have one written with `plait plan QUESTION`."
@@ -130,7 +116,7 @@ def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan 
                 case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
                     plan = loop.read_plan(reply.text, context)
                 case _, Question(kind="plan", answer=answer) if answer is not None and reads_as_plan(answer.text):
-                    plan = read_plan_file(answer.text, context.known)
+                    plan = read_plan_file(answer.text, list_callable(loop, context.known))
     return plan
 
 
@@ -166,8 +152,8 @@ def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
                 carried_out(plan)
                 plan = None
             case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
-                reader = Written(context.known, steps, results, held=True)
-                for _ in reader.whole(reply.text):
+                reader = StreamedPlan(context.known, steps, results, held=True)
+                for _ in reader.read_whole(reply.text):
                     pass
                 plan = reader.plan if reader.plan.calls else plan
             case _, Question(kind="plan", answer=answer) if answer is not None:

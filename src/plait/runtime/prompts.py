@@ -6,6 +6,7 @@ a user's folder byte for byte.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property, lru_cache
 from importlib import resources
@@ -41,6 +42,8 @@ class PromptBook:
         self._extra = bool(extra)
         self._texts = {**shipped_prompts(loop), **(extra or {})}
         self._verbatim: dict[str, str] = {}
+        self.own: dict[str, str] = {}
+        """The texts of the user's files, by the file's name."""
         self._compiled: dict[str, Any] = {}
         self._last: dict[str, tuple[dict[str, Any], str]] = {}
         """Last values and text of each template: a system prompt is the same in each run."""
@@ -142,6 +145,8 @@ class PromptBook:
                     text = file.read()
             except (OSError, UnicodeDecodeError) as why:
                 raise ConfigError(f"The prompt {path} can't be read: {why}.") from why
+            if path.suffix in (".j2", ".txt"):
+                self.own[path.name] = text
             if path.suffix == ".j2":
                 self._texts[path.stem] = text
             elif path.suffix == ".txt":
@@ -154,28 +159,40 @@ def _environment(texts: tuple[tuple[str, str], ...]) -> Any:
     from jinja2 import DictLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return ImmutableSandboxedEnvironment(
+    environment = ImmutableSandboxedEnvironment(
         loader=DictLoader({f"{name}.j2": text for name, text in texts}),
         undefined=StrictUndefined,
         auto_reload=False,
         **BLOCKS,
     )
+    environment.filters["tojson"] = _as_json
+    return environment
+
+
+def _as_json(value: object, indent: int | None = None) -> str:
+    """Return a value as JSON, as the chat templates of models write it: Jinja's own filter escapes it for HTML."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 @cache
 def variables_of(text: str) -> frozenset[str]:
     """Return the variables of a template that it does not set itself."""
-    from jinja2 import meta
+    from jinja2 import meta, nodes
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return frozenset(meta.find_undeclared_variables(ImmutableSandboxedEnvironment(**BLOCKS).parse(text)))
+    tree = ImmutableSandboxedEnvironment(**BLOCKS).parse(text)
+    # Jinja also lists a variable that is set in a branch.
+    return frozenset(
+        meta.find_undeclared_variables(tree) - {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
+    )
 
 
 @cache
 def known_variables() -> frozenset[str]:
-    """Return the variables of all shipped prompts."""
+    """Return the variables of all shipped prompts, and those that only a user's prompt needs."""
     texts = [text for loop in OURS for text in shipped_prompts(loop).values()]
-    return frozenset({"tools"}).union(*map(variables_of, texts))
+    own = {"evidence", "functions", "hits", "phase", "reply", "step", "tools", "turns"}
+    return frozenset(own).union(*map(variables_of, texts))
 
 
 def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:

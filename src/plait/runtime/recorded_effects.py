@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from plait.core import Call, Observation, Reply
 from plait.journal.effects import Lost
-from plait.journal.records import Told
+from plait.journal.records import UserAnswer
 from plait.journal.timeline import (
     CodeTurn,
     EffectsStarted,
@@ -35,7 +35,7 @@ class PastEffect:
     begun: set[int] = field(default_factory=set)
     observed: dict[int, Observation] = field(default_factory=dict)
     waits: dict[int, Question] = field(default_factory=dict)
-    told: dict[int, Told] = field(default_factory=dict)
+    answers: dict[int, UserAnswer] = field(default_factory=dict)
     started: EffectsStarted | None = None
     took: EffectTaken | None = None
     ran: CodeTurn | None = None
@@ -111,7 +111,7 @@ class Past:
             case Question(i=i, answer=answer):
                 past.waits[i] = entry
                 if answer is not None:
-                    past.told[i] = answer
+                    past.answers[i] = answer
             case EffectsStarted():
                 past.started = entry
             case EffectTaken():

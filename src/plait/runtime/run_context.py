@@ -19,7 +19,7 @@ from plait.core.errors import BadInput, ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.journal.log import AnyLog
-from plait.journal.records import NoteRecord, Told, Waits
+from plait.journal.records import NoteRecord, UserAnswer, Waits
 from plait.journal.timeline import Question
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
@@ -136,7 +136,7 @@ class RunContext:
 
     async def wait(
         self, n: int, step: int, i: int, kind: WaitKind, text: str, past: PastEffect, call: Call | None = None
-    ) -> Told:
+    ) -> UserAnswer:
         """Return the user's answer; `call` is the call to approve, if any. Raises `Suspend` if nobody answers."""
         asked: Question | Waits | None = past.waits.get(i)
         if asked is None:
@@ -148,13 +148,13 @@ class RunContext:
             if answer is None:
                 break
             try:
-                told = told_by(answer, n, i, kind)
-                check_edit(told, call, self.run_spec.tools, self.artifacts)
+                read = read_user_answer(answer, n, i, kind)
+                check_edit(read, call, self.run_spec.tools, self.artifacts)
             except ConfigError as why:  # ask again, and say what was wrong
                 waiting = structs.replace(waiting, reason=f"{why}\n{asked.text}")
                 continue
-            await self.log.append((told, None))
-            return told
+            await self.log.append((read, None))
+            return read
         raise Suspend(waiting_with(asked))
 
     async def _ask_person(self, waiting: Waiting) -> str | None:
@@ -173,17 +173,17 @@ class RunContext:
         return answer
 
 
-def told_by(answer: str, n: int, i: int, kind: str) -> Told:
+def read_user_answer(answer: str, n: int, i: int, kind: str) -> UserAnswer:
     """Turn the user's answer into a record.
 
     For an approval: yes, ok and approve approve the call, `edit JSON` approves it with that input, and any other text
     refuses it and is the reason. Raises `ConfigError` for an edit that is not JSON.
     """
     if kind != "approval":
-        return Told(n, answer, i)
+        return UserAnswer(n, answer, i)
     if edit := EDITED.fullmatch(answer.strip()):
         try:
-            return Told(n, answer, i, approved=True, input=(msgspec.json.decode(edit[1]),))
+            return UserAnswer(n, answer, i, approved=True, input=(msgspec.json.decode(edit[1]),))
         except msgspec.DecodeError as why:
             if edit[1][0] in '{["':  # other text is plain words: "edit the text first"
                 raise ConfigError(
@@ -191,27 +191,27 @@ def told_by(answer: str, n: int, i: int, kind: str) -> Told:
                 ) from None
     word = answer.strip().lower()
     yes = word in YES
-    return Told(n, "" if yes or word in NO else answer, i, approved=yes)
+    return UserAnswer(n, "" if yes or word in NO else answer, i, approved=yes)
 
 
-def check_edit(told: Told, call: Call | None, tools: Toolset, artifacts: ArtifactStore) -> None:
+def check_edit(answer: UserAnswer, call: Call | None, tools: Toolset, artifacts: ArtifactStore) -> None:
     """Check the input that the user put in place of a call's, like the tool will.
 
     Raises `ConfigError` if the input does not fit. The user learns it before the answer is accepted, so the question
     stays open.
     """
     tool = tools.get(call.tool) if call is not None else None
-    if tool is None or not told.input:
+    if tool is None or not answer.input:
         return
     try:
-        tool.bind(artifacts.fill_input(told.input[0], tool))
+        tool.bind(artifacts.fill_input(answer.input[0], tool))
     except BadInput as why:
         raise ConfigError(f"The edited input does not fit. {why}") from None
 
 
-def as_told(calls: tuple[Call, ...], told: Mapping[int, Told]) -> tuple[Call, ...]:
+def apply_edits(calls: tuple[Call, ...], answers: Mapping[int, UserAnswer]) -> tuple[Call, ...]:
     """Return the calls with the inputs that the user put in place of the model's."""
-    return tuple(told[i].edit(call) if i in told else call for i, call in enumerate(calls))
+    return tuple(answers[i].edit(call) if i in answers else call for i, call in enumerate(calls))
 
 
 def differs(n: int, step: int, expected: str, found: str) -> ReplayDiffers:

@@ -22,7 +22,7 @@ from plait.journal.records import (
     Row,
     RunHead,
     RunRow,
-    Told,
+    UserAnswer,
 )
 from plait.journal.store import Journal
 from plait.journal.timeline import Question, Timeline, select_rows_before
@@ -31,7 +31,7 @@ from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.engine import Engine
 from plait.runtime.recorded_effects import Past
 from plait.runtime.run import Run, run_of
-from plait.runtime.run_context import RecordEnds, RunSpec, check_edit, told_by
+from plait.runtime.run_context import RecordEnds, RunSpec, check_edit, read_user_answer
 
 Emit = Callable[[Event], None]
 
@@ -78,7 +78,7 @@ async def claim(
         if answer is not None:
             timeline = Timeline(rows)
             asked = open_question(head.run, timeline, question)
-            entries.append((_told(answer, asked, timeline, run_spec, head.run), None))
+            entries.append((_read_answer(answer, asked, timeline, run_spec, head.run), None))
         try:
             log = await journal.claim(
                 head.run,
@@ -163,17 +163,17 @@ def fresh_id() -> str:
     return new_run_id()
 
 
-def _told(answer: str, waits: Question, timeline: Timeline, run_spec: RunSpec, run: str) -> Told:
+def _read_answer(answer: str, waits: Question, timeline: Timeline, run_spec: RunSpec, run: str) -> UserAnswer:
     """The answer to what a run waits for. Raises `BadAnswer`: the run is as it was."""
     calls = (each.planned for each in timeline.tool_calls if (each.n, each.i) == (waits.n, waits.i))
     call = next(calls, None)
     named = without_id(answer, waits.question)
     try:
-        told = told_by(answer if named is None else named, waits.n, waits.i, waits.kind)
-        check_edit(told, call, run_spec.tools, ArtifactStore(Past(timeline).artifacts))
+        read = read_user_answer(answer if named is None else named, waits.n, waits.i, waits.kind)
+        check_edit(read, call, run_spec.tools, ArtifactStore(Past(timeline).artifacts))
     except ConfigError as why:
         raise BadAnswer(str(why), run=run, waits=waiting_with(waits)) from None
-    return told
+    return read
 
 
 def lost_text(lost: Lost) -> str:
@@ -201,10 +201,10 @@ async def perform(
 ) -> Run:
     """Perform an opened run to its end. If the run was cancelled, and has recorded that, the cancellation goes on."""
     if on_event is not None:
-        on_event(ev.Began(head.run, head.question, head.loop["name"], resumed))
-        if run_spec.past.lost is not None and not run_spec.trust_until:
+        on_event(ev.Began(head.run, head.question, head.loop["name"], resumed, "" if resumed else head.parent))
+        if run_spec.past.lost is not None and resumed:
             on_event(ev.Noted(0, "journal", lost_text(run_spec.past.lost)))
-    with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed and not run_spec.trust_until) as span:
+    with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed) as span:
         engine = Engine(run_spec, log, on_event, span)
         outcome = await engine.run()
         span.record_outcome(outcome, engine.run_context.meter.steps)

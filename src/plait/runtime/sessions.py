@@ -71,11 +71,11 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
     def of(self, turns: Iterable[SessionTurn]) -> tuple[Exchange, ...]:
         """Return the turns to show, oldest first. Turns without an answer are left out."""
         shown: list[Exchange] = []
-        room, most = self.chars, self.chars // 4
+        room, longest = self.chars, self.chars // 4
         for turn in sorted(turns, key=lambda each: -each.number):
             if turn.answer is None:
                 continue
-            exchange = Exchange(shorten(turn.question, most)[0], shorten(turn.answer, most)[0])
+            exchange = Exchange(shorten(turn.question, longest)[0], shorten(turn.answer, longest)[0])
             room -= len(exchange.question) + len(exchange.answer)
             if len(shown) == self.turns or room < 0:
                 break

@@ -116,3 +116,5 @@ class Tickets:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # These refer back to the engine. A cycle would keep the finished run until the garbage collector comes.
+        del self._perform, self._number

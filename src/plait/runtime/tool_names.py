@@ -9,6 +9,7 @@ from msgspec import structs
 from plait import loops
 from plait.core import Loop
 from plait.core.errors import ConfigError
+from plait.toolkits.method_search import NAME as SEARCH
 from plait.tools import Tool, Toolset
 from plait.tools.names import fit_names
 
@@ -27,7 +28,7 @@ def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
     before = tuple(tools)
     found = qualify_clashing_names(before, lambda name: _folded(name) in reserved)
     for old, tool in zip(before, found, strict=True):
-        if (word := reserved.get(_folded(tool.name))) and not _asks(tool, word):
+        if (word := reserved.get(_folded(tool.name))) and not _replaces(tool, word):
             raise ConfigError(
                 f"A tool is named {tool.name}, and the loop '{loop.name}' uses that name itself.",
                 hint="Rename it: NAME=WORD on the command line, name= in Python.",
@@ -64,9 +65,9 @@ def _reserved(loop: Loop) -> dict[str, str]:
     return {_folded(name): name for name in names}
 
 
-def _asks(tool: Tool, word: str) -> bool:
-    """Return whether a tool that asks the user replaces the loop's own `ask_user`."""
-    return tool.person and word == "ask_user"
+def _replaces(tool: Tool, word: str) -> bool:
+    """Return whether a tool replaces the loop's own: one that asks the user `ask_user`, a search `method_search`."""
+    return tool.person if word == "ask_user" else tool.name == word == SEARCH
 
 
 def _folded(name: str) -> str:

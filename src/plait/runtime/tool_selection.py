@@ -18,7 +18,7 @@ from plait.core import Loop, LoopContext
 from plait.journal.records import RunHead
 from plait.runtime.sessions import SESSION, Embedder
 from plait.search import ToolIndex
-from plait.toolkits.method_search import lines_of, method_search
+from plait.toolkits.method_search import NAME, lines_of, method_search
 from plait.tools import Tool, Toolset
 
 if TYPE_CHECKING:
@@ -81,10 +81,15 @@ def searchable(embedder: Embedder) -> bool:
     return find_spec("numpy") is not None and (embedder != "local" or find_spec("onnxruntime") is not None)
 
 
-def most_shown(said: int | None, loop: Loop, tools: int, embedder: Embedder) -> int | None:
-    """Return how many of an agent's tools are shown; None for all. A loop may have a default."""
+def most_shown(said: int | None, loop: Loop, tools: Toolset, embedder: Embedder) -> int | None:
+    """Return how many of an agent's tools are shown; None for all.
+
+    A loop may have a default. It does not count if a tool of the user's has the name of the search tool.
+    """
     told: int | None = getattr(loop, "told", None)
-    return 0 if said is None and told is not None and tools > told and searchable(embedder) else said
+    if said is not None or told is None or len(tools) <= told or NAME in tools:
+        return said
+    return 0 if searchable(embedder) else None
 
 
 def shown_by(head: RunHead) -> tuple[str, ...] | None:

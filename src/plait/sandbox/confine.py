@@ -100,7 +100,7 @@ def limits(memory: int, highest_fd: int, statm: TextIO) -> None:
     """
     now = int(statm.read().split()[0]) * resource.getpagesize()
     statm.close()
-    for what, most in (
+    for what, limit in (
         (resource.RLIMIT_AS, now + memory),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
@@ -110,8 +110,8 @@ def limits(memory: int, highest_fd: int, statm: TextIO) -> None:
         (resource.RLIMIT_NPROC, 0),
     ):
         hard = resource.getrlimit(what)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (most, most))
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(what, (limit, limit))
 
 
 def die_with(parent: int) -> None:

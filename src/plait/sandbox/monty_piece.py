@@ -78,7 +78,7 @@ class MontyPiece:
         self.calls: tuple[OutCall, ...] = ()
         self._session = session
         self._now = now
-        self._told = 0.0
+        self._reported_seconds = 0.0
         self._slept = 0.0
         self._trips = 0
         self._made = 0
@@ -88,7 +88,7 @@ class MontyPiece:
 
     def turn(self, error: CodeError | None = None, lost: bool = False, last: bool = False) -> SandboxTurn:
         """Return what it did since the last turn, with the calls that it waits for."""
-        seconds, self._told = self.seconds - self._told, self.seconds
+        seconds, self._reported_seconds = self.seconds - self._reported_seconds, self.seconds
         return SandboxTurn(plain(self.printed.take(last)), () if last else self.calls, error, lost, seconds)
 
     def came_back(self) -> None:
@@ -153,8 +153,8 @@ class MontyPiece:
             )
         self._sent += size
         if self._sent > limits.sent_bytes:
-            most = limits.sent_bytes
-            raise ValueError(f"the calls of one piece of code may pass on {most:,} bytes, and this is beyond")
+            limit = limits.sent_bytes
+            raise ValueError(f"the calls of one piece of code may pass on {limit:,} bytes, and this is beyond")
         return OutCall(at.function_name, args, kwargs, size)
 
     def _is_awaited(self, at: Any) -> bool:

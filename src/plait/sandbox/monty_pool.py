@@ -152,9 +152,9 @@ def limit_cpu(pid: int, seconds: float) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, ValueError):
             used = time.clock_gettime((~pid << 3) | 2)  # linux: the processor time of a process, by its number
-            most = math.ceil(used + seconds + GRACE_SECONDS)
+            cpu_limit = math.ceil(used + seconds + GRACE_SECONDS)
             hard = resource.prlimit(pid, resource.RLIMIT_CPU)[1]
-            resource.prlimit(pid, resource.RLIMIT_CPU, (most if hard < 0 else min(most, hard), hard))
+            resource.prlimit(pid, resource.RLIMIT_CPU, (cpu_limit if hard < 0 else min(cpu_limit, hard), hard))
 
 
 def _close(owner: int) -> None:

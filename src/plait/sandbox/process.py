@@ -123,10 +123,10 @@ class ProcessSession:
             raise ConfigError(f"{len(results)} results were given; the code waits for {self._waiting}.")
         self._waiting = 0
         if all(result.value is None or type(result.value) in (bool, int, float) for result in results):
-            told = [self._told(result) for result in results]
+            results_data = [self._encode_result(result) for result in results]
         else:  # a large value would block the event loop
-            told = await asyncio.to_thread(lambda: [self._told(result) for result in results])
-        return await self._turn({"results": told})
+            results_data = await asyncio.to_thread(lambda: [self._encode_result(result) for result in results])
+        return await self._turn({"results": results_data})
 
     async def close(self) -> None:
         self._closed = True
@@ -141,10 +141,10 @@ class ProcessSession:
         limits = self.settings.limits
         began = time.monotonic()
         try:
-            most = max(limits.sent_bytes - self._sent, 0) + OTHER_BYTES
+            max_bytes = max(limits.sent_bytes - self._sent, 0) + OTHER_BYTES
             left = max(limits.seconds - self._used, 0.001)
             length, answer = await child.exchange(
-                request | {"number": child.number}, left, most, 10 * limits.call_items
+                request | {"number": child.number}, left, max_bytes, 10 * limits.call_items
             )
             ran = time.monotonic() - began
             self._used += ran
@@ -201,10 +201,10 @@ class ProcessSession:
     def _output(self, child: Child, ended: bool) -> str:
         """Return the output since the last call; at the end, with a note of what is not shown."""
         data, printed = child.read_output()
-        most = self.settings.limits.output_chars
-        text = data.decode("utf-8", "replace")[:most]
+        max_chars = self.settings.limits.output_chars
+        text = data.decode("utf-8", "replace")[:max_chars]
         new, self._shown = text[self._shown :], len(text)
-        return new + cut_note(printed, most) if ended else new
+        return new + cut_note(printed, max_chars) if ended else new
 
     def _calls(self, data: Any, length: int) -> tuple[OutCall, ...]:
         def handle(stands: dict[str, Any]) -> ArtifactHandle:
@@ -234,7 +234,7 @@ class ProcessSession:
         source = lines[line - 1] if 0 < line <= len(lines) else ""
         return CodeError(clean(str(data["type"]))[:200], clean(str(data["message"]))[:4000], line, source, known)
 
-    def _told(self, result: Result) -> dict[str, Any]:
+    def _encode_result(self, result: Result) -> dict[str, Any]:
         if result.error:
             return {"error": result.error, "message": result.message}
         things: dict[str, str] = {}

@@ -141,11 +141,11 @@ class Child:
             raise
 
     async def exchange(
-        self, message: dict[str, Any], seconds: float, most: int, items: int
+        self, message: dict[str, Any], seconds: float, max_bytes: int, items: int
     ) -> tuple[int, dict[str, Any]]:
         """Send a message and return its answer with its length. The process is stopped between two exchanges.
 
-        The answer has at most `most` bytes and about `items` values, and must arrive within `seconds`. Raises
+        The answer has at most `max_bytes` bytes and about `items` values, and must arrive within `seconds`. Raises
         `TimeoutError`, `Broken`.
         """
         data = await asyncio.to_thread(_written, message) if "results" in message else _written(message)
@@ -156,7 +156,7 @@ class Child:
             async with asyncio.timeout(seconds):
                 await loop.sock_sendall(self.socket, len(data).to_bytes(4, "big") + data)
                 length, number = _ENVELOPE.unpack(await self._read(_ENVELOPE.size))
-                if length > most or number != self.number:
+                if length > max_bytes or number != self.number:
                     raise Broken("a message that was not asked for")
                 data = await self._read(length)
             self._signal(signal.SIGSTOP)

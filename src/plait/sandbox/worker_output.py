@@ -25,8 +25,8 @@ def cut_note(printed: int, limit: int) -> str:
 class Output(io.TextIOBase):
     """The output of code, in memory that the parent can read even after this process is killed."""
 
-    def __init__(self, shared: mmap.mmap, most: int, flood: Callable[[], None]) -> None:
-        self.shared, self.most, self.flood = shared, most, flood
+    def __init__(self, shared: mmap.mmap, max_chars: int, flood: Callable[[], None]) -> None:
+        self.shared, self.max_chars, self.flood = shared, max_chars, flood
         self.begin()
 
     def begin(self) -> None:
@@ -39,7 +39,7 @@ class Output(io.TextIOBase):
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        room = self.most - self.printed
+        room = self.max_chars - self.printed
         self.printed += len(text)
         if room > 0:
             data = text[:room].encode("utf-8", "replace")
@@ -47,6 +47,6 @@ class Output(io.TextIOBase):
             self.shared[at : at + len(data)] = data
             self.length += len(data)
         HEADER.pack_into(self.shared, 0, self.length, self.printed)
-        if self.printed > FLOOD * self.most:
+        if self.printed > FLOOD * self.max_chars:
             self.flood()
         return len(text)

@@ -207,7 +207,7 @@ class WorkerSession:
             line = frame.f_lineno if frame.f_code.co_filename == self.piece.file else 0
             frame = frame.f_back  # type: ignore[assignment]
         runner, self.waits = self.runner, True
-        self.hand({"error": self._told(kind, message, line, limit)})
+        self.hand({"error": self._describe_error(kind, message, line, limit)})
         while True:
             runner.wake.acquire()
 
@@ -215,7 +215,7 @@ class WorkerSession:
         self._end("TimeoutError", f"slept longer than the limit of {self.clock.seconds:g} s", "time")
 
     def _flooded(self) -> None:
-        self._end("RuntimeError", f"printed more than {FLOOD * self.output.most:,} characters", "output")
+        self._end("RuntimeError", f"printed more than {FLOOD * self.output.max_chars:,} characters", "output")
 
     def _error(self, problem: BaseException) -> dict[str, Any]:
         while isinstance(problem, BaseExceptionGroup) and problem.exceptions:
@@ -237,9 +237,9 @@ class WorkerSession:
         if limit == "memory":
             message = message or "out of memory"
             bytearray(8 << 20)  # without this much memory nothing more works here: see main
-        return self._told(type(problem).__name__, message, line, limit)
+        return self._describe_error(type(problem).__name__, message, line, limit)
 
-    def _told(self, kind: str, message: str, line: int, limit: str) -> dict[str, Any]:
+    def _describe_error(self, kind: str, message: str, line: int, limit: str) -> dict[str, Any]:
         lines = self.piece.code.splitlines()
         source = lines[line - 1] if 0 < line <= len(lines) else ""
         return {"type": kind, "message": message[:4000], "line": line, "source": source[:1000], "limit": limit}

@@ -66,13 +66,13 @@ class Budget:
     """How many values may pass, including nested ones, how deep, and whether `Figures` keep their type."""
 
     def __init__(self, items: int = 1 << 62, depth: int = DEPTH, figures: bool = False) -> None:
-        self.items, self.most, self.depth, self.figures = items, items, depth, figures
+        self.items, self.max_items, self.depth, self.figures = items, items, depth, figures
         self.bytes = 0
 
     def take(self, many: int) -> None:
         self.items -= many
         if self.items < 0:
-            raise ValueError(f"more than {self.most:,} values can't be passed on in one call")
+            raise ValueError(f"more than {self.max_items:,} values can't be passed on in one call")
 
 
 def pack(value: Any, handle: Callable[[Any], Any], budget: Budget | None = None, depth: int = 0) -> Any:

@@ -21,7 +21,7 @@ from plait.search.embedders import normalize_rows
 if TYPE_CHECKING:
     from plait.search.embedders import Vectors
 
-PROVIDERS = ("openai", "mistral", "together", "fireworks", "ollama", "llamacpp", "lmstudio", "vllm")
+PROVIDERS = tuple(host.name for host in HOSTS.values() if host.embeddings)
 """The providers whose endpoints have `/embeddings`."""
 BATCH = 128
 """Texts of one request."""

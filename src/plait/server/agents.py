@@ -67,7 +67,7 @@ def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
 
 def _prepare(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
     agent = served.agent if served.agent.journal == journal else served.agent.using(journal=journal)
-    _ = agent.specs, agent._resolved
+    _ = agent.specs, agent._parts.models
     return replace(served, agent=agent)
 
 
@@ -85,7 +85,7 @@ def makes_same_requests(agent: Agent, head: RunHead) -> bool:
         for spec, source in zip(head.tools, head.sources, strict=False)
         if source not in (SESSION, SEARCH) and not is_mcp_word(source)
     }
-    return recorded == {tool.name for tool in agent._toolset if not is_mcp_word(tool.source)}
+    return recorded == {tool.name for tool in agent._parts.toolset if not is_mcp_word(tool.source)}
 
 
 def change_agent(agent: Agent, changes: dict[str, Any]) -> Agent:

@@ -101,13 +101,13 @@ def as_mermaid(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def input_words(given: JSON, most: int) -> str:
-    """Return a step's input on one line of at most `most` characters: text unchanged, "" for none, others as JSON."""
+def input_words(given: JSON, width: int) -> str:
+    """Return a step's input on one line of at most `width` characters: text unchanged, "" for none, others as JSON."""
     if given is None:
         return ""
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
     flat = seen(text)
-    return flat if len(flat) <= most else flat[: max(1, most - 1)].rstrip() + "…"
+    return flat if len(flat) <= width else flat[: max(1, width - 1)].rstrip() + "…"
 
 
 def seen(text: str) -> str:

@@ -27,6 +27,7 @@ from plait.core import Call, Observation, Outcome, Ran, Reply, Think, Usage
 from plait.core.errors import ModelError
 from plait.journal.records import RunHead
 from plait.models.base import Model, Request
+from plait.models.presets import HOSTS
 from plait.models.prices import total
 from plait.runtime.phase_models import Phases
 from plait.runtime.tracing import UNWATCHED, Scrub
@@ -46,9 +47,7 @@ SECOND_BOUNDARIES = [0.01 * 2**n for n in range(14)]
 """The histograms' boundaries that the conventions recommend."""
 
 PROVIDERS = {
-    "xai": "x_ai",
-    "mistral": "mistral_ai",
-    "gemini": "gcp.gemini",
+    **{host.name: host.span_name for host in HOSTS.values() if host.span_name},
     "vertex": "gcp.vertex_ai",
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",

@@ -266,16 +266,16 @@ def _least_common_multiple(*xs: Number) -> Number:
 
 
 class Function(Struct, frozen=True):
-    """A function of the calculator. `most` is None if it takes any number of arguments."""
+    """A function of the calculator. `max_arguments` is None if it takes any number of arguments."""
 
     usage: str
     run: Callable[..., Number]
-    least: int = 1
-    most: int | None = 1
+    min_arguments: int = 1
+    max_arguments: int | None = 1
 
     def takes(self, count: int) -> bool:
         """Return whether it takes that many arguments."""
-        return count >= self.least and (self.most is None or count <= self.most)
+        return count >= self.min_arguments and (self.max_arguments is None or count <= self.max_arguments)
 
 
 _UNIT = "a number from -1 to 1"

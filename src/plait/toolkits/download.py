@@ -22,8 +22,8 @@ from plait.toolkits.service import SECONDS, describe_failure, find_proxy, open_s
 REDIRECTS = 5
 
 
-async def download(url: str, most: int, *, seconds: float = SECONDS, private: bool = False) -> bytes:
-    """Return the bytes at an http(s) address, at most `most`, after at most five redirects.
+async def download(url: str, max_bytes: int, *, seconds: float = SECONDS, private: bool = False) -> bytes:
+    """Return the bytes at an http(s) address, at most `max_bytes`, after at most five redirects.
 
     Addresses of this machine and of private networks are refused unless `private`. Behind a proxy, the proxy looks
     names up, so only numeric addresses are checked here. Raises `ToolError`.
@@ -45,7 +45,7 @@ async def download(url: str, most: int, *, seconds: float = SECONDS, private: bo
                 if response.status != 200:
                     said = f"{response.status} {response.reason or ''}".rstrip()
                     raise ToolError(f"{host} answered {said}.", hint="Check the address.")
-                return await read_body(response, most, host)
+                return await read_body(response, max_bytes, host)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(error, aiohttp.ClientConnectorDNSError) and "not public" in str(error):
                 raise _not_public(host) from None

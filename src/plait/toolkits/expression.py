@@ -212,7 +212,7 @@ def _split_arguments(tokens: list[Token]) -> list[Token]:
             inside = sum(tokens[each].text.count(",") for each in grouped)
             if not grouped or function is None or not function.takes(len(commas) + inside + 1):
                 continue
-            if function.takes(len(commas) + 1) and (commas or function.most is not None):
+            if function.takes(len(commas) + 1) and (commas or function.max_arguments is not None):
                 first = tokens[grouped[0]]
                 raise UnclearExpression(
                     "this comma may group thousands or separate arguments: "
@@ -360,7 +360,7 @@ class _Parser:
             if token.end - token.at == 1:  # the root sign needs no brackets
                 return self.compute(token, function.run, self.expression(_POWER + 1))
             raise UnclearExpression(f"{token.text} needs brackets: {function.usage}", token.at)
-        nested = self.tokens[self.i + 1].text == "[" and function.most is None  # max([1, 2, 3])
+        nested = self.tokens[self.i + 1].text == "[" and function.max_arguments is None  # max([1, 2, 3])
         self.i += nested
         values = self.bracket()
         if nested:

@@ -115,8 +115,10 @@ def _open_image(data: bytes) -> Decoded:
     except ImportError as error:
         raise ConfigError("Images need Pillow, which is not installed.", hint=install_hint("images")) from error
     if len(data) > MAX_BYTES:
-        most = _describe_size(MAX_BYTES)
-        raise ToolError(f"The image has {_describe_size(len(data))}; {most} are the most.", hint="Find a smaller one.")
+        largest = _describe_size(MAX_BYTES)
+        raise ToolError(
+            f"The image has {_describe_size(len(data))}; {largest} are the most.", hint="Find a smaller one."
+        )
     try:
         decoded = pillow.open(BytesIO(data), formats=tuple(_MEDIA))
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:

@@ -131,8 +131,8 @@ def _summarize_family(head: str, members: Sequence[str]) -> tuple[list[str], tup
 def _common_tail(texts: Iterable[str]) -> str:
     """Return the words at the end of all texts; empty if that is all of one text."""
     words = [text.split(" ") for text in texts]
-    most = min(len(each) for each in words) - 1
-    count = next((n for n in range(most, 0, -1) if len({tuple(each[-n:]) for each in words}) == 1), 0)
+    longest = min(len(each) for each in words) - 1
+    count = next((n for n in range(longest, 0, -1) if len({tuple(each[-n:]) for each in words}) == 1), 0)
     tail = words[0][len(words[0]) - count :]
     while tail and tail[0][:1].isupper():  # belongs to a name: `Cor Bridge`
         tail = tail[1:]

@@ -120,11 +120,11 @@ def _read_knowledge_graph(read: dict[str, Any]) -> str:
     if not isinstance(graph, dict):
         return ""
     head = ", ".join(str(graph[name]) for name in ("title", "type") if isinstance(graph.get(name), str))
-    told = graph.get("description")
+    description = graph.get("description")
     rest = _list_fields({key: value for key, value in graph.items() if key not in ("title", "type", "description")})
-    if not told and not rest:
+    if not description and not rest:
         return ""
-    return "\n".join(part for part in (head, _flatten(told) if told else "", rest) if part)
+    return "\n".join(part for part in (head, _flatten(description) if description else "", rest) if part)
 
 
 def _list_pages(read: dict[str, Any]) -> str:

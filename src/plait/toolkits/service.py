@@ -194,17 +194,17 @@ def find_proxy(url: str) -> str | None:
     return None if not found or proxy_bypass(host) else found
 
 
-async def read_body(response: aiohttp.ClientResponse, most: int, who: str) -> bytes:
-    """Read the body. Raises `ToolError` if it has more than `most` bytes, or is compressed."""
-    too_long = ToolError(f"{who} sent more than {most / 1e6:.0f} MB.", hint="Ask for something smaller.")
-    if (response.content_length or 0) > most:
+async def read_body(response: aiohttp.ClientResponse, max_bytes: int, who: str) -> bytes:
+    """Read the body. Raises `ToolError` if it has more than `max_bytes` bytes, or is compressed."""
+    too_long = ToolError(f"{who} sent more than {max_bytes / 1e6:.0f} MB.", hint="Ask for something smaller.")
+    if (response.content_length or 0) > max_bytes:
         raise too_long
     if response.headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
         raise ToolError(f"{who} sent its answer compressed, though not asked to.", hint="Ask its operator.")
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece
-        if len(body) > most:
+        if len(body) > max_bytes:
             raise too_long
     return bytes(body)
 

@@ -198,7 +198,7 @@ def _create_table(database: sqlite3.Connection, table: Table) -> None:
         database.execute("COMMIT")
     except (sqlite3.Error, UnicodeEncodeError) as error:
         raise ToolError(f"The table can't be queried: {error}.") from error
-    for limit, most in (
+    for limit, value in (
         (sqlite3.SQLITE_LIMIT_LENGTH, MAX_TEXT),
         (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 2 * MAX_SQL),
         (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200),
@@ -207,7 +207,7 @@ def _create_table(database: sqlite3.Connection, table: Table) -> None:
         (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
         (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
     ):
-        database.setlimit(limit, most)
+        database.setlimit(limit, value)
 
 
 def _find_with_names(sql: str) -> set[str]:

@@ -128,10 +128,10 @@ class LookupTable(Struct, frozen=True, dict=True):
         close = difflib.get_close_matches(" ".join(asked)[:200], folded, 3, 0.6)
         wanted = set(_word_set(" ".join(asked)))
         shared = {k: len(wanted & set(_word_set(k))) for k in folded}
-        most = max(shared.values(), default=0)
+        best = max(shared.values(), default=0)
         # The key that shares most words comes first, except for one of several words: then spelling decides.
         sharing = sorted((k for k in folded if shared[k]), key=lambda k: -shared[k])
-        first = [k for k in sharing if shared[k] == most] if most > 1 else []
+        first = [k for k in sharing if shared[k] == best] if best > 1 else []
         return [folded[k] for k in dict.fromkeys([*first, *close, *sharing])][:3]
 
     def _candidates(self, asked: tuple[str, ...]) -> dict[tuple[str, ...], list[str]]:

@@ -16,7 +16,7 @@ from plait.core.messages import JSON
 NO_RESULT = "(no result)"
 _DEPTH = 60
 
-Keep: TypeAlias = Callable[[Artifact], JSON] | None
+KeepArtifact: TypeAlias = Callable[[Artifact], JSON] | None
 """Returns the JSON that represents an artifact; None renders an artifact like any other object."""
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -47,7 +47,7 @@ def numeral(value: Any) -> Any:
     return {key: numeral(one) for key, one in value.items()} if type(value) is dict else value
 
 
-def render(value: Any, keep: Keep = None) -> tuple[str, JSON]:
+def render(value: Any, keep: KeepArtifact = None) -> tuple[str, JSON]:
     """Return the text that a model sees, and the value if JSON can hold it (else None). Never raises.
 
     Text stays unchanged, None is "(no result)", a float has its shortest form, bytes are described. Lists, objects,
@@ -74,7 +74,7 @@ def render(value: Any, keep: Keep = None) -> tuple[str, JSON]:
         return f"(a {type(value).__name__} that can't be shown)", None
 
 
-def _plain(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
+def _plain(value: Any, path: tuple[int, ...], keep: KeepArtifact) -> Any:
     """Return the value in dicts with text keys, lists, texts, numbers, booleans and None.
 
     `path` holds the ids of the enclosing values, so that a value which contains itself ends.

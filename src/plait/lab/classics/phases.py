@@ -1,162 +1,173 @@
-"""The table of time and money by phase: a row for each combination of phase models.
-
-Sums are exact (whole microseconds, whole billionths of a dollar), and the means of a row add up as they are shown.
-"""
+"""The table of time and money by phase: a row for each combination of phase models, beside the published rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
-from msgspec import Struct, structs
+import msgspec
 
+from plait.core import Usage
 from plait.core.errors import ConfigError
-from plait.lab.classics.tables import ABSENT, ClassicTable, judged_results, missing_notes
-from plait.lab.comparison import ComparisonData
-from plait.lab.grid import TableColumn, clean_line, merge_in_order
+from plait.journal.store import Journal
+from plait.lab.classics import published
+from plait.lab.classics.tables import ESTIMATED, OWN, PUBLISHED, crash_reason, judged_results, missing_notes
+from plait.lab.comparison import ComparisonData, Contender
+from plait.lab.grid import ABSENT, ReportColumn, ReportTable, show_value
 from plait.lab.report import UNKNOWN_PRICE
-from plait.lab.results import CellResult
-from plait.runtime.costs import UNKNOWN_COST, PhaseSpending, in_all, merge_spending, round_spending, runs_until
+from plait.models.prices import NANO, Rate, describe_rate
+from plait.runtime.costs import UNKNOWN_COST, in_all, merge_spending, runs_until
 
-MILLISECOND, CENT_MILLI = 1_000, 10_000
-"""The units shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""
-
-Place: TypeAlias = tuple[str, bool]
-"""A phase, and whether it means tool calls or code."""
+PHASES = ("reason", "react", "reply")
 
 
-class PhaseRow(Struct, frozen=True):
-    """A row. `spent` are sums over `runs` runs, of which `judged` were judged and `right` were right.
-
-    `paid_back_after` is a number of runs, "never", "?" (a price is unknown), None if nothing is compared.
-    """
-
-    who: str
-    models: dict[str, str]
-    runs: int
-    right: int
-    judged: int
-    spent: tuple[PhaseSpending, ...]
-    paid_back_after: int | str | None = None
-
-    @property
-    def nanos(self) -> Fraction | None:
-        """The mean cost of a run in billionths of a dollar; None if a price is unknown."""
-        nanos = in_all(self.spent).nanos
-        return None if nanos is None or not self.runs else Fraction(nanos, self.runs)
-
-    @property
-    def phases(self) -> dict[Place, PhaseSpending]:
-        """The spending of each phase with any model, in the order of first use."""
-        parts: dict[Place, list[PhaseSpending]] = {}
-        for part in self.spent:
-            parts.setdefault((part.phase, part.is_work), []).append(part)
-        return {place: in_all(each) for place, each in parts.items()}
-
-    def json(self) -> dict[str, Any]:
-        """Return the row with every digit: sums over its runs."""
-        whole = in_all(self.spent).json()
-        del whole["phase"], whole["model"]
-        return {
-            "models": self.models,
-            "runs": self.runs,
-            "right": self.right,
-            "judged": self.judged,
-            "phases": [part.json() for part in self.spent],
-            "in_all": whole,
-            "paid_back_after_runs": "not known" if self.paid_back_after == UNKNOWN_COST else self.paid_back_after,
-        }
-
-
-class PhaseTable(Struct, frozen=True):
-    """The table, its rows in the order of the comparison."""
-
-    rows: tuple[PhaseRow, ...]
-    hardware: float | None = None
-    notes: tuple[str, ...] = ()
-
-    def draw(self) -> ClassicTable:
-        """Return the means of a run: seconds and USD by phase and in all, as `plait costs --mean` shows them."""
-        places = merge_in_order(row.phases for row in self.rows)
-        cells = [_row_cells(row, places) for row in self.rows]
-        columns = [
-            TableColumn("models", tuple(clean_line(row.who) for row in self.rows), left=True),
-            TableColumn("runs", tuple(f"{row.runs:,}" for row in self.rows)),
-        ]
-        if any(row.judged for row in self.rows):
-            right = (f"{row.right:,} of {row.judged:,}" if row.judged else ABSENT for row in self.rows)
-            columns.append(TableColumn("right", tuple(right)))
-        heads = [f"{clean_line(phase)} {unit}" for phase, work in places for unit in (("s",) if work else ("s", "USD"))]
-        for at, head in enumerate((*heads, "in all s", "in all USD")):
-            columns.append(TableColumn(head, tuple(row[at] for row in cells)))
-        if self.hardware is not None:
-            after = (row.paid_back_after for row in self.rows)
-            paid = (ABSENT if n is None else f"{n:,} runs" if isinstance(n, int) else n for n in after)
-            columns.append(TableColumn("paid back after", tuple(paid)))
-        unknown = any(row.runs and row.nanos is None for row in self.rows)
-        return ClassicTable(tuple(columns), (*self.notes, *([UNKNOWN_PRICE] if unknown else [])))
-
-    def json(self) -> dict[str, Any]:
-        """Return the rows."""
-        return {"rows": [row.json() for row in self.rows]}
-
-
-def make_phase_table(comparison: ComparisonData, *, loop: str = "phased", hardware: float | None = None) -> PhaseTable:
-    """Make the table of a loop in a comparison.
+def make_phase_table(
+    comparison: ComparisonData,
+    *,
+    loop: str = "phased",
+    hardware: float | None = None,
+    paired: Mapping[str, str] | None = None,
+) -> ReportTable:
+    """Make the table of a loop in a comparison: seconds, USD and tokens are means of a run.
 
     `hardware`: also compute the break-even: after how many runs hardware at this price in USD is cheaper than the first
-    row. Raises `ConfigError` if the loop is not in the comparison, or if there is no second row to compare.
+    row. `paired` maps the account's models, or patterns of their names, to one's own: the rows are then the seven
+    published ones with these models. Raises `ConfigError` if the loop or a row is not in the comparison.
     """
     contenders = [each for each in comparison.contenders if each.loop.partition("(")[0] == loop]
     if not contenders:
         raise ConfigError(f"The loop {loop} is not in {comparison.name}.", hint="Compare it first.")
-    if hardware is not None and len(contenders) < 2:
-        raise ConfigError(
-            "Hardware is compared with the first row, and there is only one row.",
-            hint="Name a model without the hardware first, then one with it: --models openai:NAME,local.",
-        )
-    rows: list[PhaseRow] = []
-    every: list[CellResult] = []
+    if paired is not None:
+        contenders = [_find_contender(contenders, models) for models in replace_published_models(paired)]
+    own = [_own_row(comparison, each) for each in contenders]
+    theirs = [_published_row(each) for each in published.PHASE_ROWS]
+    for rows in (own, theirs) if hardware is not None else ():
+        _add_break_even(rows, hardware or 0)
+    columns = [
+        ReportColumn("row", show_value("row"), left=True),
+        *map(_model_column, PHASES),
+        ReportColumn("seconds", lambda row: show_value("seconds", ".3f" if row["row"] == OWN else "")(row)),
+        ReportColumn("USD", show_value("usd", ".5f")),
+        ReportColumn("tokens", lambda row: ABSENT if row["tokens"] is None else f"{row['about']}{row['tokens']:,.0f}"),
+    ]
+    if hardware is not None:
+        columns.append(ReportColumn("break-even", show_value("break_even", ",")))
+    if any(row["runs"] != 1 for row in own):
+        columns.append(ReportColumn("runs", show_value("runs", ","), leave=2))
+    if any(row["judged"] for row in own):
+        columns.append(ReportColumn("right", _show_right, leave=1))
+    columns.append(ReportColumn("rates", _show_rates, csv_only=True))
+    return ReportTable(
+        tuple([row for pair in zip(own, theirs, strict=True) for row in pair] if paired else [*own, *theirs]),
+        tuple(columns),
+        (*missing_notes(comparison), *_notes(own, hardware)),
+    )
+
+
+def replace_published_models(models: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the models of the seven published rows, replaced by one's own: the first name or pattern that fits.
+
+    Raises `ConfigError` for a published model that none fits, and for a name that fits none.
+    """
+    names = list(published.RATES)
+    for pattern in models:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ConfigError(f"The account has no model '{pattern}'.", hint=f"It has: {', '.join(names)}.")
+    found = {name: next((own for key, own in models.items() if fnmatchcase(name, key)), "") for name in names}
+    if absent := [name for name, own in found.items() if not own]:
+        hint = "A pattern may stand for several: *=local."
+        raise ConfigError(f"No model of yours is named for {', '.join(absent)}.", hint=hint)
+    return [{phase: found[name] for phase, name in row.models.items()} for row in published.PHASE_ROWS]
+
+
+def _find_contender(contenders: Sequence[Contender], models: Mapping[str, str]) -> Contender:
     for each in contenders:
-        results = comparison.of(each)
-        every += results
-        graded = judged_results(comparison, results)
-        row = PhaseRow(
-            who=each.who if each.loop == loop else f"{each.loop} {each.who}",
-            models=each.models,
-            runs=len(results),
-            right=sum(result.grade.success for result in graded),
-            judged=len(graded),
-            spent=merge_spending(part for result in results for part in result.phases),
-        )
-        if hardware is not None and rows and row.runs and rows[0].runs:
-            row = structs.replace(row, paid_back_after=_break_even(hardware, rows[0].nanos, row.nanos))
-        rows.append(row)
-    notes = list(missing_notes(comparison))
-    if len({row.runs for row in rows}) > 1:
+        if each.models == models:
+            return each
+    words = ",".join(f"{phase}={spec}" for phase, spec in models.items())
+    raise ConfigError(f"The comparison has no row {words}.", hint="Run it without --comparison first.")
+
+
+def _own_row(comparison: ComparisonData, contender: Contender) -> dict[str, Any]:
+    results = comparison.of(contender)
+    count, graded = len(results), judged_results(comparison, results)
+    rates: dict[str, Rate] = {}
+    if results and comparison.journal:
+        described = Journal.at(comparison.journal).head(results[0].run).models.values()
+        rates = {model["spec"]: msgspec.convert(model.get("rate", {}), Rate) for model in described}
+    spent = merge_spending(part for result in results for part in result.phases)
+    whole = in_all(spent)
+    return {
+        "row": OWN,
+        "models": contender.models,
+        "runs": count,
+        "seconds": float(Fraction(whole.micros, count * 10**6)) if count else None,
+        "usd": None if not count else UNKNOWN_COST if whole.nanos is None else whole.nanos / count / NANO,
+        "usd_in_all": whole.cost_usd,
+        "tokens": whole.usage.tokens / count if count else None,
+        "about": "~" * whole.usage.estimated,
+        "right": sum(result.grade.success for result in graded),
+        "judged": len(graded),
+        "rates": {spec: describe_rate(rates[spec]) for spec in contender.models.values() if spec in rates},
+        "phases": [part.json() for part in spent],
+        "break_even": None,
+        "crash": crash_reason(comparison, contender.key),
+    }
+
+
+def _published_row(row: published.PublishedRow) -> dict[str, Any]:
+    return {
+        "row": PUBLISHED,
+        "models": row.models,
+        "runs": None,
+        "seconds": row.seconds,
+        "usd": row.usd,
+        "usd_in_all": row.usd,
+        "tokens": sum(published.TOKENS.values(), Usage()).tokens,
+        "about": "~",
+        "judged": 0,
+        "rates": {model: describe_rate(published.RATES[model]) for model in row.models.values()},
+        "break_even": None,
+    }
+
+
+def _add_break_even(rows: Sequence[dict[str, Any]], hardware: float) -> None:
+    """Compute the break-even of each row with the first one, if both have numbers."""
+    for row in rows[1:]:
+        if any(each["usd"] is None or each.get("crash") for each in (rows[0], row)):
+            continue
+        row["break_even"] = UNKNOWN_COST
+        if None not in (rows[0]["usd_in_all"], row["usd_in_all"]):
+            before, after = (Fraction(round(each["usd_in_all"] * NANO), each["runs"] or 1) for each in (rows[0], row))
+            row["break_even"] = runs_until(hardware, before - after) or "never"
+
+
+def _model_column(phase: str) -> ReportColumn:
+    return ReportColumn(phase, lambda row: str(row["models"][phase]), left=True)
+
+
+def _show_right(row: dict[str, Any]) -> str:
+    return f"{row['right']:,} of {row['judged']:,}" if row["judged"] else ABSENT
+
+
+def _show_rates(row: dict[str, Any]) -> str:
+    return "; ".join(f"{model}: {rate}" for model, rate in row["rates"].items())
+
+
+def _notes(own: Sequence[dict[str, Any]], hardware: float | None) -> list[str]:
+    notes = []
+    if len({row["runs"] for row in own}) > 1:
         notes.append("The rows are not about the same tasks: some runs are not finished.")
-    if crashed := sum(result.status == "crashed" for result in every):
-        notes.append(f"{crashed:,} of {len(every):,} runs crashed; the means count what they took.")
-    return PhaseTable(tuple(rows), hardware, tuple(notes))
-
-
-def _break_even(hardware: float, before: Fraction | None, after: Fraction | None) -> int | str:
-    if before is None or after is None:
-        return UNKNOWN_COST
-    runs = runs_until(hardware, before - after)
-    return "never" if runs is None else runs
-
-
-def _row_cells(row: PhaseRow, places: Sequence[Place]) -> list[str]:
-    if not row.runs:
-        return [ABSENT] * (sum(1 if work else 2 for _, work in places) + 2)
-    phases = row.phases
-    seconds, all_seconds = round_spending([Fraction(each.micros, row.runs) for each in phases.values()], MILLISECOND, 3)
-    nanos = [None if each.nanos is None else Fraction(each.nanos, row.runs) for each in phases.values()]
-    usd, all_usd = round_spending(nanos, CENT_MILLI, 5)
-    by_place = dict(zip(phases, zip(seconds, usd, strict=True), strict=True))
-    cells: list[str] = []
-    for place in places:
-        cells += by_place.get(place, (ABSENT, ABSENT))[: 1 if place[1] else 2]
-    return [*cells, all_seconds, all_usd]
+    if hardware is not None:
+        saved = f"hardware for {hardware:,.15g} USD is cheaper than the first row, own or published"
+        notes.append(f"Break-even: the number of runs after which {saved}.")
+    rates = {model: rate for row in own for model, rate in row["rates"].items()}
+    notes += [f"{model}: {rate}." for model, rate in rates.items()]
+    if any(row["usd"] == UNKNOWN_COST for row in own):
+        notes.append(UNKNOWN_PRICE)
+    if any(row["about"] for row in own):
+        notes.append(ESTIMATED)
+    theirs = "; ".join(f"{model}: {describe_rate(rate)}" for model, rate in published.RATES.items())
+    return [*notes, f"Published: {published.PHASES_SOURCE}. Its tokens (~) and rates are inferred: {theirs}."]

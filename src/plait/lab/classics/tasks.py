@@ -1,84 +1,91 @@
-"""The table of tasks by model: a row for each task, a column for each model, in each cell the mark and the steps."""
+"""The table of tasks by model: a row for each task, a column for each model, in each cell the mark and the steps.
+
+The published cells of the six tasks stand in columns of their own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
-
-from plait.lab.classics.tables import ABSENT, ClassicTable, missing_notes
+from plait.lab.classics import published
+from plait.lab.classics.tables import PUBLISHED, crash_reason, missing_notes
 from plait.lab.comparison import ComparisonData, Contender
-from plait.lab.grid import ELLIPSIS, TableColumn, clean_line
+from plait.lab.grid import ABSENT, ELLIPSIS, ReportColumn, ReportTable, clean_line, show_value
 from plait.lab.results import CellResult
 
 LONGEST = 48
 """The length at which a question is cut."""
 
 
-class TaskTable(Struct, frozen=True):
-    """The table. `tasks` are ids and questions. `cells` has the results of each task in each column."""
+def make_task_table(comparison: ComparisonData, *, why: bool = False) -> ReportTable:
+    """Make the table of a comparison's tasks; the rows of the comparison are its columns.
 
-    columns: tuple[Contender, ...]
-    tasks: tuple[tuple[str, str], ...]
-    cells: tuple[tuple[tuple[CellResult, ...], ...], ...]
-    notes: tuple[str, ...] = ()
-
-    def draw(self, *, why: bool = False) -> ClassicTable:
-        """Return the table and, with `why`, what was wrong below it."""
-        heads = self._heads()
-        columns = [TableColumn("task", (*(clean_line(id) for id, _ in self.tasks), "done"), left=True)]
-        if any(id != question for id, question in self.tasks):
-            columns.append(TableColumn("what", (*(_cut(asked) for _, asked in self.tasks), ""), leave=1, left=True))
-        for at, head in enumerate(heads):
-            runs = [run for row in self.cells for run in row[at]]
-            done = f"{sum(run.grade.success for run in runs):,} of {len(runs):,}" if runs else ABSENT
-            marks = (", ".join(f"{clean_line(run.grade.mark)} {run.steps}" for run in row[at]) for row in self.cells)
-            columns.append(TableColumn(head, (*(cell or ABSENT for cell in marks), done), left=True))
-        notes = ["A cell: how it was done, and in how many steps.", *self.notes]
-        if why:
-            notes += [
-                f"{clean_line(task[0])}, {head}: {clean_line(run.grade.mark)}: {clean_line(run.grade.why)}"
-                for task, row in zip(self.tasks, self.cells, strict=True)
-                for head, cell in zip(heads, row, strict=True)
-                for run in cell
-                if run.grade.why
-            ]
-        return ClassicTable(tuple(columns), tuple(notes))
-
-    def json(self) -> dict[str, Any]:
-        """Return a row for each task, its cells by column."""
-        return {
-            "columns": [{"loop": each.loop, "models": each.models} for each in self.columns],
-            "rows": [
-                {"task": task, "question": question, "cells": [[_run_json(run) for run in cell] for cell in row]}
-                for (task, question), row in zip(self.tasks, self.cells, strict=True)
-            ],
-        }
-
-    def _heads(self) -> list[str]:
-        """Name the columns by models, by loops, or by both: whatever is unique."""
-        for names in ([each.who for each in self.columns], [each.loop for each in self.columns]):
-            if len(set(names)) == len(names):
-                return list(map(clean_line, names))
-        return [clean_line(each.key) for each in self.columns]
-
-
-def make_task_table(comparison: ComparisonData) -> TaskTable:
-    """Make the table of a comparison's tasks; the rows of the comparison are its columns."""
+    The last row counts what is done. `why`: the notes say what was wrong in each run; why runs crashed they say always.
+    """
     found: dict[tuple[str, str], list[CellResult]] = {}
     for result in comparison.results:
         found.setdefault((result.task, result.variant), []).append(result)
-    cells = tuple(
-        tuple(tuple(found.get((task.id, each.key), ())) for each in comparison.contenders)
-        for task in comparison.suite.tasks
-    )
-    tasks = tuple((task.id, task.question) for task in comparison.suite.tasks)
-    return TaskTable(comparison.contenders, tasks, cells, missing_notes(comparison))
+    heads, tasks = _heads(comparison.contenders), comparison.suite.tasks
+    rows: list[dict[str, Any]] = []
+    for task in tasks:
+        own = {
+            head: [_run_json(run) for run in found.get((task.id, each.key), ())]
+            for head, each in zip(heads, comparison.contenders, strict=True)
+        }
+        theirs = zip(published.TASK_MODELS, published.TASK_CELLS.get(task.id, ()), strict=False)
+        marks = {
+            f"{PUBLISHED} {model}": [{"mark": mark, "steps": steps, "success": mark == "done"}]
+            for model, (mark, steps) in theirs
+        }
+        rows.append({"task": task.id, "question": task.question, "cells": {**own, **marks}})
+    notes = ["A cell: how it was done, and in how many steps.", *missing_notes(comparison)]
+    for head, each in zip(heads, comparison.contenders, strict=True):
+        notes += [f"{head}: {crash}"] if (crash := crash_reason(comparison, each.key)) else []
+    if why:
+        notes += [
+            f"{row['task']}, {head}: {run['mark']}: {clean_line(run['why'])}"
+            for row in rows
+            for head in heads
+            for run in row["cells"][head]
+            if run["why"]
+        ]
+    columns = [ReportColumn("task", show_value("task"), left=True)]
+    if any(task.id != task.question for task in tasks):
+        columns.append(ReportColumn("what", lambda row: _cut(row["question"]), leave=1, left=True))
+    names = list(dict.fromkeys(name for row in rows for name in row["cells"]))
+    columns += [_cell_column(name, left=name in heads) for name in names]
+    if len(names) > len(heads):
+        notes.append(f"Published: {published.TASKS_SOURCE}.")
+    done = {name: [run for row in rows for run in row["cells"].get(name, ())] for name in names}
+    counts = {name: f"{sum(run['success'] for run in runs):,} of {len(runs):,}" for name, runs in done.items() if runs}
+    return ReportTable((*rows, {"task": "done", "question": "", "cells": counts}), tuple(columns), tuple(notes))
+
+
+def _heads(contenders: Sequence[Contender]) -> list[str]:
+    """Name the columns by models, by loops, or by both: whatever is unique."""
+    for names in ([each.who for each in contenders], [each.loop for each in contenders]):
+        if len(set(names)) == len(names):
+            return list(map(clean_line, names))
+    return [clean_line(each.key) for each in contenders]
 
 
 def _run_json(run: CellResult) -> dict[str, Any]:
     grade = run.grade
     return {"mark": grade.mark, "steps": run.steps, "run": run.run, "success": grade.success, "why": grade.why}
+
+
+def _cell_column(name: str, *, left: bool) -> ReportColumn:
+    return ReportColumn(name, lambda row: _show_cell(row["cells"].get(name)), left=left, wrap=True)
+
+
+def _show_cell(cell: Sequence[dict[str, Any]] | str | None) -> str:
+    """Return marks and steps, of a crashed run only the mark."""
+    if not cell:
+        return ABSENT
+    if isinstance(cell, str):
+        return cell
+    return ", ".join(run["mark"] if run["mark"] == "crashed" else f"{run['mark']} {run['steps']}" for run in cell)
 
 
 def _cut(question: str) -> str:

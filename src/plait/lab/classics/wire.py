@@ -9,16 +9,19 @@ new, `<` was received.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from plait.core import Reply
+from plait.core import Reply, Usage
 from plait.core.text import clean
 from plait.journal.timeline import ModelAttempt, Timeline
+from plait.lab.classics import published
+from plait.lab.classics.tables import ESTIMATED, PUBLISHED
+from plait.lab.grid import WIDTH, ReportColumn, ReportTable, show_value, wrap_lines
 from plait.models.wires.chat_completions import arguments
 
 PROMPT = "prompt"
@@ -66,7 +69,10 @@ class SentRequest(Struct, frozen=True):
 
 
 class ReceivedResponse(Struct, frozen=True):
-    """A response: its HTTP status (0: none came), the text of the reply and its native calls, or the error."""
+    """A response: its HTTP status (0: none came), the text of the reply and its native calls, or the error.
+
+    `usage` has its tokens, None if it took none.
+    """
 
     status: int
     seconds: float
@@ -74,6 +80,7 @@ class ReceivedResponse(Struct, frozen=True):
     calls: tuple[str, ...] = ()
     reasoning: str = ""
     error: str = ""
+    usage: Usage | None = None
 
 
 class WireExchange(Struct, frozen=True):
@@ -180,16 +187,43 @@ def _read_response(attempt: ModelAttempt, reply: Reply | None) -> ReceivedRespon
     if got is None:
         return None
     if reply is None:
-        return ReceivedResponse(got.status, got.seconds, "", error=got.error)
+        return ReceivedResponse(got.status, got.seconds, "", error=got.error, usage=got.usage)
     calls = tuple(f"{call.tool} {arguments(call)}" for call in reply.calls)
-    return ReceivedResponse(got.status, got.seconds, reply.text, calls, reply.reasoning, got.error)
+    return ReceivedResponse(got.status, got.seconds, reply.text, calls, reply.reasoning, got.error, reply.usage)
+
+
+def make_wire_table(exchanged: Sequence[WireExchange], *, beside: bool = True) -> ReportTable:
+    """Return the tokens of each request and their sums; `beside`: with the published ones. An error replaces both."""
+    own = [each.answered.usage if each.answered else None for each in exchanged]
+    theirs = [Usage(*each) for each in published.REQUEST_TOKENS] if beside else []
+    pairs = [*zip_longest(own, theirs), (sum(filter(None, own), Usage()), sum(theirs, Usage()))]
+    crashes = [each.answered.error if each.answered else "" for each in exchanged] + [""] * (len(pairs) - len(own))
+    names = [*(str(number) for number in range(1, len(pairs))), "in all"]
+    sides = ("", f"{PUBLISHED} ") if beside else ("",)
+    rows = [
+        {"request": name, "crash": crash}
+        | {f"{side}in": used and used.input_tokens for side, used in zip(sides, pair, strict=False)}
+        | {f"{side}out": used and used.output_tokens for side, used in zip(sides, pair, strict=False)}
+        for name, pair, crash in zip(names, pairs, crashes, strict=True)
+    ]
+    heads = [f"{side}{kind}" for side in sides for kind in ("in", "out")]
+    columns = [ReportColumn("request", show_value("request"), left=True)]
+    columns += [ReportColumn(head, show_value(head, ",")) for head in heads]
+    notes = [ESTIMATED.removeprefix("~: ").capitalize()] if any(each and each.estimated for each in own) else []
+    notes += [f"Published: {published.WIRE_SOURCE}, with gpt-3.5-turbo and its own question."] if beside else []
+    return ReportTable(tuple(rows), tuple(columns), tuple(notes), "Tokens of each request")
 
 
 # -- as text
 
 
-def render_exchanges(question: str, exchanged: Sequence[WireExchange], *, full: bool = False) -> str:
-    """Render exchanges for a terminal. What was sent before is one line, or with `full` written out."""
+def render_exchanges(
+    question: str, exchanged: Sequence[WireExchange], *, full: bool = False, width: int | None = WIDTH
+) -> str:
+    """Render exchanges for a terminal. What was sent before is one line, or with `full` written out.
+
+    A line with more than `width` letters goes on in the next one, which has no mark.
+    """
     lines = [f"Question: {clean(question)}"]
     for each in exchanged:
         lines += ["", f"--- {_title(each.sent)}", *_settings(each.sent)]
@@ -204,23 +238,7 @@ def render_exchanges(question: str, exchanged: Sequence[WireExchange], *, full: 
         lines += ["", f"--- response {each.sent.number}{_response_status(each.answered)}"]
         if each.answered is not None:
             lines += _mark_lines(BACK, _response_text(each.answered))
-    return "\n".join(lines)
-
-
-def render_exchanges_markdown(question: str, exchanged: Sequence[WireExchange], *, full: bool = False) -> str:
-    """Render exchanges in Markdown, each part in its own block."""
-    parts = [f"**Question:** {' '.join(clean(question).split())}"]
-    for each in exchanged:
-        parts.append(f"### {_title(each.sent)[0].upper()}{_title(each.sent)[1:]}")
-        if settings := list(_settings(each.sent)):
-            parts.append("\n".join(f"- {setting}" for setting in settings))
-        if before := _describe_before(each.sent):
-            parts.append(f"Sent before: {before}.")
-        parts += [f"{_name_part(piece)}\n\n{_block(piece.text)}" for piece in each.sent.pieces if full or piece.new]
-        parts.append(f"### Response {each.sent.number}{_response_status(each.answered)}")
-        if each.answered is not None:
-            parts.append(_block(_response_text(each.answered)))
-    return "\n\n".join(parts)
+    return wrap_lines("\n".join(lines), width)
 
 
 def _title(sent: SentRequest) -> str:
@@ -247,16 +265,12 @@ def _quote(value: object) -> str:
 
 
 def _describe_before(sent: SentRequest) -> str:
-    """Return `2 messages, 1,962 characters`; "" if all is new."""
+    """Return `2 messages as before, 1,962 characters`; "" if all is new."""
     if not sent.letters_before:
         return ""
-    messages, some = sent.messages_before, any(piece.goes_on for piece in sent.pieces)
-    counted = f"{messages:,} message{'s' * (messages != 1)}"
-    if not messages:
-        counted = "the beginning"
-    elif some:
-        counted += " and the beginning of one"
-    return f"{counted} as before, {sent.letters_before:,} characters"
+    parts = [f"{sent.messages_before:,} message{'s' * (sent.messages_before != 1)}"] if sent.messages_before else []
+    parts += ["the beginning of one"] if any(piece.goes_on for piece in sent.pieces) else []
+    return f"{' and '.join(parts)} as before, {sent.letters_before:,} characters"
 
 
 def _response_status(answered: ReceivedResponse | None) -> str:
@@ -274,16 +288,3 @@ def _response_text(answered: ReceivedResponse) -> str:
 
 def _mark_lines(mark: str, text: str) -> list[str]:
     return [f"{mark} {each}".rstrip() for each in clean(text).split("\n")]
-
-
-def _name_part(piece: MessagePart) -> str:
-    role = f"`{clean(piece.role)}`"
-    return f"{role}{', sent before' * (not piece.new)}{', goes on' * piece.goes_on}:"
-
-
-def _block(text: str) -> str:
-    """Return a code block whose fence is longer than any in the text."""
-    inner = clean(text)
-    longest = max((len(found) for found in re.findall(r"`{3,}", inner)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}text\n{inner}{'' if inner.endswith(chr(10)) else chr(10)}{fence}"

@@ -263,8 +263,8 @@ def _to_spec(chart: Any) -> dict[str, Any]:
     return spec
 
 
-def _cut_name(name: str, most: int = _NAME) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+def _cut_name(name: str, max_chars: int = _NAME) -> str:
+    return name if len(name) <= max_chars else f"{name[: max_chars - 1]}…"
 
 
 def _show_value(value: float) -> str:

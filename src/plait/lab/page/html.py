@@ -74,6 +74,13 @@ def render_served_page(comparison: ComparisonData, runs: str) -> str:
     return _fill_template(comparison, _page_parts(comparison, draw), {}, linked, runs)
 
 
+def render_tables_page(title: str, body: str) -> str:
+    """Render a page without scripts and outside addresses. `body` is HTML already."""
+    style = _read_file("page.css")
+    title = show_hidden(title)
+    return _template("tables.html.j2").render(title=title, body=body, style=style, style_hash=_hash(style))
+
+
 def _page_parts(comparison: ComparisonData, draw: str) -> dict[str, Any]:
     """Return all parts of the page except those that depend on its records. Charts need the script `draw`."""
     rows, lines = make_row_views(comparison), _outcome_lines(comparison)
@@ -238,13 +245,13 @@ def _read_file(name: str) -> str:
 
 
 @functools.cache
-def _template() -> Template:
+def _template(name: str = "page.html.j2") -> Template:
     from jinja2 import Environment, StrictUndefined
 
     # Everything is escaped except what the template marks as safe: Plait's own files, and JSON made by `json_block`.
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters.update(number=_show_number, share=_show_share, usd=_show_usd)
-    return made.from_string(_read_file("page.html.j2"))
+    return made.from_string(_read_file(name))
 
 
 def _show_number(value: float | None, digits: int = 0) -> str:

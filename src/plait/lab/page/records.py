@@ -140,8 +140,10 @@ def _drop_repeated_calls(parts: list[list[Any]]) -> list[list[Any]]:
     """Drop calls that the action or the code shows, or that their observation names in full."""
     kinds = {part[0] for part in parts}
     observed = bool(kinds & {"observation", "trouble"})
-    told = observed and (bool(kinds & {"action", "code"}) or all(len(p[2]) <= _TITLE for p in parts if p[0] == "call"))
-    return [part for part in parts if part[0] != "call"] if told else parts
+    repeats = observed and (
+        bool(kinds & {"action", "code"}) or all(len(p[2]) <= _TITLE for p in parts if p[0] == "call")
+    )
+    return [part for part in parts if part[0] != "call"] if repeats else parts
 
 
 def _read_record(run: str, read_events: EventsReader) -> str | None:
@@ -160,14 +162,14 @@ def show_hidden(text: str) -> str:
     return _HIDDEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
 
-def cut_text(text: str, most: int = LONG) -> tuple[str, int]:
+def cut_text(text: str, max_chars: int = LONG) -> tuple[str, int]:
     """Return the beginning of a text, with hidden characters shown, and how many characters are left out."""
-    return show_hidden(text[:most]), max(0, len(text) - most)
+    return show_hidden(text[:max_chars]), max(0, len(text) - max_chars)
 
 
-def shorten(text: str, most: int = SHORT) -> str:
+def shorten(text: str, max_chars: int = SHORT) -> str:
     """Return the beginning of a text, which says how much is left out."""
-    shown, missing = cut_text(text, most)
+    shown, missing = cut_text(text, max_chars)
     return f"{shown} … ({missing:,} more characters)" if missing else shown
 
 

@@ -41,8 +41,9 @@ from plait.loops.codeact.hints import (
     too_long,
     unknown_name,
 )
-from plait.loops.codeact.signature import as_code, signature
+from plait.loops.codeact.signature import as_code, python_function, signature
 from plait.loops.escape import Escape
+from plait.loops.tool_descriptions import tools_found
 
 SEARCH = "method_search"
 """The name of the search tool in code, whatever its own name."""
@@ -59,6 +60,8 @@ NOTHING = "(no result)"
 class RunningAction:
     """The progress of one action."""
 
+    number: int = 0
+    """The number of its turn."""
     shown: list[str] = field(default_factory=list)
     """What it printed, and what searches found."""
     printed: str = ""
@@ -78,8 +81,11 @@ class RunningAction:
 class Work:
     """The actions of one run, in order. Data in observations is escaped here; the other text is the loop's own."""
 
-    def __init__(self, context: LoopContext, escape: Escape, max_lines: int, repeats: int) -> None:
+    def __init__(
+        self, context: LoopContext, escape: Escape, max_lines: int, repeats: int, modules: frozenset[str]
+    ) -> None:
         self._kit, self._escape, self._max_lines, self._repeats = context, escape, max_lines, repeats
+        self._modules = modules
         self.failed = False  # whether the last action was refused or broke off
         self._same = False  # whether its code has given the same observation before
         self._action = RunningAction()
@@ -89,18 +95,18 @@ class Work:
         self._found: dict[str, str] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
 
-    def run(self, code: str, ungrounded: Sequence[str] = ()) -> Effects[Observation | Answered]:
-        """Run one action to its end. Return its observation, or the answer it stopped with. Code with `ungrounded`
-        values is not run.
+    def run(self, code: str, n: int, ungrounded: Sequence[str] = ()) -> Effects[Observation | Answered]:
+        """Run the action of turn `n` to its end. Return its observation, or the answer it stopped with. Code with
+        `ungrounded` values is not run.
 
         Raises `LimitNear`, also if the same code keeps giving the same observation.
         """
-        self._action, self.failed = RunningAction(), True
+        self._action, self.failed = RunningAction(n), True
         if (refused := self._refused(code)) is not None:
             error, seen = refused
             at = f" in line {error.line}, {error.source}" if error.line else ""
             yield from note("refused", f"The action is not run: {error.message}{at}")
-            return self._observation(code, seen)
+            return structs.replace(self._observation(code, seen), trouble="refused")
         if ungrounded:
             values = ", ".join(ungrounded)
             yield from note("invented", f"code: stands neither in the task nor in any observation: {values}")
@@ -136,7 +142,10 @@ class Work:
 
     def _calls(self, ran: Ran) -> Effects[Ran]:
         """Make the calls that the code waits for, concurrently, and continue it with their results."""
-        calls = tuple(self._search(_first(call.input)) if self._is_search(call) else call for call in ran.calls)
+        calls = tuple(
+            structs.replace(self._search(_first(call.input)), by_code=call.by_code) if self._is_search(call) else call
+            for call in ran.calls
+        )
         observations = yield from act(*calls)
         given = []
         for call, seen in zip(ran.calls, observations, strict=True):
@@ -145,7 +154,8 @@ class Work:
             if seen.printed.strip():
                 self._action.shown.append(f"{seen.printed.rstrip()}\n")
             if seen.ok and self._is_search(call):
-                self._action.shown.append(f"{seen.text.rstrip()}\n")
+                if seen.text != NOTHING:
+                    self._action.shown.append(f"{self._search_result(seen.text)}\n")
                 seen = Observation(NOTHING)
             self._action.trouble = self._action.trouble if seen.ok else (call, seen)
             self._action.called += seen.ok
@@ -166,6 +176,11 @@ class Work:
         names = list(tool.parameters.get("properties", {})) if tool is not None else []
         return Call(self._kit.search, {names[0]: words} if names else words)
 
+    def _search_result(self, text: str) -> str:
+        """Return the result of a search as the prompts show it."""
+        hits = tuple(map(python_function, tools_found(self._kit.known, [text])))
+        return self._kit.prompt("search_result", text=text, hits=hits).rstrip()
+
     # -- observations
 
     def _printed(self, output: str) -> None:
@@ -181,7 +196,7 @@ class Work:
         if error is None:
             silent = not output.strip()
             brought = self._unseen(output) if silent else []
-            return render_observation(self._kit, self._escape, output, None, "", self._action.notes, brought=brought)
+            return self._render(output, None, "", brought=brought)
         call, seen = self._action.trouble or (None, None)
         hint = hint_of(error, seen)
         kept = ran_before(error, hint, self._action.called)
@@ -198,6 +213,10 @@ class Work:
             values |= {"meant": find_similar_name(name, self._names), "others": self._functions()}
         elif hint == "name":
             hint = ""
+        return self._render(output, error, hint, **values)
+
+    def _render(self, output: str, error: CodeError | None, hint: str, **values: Any) -> str:
+        values["n"] = self._action.number
         return render_observation(self._kit, self._escape, output, error, hint, self._action.notes, **values)
 
     def _functions(self, but: str = "") -> str:
@@ -217,15 +236,15 @@ class Work:
             return ""
         if name not in self._found:
             (seen,) = yield from act(self._search(name))
-            self._found[name] = seen.text.strip() if seen.ok else ""
+            self._found[name] = self._search_result(seen.text).strip() if seen.ok and seen.text != NOTHING else ""
         return self._found[name]
 
     def _refused(self, code: str) -> tuple[CodeError, str] | None:
         """Return why code is not run (too long, a forbidden import), and the message about it; None if it may run."""
         if (error := too_long(code, self._max_lines)) is not None:
-            return error, render_observation(self._kit, self._escape, "", error, "lines", [], most=self._max_lines)
-        if (found := find_forbidden_import(code)) is not None:
-            return found[0], render_observation(self._kit, self._escape, "", found[0], "import", [], refused=found[1])
+            return error, self._render("", error, "lines", most=self._max_lines)
+        if (found := find_forbidden_import(code, self._modules)) is not None:
+            return found[0], self._render("", found[0], "import", refused=found[1])
         return None
 
     def _observation(self, code: str, text: str) -> Observation:

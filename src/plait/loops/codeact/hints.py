@@ -138,13 +138,13 @@ def too_long(code: str, most: int) -> CodeError | None:
     return None
 
 
-def find_forbidden_import(code: str) -> tuple[CodeError, str] | None:
-    """Return the first forbidden import in a piece of code as an error, with the module's name."""
+def find_forbidden_import(code: str, modules: frozenset[str] = MODULES) -> tuple[CodeError, str] | None:
+    """Return the first import of another module than these in a piece of code as an error, with the module's name."""
     if "import" not in code:
         return None
     if (tree := _tree(code)) is None:
         return None
-    found = [(node, name) for node in ast.walk(tree) for name in _modules(node) if not _allowed(name)]
+    found = [(node, name) for node in ast.walk(tree) for name in _modules(node, modules) if not _allowed(name, modules)]
     if not found:
         return None
     first, name = min(found, key=lambda each: getattr(each[0], "lineno", 0))
@@ -153,9 +153,9 @@ def find_forbidden_import(code: str) -> tuple[CodeError, str] | None:
     return CodeError("ImportError", "this import is not allowed", line, source), name
 
 
-def _allowed(name: str) -> bool:
+def _allowed(name: str, modules: frozenset[str]) -> bool:
     """Return whether the module, or one that contains it, may be imported."""
-    return name in MODULES or ("." in name and _allowed(name.rpartition(".")[0]))
+    return name in modules or ("." in name and _allowed(name.rpartition(".")[0], modules))
 
 
 def _tree(code: str) -> ast.Module | None:
@@ -168,11 +168,11 @@ def _tree(code: str) -> ast.Module | None:
         return None
 
 
-def _modules(node: ast.AST) -> list[str]:
+def _modules(node: ast.AST, modules: frozenset[str]) -> list[str]:
     """Return the modules that a node imports, each with the names taken from it."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         module = "." * node.level + (node.module or "")
-        return [module] if _allowed(module) else [f"{module}.{alias.name}" for alias in node.names]
+        return [module] if _allowed(module, modules) else [f"{module}.{alias.name}" for alias in node.names]
     return ["__import__"] if isinstance(node, ast.Name) and node.id == "__import__" else []

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from msgspec import structs
+
 from plait.core import (
     Answered,
     Effects,
@@ -28,6 +30,7 @@ from plait.core import (
 )
 from plait.loops.codeact.execution import SEARCH, STOP, Work, only_stops
 from plait.loops.codeact.format import FORMAT
+from plait.loops.codeact.hints import MODULES
 from plait.loops.codeact.turns import CodeTurns
 from plait.loops.escape import escape_of
 from plait.loops.format import Turn
@@ -43,16 +46,20 @@ class CodeAct:
 
     `transcript`: how the log is shown: as chat messages, inside one user message, or as one raw completion.
     `max_lines`: maximum lines of an action; 0: no limit. `repeats`: how often the same code may give the same
-    observation; 0: no limit. `constrain`: send the grammar of a turn with every request (otherwise only with a second
-    attempt). `max_parse_errors`: unreadable replies in a row before the run fails. `max_tokens`: limit for one reply.
+    observation; 0: no limit. `imports`: whether code may import modules that compute. `constrain`: send the grammar of
+    a turn with every request (otherwise only with a second attempt). `max_parse_errors`: unreadable replies in a row
+    before the run fails. `max_tokens`: limit for one reply. `stop`: the text at which the model stops, in place of the
+    format's.
     """
 
     transcript: TranscriptKind = "chat"
     max_lines: int = 60
     repeats: int = 3
+    imports: bool = True
     constrain: bool = False
     max_parse_errors: int = 3
     max_tokens: int | None = None
+    stop: str | None = None
 
     told: ClassVar[int] = 8
     """The default number of tools that it is shown. With more tools it is shown none, and finds them by searching."""
@@ -61,14 +68,18 @@ class CodeAct:
     """It needs a sandbox, which is checked before the first model call."""
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
     reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
+    reply_words: ClassVar[tuple[str, ...]] = ("Python", "code")
     tool_names: ClassVar[str] = "python"
 
     def __post_init__(self) -> None:
         check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
+        context = use_own_search(context)
         turns, escape = CodeTurns(self, task, context), escape_of(context, FORMAT.disarm)
-        work, log, chars = Work(context, escape, self.max_lines, self.repeats), Scratchpad(), context.observation_chars
+        modules = MODULES if self.imports else frozenset()
+        work = Work(context, escape, self.max_lines, self.repeats, modules)
+        log, chars = Scratchpad(), context.observation_chars
         turn: Any = None
         last: Observation | None = None
         try:
@@ -84,7 +95,7 @@ class CodeAct:
                 if turn.call is not None:
                     code = turn.call.input
                     invented = () if only_stops(code) else (yield from check_grounding(code=code, strict=True))
-                    seen = yield from work.run(code, invented)
+                    seen = yield from work.run(code, log.next, invented)
                 if isinstance(seen, Answered):
                     done = seen if seen.answer is not None else Answered(turn.thought)
                     if not (against := (yield from check_answer(done.answer))):
@@ -101,3 +112,12 @@ class CodeAct:
 
     def splitter(self, phase: str) -> Splitter:
         return OneKind("thought") if phase == "decompose" else FORMAT.splitter()
+
+
+def use_own_search(context: LoopContext) -> LoopContext:
+    """Return the context in which the user's own tool `method_search`, if there is one, finds all other tools."""
+    own = context.tool(SEARCH)
+    if context.search or own is None:
+        return context
+    others = tuple(tool for tool in context.tools if tool is not own)
+    return structs.replace(context, tools=(own,), others=others, search=SEARCH)

@@ -11,6 +11,8 @@ import contextlib
 import re
 from collections.abc import Callable
 
+from msgspec import structs
+
 from plait.core import Call
 from plait.loops.codeact.blocks import (
     PYTHON,
@@ -36,51 +38,7 @@ Write = Callable[[Turn, int], str]
 
 def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
     """Read the turn in a reply. Raises only `Unreadable`."""
-    notes: list[Remark] = []
-    text = without_tags(drop_surrogates(text, notes), notes)
-    labels: list[Label] = []
-    answers: list[Label] = []
-    loose: Block | None = None
-    end, at, empty, cut_short = len(text), 0, 0, False
-    ahead = Ahead(text)
-    while empty <= _MAX_EMPTY:
-        match = ahead.label(at)
-        fence = ahead.fence(at)
-        if fence is not None and (match is None or fence.start() < match.start()):
-            found = read_fence(text, fence)
-            if not holds_code(found, fence):
-                at = end_of_skipped(found, fence)
-                continue
-            if loose is None and (fence["word"] or fence["word2"] or "").lower() in PYTHON:
-                return _turn(text, labels, answers, found, None, n, notes, write, whole)
-            loose = loose or found
-            at = max(found.end, fence.end())
-            continue
-        if match is None:
-            break
-        label = label_at(match)
-        if label.kind == "observation":
-            end = label.start
-            notes.append(cut_label(label, len(text)))
-            cut_short = True
-            break
-        if label.kind == "action":
-            block = code_after(text, label, ahead)
-            if block is not None:
-                # An unmarked block before it was only shown, not meant to run.
-                return _turn(text, labels, answers, block, label, n, notes, write, whole)
-            empty += 1
-        (answers if label.kind == "answer" else labels).append(label)
-        at = label.end
-    if loose is not None and not answers:
-        return _turn(text, labels, answers, loose, None, n, notes, write, whole)
-    if answers:
-        return _answered(text[:end], labels, answers, n, notes, write)
-    if not labels and is_python(text[:end]):
-        code = plain_code(text[:end], notes)
-        block = Block(code, 0, end, True, (repair_remark("code without label and fence was taken for the action"),))
-        return _turn(text[:end], [], [], block, None, n, notes, write, whole)
-    raise Unreadable(f"{_why(text, labels, cut_short)} {shape(n)}")
+    return TurnReader(text, n, write, whole).read()
 
 
 def shape(n: int) -> str:
@@ -91,98 +49,139 @@ def shape(n: int) -> str:
     )
 
 
-def _turn(
-    text: str,
-    labels: list[Label],
-    answers: list[Label],
-    block: Block,
-    label: Label | None,
-    n: int,
-    notes: list[Remark],
-    write: Write,
-    whole: bool,
-) -> Turn:
-    """Return the turn of the code that was found; `label` is its action's."""
-    if not whole and not block.closed:
-        raise Unreadable(f"Your reply was cut before its action ended: it was too long. Write less. {shape(n)}")
-    notes += block.remarks
-    start = label.start if label is not None else block.start
-    if label is None and not any(remark.text.startswith("code without label") for remark in notes):
-        notes.append(repair_remark("the action's label was missing"))
-    elif label is not None:
-        _as_written(text, label, "ACTION", n, notes)
-    if answers:
-        notes.append(cut("a final answer before the action: the action wins"))
-        start = min(start, answers[0].start)
-    thought = _thought(text, [one for one in labels if one.start < start], start, n, notes)
-    rest = text[block.end :].strip("`~ \t\r\n")
-    if rest:
-        own = any(label_at(match).kind == "observation" for match in LABEL.finditer(rest))
-        words = "with an observation of its own" if own else "not run"
-        notes.append(cut(f"{len(rest)} characters after the action ({words})"))
-    turn = Turn(thought, Call(CODE, block.code), remarks=tuple(notes))
-    return _kept(turn, text[: block.end].strip(), n, notes, write)
+class TurnReader:
+    """Reads turn `n` in one reply. `write` writes a turn in the canonical form; `whole`: the reply was not cut."""
 
+    def __init__(self, text: str, n: int, write: Write, whole: bool) -> None:
+        self._n, self._write, self._whole = n, write, whole
+        self._remarks: list[Remark] = []
+        self._text = without_tags(drop_surrogates(text, self._remarks), self._remarks)
+        self._labels: list[Label] = []
+        self._answers: list[Label] = []
 
-def _answered(text: str, labels: list[Label], answers: list[Label], n: int, notes: list[Remark], write: Write) -> Turn:
-    last = answers[-1]
-    end = next((one.start for one in labels if one.start > last.start), len(text))
-    answer = unguard(text[last.end : end].strip()).strip()
-    if not answer:
-        raise Unreadable(f"Your final answer is empty. {shape(n)}")
-    if end < len(text):
-        notes.append(cut("what followed the final answer"))
-    if len(answers) > 1:
-        notes.append(repair_remark(f"of {len(answers)} final answers the last one counts"))
-    first = answers[0].start
-    thought = _thought(text, [one for one in labels if one.start < first], first, n, notes, needed=False)
-    turn = Turn(thought, answer=answer, answered=True, remarks=tuple(notes))
-    return _kept(turn, text[:end].strip(), n, notes, write)
+    def read(self) -> Turn:
+        """Return the turn. Raises only `Unreadable`."""
+        text, ahead = self._text, Ahead(self._text)
+        loose: Block | None = None
+        end, at, empty = len(text), 0, 0
+        while empty <= _MAX_EMPTY:
+            match = ahead.label(at)
+            fence = ahead.fence(at)
+            if fence is not None and (match is None or fence.start() < match.start()):
+                found = read_fence(text, fence)
+                if not holds_code(found, fence):
+                    at = end_of_skipped(found, fence)
+                    continue
+                if loose is None and (fence["word"] or fence["word2"] or "").lower() in PYTHON:
+                    return self._act(found)
+                loose = loose or found
+                at = max(found.end, fence.end())
+                continue
+            if match is None:
+                break
+            label = label_at(match)
+            if label.kind == "observation":
+                end = label.start
+                self._remarks.append(cut_label(label, len(text)))
+                break
+            if label.kind == "action":
+                block = code_after(text, label, ahead)
+                if block is not None:
+                    # An unmarked block before it was only shown, not meant to run.
+                    return self._act(block, label)
+                empty += 1
+            (self._answers if label.kind == "answer" else self._labels).append(label)
+            at = label.end
+        if loose is not None and not self._answers:
+            return self._act(loose)
+        self._text = text[:end]
+        if self._answers:
+            return self._answer()
+        if not self._labels and is_python(self._text):
+            code = plain_code(self._text, self._remarks)
+            remark = repair_remark("code without label and fence was taken for the action")
+            return self._act(Block(code, 0, end, True, (remark,)))
+        raise self._unreadable(self._why(text, end))
 
+    def _act(self, block: Block, label: Label | None = None) -> Turn:
+        """Return the turn of the code that was found; `label` is its action's."""
+        if not self._whole and not block.closed:
+            raise self._unreadable("Your reply was cut before its action ended: it was too long. Write less.")
+        self._remarks += block.remarks
+        start = label.start if label is not None else block.start
+        if label is not None:
+            self._check_label(label, "ACTION")
+        elif not any(remark.text.startswith("code without label") for remark in self._remarks):
+            self._remarks.append(repair_remark("the action's label was missing"))
+        if self._answers:
+            self._remarks.append(cut("a final answer before the action: the action wins"))
+            start = min(start, self._answers[0].start)
+        thought = self._thought(start)
+        rest = self._text[block.end :].strip("`~ \t\r\n")
+        if rest:
+            own = any(label_at(match).kind == "observation" for match in LABEL.finditer(rest))
+            words = "with an observation of its own" if own else "not run"
+            self._remarks.append(cut(f"{len(rest)} characters after the action ({words})"))
+        return self._keep(Turn(thought, Call(CODE, block.code)), block.end)
 
-def _thought(text: str, labels: list[Label], upto: int, n: int, notes: list[Remark], *, needed: bool = True) -> str:
-    """Return the text of the thought's labels before `upto`, and text before any label."""
-    first = labels[0].start if labels else upto
-    parts = [text[:first].strip()]
-    if parts[0]:
-        notes.append(repair_remark("text without the label THOUGHT was taken for the thought"))
-    starts = [one.start for one in labels[1:]] + [upto]
-    thoughts = [one for one in labels if one.kind == "thought"]
-    parts += [text[one.end : end].strip() for one, end in zip(labels, starts, strict=False)]
-    for one in thoughts[:1]:
-        _as_written(text, one, "THOUGHT", n, notes)
-    if len(labels) > 1:
-        notes.append(repair_remark("several thoughts were joined"))
-    thought = unguard("\n".join(part for part in parts if part)).strip()
-    if not thought and needed:
-        notes.append(repair_remark("the thought is missing"))
-    return thought
+    def _answer(self) -> Turn:
+        """Return the turn of the last final answer."""
+        first, last = self._answers[0], self._answers[-1]
+        end = next((one.start for one in self._labels if one.start > last.start), len(self._text))
+        answer = unguard(self._text[last.end : end].strip()).strip()
+        if not answer:
+            raise self._unreadable("Your final answer is empty.")
+        if end < len(self._text):
+            self._remarks.append(cut("what followed the final answer"))
+        if len(self._answers) > 1:
+            self._remarks.append(repair_remark(f"of {len(self._answers)} final answers the last one counts"))
+        return self._keep(Turn(self._thought(first.start, needed=False), answer=answer, answered=True), end)
 
+    def _thought(self, upto: int, *, needed: bool = True) -> str:
+        """Return the text of the thought's labels before `upto`, and text before any label."""
+        labels = [one for one in self._labels if one.start < upto]
+        first = labels[0].start if labels else upto
+        parts = [self._text[:first].strip()]
+        if parts[0]:
+            self._remarks.append(repair_remark("text without the label THOUGHT was taken for the thought"))
+        starts = [one.start for one in labels[1:]] + [upto]
+        parts += [self._text[one.end : end].strip() for one, end in zip(labels, starts, strict=False)]
+        for one in [one for one in labels if one.kind == "thought"][:1]:
+            self._check_label(one, "THOUGHT")
+        if len(labels) > 1:
+            self._remarks.append(repair_remark("several thoughts were joined"))
+        thought = unguard("\n".join(part for part in parts if part)).strip()
+        if not thought and needed:
+            self._remarks.append(repair_remark("the thought is missing"))
+        return thought
 
-def _as_written(text: str, label: Label, word: str, n: int, notes: list[Remark]) -> None:
-    """Add a remark if a label differs from the format."""
-    if label.number not in (0, n):
-        notes.append(repair_remark(f"the {word.lower()} was numbered {label.number} in turn {n}"))
-    elif text[label.start : label.end].strip() != f"{word} {n}:":
-        notes.append(repair_remark(f"the label {word} {n}: was written otherwise"))
+    def _check_label(self, label: Label, word: str) -> None:
+        """Add a remark if a label differs from the format."""
+        if label.number not in (0, self._n):
+            said = f"the {word.lower()} was numbered {label.number} in turn {self._n}"
+            self._remarks.append(repair_remark(said))
+        elif self._text[label.start : label.end].strip() != f"{word} {self._n}:":
+            self._remarks.append(repair_remark(f"the label {word} {self._n}: was written otherwise"))
 
+    def _keep(self, turn: Turn, end: int) -> Turn:
+        """Return the turn with the relevant part of the reply: as written, or in canonical form after a repair."""
+        text = self._text[:end].strip()
+        if any(remark.kind == "repaired" or "final answer" in remark.text for remark in self._remarks):
+            with contextlib.suppress(ValueError):
+                text = self._write(turn, self._n)
+        return structs.replace(turn, kept=text, remarks=tuple(self._remarks))
 
-def _kept(turn: Turn, text: str, n: int, notes: list[Remark], write: Write) -> Turn:
-    """Return the turn with the relevant part of the reply: as written, or in canonical form after a repair."""
-    if any(remark.kind == "repaired" or "final answer" in remark.text for remark in notes):
-        with contextlib.suppress(ValueError):
-            text = write(turn, n)
-    return Turn(turn.thought, turn.call, turn.answer, turn.answered, text, tuple(notes))
+    def _why(self, text: str, end: int) -> str:
+        if not text.strip():
+            return "Your reply is empty."
+        if end < len(text):
+            return "You wrote an observation yourself. Observations come only from running your code, so it was cut."
+        if any(label.kind == "action" for label in self._labels):
+            return "There is no Python code below `ACTION`."
+        return "There is no action in your reply."
 
-
-def _why(text: str, labels: list[Label], cut_short: bool) -> str:
-    if not text.strip():
-        return "Your reply is empty."
-    if cut_short:
-        return "You wrote an observation yourself. Observations come only from running your code, so it was cut."
-    if any(label.kind == "action" for label in labels):
-        return "There is no Python code below `ACTION`."
-    return "There is no action in your reply."
+    def _unreadable(self, why: str) -> Unreadable:
+        return Unreadable(f"{why} {shape(self._n)}")
 
 
 # -- the steps into which a task is divided

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from plait.core import JSON, Artifact, Call, ToolSpec
 from plait.loops.tool_descriptions import as_sentence
 
@@ -36,18 +38,52 @@ _OBVIOUS = re.compile(
 _TYPES = frozenset({"str", "int", "float", "bool", "dict", "list", "tuple", "set", "None", "Any"})
 
 
-def signature(tool: ToolSpec) -> str:
-    """Return `name(arg: type) -> type`; the returned type is included if it is known, or if its description begins with
-    one."""
+class PythonArgument(Struct, frozen=True):
+    """A parameter of a function. `type` and `default` are as Python writes them; without a default it is "".
+
+    `nullable`: the argument may be None. `inner_type` is the type without `None`: for `str | None`, `str`.
+    """
+
+    name: str
+    type: str
+    inner_type: str
+    nullable: bool
+    default: str = ""
+    description: str = ""
+
+
+class PythonFunction(Struct, frozen=True):
+    """A tool as a Python function, for templates. `result` is the returned type, "" if unknown; `returns` describes the
+    result in words."""
+
+    name: str
+    arguments: tuple[PythonArgument, ...] = ()
+    result: str = ""
+    description: str = ""
+    returns: str = ""
+
+
+def python_function(tool: ToolSpec) -> PythonFunction:
+    """Return a tool as a function. The returned type is the known one, or the one with which its description begins."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     required = tool.parameters.get("required", [])
-    said = []
+    arguments = []
     for name, schema in properties.items():
         about: Mapping[str, Any] = schema if isinstance(schema, Mapping) else {}
-        default = f" = {about['default']!r}" if "default" in about else "" if name in required else " = None"
-        said.append(f"{name}: {python_type(about)}{default}")
+        default = repr(about["default"]) if "default" in about else "" if name in required else "None"
+        types = _python_types(about)
+        inner = " | ".join(each for each in types if each != "None")
+        said = str(about.get("description", ""))
+        arguments.append(PythonArgument(name, " | ".join(types), inner, "None" in types, default, said))
     kind = tool.result or returned_type(tool)[0]
-    return f"{tool.name}({', '.join(said)})" + (f" -> {kind}" if kind else "")
+    return PythonFunction(tool.name, tuple(arguments), kind, tool.description, tool.returns)
+
+
+def signature(tool: ToolSpec) -> str:
+    """Return `name(arg: type, other: type = value) -> type`."""
+    function = python_function(tool)
+    said = (f"{each.name}: {each.type}" + (f" = {each.default}" if each.default else "") for each in function.arguments)
+    return f"{tool.name}({', '.join(said)})" + (f" -> {function.result}" if function.result else "")
 
 
 def as_code(call: Call) -> str:
@@ -92,20 +128,25 @@ def signature_lines(tools: Sequence[ToolSpec]) -> str:
 
 
 def python_type(schema: Mapping[str, Any]) -> str:
-    """Return a parameter's schema as a type: "str", "list[int]", "Literal['a', 'b']", "Any"."""
+    """Return a parameter's schema as a type: "str", "list[int]", "Literal['a', 'b']", "int | None", "Any"."""
+    return " | ".join(_python_types(schema))
+
+
+def _python_types(schema: Mapping[str, Any]) -> list[str]:
+    """Return the types of a union; one for another type."""
     if "enum" in schema:
-        return f"Literal[{', '.join(repr(value) for value in schema['enum'])}]"
+        return [f"Literal[{', '.join(repr(value) for value in schema['enum'])}]"]
     if "const" in schema:
-        return f"Literal[{schema['const']!r}]"
+        return [f"Literal[{schema['const']!r}]"]
     for union in ("anyOf", "oneOf"):
         if union in schema:
-            return " | ".join(dict.fromkeys(python_type(part) for part in schema[union]))
+            return list(dict.fromkeys(each for part in schema[union] for each in _python_types(part)))
     kind = schema.get("type", "object" if "properties" in schema or "$ref" in schema else "any")
     if isinstance(kind, list):
-        return " | ".join(_WORDS.get(str(one), str(one)) for one in kind)
+        return [_WORDS.get(str(one), str(one)) for one in kind]
     if kind == "string" and schema.get("format") in Artifact.kinds:
-        return Artifact.kinds[schema["format"]].__name__
+        return [Artifact.kinds[schema["format"]].__name__]
     items = schema.get("items")
     if kind == "array" and isinstance(items, Mapping) and items:
-        return f"list[{python_type(items)}]"
-    return _WORDS.get(str(kind), str(kind))
+        return [f"list[{python_type(items)}]"]
+    return [_WORDS.get(str(kind), str(kind))]

@@ -12,6 +12,7 @@ from plait.loops.codeact.format import FORMAT, code_call
 from plait.loops.codeact.hints import NAMES
 from plait.loops.codeact.labels import LABEL, label_at
 from plait.loops.codeact.reader import MOST_STEPS, steps_of
+from plait.loops.codeact.signature import python_function
 from plait.loops.format import Turn, Unreadable
 from plait.loops.transcript import Scratchpad, Transcript, with_repair
 from plait.loops.turn import Bad, fit_prompt, read_turn
@@ -32,7 +33,9 @@ class CodeTurns:
         shown = tuple(tool for tool in context.tools if tool.name != context.search)
         words = {
             "described": FORMAT.describe(shown),
+            "functions": tuple(map(python_function, shown)),
             "search": context.search,
+            "imports": loop.imports,
             "names": ", ".join(NAMES),
             "location": context.tool("get_user_location") is not None,
         }
@@ -40,7 +43,7 @@ class CodeTurns:
 
     def first(self, log: Scratchpad, chars: int) -> Effects[Turn]:
         """Make the first turn on the model's behalf: its steps, and a search for the first of them."""
-        opening = self._kit.prompt("steps").strip()
+        opening = self._kit.prompt("steps")
         stop = ("\nACTION", "\nOBSERVATION", f"\n{MOST_STEPS + 1}.")
         reply = yield from self._think("decompose", log, chars, opening, stop=stop)
         steps = steps_of(reply.text)
@@ -48,12 +51,13 @@ class CodeTurns:
             steps = (" ".join(self._task.question.split()),)
             yield from note("unreadable", "The reply names no steps: the task itself is taken for the only one.")
         search = code_call(f"{SEARCH}({json.dumps(steps[0], ensure_ascii=False)})")
-        turn = Turn(self._kit.prompt("first", steps=steps).strip(), search)
+        turn = Turn(self._kit.prompt("first", steps=steps, reply=reply.text).strip(), search)
         return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
 
     def next(self, log: Scratchpad, resample: bool, failed: bool, chars: int) -> Effects[Turn | Failed]:
         """Ask for the next turn; `failed`: the last action failed."""
-        opening = self._kit.prompt("opening", n=log.next, failed=failed).strip()
+        opening = self._kit.prompt("opening", n=log.next, failed=failed)
+        stop = FORMAT.stop(log.next) if self._loop.stop is None else (self._loop.stop,)
         whole = True
 
         def ask(bad: Bad | None) -> Effects[Reply]:
@@ -62,7 +66,7 @@ class CodeTurns:
             if bad:
                 tail = with_repair(FORMAT.join_opening(bad[0], opening), self._kit.prompt("repair", complaint=bad[1]))
             held = self._loop.constrain or bool(bad)
-            options: dict[str, Any] = {"stop": FORMAT.stop(log.next), "resample": resample, "repair": bool(bad)}
+            options: dict[str, Any] = {"stop": stop, "resample": resample, "repair": bool(bad)}
             options["grammar"] = FORMAT.grammar(self._kit.tools, log.next, opened=True) if held else None
             reply = yield from self._think("act", log, chars, opening, tail, **options)
             whole = not reply.how_cut

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -63,19 +63,11 @@ class NumberedCalls(Struct, frozen=True):
         return Plan(tuple(call.step for call in calls if not call.problem)), (*reader.remarks, *lost)
 
     def write(self, plan: Plan) -> str:
-        lines = []
-        last = 0
-        for step in plan.calls:
-            why = " ".join(step.why.split())
-            lines += [f"Thought: {why}"] if why else []
-            lines.append(self.call(step))
-            last = max(last, int(step.id))
-        return "\n".join([*lines, f"{last + 1}. {JOIN}()"])
+        return _write(plan, self.call)
 
     def show(self, plan: Plan) -> str:
         """Return a plan's text for people and prompts: as `write` if possible, else an approximation."""
-        lines = [f"Thought: {' '.join(step.why.split())}\n" * bool(step.why) + self.line(step) for step in plan.calls]
-        return "\n".join([*lines, f"{max((int(step.id) for step in plan.calls), default=0) + 1}. {JOIN}()"])
+        return _write(plan, self.line)
 
     def line(self, step: Step) -> str:
         """Return one call's line for a prompt; never raises."""
@@ -126,6 +118,13 @@ class NumberedCalls(Struct, frozen=True):
 
 
 FORM = NumberedCalls()
+
+
+def _write(plan: Plan, write_call: Callable[[Step], str]) -> str:
+    lines = [
+        f"Thought: {' '.join(step.why.split())}\n" * bool(step.why.strip()) + write_call(step) for step in plan.calls
+    ]
+    return "\n".join([*lines, f"{max((int(step.id) for step in plan.calls), default=0) + 1}. {JOIN}()"])
 
 
 def _arguments(given: JSON) -> str:
@@ -182,7 +181,7 @@ def _value_rule(tool: ToolSpec, name: str) -> str:
 
 
 class NumberedCallSplitter:
-    """Splits plans into calls, each as soon as it is complete, and whole lines of thought."""
+    """Splits plans into calls and lines of thought, in whole lines."""
 
     def __init__(self) -> None:
         self._reader = CallReader()
@@ -194,11 +193,11 @@ class NumberedCallSplitter:
 
     def close(self, acts: bool = False) -> list[Piece]:
         self._reader.close()
-        return self._pieces(last=True)
+        return self._pieces()
 
-    def _pieces(self, *, last: bool = False) -> list[Piece]:
+    def _pieces(self) -> list[Piece]:
         pieces = []
-        for kind, text in self._reader.written(last=last):
+        for kind, text in self._reader.written():
             # Line breaks separate calls, as they separate lines of thought.
             pieces.append(Piece(kind, ("\n" if self._begun else "") + text))
             self._begun = True

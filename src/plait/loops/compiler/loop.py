@@ -13,30 +13,25 @@ from typing import ClassVar, cast
 
 from plait.core import (
     Answered,
-    Effects,
     Failed,
     LimitNear,
     LoopContext,
     LoopRun,
-    Reply,
     Splitter,
     Stopped,
     Task,
-    Think,
     check_answer,
     note,
-    think,
 )
+from plait.loops.compiler.ask_joiner import ask_joiner, conclude
 from plait.loops.compiler.format import FORM
-from plait.loops.compiler.joiner import JOINER, Verdict
+from plait.loops.compiler.joiner import JOINER
 from plait.loops.compiler.pages import Pages, Round
 from plait.loops.compiler.planner import make_plan, next_round
 from plait.loops.compiler.reader import JOIN
 from plait.loops.fallback import fall_back
-from plait.loops.format import Unreadable
 from plait.loops.registry import check_options
-from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, fit_prompt, read_turn
+from plait.loops.turn import fit_prompt
 
 
 @dataclass(frozen=True)
@@ -59,6 +54,7 @@ class LLMCompiler:
     name: ClassVar[str] = "compiler"
     phases: ClassVar[tuple[str, ...]] = ("plan", "join")
     reserved: ClassVar[tuple[str, ...]] = (JOIN,)
+    reply_words: ClassVar[tuple[str, ...]] = ("join()", "$1")
     tool_names: ClassVar[str] = "call"
     makes_plan: ClassVar[bool] = True
 
@@ -69,71 +65,29 @@ class LLMCompiler:
         pages, rounds, chars = Pages(task, context), list[Round](), context.observation_chars
         try:
             while True:
+                first = not rounds
                 rounds.append(next_round(self, context, rounds, task.question))
-                done, chars = yield from fit_prompt(partial(make_plan, self, context, pages, rounds), chars)
+                failed, chars = yield from fit_prompt(partial(make_plan, self, context, pages, rounds), chars)
                 work = rounds[-1].work
-                if (done and work.steps) or (done and len(rounds) == 1 and not self.fallback):
-                    return done  # type: ignore[no-any-return]
-                if done and len(rounds) == 1:
-                    return (yield from fall_back(self.fallback, task, context, f"There is no plan. {done.reason}"))
+                if failed and (work.steps or (first and not self.fallback)):
+                    return cast(Failed, failed)
+                if failed and first:
+                    return (yield from fall_back(self.fallback, task, context, f"There is no plan. {failed.reason}"))
                 yield from work.finish()
-                last = len(rounds) > self.replans or (len(rounds) > 1 and not work.steps)
-                verdict, chars = yield from fit_prompt(partial(self._join, context, pages, rounds, last), chars)
+                last = len(rounds) > self.replans or not (first or work.steps)
+                verdict, chars = yield from fit_prompt(partial(ask_joiner, self, context, pages, rounds, last), chars)
                 if isinstance(verdict, Failed):
                     return verdict
                 missing = verdict.text
-                if verdict.kind == "finish":
-                    if not (missing := (yield from check_answer(verdict.text))):
-                        return Answered(verdict.text)
-                    if last:
-                        return Failed(missing)
+                if verdict.kind == "finish" and not (missing := (yield from check_answer(verdict.text))):
+                    return Answered(verdict.text)
+                if last:
+                    return Failed(missing)
                 yield from note("replan", missing)
                 rounds[-1].missing = missing
         except LimitNear as limit:
-            # This is the reserved call: there is only one.
-            reason = limit.detail
-
-            def conclude(size: int) -> Effects[Reply]:
-                asked = pages.conclude(rounds, size, reason)
-                return cast(Reply, (yield Think("join", asked, max_tokens=self.max_tokens, repair=True)))
-
-            reply, _ = yield from fit_prompt(conclude, chars)
-            return Stopped(limit.limit, limit.detail, _last_words(reply.text))
+            answer, _ = yield from fit_prompt(partial(conclude, self, pages, rounds, limit.detail), chars)
+            return Stopped(limit.limit, limit.detail, answer)
 
     def splitter(self, phase: str) -> Splitter:
         return FORM.splitter() if phase == "plan" else JOINER.splitter()
-
-    def _join(
-        self, context: LoopContext, pages: Pages, rounds: list[Round], last: bool, chars: int
-    ) -> Effects[Verdict | Failed]:
-        """Return the joiner's decision; after the `last` plan, an answer or why there is none."""
-        missing = ""
-
-        def ask(bad: Bad | None) -> Effects[Reply]:
-            tail = with_repair(bad[0], context.prompt("join_repair", complaint=bad[1], last=last)) if bad else ()
-            messages = (*pages.join(rounds, chars, last=last), *tail)
-            grammar = JOINER.grammar(last=last) if self.constrain or bad else None
-            return think("join", messages, grammar=grammar, max_tokens=self.max_tokens, repair=bool(bad))
-
-        def read(text: str) -> Verdict:
-            nonlocal missing
-            verdict = JOINER.read(text)
-            if last and verdict.kind == "replan":
-                missing = verdict.text
-                raise Unreadable("There will be no further plan. Finish with what the results say.")
-            rounds[-1].said = text
-            return verdict
-
-        verdict = yield from read_turn(ask, read, self.max_parse_errors)
-        if missing and isinstance(verdict, Failed):
-            return Failed(f"No further plan was allowed, and this was still missing: {missing}")
-        return verdict
-
-
-def _last_words(text: str) -> str | None:
-    """Return the answer in the concluding reply; None if it decides nothing, or asks for more."""
-    try:
-        verdict = JOINER.read(text)
-    except Unreadable:
-        return None
-    return verdict.text if verdict.kind == "finish" else None

@@ -10,7 +10,7 @@ from typing import Any
 from plait.core import LoopContext, Message, Task, assistant, system, user
 from plait.core.text import shorten
 from plait.loops.compiler.format import FORM
-from plait.loops.compiler.streamed_plan import Written
+from plait.loops.compiler.streamed_plan import StreamedPlan
 from plait.loops.escape import escape_of, escape_task
 
 
@@ -18,7 +18,7 @@ from plait.loops.escape import escape_of, escape_task
 class Round:
     """One plan: its calls, and the joiner's reply to their results (as written, and what is missing)."""
 
-    work: Written
+    work: StreamedPlan
     said: str = ""
     missing: str = ""
 

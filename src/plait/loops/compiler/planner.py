@@ -23,7 +23,7 @@ from plait.core import (
 )
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.pages import Pages, Round
-from plait.loops.compiler.streamed_plan import Written
+from plait.loops.compiler.streamed_plan import StreamedPlan
 from plait.loops.format import Unreadable
 from plait.loops.plan import ask_approval
 from plait.loops.references import RESULTS
@@ -54,7 +54,7 @@ def make_plan(
     plan = yield from ask_approval(rounds[-1].work.plan, FORM.show, _reads_as_plan, read, replan)
     if not isinstance(plan, Plan):
         return cast(Failed, plan)
-    yield from rounds[-1].work.go(plan)
+    yield from rounds[-1].work.start_plan(plan)
     return None
 
 
@@ -81,7 +81,7 @@ def _ask_planner(
             repair=bool(bad),
             watch=True,
         )
-        reply = yield from _written(asked, work)
+        reply = yield from _stream_plan(asked, work)
         if reply.how_cut:
             yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
         there_is_a_plan = bool(work.steps) or work.reader.ended
@@ -103,20 +103,20 @@ def next_round(loop: LLMCompiler, context: LoopContext, before: list[Round], que
     earlier = {id: step for round in before for id, step in round.work.steps.items()}
     results = before[-1].work.results if before else {}
     return Round(
-        Written(context.known, earlier, results, held=context.approve_plan, most=loop.max_calls, question=question)
+        StreamedPlan(context.known, earlier, results, held=context.approve_plan, most=loop.max_calls, question=question)
     )
 
 
-def _written(asked: Think, work: Written) -> Effects[Reply]:
+def _stream_plan(asked: Think, work: StreamedPlan) -> Effects[Reply]:
     """Return the planner's reply; process its pieces and the results of its calls in the order they arrive."""
     (ticket,) = yield from start(asked)
     while True:
         taken = yield from wait_next()
         if taken.ticket == ticket and taken.reply is not None:
-            yield from work.whole(taken.reply.text)
+            yield from work.read_whole(taken.reply.text)
             return taken.reply
         if taken.ticket == ticket:
-            yield from work.more(taken.piece, again=taken.again)
+            yield from work.read_piece(taken.piece, again=taken.again)
         elif work.has_started(taken):
             yield from work.end_with(taken)
 

@@ -1,8 +1,8 @@
 """Reads numbered calls from a plan while it is being written.
 
-The reader walks the text once. At the start of a line a call may open (`1. tool(`). It tracks strings and brackets up
-to the closing parenthesis. All text outside of calls is thought. The result does not depend on how the text was cut
-into pieces: if a decision needs more text, the reader waits for it.
+The reader walks the text once, in whole lines. At the start of a line a call may open (`1. tool(`). It tracks strings
+and brackets up to the closing parenthesis. All text outside of calls is thought. The result does not depend on how the
+text was cut into pieces: the reader waits for the end of a line, and for the next one if that decides.
 
 An unclosed call must not swallow the rest: it ends at the line on which the next numbered call opens.
 """
@@ -87,49 +87,43 @@ class _Open(Struct):
 
 
 class CallReader:
-    """Reads a plan in pieces and returns each call as soon as it is complete.
+    """Reads a plan in pieces and returns each call at the end of its line.
 
     `ended`: `join()` was read. `remarks`: what was repaired or cut so far. `lost`: descriptions of unreadable calls of
-    known tools. `kept`: the plan up to `join()`, as written. `tools`: their names and parameters resolve those of the
-    calls. Calls without a number are read for known tools only, and get the next number. Never raises.
+    known tools. `tools`: their names and parameters resolve those of the calls. Calls without a number are read for
+    known tools only, and get the next number. Never raises.
     """
 
     def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._numbered, self._plain = _openings(tuple(self._tools))
+        self._head = _opening_pattern(tuple(self._tools))
         self._known = {JOIN, *map(str.lower, self._tools)}
         self.ended = False
         self.remarks: list[Remark] = []
         self.lost: list[str] = []
-        self._loose: list[str] = []  # the current line, which is not a call, so far
         self._variables: dict[str, str] = {}  # the numbers of calls that are assigned to names
-        self._parts: list[str] = []
-        self._buffer = ""
-        self._held: list[str] = []  # behind the buffer: text that decides nothing by itself
-        self._base = 0  # where the buffer begins in the whole text
+        self._text = ""  # all whole lines
+        self._held: list[str] = []  # the incomplete line
         self._at = 0
-        self._state = "line"  # line, behind (a call), rest (of its line), inside (a line of thought), passed
+        self._behind = False  # behind a call, on its line
         self._open: _Open | None = None
         self._commas: list[int] = []
         self._thought: list[str] = []
         self._written: list[tuple[PieceKind, str]] = []
-        self._half_line: list[str] = []  # the incomplete line of a thought
         self._last = 0
-        self._end = 0  # where the relevant part ends in the whole text
 
     def feed(self, text: str) -> list[NumberedCall]:
         whole, halved = without_halves(text)
         if halved:
             self._remark(repair_remark("a broken character was replaced"))
-        self._parts.append(whole)
         self._held.append(whole)
-        return [] if self._decides_nothing(whole) else self._work(last=False)
+        return self._work(last=False) if "\n" in whole else []
 
     def close(self) -> list[NumberedCall]:
         calls = self._work(last=True)
         for lost in self.lost:
             self._remark(cut(lost))
-        rest = "".join(self._parts)[self._end :].strip() if self.ended else ""
+        rest = self._text[self._at :].strip() if self.ended else ""
         if rest.strip("`*.<>/_- \n") and not re.fullmatch(r"</?\w{1,20}>", rest):
             self._remark(cut(f"{len(rest)} characters after {JOIN}()"))
         return calls
@@ -137,116 +131,63 @@ class CallReader:
     @property
     def kept_text(self) -> str:
         """Return the plan so far, including `join()`."""
-        text = "".join(self._parts)
-        return text[: self._end] if self.ended else text
+        return self._text[: self._at] if self.ended else "".join((self._text, *self._held))
 
     @property
     def thought(self) -> str:
         """Return the text since the last call, on one line."""
         return _one_line(self._thought) if self._thought else ""
 
-    def written(self, *, last: bool = False) -> list[tuple[PieceKind, str]]:
-        """Return what was written since the last request: whole calls, and whole lines of thought without labels."""
-        lines: list[tuple[PieceKind, str]] = []
-        for kind, text in self._written:
-            before, newline, rest = text.rpartition("\n")
-            if kind != "thought":
-                lines += [("thought", self._whole_line()), (kind, text)]
-            elif newline:
-                lines += [("thought", line) for line in (self._whole_line() + before).split("\n")]
-                self._half_line.append(rest)
-            else:
-                self._half_line.append(text)
-        self._written = []
-        lines += [("thought", self._whole_line())] if last else []
-        shown = [(kind, _one_line([text]) if kind == "thought" else text.strip()) for kind, text in lines]
+    def written(self) -> list[tuple[PieceKind, str]]:
+        """Return what was written since the last request: calls, and lines of thought without labels."""
+        parts, self._written = self._written, []
+        shown = [(kind, _one_line([text]) if kind == "thought" else text.strip()) for kind, text in parts]
         return [(kind, text) for kind, text in shown if text]
-
-    def _whole_line(self) -> str:
-        line, self._half_line = "".join(self._half_line), []
-        return line
 
     # -- the walk
 
-    def _decides_nothing(self, piece: str) -> bool:
-        """Return whether the piece cannot change the current state, and all text before it was read.
-
-        So a long line costs no more in small pieces.
-        """
-        if self.ended:
-            return True
-        if self._at < len(self._buffer):
-            return False
-        if self._open is None:
-            return self._state in ("inside", "passed") and "\n" not in piece
-        return (_IN_STRING[self._open.quote] if self._open.quote else _OUTSIDE).search(piece) is None
-
     def _work(self, *, last: bool) -> list[NumberedCall]:
-        self._buffer += "".join(self._held)
-        self._held = []
+        whole, newline, rest = "".join(self._held).rpartition("\n")
+        self._text += whole + newline + (rest if last else "")
+        self._held = [] if last else [rest]
         calls: list[NumberedCall] = []
         while not self.ended:
             if self._open is None:
-                if not self._seek(last):
+                if not self._seek():
                     break
             else:
-                before = self._open
-                if (done := self._scan(self._open, last)) is None:
+                call = self._open
+                if (done := self._scan(call, last)) is None:
                     break
                 self._open = None
-                if call := self._read(before, *done):
-                    calls.append(call)
-        self._trim()
+                if read := self._read(call, *done):
+                    calls.append(read)
         return calls
 
-    def _trim(self) -> None:
-        keep = self._open.head if self._open else self._at
-        if self.ended or keep > 4096:
-            self._buffer, self._at, self._base = self._buffer[keep:], self._at - keep, self._base + keep
-            if self._open:
-                self._open.head -= keep
-                self._open.start -= keep
-                self._open.looked -= keep
-                self._commas = [comma - keep for comma in self._commas]
-
-    def _seek(self, last: bool) -> bool:
+    def _seek(self) -> bool:
         """Go to where the next call's arguments begin; return False if there is none so far."""
-        while True:
-            if self._state == "behind":
-                end = _AFTER_CALL.match(self._buffer, self._at).end()  # type: ignore[union-attr]
-                self._at = end
-                if end == len(self._buffer) and not last:
-                    return False
-                self._state = "rest"
-            if self._state in ("line", "rest"):
-                known = self._line_known(self._at, last)
-                if not known:
-                    return False
-                if (head := self._opening(self._at)) is not None:
-                    self._begin(head)
-                    return True
-                line = self._line(self._at)
-                if _BARE_JOIN.fullmatch(line):
-                    self._finish(self._at + len(line.rstrip()))
-                    return True
-                # The rest of a call's line says nothing about the next call.
-                self._state = "passed" if self._state == "rest" else "inside"
-            end = self._buffer.find("\n", self._at)
-            stop = len(self._buffer) if end < 0 else end + 1
-            self._loose.append(self._buffer[self._at : stop])
-            if self._state == "inside":
-                self._thought.append(self._loose[-1])
-                self._written.append(("thought", self._thought[-1]))
-            self._at = stop
-            if end >= 0 or last:
-                self._look_at_loose_line(behind=self._state == "passed")
-            if end < 0:
-                return False
-            self._state = "line"
+        while self._at < len(self._text):
+            behind, self._behind = self._behind, False
+            if behind:
+                self._at = _AFTER_CALL.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if (head := self._opening(self._at)) is not None:
+                self._begin(head)
+                return True
+            line = self._line(self._at)
+            if _BARE_JOIN.fullmatch(line):
+                self._finish(self._at + len(line.rstrip()))
+                return True
+            end = self._text.find("\n", self._at) + 1 or len(self._text)
+            loose = self._text[self._at : end]
+            if not behind:  # the rest of a call's line says nothing about the next call
+                self._thought.append(loose)
+                self._written.append(("thought", loose))
+            self._look_at_loose_line(loose.strip(), behind=behind)
+            self._at = end
+        return False
 
-    def _look_at_loose_line(self, *, behind: bool) -> None:
+    def _look_at_loose_line(self, line: str, *, behind: bool) -> None:
         """Report a line without a call, or text `behind` a call, if it looks like a call."""
-        line, self._loose = "".join(self._loose).strip(), []
         if not self._tools or not line:
             return
         if behind:
@@ -265,33 +206,20 @@ class CallReader:
     def _is_tool(self, match: re.Match[str]) -> bool:
         return match["name"] in self._tools
 
-    def _line_known(self, at: int, last: bool) -> bool:
-        """Return whether enough of the line at `at` has arrived to say if a call opens on it."""
-        return (
-            last
-            or self._buffer.find("\n", at, at + LONGEST_HEAD) >= 0
-            or len(self._buffer) - at >= LONGEST_HEAD
-            or self._opening(at) is not None
-        )
-
     def _line(self, at: int) -> str:
-        end = self._buffer.find("\n", at, at + LONGEST_HEAD)
-        return self._buffer[at : at + LONGEST_HEAD if end < 0 else end]
+        end = self._text.find("\n", at, at + LONGEST_HEAD)
+        return self._text[at : at + LONGEST_HEAD if end < 0 else end]
 
     def _opening(self, at: int, *, numbered: bool = False) -> re.Match[str] | None:
-        """Return the opening of a call at `at`, up to its parenthesis."""
-        head = self._numbered.match(self._buffer, at, at + LONGEST_HEAD)
-        if head is not None:
-            if self._knows(self._name(head)) or not (head["gap"] or (numbered and self._tools)):
-                return head
-        elif not numbered:
-            head = self._plain.match(self._buffer, at, at + LONGEST_HEAD)
-            if head is not None and self._knows(self._name(head)):
-                return head
-        return None
+        """Return the opening of a call at `at`, up to its parenthesis; `numbered`: only one with a number."""
+        head = self._head.match(self._text, at, at + LONGEST_HEAD)
+        if head is None or (numbered and not head["n"]):
+            return None
+        unsure = not head["n"] or head["gap"] or (numbered and self._tools)
+        return None if unsure and not self._knows(self._name(head)) else head
 
     def _name(self, head: re.Match[str]) -> str:
-        name = head.groupdict().get("odd") or head["name"]
+        name = head["odd"] or head["name"]
         tail = name.rpartition(".")[2]
         return tail if name not in self._tools and tail in self._tools else name
 
@@ -299,51 +227,46 @@ class CallReader:
         return name.lower() in self._known
 
     def _begin(self, head: re.Match[str]) -> None:
-        number = head.groupdict().get("n")
-        if number is None:
-            number = str(self._last + 1)
+        number, name = str(int(head["n"] or self._last + 1)), self._name(head)
         if head["variable"]:
-            self._variables[head["variable"]] = str(int(number))
-        if head.groupdict().get("n") is None and self._name(head).lower() != JOIN:
+            self._variables[head["variable"]] = number
+        if head["n"] is None and name.lower() != JOIN:
             self._remark(repair_remark(f"a call without a number was taken for number {number}"))
-        self._open = _Open(str(int(number)), self._name(head), head.start(), head.end(), looked=head.end())
+        self._open = _Open(number, name, head.start(), head.end(), looked=head.end())
         self._commas = []
         self._at = head.end()
 
     def _scan(self, call: _Open, last: bool) -> tuple[int, bool] | None:
         """Return where the arguments end, and whether a parenthesis closes them; None if more text is needed."""
-        buffer = self._buffer
+        text = self._text
         while True:
-            match = (_IN_STRING[call.quote] if call.quote else _OUTSIDE).search(buffer, self._at)
+            match = (_IN_STRING[call.quote] if call.quote else _OUTSIDE).search(text, self._at)
             if match is None:
-                self._at = len(buffer)
-                return (len(buffer), False) if last else None
+                self._at = len(text)
+                return (len(text), False) if last else None
             at, sign = match.start(), match[0]
             self._at = at + 1
             if sign == "\n":
-                if not self._line_known(at + 1, last):
+                if self._at == len(text) and not last:  # the next line decides
                     self._at = at
                     return None
                 if self._opening(at + 1, numbered=True) or _BARE_JOIN.fullmatch(self._line(at + 1)):
                     return at + 1, False
             elif sign == "\\":
-                if at + 1 == len(buffer) and not last:
-                    self._at = at
-                    return None
                 self._at = at + 2
             elif call.quote:
                 # A quote closes a string only where an argument may end, so that "the "big" one" is one.
-                call.looked = _BLANKS.match(buffer, max(at + 1, call.looked)).end()  # type: ignore[union-attr]
-                if call.looked >= len(buffer) and not last:
+                call.looked = _BLANKS.match(text, max(at + 1, call.looked)).end()  # type: ignore[union-attr]
+                if call.looked >= len(text) and not last:
                     self._at = at
                     return None
-                if call.looked >= len(buffer) or buffer[call.looked] in ",)]}:":
+                if call.looked >= len(text) or text[call.looked] in ",)]}:":
                     call.quote = ""
             elif sign in _CLOSING:
                 before = at - 1
-                while buffer[before].isspace():
+                while text[before].isspace():
                     before -= 1
-                if buffer[before] in "([{,:=":
+                if text[before] in "([{,:=":
                     call.quote = sign
             elif sign in "()":
                 call.depth += 1 if sign == "(" else -1
@@ -360,10 +283,10 @@ class CallReader:
 
     def _read(self, call: _Open, end: int, closed: bool) -> NumberedCall | None:
         """Return the call whose arguments end at `end`; None for `join()`."""
-        raw = self._buffer[call.start : end]
-        self._written.append(("action", self._buffer[call.head : end + closed]))
+        raw = self._text[call.start : end]
+        self._written.append(("action", self._text[call.head : end + closed]))
         commas = [comma - call.start for comma in self._commas]
-        self._at, self._state = (end + 1, "behind") if closed else (end, "line")
+        self._at, self._behind = (end + 1, True) if closed else (end, False)
         if call.name.lower() == JOIN and (JOIN not in self._tools or not raw.strip()):
             self._finish(self._at)
             return None
@@ -375,7 +298,7 @@ class CallReader:
         given, problem = None, ""
         try:
             if not closed:
-                raw, commas = _repaired(raw, commas, call, at_end=end == len(self._buffer), notes=notes)
+                raw, commas = _repaired(raw, commas, call, at_end=end == len(self._text), notes=notes)
             read = read_arguments(raw, tool.parameters if tool is not None else {}, commas)
             given = read.value
             notes += map(repair_remark, read.repairs)
@@ -405,7 +328,6 @@ class CallReader:
     def _finish(self, end: int) -> None:
         self.ended = True
         self._at = end
-        self._end = self._base + end
 
     def _remark(self, remark: Remark) -> None:
         if remark not in self.remarks[-8:]:
@@ -418,13 +340,10 @@ def disarm_calls(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _openings(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns that open a call with a number and one without."""
-    odd = [re.escape(name) for name in names if not re.fullmatch(_NAME, name)]
-    name = "|".join([*(f"(?P<odd>{'|'.join(odd)})" for _ in odd[:1]), _NAME])
-    tail = rf"{_BEFORE_NAME}{_VARIABLE}(?:{name}){_ENDS}(?P<gap>[ \t]{{0,3}})\("
-    numbered = re.compile(rf"{_DECORATION}(?:{_WORD})?{_NUMBER}{tail}", re.I)
-    return numbered, re.compile(rf"{_DECORATION}(?:{_WORD}:)?{tail}", re.I)
+def _opening_pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern that opens a call, with a number or without one."""
+    odd = "|".join(re.escape(name) for name in names if not re.fullmatch(_NAME, name)) or "(?!)"
+    return re.compile(rf"{_PREFIX}{_VARIABLE}(?:(?P<odd>{odd})|{_NAME}){_ENDS}(?P<gap>[ \t]{{0,3}})\(", re.I)
 
 
 def _repaired(raw: str, commas: list[int], call: _Open, *, at_end: bool, notes: list[Remark]) -> tuple[str, list[int]]:

@@ -19,11 +19,11 @@ from plait.loops.plan import Dispatch, Results, failed_needs
 from plait.loops.references import RESULTS, insert_references
 
 
-class Written(Dispatch):
+class StreamedPlan(Dispatch):
     """The calls of one plan that is being written.
 
     `steps` are the plan's, by id. `results` also hold those of `earlier` plans, which this plan may reference. `held`:
-    nothing starts before `go`. Calls beyond the first `most` are not made, because a small model may never stop
+    nothing starts before `start_plan`. Calls beyond the first `most` are not made, because a small model may never stop
     writing. `refused` maps calls that are not steps to the reason. `faults` are the errors that the planner is asked to
     correct.
     """
@@ -45,11 +45,7 @@ class Written(Dispatch):
         self._by_name, self._question = {tool.name: tool for tool in tools}, question
         self._void: dict[str, Step] = {}
         self._problems: set[str] = set()
-        self._anew()
-
-    def restart(self) -> None:
-        """Replace this plan by another one. A call that has started and comes again is not made twice."""
-        self._anew()
+        self.restart()
 
     def release(self) -> Effects[None]:
         """Accept the plan as it is: start its calls with effects, and show the joiner which calls are not made."""
@@ -57,8 +53,8 @@ class Written(Dispatch):
         if not self._held:
             yield from self.add(*self._later)
 
-    def _anew(self) -> None:
-        """Reset the reader; calls that have started may come again."""
+    def restart(self) -> None:
+        """Replace this plan by another one. A call that has started and comes again is not made twice."""
         begun = {step.id for step in self._open.values()} | (self.results.keys() & self.steps.keys()) - self._problems
         self._void |= {id: step for id, step in self.steps.items() if id in begun}
         for id in self._problems:
@@ -74,25 +70,32 @@ class Written(Dispatch):
         self._fresh: set[str] = set()
         self._full = False
 
-    def more(self, piece: str, *, again: bool = False) -> Effects[None]:
+    def read_piece(self, piece: str, *, again: bool = False) -> Effects[None]:
         """Read the next piece of the plan; `again`: the plan starts over with this piece."""
         if again:
-            self._anew()
+            self.restart()
         self._pieces.append(piece)
-        yield from self._take_on(self.reader.feed(piece))
+        yield from self._add_calls(self.reader.feed(piece))
 
-    def whole(self, text: str) -> Effects[None]:
+    def read_whole(self, text: str) -> Effects[None]:
         """Read the whole plan, which replaces all earlier pieces."""
         if not text.startswith("".join(self._pieces).rstrip()):
-            self._anew()
-        yield from self._take_on(self.reader.feed(text[sum(map(len, self._pieces)) :]))
-        yield from self._take_on(self.reader.close())
+            self.restart()
+        yield from self._add_calls(self.reader.feed(text[sum(map(len, self._pieces)) :]))
+        yield from self._add_calls(self.reader.close())
         for id in list(self._void):
             yield from self._drop(id)
         for remark in self.reader.remarks:
             yield from note(remark.kind, remark.text)
 
-    def go(self, plan: Plan) -> Effects[None]:
+    def finish(self) -> Effects[None]:
+        """Wait for all running calls and those that depend on them; note which calls were not made."""
+        yield from super().finish()
+        for step in self.plan.calls:
+            if missing := _missing(step, self.results):
+                yield from note("skipped", f"Call {step.id} is not made: {missing}.")
+
+    def start_plan(self, plan: Plan) -> Effects[None]:
         """Start the calls of a plan that was held, in its present form."""
         self._held = False
         self.steps = {step.id: step for step in plan.calls}
@@ -113,7 +116,7 @@ class Written(Dispatch):
         """Return the plan that will run: without the calls that cannot be made."""
         return Plan(tuple(step for step in self.steps.values() if step.id not in self._problems))
 
-    def _take_on(self, calls: Iterable[NumberedCall]) -> Effects[None]:
+    def _add_calls(self, calls: Iterable[NumberedCall]) -> Effects[None]:
         ready: list[Step] = []
         for call in calls:
             if len(self._numbers) >= self._most:
@@ -122,7 +125,7 @@ class Written(Dispatch):
                     self.refused.append(f"A plan has at most {self._most} calls: those after that were not made.")
                     yield from note("cut", f"the plan has more than {self._most} calls: the first ones are made")
                 break
-            step = yield from self._numbered(call.step)
+            step = yield from self._number_step(call.step)
             if step is None:
                 continue
             there = {*self.steps, *self._earlier}
@@ -151,7 +154,7 @@ class Written(Dispatch):
         problem = find_call_problem(step.tool, step.input, self._by_name, RESULTS.is_open)
         return f"it {problem.rstrip('.')}" if problem else ""
 
-    def _numbered(self, step: Step) -> Effects[Step | None]:
+    def _number_step(self, step: Step) -> Effects[Step | None]:
         """Return the step under a number of its own, or None if it is not a new step."""
         number = step.id
         if self.renumbered:
@@ -194,10 +197,16 @@ class Written(Dispatch):
 
 def _call(step: Step, results: Results) -> Act | Observation:
     """Return a step's call with its references filled in, or an observation if a result is missing."""
-    if missing := [f"${need}" for need in failed_needs(step, results)]:
+    if missing := _missing(step, results):
         # Never call a tool with the text of an error: it could act on it.
-        return Observation(f"Not made: it needs {', '.join(missing)}, which gave no result.", trouble="refused")
+        return Observation(f"Not made: {missing}.", trouble="refused")
     return Act((Call(step.tool, RESULTS.fill_step(step, results)),))
+
+
+def _missing(step: Step, results: Results) -> str:
+    """Return which results a step needs and lacks, as a reason; "" if it has all."""
+    missing = ", ".join(f"${need}" for need in failed_needs(step, results))
+    return missing and f"it needs {missing}, which gave no result"
 
 
 def _same(one: Step, other: Step) -> bool:

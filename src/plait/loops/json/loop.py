@@ -52,6 +52,7 @@ class JsonReAct:
     name: ClassVar[str] = "json"
     phases: ClassVar[tuple[str, ...]] = ("act",)
     reserved: ClassVar[tuple[str, ...]] = BUILT_INS
+    reply_words: ClassVar[tuple[str, ...]] = ("JSON", "tool_input")
 
     def __post_init__(self) -> None:
         check_options(self)

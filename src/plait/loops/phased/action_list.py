@@ -13,12 +13,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from plait.core import JSON, OneKind, Splitter, Step, ToolSpec
+from plait.core import JSON, Step, ToolSpec
 from plait.loops.call_objects import disarm_objects
 from plait.loops.format import Remark
 from plait.loops.phased.reader import BASIC as BASIC
 from plait.loops.phased.reader import NAME_KEYS, is_basic, steps_in
-from plait.loops.tool_descriptions import argument_types, as_sentence
+from plait.loops.tool_descriptions import are_exclusive, argument_types, as_sentence, describe_parameter
 
 MOST = 8
 """Maximum number of actions; a longer list is cut."""
@@ -73,21 +73,9 @@ def whole(text: str) -> str:
 
 
 def write(steps: Sequence[Step]) -> str:
-    """Return the canonical list; `read` reads the steps back, with no remarks, if their ids count from 1.
-
-    An input is None, or a non-empty list or object. Raises ValueError for others, and for values that JSON cannot hold.
-    """
-    for step in steps:
-        if step.input is not None and not (isinstance(step.input, list | dict) and step.input):
-            raise ValueError(f"The arguments of {step.tool!r} must be a list or an object, not {step.input!r}.")
-    entries = [
-        {"ACTION": step.tool, "ARGUMENTS": [] if step.input is None else step.input, "EXPLANATION": step.why}
-        for step in steps
-    ]
-    try:
-        return json.dumps(entries, ensure_ascii=False, allow_nan=False)
-    except (TypeError, RecursionError) as error:
-        raise ValueError(f"The actions can't be written as JSON: {error}") from None
+    """Return the canonical list; `read` reads the steps back, with no remarks, if their ids count from 1."""
+    entries = [{"ACTION": step.tool, "ARGUMENTS": step.input or [], "EXPLANATION": step.why} for step in steps]
+    return json.dumps(entries, ensure_ascii=False)
 
 
 def call_words(step: Step, given: JSON) -> str:
@@ -132,12 +120,6 @@ def forms(tools: Sequence[ToolSpec]) -> str:
     )
 
 
-def are_exclusive(tools: Sequence[ToolSpec], one: str, other: str) -> bool:
-    """Return whether one of the two tools names the other as doing the same job."""
-    shut = {tool.name: tool.excludes for tool in tools if tool.name in (one, other)}
-    return one != other and (other in shut.get(one, ()) or one in shut.get(other, ()))
-
-
 def schema(tools: Sequence[ToolSpec], most: int = MOST) -> dict[str, Any]:
     """Return JSON Schema of a list, `ACTION` one of the tools' names or `Basic`."""
     names = list(dict.fromkeys([*(tool.name for tool in tools), BASIC]))
@@ -152,11 +134,6 @@ def schema(tools: Sequence[ToolSpec], most: int = MOST) -> dict[str, Any]:
         "additionalProperties": False,
     }
     return {"type": "array", "items": entry, "maxItems": most}
-
-
-def splitter() -> Splitter:
-    """Return a splitter for which the whole list is one action text."""
-    return OneKind("action")
 
 
 def says_done(text: str) -> bool:
@@ -174,8 +151,6 @@ def _arguments(tool: ToolSpec) -> list[str]:
     """Describe each argument: its description, or its name, and its type."""
     said = []
     for name, kind in argument_types(tool).items():
-        flat = " ".join(str(tool.parameters["properties"][name].get("description", "")).split()).rstrip(".")
-        flat = flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
         optional = ", optional" if kind.endswith(" (optional)") else ""
-        said.append(f"{flat or name} ({kind.removesuffix(' (optional)')}{optional})")
+        said.append(f"{describe_parameter(tool, name) or name} ({kind.removesuffix(' (optional)')}{optional})")
     return said

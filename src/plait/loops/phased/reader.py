@@ -50,7 +50,6 @@ _SIMPLE = ("string", "integer", "number", "boolean")
 
 # Where a list of objects, an empty list or an object may begin.
 _OPEN = re.compile(r"""\[(?=\s*+[{\]])|\{(?=\s*+(?:["'‘’“”„}/#]|[A-Za-z_]\w*+\s*+:))""")
-_AROUND_NAME = re.compile(r"(?i)^(?:action|tool)\b[\s:=_-]*|\s+(?:action|tool)$")
 # Allowed between two lists that are meant as one.
 _NO_WORDS = re.compile(r"[\s,;`*-]*(?:json)?[\s`]*")
 _NAMED = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s{{0,9}}:\s{{0,9}}["']([^"'\n]{{1,100}})""")
@@ -81,8 +80,8 @@ def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Ste
         step = _step(entry, place, tools, notes)
         named.append(_referring(step, named, notes))
         changed |= named[-1] is not step or any(note.kind == "cut" for note in notes[before:])
-    doing = [step for step in named if not is_basic(step, tools)]
-    steps = tuple(_needing(step, doing) for step in named)
+    ids = {step.id for step in named if not is_basic(step, tools)}
+    steps = tuple(structs.replace(step, needs=_find_needs(step, ids - {step.id})) for step in named)
     _check_order(steps)
     as_written = not changed and _PUNCTUATION.issuperset(found.repairs)
     return steps, text[found.start : found.end] if as_written else None, notes
@@ -193,7 +192,7 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
     key = text_key(entry, NAME_KEYS) if isinstance(entry, Mapping) else None
     if key is None:
         raise Unreadable(f'Entry {place} of your list has no "ACTION" with the name of an action. {SHAPE}')
-    name = _name(entry[key], tools, notes)
+    name = tool_name(entry[key], tools, notes)
     tool = next((tool for tool in tools if tool.name == name), None)
     given = next((one for one in _GIVEN if one in entry), None)
     why = next((one for one in _WHY if one in entry), None)
@@ -217,13 +216,6 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
     return Step(str(place), name, value or None, words)
 
 
-def _name(raw: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> str:
-    """Return the tool's name, without the word ACTION around it."""
-    bare = _AROUND_NAME.sub("", raw.strip().strip("`*\"'“”‘’<>"))
-    known = any(tool.name.lower() == bare.strip("`*\"' ").lower() for tool in tools)
-    return tool_name(bare if known else raw, tools, notes)
-
-
 def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
     """Return the action with references in place of words for what an earlier action finds."""
     value, put = insert_references(step.input, [(f"${other.id}", other.input) for other in before])
@@ -238,6 +230,10 @@ def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
         return None  # `[""]` or `[null]` for a tool without parameters
     if value is None or isinstance(value, Mapping):
         return value
+    if tool is not None and tool.read_only and not argument_types(tool):
+        # An effect may be meant for these arguments only, so the model is asked again for such a tool.
+        notes.append(repair_remark(f"the arguments of {tool.name}, which takes none, were dropped"))
+        return None
     if not isinstance(value, list):
         read = _json_inside(value)
         notes.append(repair_remark("ARGUMENTS was one value and no list"))
@@ -267,10 +263,8 @@ def is_basic(step: Step, tools: Sequence[ToolSpec]) -> bool:
     return step.tool.lower() == BASIC.lower() and all(tool.name != step.tool for tool in tools)
 
 
-def _needing(step: Step, steps: Sequence[Step]) -> Step:
-    """Return the step with the ids of the steps that it names."""
-    others = {other.id for other in steps if other is not step}
-    return structs.replace(step, needs=tuple(id for id in RESULTS.meant(step.input, others) if id in others))
+def _find_needs(step: Step, others: Collection[str]) -> tuple[str, ...]:
+    return tuple(id for id in RESULTS.meant(step.input, others) if id in others)
 
 
 def _check_order(steps: Sequence[Step]) -> None:

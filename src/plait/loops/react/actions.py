@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core import ToolSpec
 from plait.core.arguments import InvalidArguments, end_of_arguments, parameter_names, read_arguments
@@ -17,19 +18,13 @@ from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops import label_scan
 from plait.loops.call_objects import ACTION_KEYS, first_of, input_value, text_key
 from plait.loops.format import Remark
-from plait.loops.label_scan import Body, Label, cut, repair_remark
-
-Syntax = Literal["blob", "lines", "bracket"]
+from plait.loops.label_scan import Body, Label, LabelWords, cut, repair_remark
+from plait.loops.react.dialects import Dialect, Syntax
 
 _OPEN = re.compile(r"\s*+(?:```[ \t]*+(?:json5?|python|JSON)?)?\s*+(?=[{\[])")
 _CLOSE = re.compile(r"\s*+```")
 _NAME = re.compile(r"\s*+[`*\"']{0,3}([^\[\]\n{}:`*\"']{1,100}+)[`*]{0,2}\[")
 _BRACKETS = re.compile(r"[\[\]]")
-_INPUT_INSIDE = re.compile(
-    r"[ \t,;*_`-]{0,6}(?:\b(?:Action|Tool|Function)[ _-]?)?\b(?:Input|Arguments?|Args|Parameters?|Params)"
-    r"[*_`]{0,3}[ \t]{0,4}[:：](?:\*\*|__)?",
-    re.I,
-)
 # A name with its input right behind it: `search("Lyon")`, `search {"query": "Lyon"}`, `search: Lyon`.
 _HEAD = re.compile(
     r"\s*+[\[<`*\"']{0,3}(?:functions?\.|tools?\.|default_api\.)?([A-Za-z_](?:[\w.-]|\\_){0,80})[`*\"'>]{0,3}[ \t]{0,3}"
@@ -39,6 +34,15 @@ _HEAD = re.compile(
 _IN_BRACKETS = re.compile(r"\s*+[\[<({]{1,2}[\w. -]{1,80}[\])>}]{1,2}[ \t]*+(?:\n|\Z)")
 _WORDS = re.compile(r"([A-Za-z_][\w.-]{0,80})[ \t]+(?:for[ \t]+)?(\S.*)")
 _MAX_NAME = 100
+
+
+@lru_cache(maxsize=16)
+def _input_label(word: str) -> re.Pattern[str]:
+    """Return the pattern of an input's label inside a line, or in another way; `word` is the dialect's own."""
+    own = "[ -]".join(map(re.escape, word.split()))
+    others = r"(?:\b(?:Action|Tool|Function)[ _-]?)?\b(?:Input|Arguments?|Args|Parameters?|Params)"
+    sign = r"[*_`]{0,3}[ \t]{0,4}[:：](?:\*\*|__)?"
+    return re.compile(rf"[ \t,;*_`-]{{0,6}}(?:{others}|\b{own}){sign}", re.I)
 
 
 class ParsedAction(Struct, frozen=True):
@@ -57,35 +61,35 @@ class ParsedAction(Struct, frozen=True):
     sure: bool = True
 
 
-def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> ParsedAction | None:
+def action_at(body: Body, label: Label, tools: Sequence[ToolSpec], dialect: Dialect) -> ParsedAction | None:
     """Return the action that follows a label, or None. Raises `NotJson` for an object beyond repair."""
     end = body.after(label)
     region = body.text[label.end : end]
     following = body.following(label)
     labelled = following is not None and following.kind == "input"
     if (head := _HEAD.match(region)) is not None and (tool := label_scan.tool_of(head[1], tools)) is not None:
-        if (beside := _beside(region, head, label.end, tool, labelled=labelled)) is not None:
+        if (beside := _beside(region, head, label.end, tool, body.words, labelled=labelled)) is not None:
             return beside
     elif _IN_BRACKETS.match(region) is not None and label_scan.tool_of(region.partition("\n")[0], tools) is not None:
         return _lines(body, label, region, end, tools)
     if _OPEN.match(region) is not None:
         return _blob(region, label.end)
     if (head := _NAME.match(region)) is not None and not (labelled and label_scan.tool_of(head[1], tools)):
-        return _bracket(region, head, label.end, tools)
+        return _bracket(region, head, label.end, tools, dialect)
     if "{" in region:
         # A few words may come between the label and the object.
         for found in objects(region):
             if text_key(found.value, ACTION_KEYS):
                 words = repair_remark("words between the label and the action's object were passed over")
-                return _from_object(found, region, label.end, (words,))
+                return _from_object(found, region, label.end, [words])
     return _lines(body, label, region, end, tools)
 
 
-def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, labelled: bool) -> ParsedAction | None:
+def _beside(
+    region: str, head: re.Match[str], offset: int, tool: ToolSpec, words: LabelWords, *, labelled: bool
+) -> ParsedAction | None:
     """Return an action with its input right behind the tool's name, or None. Raises `NotJson`."""
-    notes: list[Remark] = (
-        [] if head[1] == tool.name else [repair_remark(f"the tool {head[1]!r} was read as {tool.name!r}")]
-    )
+    notes = [repair_remark(f"the tool {head[1]!r} was read as {tool.name!r}")] if head[1] != tool.name else []
     notes.append(repair_remark("the input stood beside the tool's name"))
     at = head.end()
     if head[2] == "(":
@@ -112,7 +116,7 @@ def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, la
     text = region[at:]
     if head[2] in (":", "="):
         text = text.partition("\n")[0] if text.lstrip(" \t")[:1] not in ("{", "[", "`") else text
-    given, upto = label_scan.input_until(text, notes, tool)
+    given, upto = label_scan.input_until(text, notes, tool, words=words)
     return ParsedAction(tool.name, given, offset + at + upto, "lines", tuple(notes))
 
 
@@ -128,15 +132,13 @@ def _blob(region: str, offset: int) -> ParsedAction | None:
         notes.append(repair_remark("a list around the action was dropped"))
         if len(found.value) > 1:
             notes.append(cut(f"{len(found.value) - 1} more actions in the list"))
-    return _from_object(
-        Found(value, found.start, found.end, found.repairs), region, offset, tuple(notes), fenced="```" in opening[0]
-    )
+    return _from_object(structs.replace(found, value=value), region, offset, notes, fenced="```" in opening[0])
 
 
 def _from_object(
-    found: Found, region: str, offset: int, notes: tuple[Remark, ...], *, fenced: bool = False
+    found: Found, region: str, offset: int, remarks: list[Remark], *, fenced: bool = False
 ) -> ParsedAction:
-    remarks = [*notes, *(repair_remark(f"the action's JSON had {what}") for what in found.repairs)]
+    remarks += (repair_remark(f"the action's JSON had {what}") for what in found.repairs)
     key = text_key(found.value, ACTION_KEYS)
     assert key is not None
     if key != "action":
@@ -148,7 +150,9 @@ def _from_object(
     return ParsedAction(found.value[key], given, offset + end, "blob", tuple(remarks))
 
 
-def _bracket(region: str, head: re.Match[str], offset: int, tools: Sequence[ToolSpec]) -> ParsedAction:
+def _bracket(
+    region: str, head: re.Match[str], offset: int, tools: Sequence[ToolSpec], dialect: Dialect
+) -> ParsedAction:
     notes: list[Remark] = []
     start = head.end()
     depth, close = 1, -1
@@ -165,10 +169,11 @@ def _bracket(region: str, head: re.Match[str], offset: int, tools: Sequence[Tool
         close, end = (last, last + 1) if last >= 0 else (line, line)
         notes.append(repair_remark("the brackets around the input don't match"))
     raw = region[start:close]
-    tool = label_scan.tool_of(head[1], tools)
+    tool, name = label_scan.tool_of(head[1], tools), head[1].strip()
     # `Finish[...]` holds an answer, not an input.
-    given = label_scan.input_of(raw, notes if tool or head[1].strip().lower() != "finish" else [], tool, closed=True)
-    return ParsedAction(head[1].strip(), given, offset + end, "bracket", tuple(notes), raw, offset + start)
+    kept = notes if tool or name.lower() not in ("finish", dialect.finish.lower()) else []
+    given = label_scan.input_of(raw, kept, tool, closed=True, words=dialect.words)
+    return ParsedAction(name, given, offset + end, "bracket", tuple(notes), raw, offset + start)
 
 
 def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[ToolSpec]) -> ParsedAction | None:
@@ -177,30 +182,28 @@ def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[Tool
     stop = region.find("\n", lead)
     stop = len(region) if stop < 0 else stop
     line = region[lead:stop]
-    rest = ""
-    if (inside := _INPUT_INSIDE.search(line, 0, 400)) is not None:
+    rest, words, input_label = "", body.words, _input_label(body.words.input)
+    if (inside := input_label.search(line, 0, 400)) is not None:
         notes.append(repair_remark("the input stood on the action's line"))
         line, rest = line[: inside.start()], region[lead + inside.end() :]
-    elif (below := _INPUT_INSIDE.match(region, stop + 1)) is not None:
-        notes.append(repair_remark("the label Action Input: was written in another way"))
+    elif (below := input_label.match(region, stop + 1)) is not None:
+        notes.append(repair_remark(f"the label {words.input}: was written in another way"))
         rest = region[below.end() :]
     name = line.strip()
     if not name.strip("`*\"'.,;-_ ") or len(name) > _MAX_NAME:
         return None
-    following = body.following(label)
-    if following is not None and following.kind == "input" and not rest:
+    tool, following, start = label_scan.tool_of(name, tools), body.following(label), end - len(rest)
+    labelled = following is not None and following.kind == "input"
+    if following is not None and labelled and not rest:
         if region[stop:].strip():
             notes.append(cut("text between the action and its input"))
-        finish = body.after(following)
-        given, upto = label_scan.input_until(body.text[following.end : finish], notes, label_scan.tool_of(name, tools))
-        return ParsedAction(name, given, following.end + upto, "lines", tuple(notes))
-    if rest:
-        given, upto = label_scan.input_until(rest, notes, label_scan.tool_of(name, tools))
-        return ParsedAction(name, given, end - len(rest) + upto, "lines", tuple(notes))
-    if (words := _WORDS.match(name)) is not None and label_scan.tool_of(name, tools) is None:
-        tool = label_scan.tool_of(words[1], tools)
-        if tool is not None and tool.read_only and len(parameter_names(tool.parameters)) == 1:
+        start, rest = following.end, body.text[following.end : body.after(following)]
+    if rest or labelled:
+        given, upto = label_scan.input_until(rest, notes, tool, words=words)
+        return ParsedAction(name, given, start + upto, "lines", tuple(notes))
+    if (said := _WORDS.match(name)) is not None and tool is None:
+        meant = label_scan.tool_of(said[1], tools)
+        if meant is not None and meant.read_only and len(parameter_names(meant.parameters)) == 1:
             notes.append(repair_remark("the input stood beside the tool's name"))
-            return ParsedAction(tool.name, words[2].strip(), label.end + stop, "lines", tuple(notes), sure=False)
-    known = label_scan.tool_of(name, tools) is not None
-    return ParsedAction(name, None, label.end + stop, "lines", tuple(notes), sure=known)
+            return ParsedAction(meant.name, said[2].strip(), label.end + stop, "lines", tuple(notes), sure=False)
+    return ParsedAction(name, None, label.end + stop, "lines", tuple(notes), sure=tool is not None)

@@ -8,36 +8,35 @@ gives a final answer. The loop itself is `plait.loops.turn.TurnLoop`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from plait.core import LoopContext, LoopRun, Splitter, Task
-from plait.loops.format import Format
-from plait.loops.react.format import react_format
+from plait.loops.react.dialects import Dialect, DialectName
+from plait.loops.react.format import TextFormat, react_format
 from plait.loops.registry import check_options
 from plait.loops.transcript import TranscriptKind
 from plait.loops.turn import TurnLoop
-
-Dialect = Literal["blob", "lines", "numbered", "original"]
-
-LABELS = ("Thought", "Action", "Final Answer")
 
 
 @dataclass(frozen=True)
 class ReAct:
     """Text ReAct.
 
-    `dialect`: how an action is written. "blob": a JSON object in a fence. "lines": two labelled lines. "numbered": as
-    in the paper. "original": numbered, and read exactly as the paper's environments did. `transcript`: how the log is
+    `dialect`: how a turn is written, or a `Dialect` of your own. "blob": a JSON object in a fence. "lines": two
+    labelled lines. "numbered": as in the paper. "original": numbered, and read exactly as the paper's environments did.
+    `transcript`: how the log is
     shown: as chat messages, inside one user message, or as one raw completion. `constrain`: send the grammar of a turn
     with every request (otherwise only with a second attempt). `max_parse_errors`: unreadable replies in a row before
-    the run fails. `max_tokens`: limit for one reply.
+    the run fails. `max_tokens`: limit for one reply. `stop`: the text at which the model stops, in place of the
+    dialect's.
     """
 
-    dialect: Dialect = "blob"
+    dialect: DialectName | Dialect = "blob"
     transcript: TranscriptKind = "chat"
     constrain: bool = False
     max_parse_errors: int = 3
     max_tokens: int | None = None
+    stop: str | None = None
 
     name: ClassVar[str] = "react"
     phases: ClassVar[tuple[str, ...]] = ("act",)
@@ -47,23 +46,25 @@ class ReAct:
         check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
-        numbered = self.dialect in ("numbered", "original")
+        form = self._format
+        dialect, labels = form.dialect, form.dialect.words
         words = {
-            "described": self._format.describe(context.tools),
+            "described": form.describe(context.tools),
             "names": ", ".join(tool.name for tool in context.tools),
-            "dialect": "numbered" if numbered else self.dialect,
+            "dialect": dialect.prompt or dialect.name,
         }
         turns = TurnLoop(
-            self._format,
+            form,
             context.tools,
             words,
             transcript=self.transcript,
             constrain=self.constrain,
             max_parse_errors=self.max_parse_errors,
             max_tokens=self.max_tokens,
-            opening=lambda n: f"Thought {n}:" if numbered else "Thought:",
-            labels=LABELS,
-            last_label="Final Answer:",
+            stop=self.stop,
+            opening=lambda n: dialect.label("thought", n),
+            labels=(labels.thought, labels.action, labels.answer),
+            last_label=f"{labels.answer}:",
         )
         return turns.run(task, context)
 
@@ -71,5 +72,11 @@ class ReAct:
         return self._format.splitter()
 
     @property
-    def _format(self) -> Format:
+    def reply_words(self) -> tuple[str, ...]:
+        """Words of which a description of the replies has at least one."""
+        words = self._format.dialect.words
+        return words.action, words.answer
+
+    @property
+    def _format(self) -> TextFormat:
         return react_format(self.dialect)

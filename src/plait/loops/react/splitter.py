@@ -7,24 +7,18 @@ was cut into chunks.
 
 from __future__ import annotations
 
-import re
-
 from plait.core import Piece, PieceKind
 from plait.loops.format import PartWriter
-from plait.loops.label_scan import LABEL, LabelKind, kind_of
-
-_WORDS = ("thought", "action", "action input", "actioninput", "observation", "final answer", "finalanswer")
-_DECORATION = re.compile(r"[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{0,12}")
-_REST = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t\u00a0\u200b]{0,4}\Z", re.A)
-_TAIL = 40
-"""Maximum length of a label from its word on, and so of the text that is checked for a part of one."""
+from plait.loops.label_scan import LabelKind
+from plait.loops.react.dialects import Dialect
 
 
 class TextSplitter:
-    """A splitter for all dialects. With `finish`, the inside of `Finish[...]` is the answer."""
+    """A splitter for a dialect. If it has an action that gives the answer, the inside of its brackets is the answer."""
 
-    def __init__(self, *, finish: bool = False) -> None:
-        self._finish = finish
+    def __init__(self, dialect: Dialect) -> None:
+        self._words = dialect.words
+        self._finish = dialect.finish.lower()
         self._kind: PieceKind = "thought"
         self._buffer = ""
         self._bol = True  # the buffer begins at the start of a line
@@ -39,63 +33,47 @@ class TextSplitter:
 
     def close(self, acts: bool = False) -> list[Piece]:
         pieces = self._work("", last=True)
-        if self._head:
-            head, self._head = self._head, None
-            self._part.put(pieces, "action", head)
+        self._part.put(pieces, "action", self._take_head())
         self._over = True
         return pieces
 
     def _work(self, text: str, *, last: bool) -> list[Piece]:
         pieces: list[Piece] = []
-        self._buffer += text
-        buffer, at = self._buffer, 0
+        buffer, at = self._buffer + text, 0
+        find = self._words.pattern.search
         while not self._over:
-            label = LABEL.search(buffer, at)
+            label = find(buffer, at)
             if label is not None and label.start() == 0 and not self._bol:
-                label = LABEL.search(buffer, label.end())
-            if label is None:
-                certain = len(buffer) if last else self._certain(at)
-                self._emit(pieces, buffer[at:certain])
-                self._keep(certain)
-                break
+                label = find(buffer, label.end())
             # Two more characters may belong to a label that ends here (`Thought:**`).
-            if label.end() + 2 > len(buffer) and not last:
-                self._emit(pieces, buffer[at : label.start()])
-                self._keep(label.start())
+            if label is None or (label.end() + 2 > len(buffer) and not last):
                 break
             self._emit(pieces, buffer[at : label.start()])
-            self._switch(pieces, kind_of(label[1]))
+            self._switch(pieces, self._words.kind_of(label[1]))
             at = label.end()
-        if self._over:
-            self._buffer = ""
+        else:
+            return pieces
+        certain = label.start() if label is not None else len(buffer) if last else self._certain(buffer, at)
+        self._emit(pieces, buffer[at:certain])
+        self._bol = buffer[certain - 1] == "\n" if certain else self._bol
+        self._buffer = buffer[certain:]
         return pieces
 
-    def _keep(self, start: int) -> None:
-        """Hold the buffer back from `start` on."""
-        if start:
-            self._bol = self._buffer[start - 1] == "\n"
-            self._buffer = self._buffer[start:]
-
-    def _certain(self, at: int) -> int:
+    def _certain(self, buffer: str, at: int) -> int:
         """Return where, from `at` on, text begins that may still become a label."""
-        buffer = self._buffer
         line = buffer.rfind("\n", at) + 1
-        if (line or (self._bol and not at)) and _may_begin(buffer[line:]):
+        if (line or (self._bol and not at)) and self._words.may_begin(buffer[line:]):
             return line
         return len(buffer)
 
     def _switch(self, pieces: list[Piece], kind: LabelKind) -> None:
         before = self._kind
-        if self._head:
-            head, self._head = self._head, None
-            self._part.put(pieces, "action", head)
+        self._part.put(pieces, "action", self._take_head())
         if kind == "observation" or (self._acted and kind != "input"):
             self._over = True  # the reader cuts everything after the first action
-        elif kind == "input":
+        elif kind in ("input", "action"):
             self._kind, self._acted = "action", True
-        elif kind == "action":
-            self._kind, self._acted = "action", True
-            self._head = "" if self._finish else None
+            self._head = "" if self._finish and kind == "action" else None
         else:
             self._kind = "answer" if kind == "answer" else "thought"
         # A second thought is joined to the first, an input to its tool's name, by a line break.
@@ -113,16 +91,17 @@ class TextSplitter:
         self._head = (self._head or "") + text
         name, bracket, rest = self._head.partition("[")
         plain = name.strip(" \t\n`*\"'").lower()
-        if bracket:
-            head, self._head = self._head, None
-            if plain != "finish":
-                return head
-            self._kind, self._depth = "answer", 1
-            return rest
-        if not "finish".startswith(plain):
-            head, self._head = self._head, None
+        if not bracket and self._finish.startswith(plain):
+            return ""
+        head = self._take_head()
+        if not bracket or plain != self._finish:
             return head
-        return ""
+        self._kind, self._depth = "answer", 1
+        return rest
+
+    def _take_head(self) -> str:
+        head, self._head = self._head or "", None
+        return head
 
     def _inside_finish(self, text: str) -> str:
         for index, char in enumerate(text):
@@ -131,13 +110,3 @@ class TextSplitter:
                 self._over = True
                 return text[:index]
         return text
-
-
-def _may_begin(line: str) -> bool:
-    """Return whether an incomplete line may still become a label."""
-    decoration = _DECORATION.match(line)
-    rest = line[decoration.end() :] if decoration else line
-    low = rest[:_TAIL].lower().replace("_", " ").replace("-", " ")
-    if len(rest) > _TAIL:
-        return False
-    return any(word.startswith(low) or (low.startswith(word) and _REST.match(rest, len(word))) for word in _WORDS)

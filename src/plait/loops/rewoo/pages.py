@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from plait.core import LoopContext, Message, Observation, Plan, Step, Task, system, user
 from plait.core.text import shorten
-from plait.loops.escape import escape_of, escape_task
-from plait.loops.plan import Results
+from plait.loops import plan_text
+from plait.loops.escape import Escape, escape_of, escape_task
+from plait.loops.plan import NO_EVIDENCE, Results
+from plait.loops.plan_scan import disarm
 from plait.loops.references import EVIDENCE
-from plait.loops.rewoo import plan_text, scan
-
-NO_EVIDENCE = "no evidence"
 
 
 def plan_page(context: LoopContext, task: Task) -> tuple[Message, ...]:
     """Return the planner's request. The user's own system prompt replaces ours."""
     tools = plan_text.with_llm(context.tools, context.prompt("llm").strip())
-    names = ", ".join(tool.name for tool in tools)
-    rules = context.rules(described=plan_text.describe(tools), names=names)
-    return system(rules), user(context.prompt("task", **escape_task(task, escape_of(context, scan.disarm))))
+    listed = {"described": plan_text.describe(tools), "names": ", ".join(tool.name for tool in tools)}
+    asked = context.prompt("task", **listed, **escape_task(task, escape_of(context, disarm)))
+    return system(context.rules(**listed)), user(asked)
 
 
 def work_page(
@@ -29,12 +30,14 @@ def work_page(
     context says); empty for a step that calls a tool."""
     if not by_model(context, step):
         return ()
+    escape = escape_of(context, disarm)
     chars = context.observation_chars if chars is None else chars
-    escape = escape_of(context, scan.disarm)
-    shown = {id: Observation(escape(_text(seen, chars, NO_EVIDENCE))) for id, seen in results.items()}
-    given = EVIDENCE.fill(step.input, shown)
+    needed = {id: results[id] for id in step.needs if id in results}
+    evidence = {id: _show_evidence(context, id, seen, chars, escape, NO_EVIDENCE) for id, seen in needed.items()}
+    given = EVIDENCE.fill(step.input, _as_results(evidence))
     instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    return (user(context.prompt("work", instruction=instruction, question=escape.question(task.question))),)
+    shown = {"step": show_step(context, step, evidence), "evidence": evidence, "instruction": instruction}
+    return (user(context.prompt("work", **escape_task(task, escape), **shown)),)
 
 
 def solve_page(
@@ -42,16 +45,24 @@ def solve_page(
 ) -> tuple[Message, ...]:
     """Return the solver's request: the task, and each line of the plan with at most `chars` characters of its evidence.
     `reason` says why the rest of the plan did not run."""
-    escape = escape_of(context, scan.disarm)
-    steps = [
-        {
-            "why": step.why,
-            "call": plan_text.write_step(step) if step.tool else "",
-            "evidence": escape(_text(results.get(step.id), chars, f"{NO_EVIDENCE} ({{}})")),
-        }
-        for step in plan.steps
-    ]
-    return (user(context.prompt("solve", **escape_task(task, escape), steps=steps, reason=reason)),)
+    escape = escape_of(context, disarm)
+    evidence = {step.id: _show_evidence(context, step.id, results.get(step.id), chars, escape) for step in plan.calls}
+    steps = [{**show_step(context, step, evidence), "evidence": evidence.get(step.id, "")} for step in plan.steps]
+    shown = {"plan": steps, "evidence": evidence, "reason": reason}
+    return (user(context.prompt("solve", **escape_task(task, escape), **shown)),)
+
+
+def show_step(context: LoopContext, step: Step, evidence: Mapping[str, str]) -> dict[str, Any]:
+    """Return a step as the templates receive it. `filled` is its input with the evidence in place of references."""
+    written = plan_text.written_input(step, context.tool(step.tool))
+    return {
+        "id": step.id,
+        "thought": step.why,
+        "tool": step.tool,
+        "input": written,
+        "filled": EVIDENCE.fill(written, _as_results(evidence)),
+        "call": plan_text.write_step(step) if step.tool else "",
+    }
 
 
 def by_model(context: LoopContext, step: Step) -> bool:
@@ -59,9 +70,21 @@ def by_model(context: LoopContext, step: Step) -> bool:
     return step.tool == plan_text.LLM and context.tool(plan_text.LLM) is None
 
 
-def _text(seen: Observation | None, chars: int, failed: str) -> str:
-    """Return a result as evidence, shortened; `failed` is the template for an error."""
-    if seen is None:
-        return NO_EVIDENCE
-    short = shorten(seen.with_note, chars)[0]
-    return short if seen.ok else failed.format(short)
+def _show_evidence(
+    context: LoopContext,
+    id: str,
+    seen: Observation | None,
+    chars: int,
+    escape: Escape,
+    failed: str = f"{NO_EVIDENCE} ({{}})",
+) -> str:
+    """Return a result as evidence, shortened and escaped; `failed` is the template for an error."""
+    text = NO_EVIDENCE
+    if seen is not None:
+        short = shorten(seen.with_note, chars)[0]
+        text = short if seen.ok else failed.format(short)
+    return context.prompt("evidence", id=id, text=escape(text))
+
+
+def _as_results(evidence: Mapping[str, str]) -> Results:
+    return {id: Observation(text) for id, text in evidence.items()}

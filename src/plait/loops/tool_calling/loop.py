@@ -7,34 +7,29 @@ each result is a message of its own. A reply without calls is the answer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 from plait.core import (
     Answered,
+    Call,
     Effects,
     Failed,
     LimitNear,
     LoopContext,
     LoopRun,
-    Message,
     Observation,
-    Outcome,
     Splitter,
-    Stopped,
     Task,
     Unsupported,
     act,
-    check_answer,
     note,
-    think,
-    user,
 )
 from plait.loops.fallback import fall_back
-from plait.loops.format import Unreadable
-from plait.loops.phased.action_list import are_exclusive
 from plait.loops.registry import check_options
-from plait.loops.tool_calling.format import CallsTurn
-from plait.loops.tool_calling.pages import FORMAT, Log, NativePage, Page, TextPage, carry_over
+from plait.loops.tool_calling.pages import FORMAT, NativeTurns, TextTurns, carry_over
+from plait.loops.tool_calling.turns import Log, Turns
+from plait.loops.tool_descriptions import are_exclusive
 from plait.loops.turn import fit_prompt
 
 
@@ -60,92 +55,45 @@ class ToolCalling:
         check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
-        page: Page = NativePage(task, context)
+        turns: Turns = NativeTurns(task, context, self.max_tokens)
         log: Log = ()
         chars = context.observation_chars
         near: LimitNear | None = None
         while True:
             try:
                 if near is not None:
-                    return (yield from self._conclude(context, page, log, chars, near))
-                turn, chars = yield from fit_prompt(lambda size: self._turn(page, log, size), chars)  # noqa: B023
-                if not isinstance(turn, CallsTurn):
-                    why = f"{turn.reason.rstrip('.')}."
+                    return (yield from turns.conclude(near, log, chars))
+                turn, chars = yield from fit_prompt(partial(turns.take_turn, self.max_parse_errors, log), chars)
+                if isinstance(turn, Failed):
                     if not self.fallback:
-                        return turn  # type: ignore[no-any-return]
+                        return turn
+                    why = turn.reason
                     break
                 if turn.answered:
                     return Answered(turn.answer)
-                log = (*log, (turn, (yield from self._act(turn, context))))
+                log = (*log, (turn, (yield from _make_calls(context, turn.calls))))
             except LimitNear as limit:
                 near = limit
             except Unsupported as lacking:
-                why = f"{lacking.message}."
+                why = lacking.message
                 if self.fallback and near is None:
                     break
-                yield from note("calls_as_text", f"{why} Going on with calls as JSON in text.")
-                page = TextPage(task, context)
-        return (yield from fall_back(self.fallback, carry_over(task, context, log), context, why))
+                yield from note("calls_as_text", f"{why}. Going on with calls as JSON in text.")
+                turns = TextTurns(task, context, self.max_tokens)
+        return (yield from fall_back(self.fallback, carry_over(task, context, log), context, f"{why.rstrip('.')}."))
 
     def splitter(self, phase: str) -> Splitter:
         return FORMAT.splitter()
 
-    def _turn(self, page: Page, log: Log, chars: int) -> Effects[CallsTurn | Failed]:
-        """Return the model's next turn; ask again if it cannot be read."""
-        tail: tuple[Message, ...] = ()
-        complaint = ""
-        for miss in range(1, self.max_parse_errors + 1):
-            messages = (*page.messages(log, chars), *tail)
-            reply = yield from think(
-                "act", messages, tools=page.tools(log), max_tokens=self.max_tokens, repair=bool(tail)
-            )
-            try:
-                turn = page.read(reply, log)
-            except Unreadable as why:
-                complaint = str(why)
-                tail = page.again(reply, complaint, log)
-                yield from note("unreadable", f"reply {miss} of {self.max_parse_errors} can't be read: {complaint}")
-                continue
-            for remark in turn.remarks:
-                yield from note(remark.kind, remark.text)
-            if turn.answered and (complaint := (yield from check_answer(turn.answer))):
-                tail = page.again(reply, complaint, log)
-                continue
-            return turn
-        return Failed(
-            f"{self.max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
-        )
 
-    def _act(self, turn: CallsTurn, context: LoopContext) -> Effects[tuple[Observation, ...]]:
-        """Make the calls concurrently; of tools that do the same job, only the first one."""
-        seen: dict[int, Observation] = {}
-        made: list[int] = []
-        for i, call in enumerate(turn.calls):
-            rivals = (turn.calls[j].tool for j in made if are_exclusive(context.known, turn.calls[j].tool, call.tool))
-            if other := next(rivals, ""):
-                said = context.prompt("excluded", tool=call.tool, other=other).strip()
-                seen[i] = Observation(said, trouble="refused")
-                yield from note("refused", f"The call of {call.tool} is not made: {other} does the same job.")
-            else:
-                made.append(i)
-        seen.update(zip(made, (yield from act(*(turn.calls[i] for i in made))), strict=True))
-        return tuple(seen[i] for i in range(len(turn.calls)))
-
-    def _conclude(self, context: LoopContext, page: Page, log: Log, chars: int, limit: LimitNear) -> Effects[Outcome]:
-        """Use the reserved call: answer from what there is."""
-        request = user(context.prompt("conclude", reason=limit.detail).strip())
-        # Endpoints refuse a history with calls if no tools are offered, so they are; otherwise nothing invites a call.
-        tools = page.tools(log) if log else ()
-
-        def ask(size: int) -> Effects[Any]:
-            messages = (*page.messages(log, size), request)
-            return think("act", messages, tools=tools, max_tokens=self.max_tokens, repair=True)
-
-        reply, _ = yield from fit_prompt(ask, chars)
-        if reply.calls:
-            return Stopped(limit.limit, limit.detail, reply.text.strip() or None)
-        try:
-            turn = page.read(reply, log)
-        except Unreadable:
-            return Stopped(limit.limit, limit.detail)
-        return Stopped(limit.limit, limit.detail, turn.answer if turn.answered else None)
+def _make_calls(context: LoopContext, calls: tuple[Call, ...]) -> Effects[tuple[Observation, ...]]:
+    """Make the calls concurrently; of tools that do the same job, only the first one."""
+    refused: dict[int, Observation] = {}
+    for i, call in enumerate(calls):
+        made = [each.tool for j, each in enumerate(calls[:i]) if j not in refused]
+        if other := next((tool for tool in made if are_exclusive(context.known, tool, call.tool)), ""):
+            said = context.prompt("excluded", tool=call.tool, other=other).strip()
+            refused[i] = Observation(said, trouble="refused")
+            yield from note("refused", f"The call of {call.tool} is not made: {other} does the same job.")
+    seen = iter((yield from act(*(call for i, call in enumerate(calls) if i not in refused))))
+    return tuple(refused[i] if i in refused else next(seen) for i in range(len(calls)))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from plait.core import Call, LoopContext, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
 from plait.core.labels import HOLE
@@ -16,62 +15,29 @@ from plait.loops.escape import Escape, begins_line, escape_history, escape_of, w
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import read_part
 from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, resolve_tool_name
+from plait.loops.tool_calling.turns import Log, Turns
 from plait.loops.tool_descriptions import offered_tools
 from plait.loops.turn import is_cut_within_call
-
-Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
-"""Each turn with calls, and their observations."""
 
 FORMAT = CallObjects()
 
 
-class Page(ABC):
-    """One way to show a run to the model, and to read its replies. `head` comes before the log."""
-
-    def __init__(self, context: LoopContext, head: tuple[Message, ...]) -> None:
-        self._kit, self._head = context, head
-        self._shown: dict[tuple[int, int], tuple[Message, ...]] = {}
-
-    def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        """Return the tools that the next request offers, including found ones; none if the text lists them."""
-        return ()
-
-    def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
-        """Return the conversation so far, with at most `chars` characters of each result."""
-        for i, (turn, seen) in enumerate(log):
-            if (i, chars) not in self._shown:
-                self._shown[i, chars] = self._show(turn, seen, chars)
-        return (*self._head, *(message for i in range(len(log)) for message in self._shown[i, chars]))
-
-    @abstractmethod
-    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
-        """Return a turn and its results as messages."""
-
-    @abstractmethod
-    def read(self, reply: Reply, log: Log) -> CallsTurn:
-        """Read the turn in a reply. Raises `Unreadable`."""
-
-    @abstractmethod
-    def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
-        """Return a reply that cannot be read, and the request to write it again."""
-
-
-class NativePage(Page):
+class NativeTurns(Turns):
     """Calls and results as the endpoint's own messages. Only special tokens in a result are escaped."""
 
-    def __init__(self, task: Task, context: LoopContext) -> None:
+    def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
         rules = context.prompt("system").strip() if context.system is None else context.system
         said = (*said_before(task), user(task.question))
         plain = (Message(each.role, without_tokens(each.content, context.special_tokens)) for each in said)
-        super().__init__(context, (system(rules), *plain))
+        super().__init__(context, (system(rules), *plain), max_tokens)
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        return offered_tools(self._kit, (each.text for _, seen in log for each in seen))
+        return offered_tools(self._context, (each.text for _, seen in log for each in seen))
 
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
         results = (
             Message(
-                "tool", without_tokens(shorten(each.with_note, chars)[0], self._kit.special_tokens), call_id=call.id
+                "tool", without_tokens(shorten(each.with_note, chars)[0], self._context.special_tokens), call_id=call.id
             )
             for call, each in zip(turn.calls, seen, strict=True)
         )
@@ -88,14 +54,14 @@ class NativePage(Page):
         if not reply.text.strip():
             raise Unreadable("It was empty.")
         try:
-            turn = FORMAT.read(reply.text, self._kit.known)
+            turn = FORMAT.read(reply.text, self._context.known)
         except Unreadable:
             # A text with a known tool's name is a broken call, or the model was still thinking about one.
             text = read_part(reply.text)[0]
-            if not text.strip() or any(tool.name in text for tool in self._kit.known):
+            if not text.strip() or any(tool.name in text for tool in self._context.known):
                 raise
             turn = CallsTurn(text.strip())
-        if turn.calls and all(self._kit.tool(call.tool) for call in turn.calls):
+        if turn.calls and all(self._context.tool(call.tool) for call in turn.calls):
             left = label_scan.repair_remark("the calls stood in the reply's text")
             return CallsTurn(turn.thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
         if turn.answered:
@@ -104,14 +70,14 @@ class NativePage(Page):
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
         if not reply.calls:
-            return (user(self._kit.prompt("repair", complaint=complaint).strip()),)
+            return (user(self._context.prompt("repair", complaint=complaint).strip()),)
         calls = with_ids(reply.calls, log)
-        said = self._kit.prompt("repair_call", complaint=complaint).strip()
+        said = self._context.prompt("repair_call", complaint=complaint).strip()
         answers = (Message("tool", said, call_id=call.id) for call in calls)
         return (Message("assistant", reply.text, calls, state=reply.state), *answers)
 
     def _call(self, call: Call, notes: list[Remark]) -> Call:
-        name = resolve_tool_name(call.tool, self._kit.known, notes)
+        name = resolve_tool_name(call.tool, self._context.known, notes)
         if not name:
             raise Unreadable("a call names no tool")
         try:
@@ -120,10 +86,10 @@ class NativePage(Page):
             raise Unreadable(f"in the call of {name[:60]} {why}") from None
 
 
-class TextPage(Page):
+class TextTurns(Turns):
     """Calls as JSON objects in the model's text, results as the user's messages."""
 
-    def __init__(self, task: Task, context: LoopContext) -> None:
+    def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
         words = {"described": FORMAT.describe(context.tools), "example": _example(context.tools)}
         rules = context.prompt("text", **words).strip()
         # The user's own system prompt was written for native calls, so the text form is explained beside it.
@@ -134,7 +100,7 @@ class TextPage(Page):
         question = context.prompt("question", question=asked, rules=beside).strip()
         self._go_on = context.prompt("go_on", question=asked).strip()
         history = said_before(Task(task.question, escape_history(task, escape)))
-        super().__init__(context, (system(above), *history, user(question)))
+        super().__init__(context, (system(above), *history, user(question)), max_tokens)
 
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
         """Return the results of one turn as one message, in the order of the calls, which asks for the next turn."""
@@ -151,16 +117,16 @@ class TextPage(Page):
         return turn
 
     def _read(self, text: str) -> CallsTurn:
-        return FORMAT.read(text, self._kit.known)
+        return FORMAT.read(text, self._context.known)
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
-        request = user(self._kit.prompt("repair", complaint=complaint).strip())
+        request = user(self._context.prompt("repair", complaint=complaint).strip())
         return (assistant(reply.text), request) if reply.text.strip() else (request,)
 
     def _result(self, turn: CallsTurn, call: Call, seen: Observation, chars: int) -> str:
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
         text = self._escape(shorten(seen.with_note, chars)[0], inline=self._inline)
-        return self._kit.prompt("result", tool=call.tool, given=given, text=text).rstrip()
+        return self._context.prompt("result", tool=call.tool, given=given, text=text).rstrip()
 
 
 def said_before(task: Task) -> tuple[Message, ...]:
@@ -186,7 +152,8 @@ def carry_over(task: Task, context: LoopContext, log: Log) -> Task:
     """Return the task for a loop that continues from here, with the calls so far and their results."""
     if not log:
         return task
-    escape = escape_for_text(context, label_scan.disarm)  # for a loop of another protocol: for text and for objects
+    # The other loop may have another protocol, so the results are escaped for text and for objects.
+    escape = escape_for_text(context, label_scan.USUAL.disarm)
     work = [
         (call.tool, "" if call.input is None else _compact(call.input), _shown(each.with_note, context, escape))
         for turn, seen in log

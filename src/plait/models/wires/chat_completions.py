@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from plait.core import Call, Message, Think, ToolSpec
-from plait.models.base import Abilities, Request
+from plait.models.base import Abilities, Request, RequestDialect
 from plait.models.wires.chat_replies import ChatReader
 from plait.models.wires.chat_settings import add_settings
 from plait.models.wires.draft import Draft
@@ -20,9 +20,6 @@ from plait.models.wires.wire import CHAT, WireOptions
 
 NAME = CHAT
 CHAT_PATH, COMPLETIONS = "chat/completions", "completions"
-MAX_STOP = 4
-"""The usual endpoints refuse more stop strings. Plait cuts each reply at all of them itself (`TextFilter`)."""
-
 GO_ON = (
     "Your message broke off. Write only what comes next, beginning at the very character where it ends; "
     "repeat none of it and add no remark."
@@ -38,29 +35,30 @@ _LENGTHS = ("max_tokens", "max_completion_tokens")
 
 def encode(think: Think, options: WireOptions) -> Request:
     """Return the request for an effect. `params` are added last."""
-    abilities, provider = options.abilities, options.provider
+    abilities, dialect = options.abilities, options.dialect
     raw = bool(think.prompt) and abilities.completion
     body: dict[str, Any] = {"model": options.model}
     if raw:
         body["prompt"] = think.prompt + think.prefill
     else:
         messages = (Message("user", think.prompt),) if think.prompt else think.messages
-        body["messages"] = _messages(messages, think.prefill, abilities, provider)
+        body["messages"] = _messages(messages, think.prefill, abilities, dialect)
     if think.stop and abilities.stop:
-        body["stop"] = [s for s in think.stop if s][:MAX_STOP]
+        # Endpoints refuse more. Plait cuts each reply at all stop strings itself (`TextFilter`).
+        body["stop"] = [s for s in think.stop if s][: dialect.max_stop]
     warmth = options.temperature if think.temperature is None else think.temperature
     if warmth is not None and abilities.temperature:
         body["temperature"] = max(warmth, RESAMPLED) if think.resample else warmth
     if think.max_tokens is not None:
         body["max_tokens" if abilities.max_tokens else "max_completion_tokens"] = think.max_tokens
-    _constrain(body, think, abilities, provider, raw)
+    _constrain(body, think, abilities, dialect, raw)
     if think.tools and abilities.tools and not raw:
         body["tools"] = [tool_json(tool) for tool in think.tools]
     if abilities.stream:
         body["stream"] = True
         if abilities.stream_usage:
             body["stream_options"] = {"include_usage": True}
-    if think.prefill and abilities.prefill and not raw and provider == "vllm":
+    if think.prefill and abilities.prefill and not raw and dialect.prefill == "fields":
         body["add_generation_prompt"] = False
         body["continue_final_message"] = True
     add_settings(body, options)
@@ -89,33 +87,33 @@ def make_reader(draft: Draft) -> ChatReader:
 def repeatable_prefill(think: Think, options: WireOptions) -> str:
     """Return the prefill to drop if a reply repeats it; "" if there is none to drop.
 
-    An endpoint that truly continues a message does not repeat it (Mistral's does). A short text such as "[" may be
+    An endpoint that truly continues a message usually does not repeat it. A short text such as "[" may be
     intended; a long one is a repetition.
     """
     if not think.prefill:
         return ""
     raw = bool(think.prompt) and options.abilities.completion
-    continued = raw or (options.abilities.prefill and options.provider != "mistral")
+    continued = raw or (options.abilities.prefill and not options.dialect.repeats_prefill)
     return think.prefill if not continued or len(think.prefill.strip()) >= 12 else ""
 
 
-def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, provider: str, raw: bool) -> None:
+def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, dialect: RequestDialect, raw: bool) -> None:
     if think.schema is not None and abilities.schema:
-        if raw and provider == "llamacpp":
+        if raw and dialect.raw_schema == "json_schema":
             body["json_schema"] = think.schema
             return
         form = {"name": "reply", "schema": think.schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": form}
     elif think.grammar is not None and abilities.grammar:
-        if provider == "vllm":
+        if dialect.grammar == "structured_outputs":
             body["structured_outputs"] = {"grammar": think.grammar}
-        elif provider == "fireworks":
+        elif dialect.grammar == "response_format":
             body["response_format"] = {"type": "grammar", "grammar": think.grammar}
         else:
             body["grammar"] = think.grammar
 
 
-def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities, provider: str) -> list[Any]:
+def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities, dialect: RequestDialect) -> list[Any]:
     out: list[Any] = []
     waiting: list[str] = []  # ids of calls that no tool message has answered yet
     made = 0
@@ -147,10 +145,10 @@ def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities,
         return out
     if not abilities.prefill:
         return [*out, Message("assistant", prefill), Message("user", GO_ON)]
-    if provider in ("deepseek", "mistral"):
+    if dialect.prefill == "prefix":
         return [*out, {"role": "assistant", "content": prefill, "prefix": True}]
-    # Anthropic refuses a last message that ends in white space; the reply filter drops what is repeated.
-    return [*out, Message("assistant", prefill.rstrip() if provider == "anthropic" else prefill)]
+    # The reply filter drops blanks that a reply repeats.
+    return [*out, Message("assistant", prefill.rstrip() if dialect.prefill == "stripped" else prefill)]
 
 
 def _as_text(message: Message) -> Message:

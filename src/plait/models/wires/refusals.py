@@ -27,6 +27,7 @@ from plait.core.errors import (
 )
 from plait.core.secrets import Scrubber, scrubber_of
 from plait.models.base import Response
+from plait.models.presets import OVERFLOWS
 from plait.models.wires.stream import scrub_pieces
 
 
@@ -278,7 +279,7 @@ def _sentence(error: Mapping[str, Any], body: bytes) -> str:
 
 
 # A prompt that is too long. Every server words it differently; these wordings come from the public issue trackers of
-# clients and servers. With an unknown wording the error stays a plain `BadRequest`.
+# clients and servers. Those of one host are in the presets. With an unknown wording the error stays a `BadRequest`.
 _OVERFLOW_CODES = {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
 
 _SAYS = re.compile(
@@ -286,15 +287,15 @@ _SAYS = re.compile(
     maximum\ (?:context|model|prompt|sequence)\ length | max(?:imum)?\ length | model's\ context\ length
     | context[ _](?:length|window|size|limit)[ _]?(?:\w+\ )?(?:exceed|is\ full|overflow|of\ only)
     | exceeds?\ (?:the\ )?(?:available\ |model'?s?\ |max\ )?context | exceed(?:ed|s)?\ max\ context
-    | prompt\ (?:is\ )?too\ long | prompt\ contains\ \d+\ tokens | input\ is\ too\ long
-    | input\ token\ count.*exceeds | input\ length\ and\ .max_tokens.\ exceed
+    | prompt\ too\ long | input\ is\ too\ long
     | greater\ than\ the\ context\ length | longer\ than\ the\ (?:model'?s\ |maximum\ )?(?:context|model)
-    | context\ the\ overflows | reduce\ the\ length\ of\ the\ (?:messages|prompt|input)
-    | exceeded\ model\ token\ limit | tokens?.*\ must\ be\ <= | too\ many\ tokens | token\ limit\ exceeded
+    | reduce\ the\ length\ of\ the\ (?:messages|prompt|input)
+    | exceeded\ model\ token\ limit | too\ many\ tokens | token\ limit\ exceeded
     | exceed\ context\ window
     """,
     re.X | re.I | re.S,
 )
+_SAYS_HOST = re.compile(OVERFLOWS, re.I | re.S)
 _NOT = re.compile(r"completion tokens|too many tokens per|tokens per (?:minute|day|hour)|per-minute", re.I)
 
 
@@ -343,7 +344,8 @@ def _find_overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | 
     if not {str(error.get("code")), str(error.get("type"))} & _OVERFLOW_CODES:
         # Groq answers 413 when one request alone is above the minute's allowance: waiting won't help.
         alone = re.search(r"request too large for model", message, re.I)
-        if not alone and (_NOT.search(message) or not _SAYS.search(message)):
+        says = _SAYS.search(message) or _SAYS_HOST.search(message)
+        if not alone and (_NOT.search(message) or not says):
             return None
     tokens = _int(error.get("n_prompt_tokens")) or _find_number(_TOKENS, message)
     room = _int(error.get("n_ctx")) or _find_number(_ROOM, message)

@@ -22,13 +22,13 @@ class CircleCut:
     """Cut a text that ends in endless repetition of one piece. Feed pieces; get those before the repetition.
 
     Small models repeat the same lines until their token limit, which takes minutes. Only exact repetition counts,
-    because lists, tables and code have similar lines. `found` is True from the repetition on. `most` is its minimum
-    length.
+    because lists, tables and code have similar lines. `found` is True from the repetition on. `min_length` is its
+    minimum length.
     """
 
-    def __init__(self, most: int = MOST_TEXT) -> None:
+    def __init__(self, min_length: int = MOST_TEXT) -> None:
         self.found = False
-        self._most = most
+        self._min_length = min_length
         self._passed = 0
         self._end = ""
 
@@ -36,7 +36,7 @@ class CircleCut:
         """Return the text up to the start of a repetition."""
         if self.found:
             return ""
-        if self._passed + len(text) < self._most:  # too short for a repetition
+        if self._passed + len(text) < self._min_length:  # too short for a repetition
             self._passed += len(text)
             self._end += text
             return text
@@ -45,15 +45,15 @@ class CircleCut:
             piece = text[at : at + EVERY - self._passed % EVERY]
             at += len(piece)
             self._passed += len(piece)
-            self._end = (self._end + piece)[-self._most :]
+            self._end = (self._end + piece)[-self._min_length :]
             if self._passed % EVERY == 0 and self._is_circle():
                 self.found = True
                 return text[:at]
         return text
 
     def _is_circle(self) -> bool:
-        text, longest = self._end, self._most // ROUNDS
-        if len(text) < self._most:
+        text, longest = self._end, self._min_length // ROUNDS
+        if len(text) < self._min_length:
             return False
         again = text.find(text[:longest], 1)
         return 0 < again <= longest and text[again:] == text[: len(text) - again]
@@ -79,11 +79,12 @@ class TextFilter:
             self._object.end_in(before)
             inside = self._object.open
         self._stop = self._stop or (() if inside else self._after_object)
-        self._body = self._in_object if inside else self._in_text
+        self._body = TextFilter._in_object if inside else TextFilter._in_text
         self._prefill = prefill.strip()
         self._gap = prefill[len(prefill.rstrip()) :] if self._prefill else ""
         self._held = ""
-        self._stage: Callable[[], str] = self._at_start
+        # A function, not a bound method: a cycle would wait for the garbage collector.
+        self._stage: Callable[[TextFilter], str] = TextFilter._at_start
         self._reasoning: list[str] = []
         self._text_cut, self._reasoning_cut = CircleCut(), CircleCut(MOST_REASONING)
         self.stopped = self.circling = False
@@ -97,7 +98,7 @@ class TextFilter:
         if self.stopped or not text:
             return ""
         self._held += text
-        return self._cut_circle(self._stage())
+        return self._cut_circle(self._stage(self))
 
     def close(self) -> str:
         """Return the remaining text, when the reply has ended."""
@@ -118,12 +119,12 @@ class TextFilter:
     def _flush(self) -> str:
         text = ""
         # Text that a stage still holds passes through the later stages.
-        if self._stage == self._at_start:
-            text = self._go_to(self._in_prefill)
-        if self._stage == self._in_prefill:
+        if self._stage is TextFilter._at_start:
+            text = self._go_to(TextFilter._in_prefill)
+        if self._stage is TextFilter._in_prefill:
             text += self._go_to(self._body)
         held, self._held = self._held, ""
-        if self._stage == self._in_thinking:
+        if self._stage is TextFilter._in_thinking:
             self._think(held)
             return text
         return text + held
@@ -134,10 +135,10 @@ class TextFilter:
         start = self._held.lstrip()
         if start.startswith(_OPEN):
             self._held = start[len(_OPEN) :]
-            return self._go_to(self._in_thinking)
+            return self._go_to(TextFilter._in_thinking)
         if _OPEN.startswith(start):
             return ""
-        return self._go_to(self._in_prefill)
+        return self._go_to(TextFilter._in_prefill)
 
     def _in_thinking(self) -> str:
         end = self._held.find(_CLOSE)
@@ -150,11 +151,11 @@ class TextFilter:
         self._think(inner)
         if self.stopped:
             return ""
-        return self._go_to(self._after_thinking)
+        return self._go_to(TextFilter._after_thinking)
 
     def _after_thinking(self) -> str:
         self._held = self._held.lstrip()
-        return self._go_to(self._in_prefill) if self._held else ""
+        return self._go_to(TextFilter._in_prefill) if self._held else ""
 
     def _in_prefill(self) -> str:
         if not self._prefill:
@@ -162,7 +163,7 @@ class TextFilter:
         start = self._held.lstrip()
         if start.startswith(self._prefill):
             self._held = start[len(self._prefill) :]
-            return self._go_to(self._after_prefill)
+            return self._go_to(TextFilter._after_prefill)
         if self._prefill.startswith(start):
             return ""
         return self._go_to(self._body)
@@ -181,7 +182,7 @@ class TextFilter:
             return text
         text, self._held = self._held[:end], self._held[end:]
         self._stop = self._after_object
-        return text + self._go_to(self._in_text)
+        return text + self._go_to(TextFilter._in_text)
 
     def _in_text(self) -> str:
         text = self._held
@@ -197,9 +198,9 @@ class TextFilter:
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
-    def _go_to(self, stage: Callable[[], str]) -> str:
+    def _go_to(self, stage: Callable[[TextFilter], str]) -> str:
         self._stage = stage
-        return stage()
+        return stage(self)
 
 
 class FirstObject:

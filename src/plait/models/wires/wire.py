@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from plait.core import Think
 from plait.core.errors import ConfigError
-from plait.models.base import Abilities, Request
+from plait.models.base import OPENAI, Abilities, Request, RequestDialect
 from plait.models.settings import NO_SETTINGS, ModelSettings
 from plait.models.wires.draft import Draft
 
@@ -23,7 +23,8 @@ WIRES = {CHAT: "chat_completions"}
 class WireOptions(Struct, frozen=True):
     """What a request needs beside its effect.
 
-    `model` is the model's name, `provider` the dialect ("" for none). `params` are more fields of the body; they
+    `model` is the model's name, `provider` the host's name ("" for none), `dialect` how its
+    requests differ. `params` are more fields of the body; they
     override an effect's, and None leaves a field out. `temperature` is sent if neither the effect nor `params` set one.
     `settings` are the user's.
     """
@@ -31,6 +32,7 @@ class WireOptions(Struct, frozen=True):
     model: str
     abilities: Abilities = Abilities()
     provider: str = ""
+    dialect: RequestDialect = OPENAI
     params: Mapping[str, Any] = {}
     temperature: float | None = None
     settings: ModelSettings = NO_SETTINGS

@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, Piece, PieceKind, ToolSpec
+from plait.core.arguments import parameter_names, read_input
 from plait.core.loose_json import NotJson, read_value
-from plait.loops import label_scan
 from plait.loops.escape import LabelGuard
 from plait.loops.format import LineSplitter, Remark
 from plait.loops.label_scan import repair_remark
@@ -145,26 +145,23 @@ def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:
     `tool`, if known, distinguishes named arguments (`city="Lyon", days=3`) from text that looks like them.
     """
     text = raw.strip()
-    if not text:
-        return None
-    if text[0] in '{["':
-        notes: list[Remark] = []
-        value = label_scan.input_of(_with_quotes(text, notes), notes, closed=True)
-        if not isinstance(value, str):
-            remarks += notes
-            return value
-        if text[0] == '"' and (whole := _string(text)) is not None:
-            return whole
-    names = list(tool.parameters.get("properties", {})) if tool is not None else []
+    names = parameter_names(tool.parameters) if tool is not None else []
     if names and (given := _by_name(text, names)) is not None:
         remarks.append(repair_remark("arguments written as name=value were taken by name"))
         return given
-    if len(names) > 1 and text[0] in '"#' and (listed := _listed(text)) is not None:
+    if len(names) > 1 and text[:1] in ('"', "#") and (listed := _listed(text)) is not None:
         return listed
-    if (quoted := _QUOTED.fullmatch(text)) is not None:
+    if text[:1] in ("{", "[", '"'):
+        quoted = _with_quotes(text)
+        read = read_input(quoted, {}, closed=True)
+        if not read.plain and not (isinstance(read.value, str) and read.repairs):
+            remarks += [repair_remark("a reference in a JSON input was put in quotes")] if quoted != text else []
+            remarks += map(repair_remark, read.repairs)
+            return read.value
+    if (inside := _QUOTED.fullmatch(text)) is not None:
         remarks.append(repair_remark("quotes around an input were dropped"))
-        return quoted[1]
-    return text
+        return inside[1]
+    return text or None
 
 
 def plain(text: str) -> bool:
@@ -194,28 +191,9 @@ def in_json(dumped: str) -> str:
     return _STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
 
 
-def _with_quotes(text: str, remarks: list[Remark]) -> str:
+def _with_quotes(text: str) -> str:
     """Return JSON text with its bare references in quotes."""
-    found = False
-
-    def quote(match: re.Match[str]) -> str:
-        nonlocal found
-        found = found or match[1] is not None
-        return match[0] if match[1] is None else f'"{match[1]}"'
-
-    quoted = _BARE.sub(quote, text)
-    if found:
-        remarks.append(repair_remark("a reference in a JSON input was put in quotes"))
-    return quoted
-
-
-def _string(text: str) -> str | None:
-    """Return the content of a JSON string, if all of `text` is one."""
-    try:
-        found = read_value(text)
-    except NotJson:
-        return None
-    return found.value if isinstance(found.value, str) and found.end == len(text) and not found.repairs else None
+    return _BARE.sub(lambda match: f'"{match[1]}"' if match[1] else match[0], text)
 
 
 def _by_name(text: str, names: Sequence[str]) -> JSON:
@@ -234,17 +212,18 @@ def _scalar(text: str) -> JSON:
     quoted = _QUOTED.fullmatch(text)
     if quoted is not None:
         return quoted[1]
+    given = _with_quotes(text)
     try:
-        found = read_value(_with_quotes(text, []))
+        found = read_value(given)
     except NotJson:
         return text
-    return found.value if found.end == len(_with_quotes(text, [])) else text
+    return found.value if found.end == len(given) else text
 
 
 def _listed(text: str) -> JSON:
     """Read `"a", 3` as a list, if it has two values or more."""
     try:
-        value: Any = json.loads(f"[{_with_quotes(text, [])}]")
+        value: Any = json.loads(f"[{_with_quotes(text)}]")
     except (ValueError, RecursionError):
         return None
     return value if len(value) > 1 else None

@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Struct, structs
 
 from plait.core import JSON, Plan, Step, ToolSpec
-from plait.core.loose_json import NotJson, read_value, without_halves
+from plait.core.loose_json import without_halves
 from plait.loops import gbnf
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, is_plain_name, repair_remark, tool_name
-from plait.loops.references import EVIDENCE, insert_references
-from plait.loops.rewoo.scan import (
+from plait.loops.plan_scan import (
     HEAD,
     Part,
     call_of,
@@ -36,6 +35,7 @@ from plait.loops.rewoo.scan import (
     plain,
     unguard,
 )
+from plait.loops.references import EVIDENCE, insert_references
 from plait.loops.tool_descriptions import argument_types, describe_tool
 
 LLM = "LLM"
@@ -78,14 +78,14 @@ def with_llm(tools: Iterable[ToolSpec], what_for: str = "") -> tuple[ToolSpec, .
 
 
 def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in_words: bool = True) -> PlanRead:
-    """Read the plan in a reply leniently, with at most `most` calls. `tools` are the user's; the model is added to
-    them. `in_words`: a formula may name earlier steps by their inputs.
+    """Read the plan in a reply leniently, with at most `most` calls. `tools` are all that it may call (`with_llm`).
+    `in_words`: a formula may name earlier steps by their inputs.
 
     Accepts `Plan 1:`, surrounding text, bold labels, both lines of a step on one line, inputs over several lines,
     nested brackets and brackets in strings, round brackets or none, arguments by name, and unquoted references in JSON.
     Raises only `Unreadable`, with all errors because of which the plan cannot run.
     """
-    listed = with_llm(tools)
+    listed = tuple(tools)
     text, halved = without_halves(text)
     remarks = [repair_remark("a broken character was replaced")] if halved else []
     before, parts = parts_of(text)
@@ -108,7 +108,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
                     remarks.append(cut(f"evidence {part.id} that the model wrote itself"))
                 else:
                     troubles.append(str(trouble))
-                    steps.append(Step(part.id, LLM, "?"))  # in its place, so that others may name it
+                    steps.append(Step(part.id, listed[-1].name if listed else LLM, "?"))  # so that others may name it
             else:
                 if earlier is not None and (earlier.tool, earlier.input) == (step.tool, step.input):
                     remarks.append(cut(f"step {part.id}, which was written before"))
@@ -135,7 +135,7 @@ def _referring(step: Step, before: Sequence[Step], remarks: list[Remark]) -> Ste
     value, put = insert_references(step.input, [(f"#{other.id}", other.input) for other in before if other.tool])
     if put:
         remarks.append(repair_remark(f"step {step.id} had words in place of {', '.join(put)}"))
-    return structs.replace(step, input=value) if put else step
+    return structs.replace(step, input=value, written="") if put else step
 
 
 def read_plan_file(text: str, tools: Iterable[ToolSpec]) -> Plan:
@@ -149,30 +149,15 @@ def read_plan_file(text: str, tools: Iterable[ToolSpec]) -> Plan:
             raise Unreadable(f"This would not count: {'; '.join(lost)}. A comment begins with `# `.")
         return read.plan
     try:
-        found = read_value(text)
-    except NotJson as why:
-        raise Unreadable(f"The plan's JSON can't be read: {why.what} ({why.where(text)}).") from None
-    if rest := text[found.end :].strip():
-        raise Unreadable(f"After the plan's JSON stand {len(rest)} more characters.")
-    given = found.value.get("plan", found.value) if isinstance(found.value, Mapping) else found.value
-    if lost := _unknown_keys(given):
-        raise Unreadable(f"This would not count: {', '.join(lost)}. {JSON_SHAPE}")
-    try:
-        return check_plan(msgspec.convert(given, Plan), with_llm(tools))
-    except (msgspec.ValidationError, RecursionError) as why:
+        # A user's JSON is not repaired as a model's is: that would drop the rest of a file that was cut.
+        given = json.loads(text)
+        return check_plan(msgspec.convert(given.get("plan", given), Plan), tools)
+    except msgspec.ValidationError as why:
         raise Unreadable(f"This is no plan: {why}. {JSON_SHAPE}") from None
-
-
-def _unknown_keys(given: object) -> list[str]:
-    """Return the unknown keys in a plan's JSON, such as `tol` for `tool`."""
-    if not isinstance(given, Mapping):
-        return []
-    lost = [f"'{key}'" for key in given if key not in Plan.__struct_fields__]
-    steps = given.get("steps")
-    for number, step in enumerate(steps if isinstance(steps, list) else (), 1):
-        if isinstance(step, Mapping):
-            lost += [f"'{key}' of step {number}" for key in step if key not in Step.__struct_fields__]
-    return lost
+    except ValueError as why:
+        raise Unreadable(f"Its JSON can't be read: {why}.") from None
+    except RecursionError:
+        raise Unreadable(f"Its JSON is nested too deep. {JSON_SHAPE}") from None
 
 
 def reads_as_plan(text: str) -> bool:
@@ -185,10 +170,11 @@ def check_plan(
 ) -> Plan:
     """Return the plan with ids in one form, and the needs of each step read from its input.
 
-    Raises `Unreadable` with `troubles` and all errors because of which it cannot run with these tools. `check_inputs`:
-    also reject inputs that a tool cannot take.
+    `tools` are all that it may call: those of a loop whose steps may ask the model include it (`with_llm`). Raises
+    `Unreadable` with `troubles` and all errors because of which it cannot run with them. `check_inputs`: also reject
+    inputs that a tool cannot take.
     """
-    found = list(troubles)
+    found, tools = list(troubles), tuple(tools)
     steps: list[Step] = []
     for step in plan.steps:
         if step.tool and not _ID.fullmatch(step.id):
@@ -199,7 +185,9 @@ def check_plan(
     plan = Plan(tuple(steps), evidence)
     if not plan.calls and not found:
         found.append("The plan has no step that calls anything.")
-    found += plan.problems(with_llm(tools), EVIDENCE.is_open if check_inputs else None)
+    found += plan.problems(tools, EVIDENCE.is_open if check_inputs else None)
+    if any(step.tool == LLM for step in plan.calls) and not any(tool.name == LLM for tool in tools):
+        found.append("This loop has no phase 'work', so its steps cannot ask the model.")
     if not found:
         found += [trouble for step in plan.calls if (trouble := _unwritable(step))]
     if found:
@@ -237,6 +225,13 @@ def write_step(step: Step) -> str:
     return f"#{_one_way(step.id)} = {step.tool}[{_input_text(step.tool, step.input)}]"
 
 
+def written_input(step: Step, tool: ToolSpec | None) -> str:
+    """Return the text in a step's brackets: as the planner wrote it, or as `write_step` does if that was changed."""
+    if step.written and input_of(step.written, tool, []) == step.input:
+        return step.written
+    return _input_text(step.tool, step.input)
+
+
 def describe(tools: Iterable[ToolSpec]) -> str:
     """Return a line for each tool: `(1) Name[input]: what for. Input: ... Returns: ...`."""
     return "\n".join(
@@ -252,7 +247,7 @@ def grammar(tools: Iterable[ToolSpec], steps: int = 20) -> str:
         more = f' ( "\\n" s{n + 1} )?' if n < steps else ""
         rules.append(f's{n} ::= "Plan: " thought "\\n#E{n} = " name "[" input "]"{more}')
     rules += [
-        f"name ::= {gbnf.one_of(tool.name for tool in with_llm(tools))}",
+        f"name ::= {gbnf.one_of(tool.name for tool in tools)}",
         "input ::= inside{0,300}",
         r'inside ::= [^\[\]\r\n] | "[" inside* "]"',
         gbnf.THOUGHT_RULE,
@@ -278,7 +273,8 @@ def _step(part: Part, why: str, tools: Sequence[ToolSpec], remarks: list[Remark]
         raise Unreadable(f"Step {part.id} has a further call, of {other}. Give each call a step of its own.")
     if rest and any(char.isalnum() for char in rest):
         remarks.append(cut(f"{len(rest)} characters after the call of {part.id} (line {part.line})"))
-    return Step(part.id, name, given, why, EVIDENCE.find_ids(given))
+    raw = called.raw.strip()
+    return Step(part.id, name, given, why, EVIDENCE.find_ids(given), "" if raw == _try_text(name, given) else raw)
 
 
 def _unnamed(before: str, parts: Sequence[Part], tools: Sequence[ToolSpec], steps: Sequence[Step]) -> list[str]:
@@ -311,6 +307,13 @@ def _input_text(tool: str, given: JSON) -> str:
         return in_json(json.dumps(given, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"The input of {tool!r} can't be written as JSON: {error}") from None
+
+
+def _try_text(tool: str, given: JSON) -> str:
+    try:
+        return _input_text(tool, given)
+    except ValueError:
+        return ""
 
 
 def _comes_back(tool: str, text: str) -> bool:

@@ -1,0 +1,239 @@
+"""What an agent makes once for all its runs: tools, models, prompts, journal; and how it specifies a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from weakref import proxy
+
+import msgspec
+
+from plait import __version__, config, loops, telemetry
+from plait.core import Exchange, Loop, LoopContext, Task
+from plait.core.errors import ConfigError
+from plait.journal.records import RunHead
+from plait.journal.store import Journal
+from plait.loops.tool_descriptions import with_clean_tools
+from plait.models.base import Model
+from plait.models.resolve import resolve_all
+from plait.runtime import runs
+from plait.runtime.agent_description import Description, book_of, settings_of
+from plait.runtime.phase_models import Phases, known_models, special_tokens
+from plait.runtime.prompts import PromptBook
+from plait.runtime.run_context import OnWait, RunSpec
+from plait.runtime.sessions import Conversation, as_recorded, open_conversation, recorded_conversation, session_spec
+from plait.runtime.system_prompt import warn_of_gaps
+from plait.runtime.tool_names import with_fitting_names, with_free_names
+from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
+from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
+from plait.tools import Toolset, anchor_word, tools_from
+
+
+class AgentParts:
+    """The parts of one agent. Each is made when it is first needed."""
+
+    def __init__(self, agent: Description, loop: Loop) -> None:
+        # The agent owns its parts. A cycle would keep both until the garbage collector comes.
+        self._agent: Description = proxy(agent)
+        self._loop = loop
+
+    @cached_property
+    def toolset(self) -> Toolset:
+        tools = with_fitting_names(with_free_names(tools_from(self._agent.tools), self._loop), self._loop)
+        if self._agent.system:
+            warn_of_gaps(self._agent.system, self._loop, self.prompts, (tool.name for tool in tools))
+        return tools
+
+    @cached_property
+    def models(self) -> dict[str, Model]:
+        """Return the models of the phases; the key "" is for the others."""
+        wanted = {**self._agent.models}
+        if any(phase not in wanted for phase in self._loop.phases):
+            wanted.setdefault("", self._agent.model)
+        return resolve_all(wanted, lambda: config.load().models)
+
+    @cached_property
+    def prompts(self) -> PromptBook:
+        folder = self._agent.prompts
+        return book_of(self._loop, Path(folder) if folder is not None else None)
+
+    @cached_property
+    def journal(self) -> Journal | None:
+        if self._agent.journal is False:
+            return None
+        config.use_own_redaction()
+        return Journal.at(self._agent.journal)
+
+    def require_journal(self) -> Journal:
+        """Return the journal. Raises `ConfigError` if the agent keeps none."""
+        if self.journal is None:
+            raise ConfigError(
+                "This agent keeps no journal (journal=False): there is no record, and no session.",
+                hint="Give journal=PATH.",
+            )
+        return self.journal
+
+    async def load_tools(self) -> None:
+        """Make the tools in a thread, because a word may start a server."""
+        if "toolset" not in vars(self) and any(isinstance(tool, str) for tool in self._agent.tools):
+            await asyncio.to_thread(getattr, self, "toolset")
+
+    async def check_sandbox(self, sandbox: str | Sandbox) -> str | Sandbox:
+        """Return the sandbox unchanged. Raises `ConfigError` if the loop runs code and the sandbox is not available."""
+        if getattr(self._loop, "runs_code", False):
+            await check_sandbox(sandbox)
+        return sandbox
+
+    # -- the tools that a run shows
+
+    @cached_property
+    def _finder(self) -> Finder:
+        return Finder(self.toolset, self._agent.history.embedder)
+
+    @cached_property
+    def _max_shown(self) -> int | None:
+        agent = self._agent
+        return most_shown(agent.limits.tools, self._loop, self.toolset, agent.history.embedder)
+
+    def choose_tools(self, question: str, parent: RunHead | None = None) -> tuple[str, ...] | None:
+        """Return the names of the tools to show; None for all. May take a while."""
+        return None if self._max_shown is None else self._finder.chosen(question, self._max_shown, parent)
+
+    # -- a run
+
+    async def prepare_run(
+        self,
+        question: str,
+        session: str | None,
+        on_wait: OnWait | None,
+        history: Iterable[Exchange] | None,
+        now: float | None,
+    ) -> tuple[RunSpec, RunHead]:
+        """Check the arguments of a new run and return what it needs."""
+        check_run_arguments(question, session, history, now)
+        await self.load_tools()
+        await self.check_sandbox(self._agent.sandbox)
+        conversation = None
+        if session is not None:
+            conversation = open_conversation(session, self.require_journal(), self._agent.history, history)
+        shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
+        run_spec = self.make_run_spec(question, on_wait, conversation=conversation, shown=shown, now=now)
+        return run_spec, self.make_head(question, run_spec, conversation)
+
+    def make_run_spec(
+        self,
+        question: str,
+        on_wait: OnWait | None,
+        recorded: RunHead | None = None,
+        conversation: Conversation | None = None,
+        shown: tuple[str, ...] | None = None,
+        sandbox: str | Sandbox | None = None,
+        now: float | None = None,
+    ) -> RunSpec:
+        """Return the specification of a new run, or of a `recorded` one."""
+        agent = self._agent
+        if recorded is not None:
+            shown, now = shown_by(recorded), recorded.settings.get("now")
+        conversation = conversation or (recorded_conversation(recorded) if recorded is not None else None)
+        tools = self.toolset if recorded is None else as_recorded(self.toolset, recorded)
+        if conversation is not None and conversation.searched:
+            tools = msgspec.structs.replace(
+                tools, tools=(*tools, conversation.tool(self.require_journal(), agent.history.embedder))
+            )
+        if shown is not None:
+            tools = self._finder.among(tools)
+        tokens = special_tokens(self.models, recorded)
+        context = LoopContext(
+            tools=tools.specs,
+            prompts=self.prompts,
+            system=agent.system,
+            observation_chars=agent.limits.observation_chars,
+            can_ask=agent.can_ask,
+            approve_plan=agent.approve == "plan",
+            special_tokens=tokens,
+        )
+        if shown is not None:
+            context = narrow_context(context, shown, (tool.name for tool in self.toolset), self._finder.tool.name)
+        why = ""
+        if sandbox is None:
+            sandbox = agent.sandbox
+        if sandbox == AUTO:
+            sandbox, why = default_sandbox()
+        context = with_clean_tools(context)
+        return RunSpec(
+            loop=self._loop,
+            task=Task(question, conversation.history if conversation is not None else ()),
+            context=context,
+            tools=tools.for_run(),
+            phases=Phases(known_models(self.models, recorded)),
+            limits=agent.limits,
+            approve=agent.approve,
+            on_interrupted_call=agent.on_interrupted_call,
+            on_wait=on_wait,
+            grounding=agent.grounding,
+            sandbox=sandbox,
+            fallback=_fallback(why),
+            now=now,
+            data_tokens=tuple(
+                token for token in tokens if token not in self.prompts.text and token not in (agent.system or "")
+            ),
+            tracer=telemetry.find_tracer(),
+        )
+
+    def make_head(self, question: str, run_spec: RunSpec, conversation: Conversation | None) -> RunHead:
+        """Return the head of a new run: what the journal stores of the agent and the question."""
+        head = RunHead(
+            run=runs.fresh_id(),
+            question=question,
+            loop=self._recorded_loop,
+            models=run_spec.phases.describe(),
+            tools=self._recorded_tools,
+            sources=self._sources,
+            settings={**self._settings, "sandbox": name_of(run_spec.sandbox), "now": run_spec.now},
+            plait=__version__,
+        )
+        if run_spec.context.search:
+            head = recorded_in(head, self._max_shown, run_spec.context, self._agent.history.embedder)
+        return head if conversation is None else conversation.taken_by(head, session_spec(), self._agent.history)
+
+    @cached_property
+    def _recorded_loop(self) -> dict[str, Any]:
+        return {"name": self._loop.name, "options": loops.options_of(self._loop)}
+
+    @cached_property
+    def _recorded_tools(self) -> tuple[dict[str, Any], ...]:
+        return tuple(msgspec.to_builtins(spec) for spec in self.toolset.specs)
+
+    @cached_property
+    def _sources(self) -> tuple[str, ...]:
+        return tuple(anchor_word(tool.source) if tool.source else "" for tool in self.toolset)
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        return settings_of(self._agent)
+
+
+def check_run_arguments(
+    question: str, session: str | None, history: Iterable[Exchange] | None, now: float | None
+) -> None:
+    """Raise `ConfigError` for arguments of a run that are invalid."""
+    if not isinstance(question, str) or not question.strip():
+        raise ConfigError("The question is empty.", hint="Say what is to be done.")
+    try:
+        question.encode()
+    except UnicodeEncodeError as why:
+        raise ConfigError(f"The question is no text: half a character at {why.start}.", hint="Send UTF-8.") from None
+    if now is not None and type(now) not in (int, float):
+        raise ConfigError(f"now is {now!r}.", hint="Give seconds since 1970, or None.")
+    if history is not None and session is None:
+        raise ConfigError("Earlier turns belong to a session, and none is named.", hint="Give session=NAME.")
+
+
+def _fallback(why: str) -> str:
+    """Return a line that says code runs in `monty` by fallback; "" if it was chosen or is not used."""
+    if not why:
+        return ""
+    return f"Code runs in the sandbox 'monty', which has less of Python: 'process' is not available here ({why})."

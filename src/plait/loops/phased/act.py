@@ -1,0 +1,81 @@
+"""Runs a list of actions: which are left out, which are made once, and what each gave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from msgspec import structs
+
+from plait.core import Act, Call, Effects, LoopContext, Observation, Step, note
+from plait.loops.phased.chat import MEMORY, PhasedChat
+from plait.loops.phased.checks import is_whole_question, separate_calls
+from plait.loops.plan import Dispatch, Results, failed_needs
+from plait.loops.references import RESULTS
+from plait.loops.tool_descriptions import are_exclusive
+
+_CORRECTABLE = ("unknown_tool", "bad_input", "raised")
+"""Errors of a call that a different call may avoid."""
+
+
+def run_actions(chat: PhasedChat, steps: Sequence[Step]) -> Effects[list[str]]:
+    """Run the actions concurrently, each as soon as the results that it names exist; show the results in the chat.
+
+    The result of an action that is left out says why. Return the ids of those that another call may correct.
+    """
+    left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in _find_left_out(chat, steps)}
+    for id, seen in left_out.items():
+        yield from note("cut", f"action {id} of the list: {seen.text}")
+    same = _find_same(chat.context, [step for step in steps if step.id not in left_out])
+    for id, first in same.items():
+        yield from note("cut", f"action {id} of the list is the same as action {first}: one call is made")
+    work = Dispatch(partial(_begin, chat.context, same), left_out)
+    shown = [step for step in steps if step.id not in same]
+    chat.show_results(shown, work.results)
+    yield from work.add(*(structs.replace(s, needs=(same[s.id],)) if s.id in same else s for s in steps))
+    yield from work.finish()
+    chat.seen += [seen.text for seen in work.results.values()]
+    for step in shown:
+        if step.id not in left_out and any(failed_needs(step, work.results)):
+            yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")
+    return [step.id for step in steps if work.results[step.id].trouble in _CORRECTABLE]
+
+
+def _begin(context: LoopContext, same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
+    """Return an action's call with its references filled in, or an observation: its result, or why it is not made."""
+    if step.id in same:
+        return results[same[step.id]]
+    if missing := list(failed_needs(step, results)):
+        # Never call a tool with a placeholder for a missing result: it could act on it.
+        return Observation(f"It needs the result of action {', '.join(missing)}, which gave none.", "cancelled")
+    given = RESULTS.fill_step(step, results)
+    return Act(tuple(Call(step.tool, each) for each in separate_calls(context, step.tool, given)))
+
+
+def _find_left_out(chat: PhasedChat, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    """Yield the actions that are skipped, by id, and why: they got the raw question, or an earlier one excludes
+    them."""
+    kept: list[Step] = []
+    for step in steps:
+        rivals = [other.tool for other in kept if are_exclusive(chat.context.known, step.tool, other.tool)]
+        # A search by meaning also works with a whole question, if less well.
+        if step.tool != MEMORY and is_whole_question(step, chat.task.question):
+            yield step.id, "its argument is the whole question"
+        elif rivals:
+            yield step.id, f"{rivals[0]} does the same job"
+        else:
+            kept.append(step)
+
+
+def _find_same(context: LoopContext, steps: Sequence[Step]) -> dict[str, str]:
+    """Map each action that repeats an earlier one to that one's id. Repeating an effect may be intended; repeating a
+    question is not, and many repeats would look like a loop."""
+    first: dict[str, str] = {}
+    same: dict[str, str] = {}
+    for step in steps:
+        tool = context.tool(step.tool)
+        if tool is None or tool.repeatable:
+            before = first.setdefault(json.dumps([step.tool, step.input], sort_keys=True), step.id)
+            same |= {step.id: before} if before != step.id else {}
+    return same

@@ -1,0 +1,108 @@
+"""The turns of a run: asks the model, reads its reply, asks again if it cannot be read, and concludes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import TypeAlias
+
+from plait.core import (
+    Effects,
+    Failed,
+    LimitNear,
+    LoopContext,
+    Message,
+    Observation,
+    Outcome,
+    Reply,
+    Stopped,
+    ToolSpec,
+    check_answer,
+    note,
+    think,
+    user,
+)
+from plait.loops.format import Unreadable
+from plait.loops.tool_calling.format import CallsTurn
+from plait.loops.turn import fit_prompt
+
+Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
+"""Each turn with calls, and their observations."""
+
+
+class Turns(ABC):
+    """Asks for the turns of one run. `head` comes before the log, `max_tokens` limits one reply.
+
+    A subclass says how calls and results are shown, and how a reply is read.
+    """
+
+    def __init__(self, context: LoopContext, head: tuple[Message, ...], max_tokens: int | None) -> None:
+        self._context, self._head, self._max_tokens = context, head, max_tokens
+        self._shown: dict[tuple[int, int], tuple[Message, ...]] = {}
+
+    def take_turn(self, max_parse_errors: int, log: Log, chars: int) -> Effects[CallsTurn | Failed]:
+        """Return the model's next turn. The model sees at most `chars` characters of each result.
+
+        It is asked again if its reply cannot be read, or if its answer is refused. After `max_parse_errors` such
+        replies: `Failed`.
+        """
+        tail: tuple[Message, ...] = ()
+        complaint = ""
+        for miss in range(1, max_parse_errors + 1):
+            reply = yield from self._ask(log, self.tools(log), tail, chars)
+            try:
+                turn = self.read(reply, log)
+            except Unreadable as why:
+                complaint = str(why)
+                yield from note("unreadable", f"reply {miss} of {max_parse_errors} can't be read: {complaint}")
+            else:
+                for remark in turn.remarks:
+                    yield from note(remark.kind, remark.text)
+                if not turn.answered or not (complaint := (yield from check_answer(turn.answer))):
+                    return turn
+            tail = self.again(reply, complaint, log)
+        return Failed(
+            f"{max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
+        )
+
+    def conclude(self, limit: LimitNear, log: Log, chars: int) -> Effects[Outcome]:
+        """Use the reserved call: answer from what there is."""
+        request = user(self._context.prompt("conclude", reason=limit.detail).strip())
+        # Endpoints refuse a history with calls if no tools are offered, so they are; otherwise nothing invites a call.
+        tools = self.tools(log) if log else ()
+        reply, _ = yield from fit_prompt(partial(self._ask, log, tools, (request,)), chars)
+        return Stopped(limit.limit, limit.detail, self._find_answer(reply, log))
+
+    def tools(self, log: Log) -> tuple[ToolSpec, ...]:
+        """Return the tools that the next request offers, including found ones; none if the text lists them."""
+        return ()
+
+    @abstractmethod
+    def read(self, reply: Reply, log: Log) -> CallsTurn:
+        """Read the turn in a reply. Raises `Unreadable`."""
+
+    @abstractmethod
+    def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
+        """Return a reply that cannot be read, and the request to write it again."""
+
+    @abstractmethod
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+        """Return a turn and its results as messages."""
+
+    def _ask(self, log: Log, tools: tuple[ToolSpec, ...], tail: tuple[Message, ...], chars: int) -> Effects[Reply]:
+        """Make one model call over the log; `tail` follows it."""
+        for i, (turn, seen) in enumerate(log):
+            if (i, chars) not in self._shown:
+                self._shown[i, chars] = self._show(turn, seen, chars)
+        shown = (message for i in range(len(log)) for message in self._shown[i, chars])
+        messages = (*self._head, *shown, *tail)
+        return think("act", messages, tools=tools, max_tokens=self._max_tokens, repair=bool(tail))
+
+    def _find_answer(self, reply: Reply, log: Log) -> object:
+        """Return the answer in the concluding reply; None if it has none."""
+        if reply.calls:
+            return reply.text.strip() or None
+        try:
+            return self.read(reply, log).answer
+        except Unreadable:
+            return None

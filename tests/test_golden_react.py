@@ -1,0 +1,163 @@
+"""Golden requests of the account react-on-the-wire: with its prompts as templates, Plait sends the same bytes.
+
+The prompts are cut out of the published file; this test adds only labels and tags of Jinja.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from cli_support import PLAIT
+from conftest import data_file
+from plait.journal.store import Journal
+from plait.journal.timeline import ModelCall
+from plait.models.scripted import Scripted
+
+TOOLS = """
+import json
+from pathlib import Path
+
+import plait
+from plait.toolkits.expression import compute
+
+HERE = Path(__file__).parent
+
+
+@plait.tool(name="Search", description=(HERE / "search.txt").read_text(), read_only=True)
+def search(query: str) -> str:
+    return json.loads((HERE / "results.json").read_text())[query]
+
+
+@plait.tool(name="Calculator", description=(HERE / "calculator.txt").read_text(), read_only=True)
+def calculator(expression: str) -> str:
+    return f"Answer: {compute(expression, full=True)}"
+"""
+EARLIER = """\
+{{ question }}
+
+{% if turns %}
+HEADING
+{% for turn in turns %}
+{{ turn.reply.rstrip() }}
+
+Observation: {{ turn.observation }}
+Thought:
+{%- endfor %}
+{%- endif %}
+"""
+PARAMS = {"temperature": 0.0, "n": 1}
+STOP = "Observation:"
+
+
+@pytest.fixture
+def published() -> dict[str, Any]:
+    return json.loads(data_file("published", "react-on-the-wire.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def question(published: dict[str, Any]) -> str:
+    return published["calls"][0]["messages"][1]["content"].strip()
+
+
+@pytest.fixture
+def folder(published: dict[str, Any], question: str, tmp_path: Path) -> Path:
+    """A folder with the account's prompts as templates, its tools and its search results."""
+    calls = published["calls"]
+    system = calls[0]["messages"][0]["content"]
+    head, listed, rest = system.split("\n\n", 2)
+    names = [line.split(": ")[0] for line in listed.split("\n")]
+    for line, file in zip(listed.split("\n"), ("search.txt", "calculator.txt"), strict=True):
+        (tmp_path / file).write_text(line.split(": ", 1)[1])
+    tools = "{% for tool in tools %}\n{{ tool.name }}: {{ tool.description }}\n{% endfor %}"
+    assert rest.count(", ".join(names)) == 1
+    rest = rest.replace(", ".join(names), "{{ names }}")
+    prompts = tmp_path / "prompts" / "react"
+    prompts.mkdir(parents=True)
+    (prompts / "system.j2").write_text(f"{head}\n\n{tools}\n\n{rest}")
+    after = calls[1]["messages"][1]["content"].removeprefix(calls[0]["messages"][1]["content"])
+    (prompts / "earlier.j2").write_text(EARLIER.replace("HEADING", after.split("\n")[0]))
+    replies = [json.loads(call["reply"].split("```")[1]) for call in calls if "```" in call["reply"]]
+    found = {reply["action_input"]: seen for reply, seen in zip(replies, published["observations"], strict=True)}
+    (tmp_path / "results.json").write_text(json.dumps(found))
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return tmp_path
+
+
+def sent(calls: Sequence[ModelCall]) -> list[dict[str, Any]]:
+    bodies = [json.loads(call.request) for call in calls]
+    return [{name: body.get(name) for name in ("messages", "stop", "temperature", "n")} for body in bodies]
+
+
+def assert_equal(calls: Sequence[ModelCall], published: dict[str, Any]) -> None:
+    """Compare message by message, so that a failure shows the first one that differs."""
+    for body, there in zip(sent(calls), expected(published), strict=True):
+        for mine, message in zip(body["messages"], there["messages"], strict=True):
+            assert mine["content"] == message["content"]
+        assert body == there
+
+
+def expected(published: dict[str, Any]) -> list[dict[str, Any]]:
+    settings = {name: published["settings"][name] for name in ("stop", "temperature", "n")}
+    return [{"messages": call["messages"], **settings} for call in published["calls"]]
+
+
+def as_sent(reply: str) -> str:
+    return reply
+
+
+def without_newline(reply: str) -> str:
+    return reply.rstrip("\n")
+
+
+def past_the_stop(reply: str) -> str:
+    return reply if "Final Answer" in reply else f"{reply}Observation: 42\nThought: I made that up."
+
+
+def with_blanks(reply: str) -> str:
+    return f"{reply}\n \n"
+
+
+@pytest.mark.parametrize("ending", [as_sent, without_newline, with_blanks, past_the_stop])
+@pytest.mark.parametrize("chunk", [0, 3])
+def test_golden_requests_are_equal(
+    published: dict[str, Any], question: str, folder: Path, ending: Callable[[str], str], chunk: int
+) -> None:
+    model = Scripted([ending(call["reply"]) for call in published["calls"]], params=PARAMS, chunk=chunk)
+    agent = plait.Agent(
+        plait.ReAct(transcript="user", stop=STOP), model=model, tools=[f"{folder}/tools.py"], prompts=folder / "prompts"
+    )
+    run = agent.run(question)
+    assert run.answer == published["calls"][3]["reply"].rpartition(" ")[2]
+    assert_equal(run.timeline.model_calls, published)
+
+
+def test_golden_command_line_with_usage(published: dict[str, Any], question: str, folder: Path) -> None:
+    replies = [
+        {
+            "text": call["reply"],
+            "usage": {
+                "input_tokens": call["usage"]["prompt_tokens"],
+                "output_tokens": call["usage"]["completion_tokens"],
+            },
+        }
+        for call in published["calls"]
+    ]
+    (folder / "replies.json").write_text(json.dumps(replies))
+    (folder / "plait.toml").write_text("[params]\ntemperature = 0.0\nn = 1\n")
+    words = ["run", question, "--prompts", "prompts", "--tools", "tools.py", "--model", "scripted:replies.json"]
+    options = ["--set", "transcript=user", "--set", f"stop={STOP}", "--journal", "runs.db", "--config", "plait.toml"]
+    done = subprocess.run([PLAIT, *words, *options], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    calls = Journal.at(folder / "runs.db").timeline("last").model_calls
+    assert_equal(calls, published)
+    for call, there in zip(calls, published["calls"], strict=True):
+        assert call.reply is not None
+        usage = {"prompt_tokens": call.reply.usage.input_tokens, "completion_tokens": call.reply.usage.output_tokens}
+        assert usage == {name: there["usage"][name] for name in usage}
