@@ -185,12 +185,12 @@ def test_steps_whose_evidence_is_kept_are_not_counted_and_shown_as_they_are(tmp_
     asked = agent(tmp_path)
     plan = asked.plan(QUESTION).plan
     assert plan is not None
-    whole = asked.expected(QUESTION, plan)
-    kept = asked.expected(QUESTION, Plan(plan.steps, {"E1": "x" * 4000, "E3": "y"}))
+    whole = asked.estimate(QUESTION, plan)
+    kept = asked.estimate(QUESTION, Plan(plan.steps, {"E1": "x" * 4000, "E3": "y"}))
     assert (whole.calls, whole.tool_calls) == (2, 2)
     assert (kept.calls, kept.tool_calls) == (1, 1)
     assert kept.phases[-1].usual.input_tokens > whole.phases[-1].usual.input_tokens + 800
-    nothing_open = asked.expected(QUESTION, Plan(plan.steps, {"E1": "a", "E2": "b", "E3": "c"}))
+    nothing_open = asked.estimate(QUESTION, Plan(plan.steps, {"E1": "a", "E2": "b", "E3": "c"}))
     assert (nothing_open.calls, nothing_open.tool_calls) == (1, 0)
     # Of the requests all is known then: only the reply is not.
     assert nothing_open.low.input_tokens == nothing_open.high.input_tokens
@@ -198,14 +198,14 @@ def test_steps_whose_evidence_is_kept_are_not_counted_and_shown_as_they_are(tmp_
 
 def test_evidence_in_the_range_is_cut_where_the_run_would_cut_it(tmp_path: Path) -> None:
     asked = agent(tmp_path, limits=plait.Limits(observation_chars=300))
-    wide = agent(tmp_path).expected(QUESTION, PLAN)
-    narrow = asked.expected(QUESTION, PLAN)
+    wide = agent(tmp_path).estimate(QUESTION, PLAN)
+    narrow = asked.estimate(QUESTION, PLAN)
     assert narrow.low == wide.low
     assert narrow.high.input_tokens < wide.high.input_tokens / 2
 
 
 def test_the_json_has_the_sums_and_the_assumptions_are_ordered(tmp_path: Path) -> None:
-    found = agent(tmp_path).expected(QUESTION, PLAN)
+    found = agent(tmp_path).estimate(QUESTION, PLAN)
     told = found.json()
     assert told["calls"] == sum(each["calls"] for each in told["phases"]) == 2
     for name in ("input_tokens", "output_tokens"):
@@ -217,7 +217,7 @@ def test_the_json_has_the_sums_and_the_assumptions_are_ordered(tmp_path: Path) -
 
 def test_a_plan_that_cannot_be_carried_out_has_no_price(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"Step E1 uses 'raed'.*Mend it"):
-        agent(tmp_path).expected(QUESTION, "Plan: x\n#E1 = raed[first]")
+        agent(tmp_path).estimate(QUESTION, "Plan: x\n#E1 = raed[first]")
     with pytest.raises(ConfigError, match="E1 names E2, which comes only later"):
         agent(tmp_path).with_plan(Plan((Step("E1", "read", "#E2"), Step("E2", "read", "x"))))
 

@@ -116,7 +116,7 @@ def test_a_planner_without_a_phase_for_it_refuses_steps_that_ask_the_model(make_
     with pytest.raises(ConfigError, match=r"'LLM', which is no tool.*no phase 'work'"):
         make_agent().with_plan(plan)
     with pytest.raises(ConfigError, match="no phase 'work'"):
-        make_agent().expected(QUESTION, plan)
+        make_agent().estimate(QUESTION, plan)
     run = make_agent(CALLS, approve="plan").run(QUESTION)
     run = make_agent(CALLS, approve="plan").resume(run, plan)
     assert run.status == "waiting" and "no phase 'work'" in run.outcome.reason  # type: ignore[union-attr]

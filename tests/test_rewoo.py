@@ -35,6 +35,7 @@ from plait.core import (
 )
 from plait.core.errors import ConfigError, ContextOverflow, ToolError
 from plait.journal.records import Acting, NoteRecord, Thinking
+from plait.journal.store import Journal
 from plait.loops.plan_text import write_plan
 from plait.loops.rewoo.loop import ReWOO
 from plait.runtime.prompts import PromptBook
@@ -397,7 +398,7 @@ def test_the_options_survive_json() -> None:
 
 def test_a_recorded_run_with_a_given_plan_is_replayed_from_its_record_alone(journal: Path) -> None:
     run = agent(journal, [], options={"plan": GIVEN}).run("q")
-    head = plait.Agent(journal=journal)._require_journal().run(run.id).head
+    head = Journal(journal).run(run.id).head
     again = plait.Agent.from_journal(
         head, journal=journal, tools=[find, join], model=plait.Scripted([], name="scripted")
     )

@@ -56,7 +56,7 @@ def test_every_toolkit_tool_that_reaches_a_service_has_a_stand_in_but_for_the_we
 async def test_weather_and_places_have_the_answers_that_the_toolkit_makes_of_the_service() -> None:
     """What the real tool makes of a service's answer with the world's numbers is what the world answers."""
     world = World(400)
-    now, days = world.current(**HOME), world.forecast(**HOME)
+    now, days = world.read_weather(**HOME), world.forecast(**HOME)
     cell = {"latitude": 51.0, "longitude": 3.7, "elevation": 10.0, "timezone": "GMT", "timezone_abbreviation": "GMT"}
     current = {
         **cell,
@@ -203,7 +203,7 @@ def test_the_weather_is_possible() -> None:
                     assert -45 < day.coldest < day.warmest < 55
                     assert (day.precipitation > 0) == (day.code > 50)
                     assert day.code not in (71, 73, 75, 85, 86) or day.coldest < 0
-                now = world.current(place.latitude, place.longitude)
+                now = world.read_weather(place.latitude, place.longitude)
                 first = world.forecast(place.latitude, place.longitude, 1)[0]
                 assert first.coldest - 0.1 <= now.temperature <= first.warmest + 0.1
                 assert now.code == first.code

@@ -187,9 +187,9 @@ class Agent:
         if run.status != "answered":
             return Planned(None, None, run)
         plan = msgspec.convert(run.answer, Plan)
-        return Planned(plan, planner.expected(question, plan, run.timeline), run)
+        return Planned(plan, planner.estimate(question, plan, run.timeline), run)
 
-    def expected(self, question: str, plan: Plan | str, planned_in: Timeline | None = None) -> Expected:
+    def estimate(self, question: str, plan: Plan | str, planned_in: Timeline | None = None) -> Expected:
         """Estimate the calls, tokens and USD that a plan will take (see `runtime/plan_estimate.py`).
 
         `planned_in` is the run that made the plan; its planner call gives the tokens per character. The journal's last

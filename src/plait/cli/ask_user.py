@@ -44,7 +44,7 @@ class PlanPrompt:
         journal = self.agent.journal
         try:
             timeline = Journal.at(journal).timeline(self.run) if journal is not False and self.run else None
-            expected = self.agent.expected(self.question, text, timeline)
+            expected = self.agent.estimate(self.question, text, timeline)
             page = plan_page(plan_of(text, self.agent.known_to(text)))
         except PlaitError:  # a plan of another loop, or with a session's tool: show only its text
             return clean(text)

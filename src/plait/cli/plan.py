@@ -97,7 +97,7 @@ def plan(
         _make_and_print_plan(text, printer, flags)
     agent = make_agent_with_plan(file, evidence, **flags)
     given = agent.loop.plan  # type: ignore[union-attr]
-    printer.print_and_exit(given, agent.expected(text, given))
+    printer.print_and_exit(given, agent.estimate(text, given))
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _print_recorded_plan(run: str, printer: _PlanPrinter, flags: dict[str, Any])
             agent = make_recorded_agent(
                 row.head, journal=flags["journal"], models=flags["models"], tools=flags["tools"]
             )
-            expected = agent.expected(row.head.question, plan, timeline)
+            expected = agent.estimate(row.head.question, plan, timeline)
         except PlaitError as why:
             if not printer.quiet:
                 click.echo(f"The expected cost is not known: {why}", err=True)

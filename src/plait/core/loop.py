@@ -96,7 +96,7 @@ class LoopContext(Struct, frozen=True):
     special_tokens: tuple[str, ...] = ()
 
     @property
-    def known(self) -> tuple[ToolSpec, ...]:
+    def known_tools(self) -> tuple[ToolSpec, ...]:
         """Every tool that may be called, those that the model is shown first."""
         return (*self.tools, *self.others) if self.others else self.tools
 
@@ -113,7 +113,7 @@ class LoopContext(Struct, frozen=True):
 
     def find_problem(self, tool: str, given: JSON, is_open: IsOpen) -> str:
         """Return why a planned call cannot be made, as `find_call_problem` does; "" if it can."""
-        return find_call_problem(tool, given, {spec.name: spec for spec in self.known}, is_open)
+        return find_call_problem(tool, given, {spec.name: spec for spec in self.known_tools}, is_open)
 
     def of(self, loop: str) -> LoopContext:
         """Return the context for a loop that this one falls back to: with its own prompts, and without the user's

@@ -119,7 +119,7 @@ class OwnerLock:
         self.owner = ""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    def hold(self, owner: str) -> None:
+    def acquire(self, owner: str) -> None:
         """Lock the owner's byte. Raises OSError if the file system has no locks."""
         self.owner = owner
         fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte_of(owner))
@@ -150,7 +150,7 @@ def hold_owner_lock(journal: Path, owner: str) -> OwnerLock | None:
         try:
             if lock is None:
                 lock = OwnerLock(path)
-                lock.hold(owner)
+                lock.acquire(owner)
                 _locks[str(path), os.getpid()] = lock
             return lock
         except OSError:

@@ -354,7 +354,7 @@ class Journal:
         """This thread's writer, with the file at the path open (and not a deleted one)."""
         thread = threading.current_thread()
         found = self._writers.get(thread)
-        if found is not None and found.pid == os.getpid() and (found.current() or not found.idle):
+        if found is not None and found.pid == os.getpid() and (found.is_current() or not found.idle):
             return found
         with self._lock:
             for each, other in list(self._writers.items()):

@@ -102,7 +102,7 @@ class Writer:
             self._connection, self._inode = opening.open_connection(self.path)
         return self._connection
 
-    def current(self) -> bool:
+    def is_current(self) -> bool:
         """The file that is open still stands at the path (it is not deleted or replaced)."""
         try:
             found = os.stat(self.path)

@@ -211,7 +211,7 @@ def musique_id(entry: FileRecord) -> str:
 
 
 def hotpotqa_pages(entry: FileRecord) -> tuple[CorpusPage, ...]:
-    pairs: Any = entry.need("context")
+    pairs: Any = entry.require("context")
     if isinstance(pairs, dict):
         titles, sentences = pairs.get("title"), pairs.get("sentences")
         if not isinstance(titles, list) or not isinstance(sentences, list) or len(titles) != len(sentences):

@@ -101,7 +101,7 @@ def load_strategyqa(argument: str) -> Suite:
     entries = read_records(path)
     tasks = []
     for entry in entries:
-        given = entry.need("answer")
+        given = entry.require("answer")
         answer = given if isinstance(given, bool) else parse_yes_no(str(given))
         if answer is None:
             raise entry.error(f"the answer is {given!r}.", "It is true or false.")
@@ -231,7 +231,7 @@ def _with_corpus(word: str, given: dict[str, str]) -> tuple[str, tuple[str, ...]
 
 
 def _gold_tools(entry: FileRecord, known: set[str], where: Path) -> list[str]:
-    given: Any = entry.need("gold", "tools")
+    given: Any = entry.require("gold", "tools")
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, list) or not names or not all(isinstance(each, str) for each in names):
         raise entry.error(f"'gold' is {given!r}.", "It is a list of names of tools.")

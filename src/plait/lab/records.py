@@ -26,7 +26,7 @@ class FileRecord(Struct, frozen=True):
     def error(self, message: str, hint: str = "") -> ConfigError:
         return ConfigError(f"{self.place}: {message}", hint=hint)
 
-    def need(self, *names: str) -> Any:
+    def require(self, *names: str) -> Any:
         """Return the first of these fields that is present. Raises `ConfigError` if none is."""
         for name in names:
             if self.value.get(name) is not None:
@@ -37,7 +37,7 @@ class FileRecord(Struct, frozen=True):
 
     def text(self, *names: str) -> str:
         """Return the first of these fields as non-empty text; a number is accepted as text."""
-        found = self.need(*names)
+        found = self.require(*names)
         if isinstance(found, (int, float)) and not isinstance(found, bool):
             return str(found)
         if not isinstance(found, str) or not found.strip():

@@ -126,7 +126,7 @@ def read_task(entry: FileRecord) -> SuiteTask:
         except ConfigError as error:
             raise entry.error(error.message, error.hint) from error
     if answer is None and not grader.startswith(_ANSWER_OPTIONAL) and not kind.endswith(".py"):
-        entry.need("answer")
+        entry.require("answer")
     now = value.get("now")
     if now is not None and (isinstance(now, bool) or not isinstance(now, (int, float))):
         raise entry.error(f"'now' is {now!r}.", "Give seconds since 1970.")

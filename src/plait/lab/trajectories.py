@@ -138,7 +138,7 @@ class Trajectories:
             for reason, count in without.items():
                 left_out[reason] = left_out.get(reason, 0) + count
             for example in made:
-                key = training_file(good.name, example.phase).encode() + b"\0" + example.content
+                key = training_file(good.name, example.phase).encode() + b"\0" + example.duplicate_key
                 digest = hashlib.sha256(key).digest()
                 if digest in seen:
                     left_out[SAME] = left_out.get(SAME, 0) + 1
@@ -275,8 +275,8 @@ class TrainingExample(Struct, frozen=True, kw_only=True):
         return {name: value for name, value in made.items() if value or name not in ("tools", "remarks", "raw")}
 
     @property
-    def content(self) -> bytes:
-        """The content of the training example: lines with the same content are duplicates."""
+    def duplicate_key(self) -> bytes:
+        """What makes two training examples duplicates: their content."""
         return msgspec.json.encode((self.messages, self.tools))
 
 

@@ -95,7 +95,7 @@ class Escape:
 def escape_of(context: LoopContext, *disarm: Disarm) -> Escape:
     """Return the escape for a run, with the labels of the loop's prompts and of the user's own system prompt."""
     own = labels_in(context.system) if context.system is not None else ()
-    names = (tool.name for tool in context.known)
+    names = (tool.name for tool in context.known_tools)
     return Escape(*disarm, labels=(*context.prompts.labels, *own), names=names, tokens=context.special_tokens)
 
 

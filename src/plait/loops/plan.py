@@ -94,7 +94,7 @@ def make_plan(
 
     `ask_planner` makes the plan with a model call. It gets the comments on earlier plans, for the end of its request.
     """
-    tools = list_callable(loop, context.known)
+    tools = list_callable(loop, context.known_tools)
 
     def check(plan: Plan) -> Plan:
         return plan_text.check_plan(plan, tools, check_inputs=True)

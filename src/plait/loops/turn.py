@@ -258,7 +258,7 @@ def _plainly(answer: Callable[[str], R | None] | None, text: str) -> R | None:
 def plain_answer(context: LoopContext, labels: Sequence[str] = ()) -> Callable[[str], Turn | None]:
     """Makes the turn of a plain answer; None for a text that names a tool or has a label, as it may be meant for a
     call."""
-    words = [rf"\b{re.escape(tool.name)}\b" for tool in context.known]
+    words = [rf"\b{re.escape(tool.name)}\b" for tool in context.known_tools]
     words += [rf"^[ \t>*_#-]{{0,12}}{re.escape(label)}(?: ?\d{{1,3}})?[*_ \t]{{0,4}}[:：]" for label in labels]
     names = re.compile("|".join(words) or r"(?!)", re.I | re.M)
     return lambda text: None if names.search(text) else Turn(answer=text, answered=True, kept=text)

@@ -116,7 +116,7 @@ def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan 
                 case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
                     plan = loop.read_plan(reply.text, context)
                 case _, Question(kind="plan", answer=answer) if answer is not None and reads_as_plan(answer.text):
-                    plan = read_plan_file(answer.text, list_callable(loop, context.known))
+                    plan = read_plan_file(answer.text, list_callable(loop, context.known_tools))
     return plan
 
 
@@ -152,13 +152,13 @@ def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
                 carried_out(plan)
                 plan = None
             case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
-                reader = StreamedPlan(context.known, steps, results, held=True)
+                reader = StreamedPlan(context.known_tools, steps, results, held=True)
                 for _ in reader.read_whole(reply.text):
                     pass
                 plan = reader.plan if reader.plan.calls else plan
             case _, Question(kind="plan", answer=answer) if answer is not None:
                 with suppress(Unreadable):
-                    plan = FORM.read(answer.text, context.known)[0]
+                    plan = FORM.read(answer.text, context.known_tools)[0]
     carried_out(plan)
     found = {id: seen.text for id, seen in results.items() if seen.ok}
     return Plan(tuple(steps.values()), found) if steps else None

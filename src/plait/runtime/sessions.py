@@ -10,7 +10,7 @@ search tool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -96,12 +96,11 @@ class Conversation(Struct, frozen=True):
 
     def tool(self, journal: Journal, embedder: Embedder) -> Tool:
         """Return the tool that searches the conversation before this run."""
-        from plait.toolkits.chat_history import chat_history
 
         def read_turns() -> list[SessionTurn]:
             return _turns(self.given) if self.given else journal.turns(self.session, before=self.run)
 
-        return structs.replace(chat_history(read_turns, embedder), source=SESSION)
+        return structs.replace(_make_search_tool(read_turns, embedder), source=SESSION)
 
     def taken_by(self, head: RunHead, spec: ToolSpec, history: History) -> RunHead:
         """Add to the run's head what a resume needs; `spec` is the tool's."""
@@ -118,9 +117,13 @@ class Conversation(Struct, frozen=True):
 
 def session_spec() -> ToolSpec:
     """Return the search tool of a session as a model sees it."""
+    return _make_search_tool(list, "local").spec
+
+
+def _make_search_tool(read_turns: Callable[[], Sequence[SessionTurn]], embedder: Embedder) -> Tool:
     from plait.toolkits.chat_history import chat_history
 
-    return chat_history(lambda: (), "local").spec
+    return chat_history(read_turns, embedder)
 
 
 def open_conversation(

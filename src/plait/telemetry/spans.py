@@ -75,14 +75,14 @@ def guard(method: Callable[P, R]) -> Callable[P, R]:
     """Isolate runs from telemetry errors: log an error at level DEBUG, and return a span that does nothing."""
 
     @functools.wraps(method)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call_safely(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(*args, **kwargs)
         except Exception:
             logger.debug("telemetry failed", exc_info=True)
             return cast(R, UNWATCHED)
 
-    return guarded
+    return call_safely
 
 
 class OtelTracer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import ConfigError
@@ -10,8 +11,6 @@ from plait.tools.render import numeral
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from plait.toolkits.passages import Passages
     from plait.toolkits.table import LookupTable
 
@@ -33,12 +32,10 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     in the tool's description. Everything is read once, now; a call reads nothing. Raises `ConfigError` for a
     source that can't be read, is empty, or has a key twice.
     """
+    from plait.toolkits import table
+
     if isinstance(source, Mapping):
-        from plait.toolkits.table import table_of
-
-        return _make_table_tool(table_of(source, "the mapping"), name, "a table")
-    from pathlib import Path
-
+        return _make_table_tool(table.table_of(source, "the mapping"), name, "a table")
     if not str(source):
         raise ConfigError("A lookup needs a file or a folder.", hint="Write lookup:facts.json.")
     path = Path(source).expanduser()
@@ -54,8 +51,6 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
             f"{str(source)!r} is no table or text that lookup knows.",
             hint="It reads .json, .csv, .tsv, .txt, .md, and folders of .txt and .md.",
         )
-    from plait.toolkits import table
-
     read = table.read_json if suffix == ".json" else table.read_csv
     return _make_table_tool(read(_read_text(path), path.name), name, path.name)
 

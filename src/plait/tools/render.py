@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -132,7 +133,6 @@ def _key(key: Any) -> str:
 
 
 def _json(plain: Any) -> str:
-    import json
 
     try:
         return json.dumps(plain, ensure_ascii=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
@@ -88,7 +89,6 @@ class Toolset(Struct, frozen=True, dict=True):
 
 def nearest(name: str, known: tuple[str, ...], n: int = 3) -> tuple[str, ...]:
     """Return up to `n` of the known names that are similar, best first."""
-    import difflib
 
     folded: dict[str, list[str]] = {}
     for candidate in known:

@@ -72,7 +72,7 @@ def grade_date(world: World, evidence: RunEvidence, found: Findings) -> None:
 def grade_weather_now(task: WorldTask, world: World, sent: SentMessage, found: Findings) -> None:
     """Grade the weather now: temperature and sky of the right place, the world's numbers, and the place's name."""
     town, text = _task_town(task, world), sent.text
-    now = world.current(town.latitude, town.longitude)
+    now = world.read_weather(town.latitude, town.longitude)
     day = world.forecast(town.latitude, town.longitude, 1)[0]
     described = describe_weather(now.code)
     warmth = [now.temperature, day.warmest, day.coldest]

@@ -76,7 +76,7 @@ class Services:
 
     def get_current_weather(self, latitude: float, longitude: float) -> dict[str, Any]:
         check_coordinates(latitude, longitude)
-        now = self._world.current(latitude, longitude)
+        now = self._world.read_weather(latitude, longitude)
         return self._place(latitude, longitude) | {
             "current_weather": {
                 "temperature": now.temperature,

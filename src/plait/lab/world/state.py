@@ -152,7 +152,7 @@ class World:
         """The picture of the world's day."""
         return pictures.choose_picture(self.seed, self.today)
 
-    def current(self, latitude: float, longitude: float) -> weather.Now:
+    def read_weather(self, latitude: float, longitude: float) -> weather.Now:
         return weather.make_now(self.seed, latitude, longitude, self.now)
 
     def forecast(self, latitude: float, longitude: float, days: int = 7) -> list[weather.Day]:

@@ -178,7 +178,7 @@ class Work:
 
     def _search_result(self, text: str) -> str:
         """Return the result of a search as the prompts show it."""
-        hits = tuple(map(python_function, tools_found(self._kit.known, [text])))
+        hits = tuple(map(python_function, tools_found(self._kit.known_tools, [text])))
         return self._kit.prompt("search_result", text=text, hits=hits).rstrip()
 
     # -- observations

@@ -103,7 +103,9 @@ def next_round(loop: LLMCompiler, context: LoopContext, before: list[Round], que
     earlier = {id: step for round in before for id, step in round.work.steps.items()}
     results = before[-1].work.results if before else {}
     return Round(
-        StreamedPlan(context.known, earlier, results, held=context.approve_plan, most=loop.max_calls, question=question)
+        StreamedPlan(
+            context.known_tools, earlier, results, held=context.approve_plan, most=loop.max_calls, question=question
+        )
     )
 
 
@@ -131,10 +133,10 @@ def _reads_as_plan(text: str) -> bool:
 
 def _read_plan(context: LoopContext, rounds: list[Round], text: str) -> Plan:
     """Read a plan that the user gave. Raises `Unreadable` if it cannot run."""
-    plan, remarks = FORM.read(text, context.known)
+    plan, remarks = FORM.read(text, context.known_tools)
     if lost := [remark.text for remark in remarks if remark.kind == "cut"]:
         raise Unreadable(f"This would not count: {'; '.join(lost)}.")
     before = tuple(step for round in rounds[:-1] for step in round.work.steps.values())
-    if problems := Plan((*before, *plan.steps)).problems(context.known, RESULTS.is_open):
+    if problems := Plan((*before, *plan.steps)).problems(context.known_tools, RESULTS.is_open):
         raise Unreadable(" ".join(problems))
     return plan

@@ -58,7 +58,7 @@ def _find_left_out(chat: PhasedChat, steps: Sequence[Step]) -> Iterator[tuple[st
     them."""
     kept: list[Step] = []
     for step in steps:
-        rivals = [other.tool for other in kept if are_exclusive(chat.context.known, step.tool, other.tool)]
+        rivals = [other.tool for other in kept if are_exclusive(chat.context.known_tools, step.tool, other.tool)]
         # A search by meaning also works with a whole question, if less well.
         if step.tool != MEMORY and is_whole_question(step, chat.task.question):
             yield step.id, "its argument is the whole question"

@@ -107,7 +107,7 @@ class Phased:
             schema = action_list.schema(offered_tools(context, chat.seen), self.most) if self.constrain or bad else None
             text = yield from chat.ask_for_list(prompt, bad, self.most, schema)
             try:
-                actions = action_list.read(text, context.known, self.most)
+                actions = action_list.read(text, context.known_tools, self.most)
             except Unreadable as why:
                 errors, bad = errors + 1, (text, str(why))
                 if errors >= self.max_parse_errors:

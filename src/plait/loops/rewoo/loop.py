@@ -98,7 +98,7 @@ class ReWOO:
             return Stopped(limit.limit, limit.detail, answer or None)
 
     def read_plan(self, text: str, context: LoopContext) -> Plan:
-        return read_plan(text, with_llm(context.known), self.max_steps).plan
+        return read_plan(text, with_llm(context.known_tools), self.max_steps).plan
 
     def splitter(self, phase: str) -> Splitter:
         if phase == "plan":

@@ -43,7 +43,7 @@ def ask_planner(loop: ReWOO, task: Task, context: LoopContext, said: tuple[Messa
         against, ungrounded = yield from _find_objection(context, calls)
         return against
 
-    tools = plan_text.with_llm(context.known)
+    tools = plan_text.with_llm(context.known_tools)
     read = yield from read_turn(ask, partial(plan_text.read_plan, tools=tools, most=loop.max_steps), 2, check)
     if not isinstance(read, Failed):
         return read.plan

@@ -91,7 +91,7 @@ def _make_calls(context: LoopContext, calls: tuple[Call, ...]) -> Effects[tuple[
     refused: dict[int, Observation] = {}
     for i, call in enumerate(calls):
         made = [each.tool for j, each in enumerate(calls[:i]) if j not in refused]
-        if other := next((tool for tool in made if are_exclusive(context.known, tool, call.tool)), ""):
+        if other := next((tool for tool in made if are_exclusive(context.known_tools, tool, call.tool)), ""):
             said = context.prompt("excluded", tool=call.tool, other=other).strip()
             refused[i] = Observation(said, trouble="refused")
             yield from note("refused", f"The call of {call.tool} is not made: {other} does the same job.")

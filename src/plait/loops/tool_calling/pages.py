@@ -54,11 +54,11 @@ class NativeTurns(Turns):
         if not reply.text.strip():
             raise Unreadable("It was empty.")
         try:
-            turn = FORMAT.read(reply.text, self._context.known)
+            turn = FORMAT.read(reply.text, self._context.known_tools)
         except Unreadable:
             # A text with a known tool's name is a broken call, or the model was still thinking about one.
             text = read_part(reply.text)[0]
-            if not text.strip() or any(tool.name in text for tool in self._context.known):
+            if not text.strip() or any(tool.name in text for tool in self._context.known_tools):
                 raise
             turn = CallsTurn(text.strip())
         if turn.calls and all(self._context.tool(call.tool) for call in turn.calls):
@@ -77,7 +77,7 @@ class NativeTurns(Turns):
         return (Message("assistant", reply.text, calls, state=reply.state), *answers)
 
     def _call(self, call: Call, notes: list[Remark]) -> Call:
-        name = resolve_tool_name(call.tool, self._context.known, notes)
+        name = resolve_tool_name(call.tool, self._context.known_tools, notes)
         if not name:
             raise Unreadable("a call names no tool")
         try:
@@ -117,7 +117,7 @@ class TextTurns(Turns):
         return turn
 
     def _read(self, text: str) -> CallsTurn:
-        return FORMAT.read(text, self._context.known)
+        return FORMAT.read(text, self._context.known_tools)
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
         request = user(self._context.prompt("repair", complaint=complaint).strip())
@@ -164,7 +164,7 @@ def carry_over(task: Task, context: LoopContext, log: Log) -> Task:
 
 def escape_for_text(context: LoopContext, *disarm: Callable[[str], str]) -> Escape:
     """Return the escape for this loop's data."""
-    return escape_of(context, *disarm, lambda text: disarm_calls(text, context.known))
+    return escape_of(context, *disarm, lambda text: disarm_calls(text, context.known_tools))
 
 
 def _shown(text: str, context: LoopContext, escape: Escape) -> str:

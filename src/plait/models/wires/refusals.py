@@ -8,6 +8,7 @@ or the server failed (`ServerFailed`). All other refusals are a `BadRequest`. No
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -212,7 +213,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             return None
         if re.fullmatch(r"\d+(\.\d+)?", text):
             return float(text)
-        import time
         from email.utils import parsedate_to_datetime
 
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
