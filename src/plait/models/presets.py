@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.models.base import Abilities
+from plait.models.wires.wire import CHAT
 
 LOCAL_TEMPERATURE = 0.0
 """The temperature for models on the user's own machine, so that a run is repeatable. Plait sends none to hosted models,
@@ -21,12 +22,13 @@ because many of them refuse it."""
 
 
 class Host(Struct, frozen=True):
-    """A known host. A `local` server needs no key."""
+    """A known host. A `local` server needs no key. `wire` names its protocol."""
 
     name: str
     base_url: str
     abilities: Abilities
     local: bool = False
+    wire: str = CHAT
 
     @property
     def base_env(self) -> str:

@@ -19,6 +19,7 @@ from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of
 from plait.models.prices import LOCAL, Rate, bundled_rate, own_rate
 from plait.models.special_tokens import tokens_of_family
+from plait.models.wires.wire import CHAT
 
 logger = logging.getLogger("plait")
 
@@ -126,6 +127,7 @@ def _chat_model(
     hidden = hidden or {}
     local = bool(endpoint.kind) and HOSTS[endpoint.kind].local
     tokens = endpoint.special_tokens
+    wire = endpoint.wire or (HOSTS[endpoint.kind].wire if endpoint.kind else CHAT)
     rate = _own_rate(spec, name, config) or endpoint.price
     if rate is None:
         electric = config.electricity or LOCAL
@@ -146,6 +148,7 @@ def _chat_model(
         hidden=tuple(hidden.values()),
         temperature=LOCAL_TEMPERATURE if local else None,
         special_tokens=tokens_of_family(name) if tokens is None else tokens,
+        wire=wire,
     )
 
 
