@@ -96,7 +96,7 @@ HOSTS: dict[str, Host] = {
         Host("lmstudio", "http://127.0.0.1:1234/v1", Abilities(schema=True, completion=True), local=True),
     )
 }
-_REASONERS = re.compile(r"(?:o[1-9]|gpt-5)(?![a-z0-9])(?!.*chat)")
+_REASONERS = re.compile(r"(?:o[1-9]|gpt-[5-9]|codex-mini)(?![a-z0-9])(?!.*chat)")
 _NO_PREFILL = re.compile(r"claude-(?:opus|sonnet|haiku|fable)-(?:4-[6-9]|[5-9])")
 
 
@@ -107,11 +107,16 @@ def abilities_of(host: str, name: str) -> Abilities:
     max_completion_tokens. Claude from 4.6 on refuses a prefill.
     """
     found, family = HOSTS[host].abilities if host else Abilities(), name.rsplit("/", 1)[-1]
-    if host in ("openai", "openrouter") and _REASONERS.match(family):
+    if host in ("openai", "openrouter") and is_reasoner(name):
         found = found.without("stop", "temperature", *(("max_tokens",) if host == "openai" else ()))
     if host == "anthropic" and _NO_PREFILL.match(family):
         found = found.without("prefill")
     return found
+
+
+def is_reasoner(name: str) -> bool:
+    """Return whether a name is that of one of OpenAI's reasoning models, at any host."""
+    return bool(_REASONERS.match(name.rsplit("/", 1)[-1]))
 
 
 def check_address(address: str, where: str) -> str:

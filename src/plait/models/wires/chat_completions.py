@@ -14,6 +14,7 @@ import msgspec
 from plait.core import Call, Message, Think, ToolSpec
 from plait.models.base import Abilities, Request
 from plait.models.wires.chat_replies import ChatReader
+from plait.models.wires.chat_state import add_state
 from plait.models.wires.draft import Draft
 from plait.models.wires.wire import CHAT, WireOptions
 
@@ -44,12 +45,12 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["prompt"] = think.prompt + think.prefill
     else:
         messages = (Message("user", think.prompt),) if think.prompt else think.messages
-        body["messages"] = _messages(messages, think.prefill, abilities, provider)
+        body["messages"] = _messages(messages, think.prefill, options)
     if think.stop and abilities.stop:
         body["stop"] = [s for s in think.stop if s][:MAX_STOP]
-    warmth = options.temperature if think.temperature is None else think.temperature
-    if warmth is not None and abilities.temperature:
-        body["temperature"] = max(warmth, RESAMPLED) if think.resample else warmth
+    warmth = choose_temperature(think, options)
+    if warmth is not None:
+        body["temperature"] = warmth
     if think.max_tokens is not None:
         body["max_tokens" if abilities.max_tokens else "max_completion_tokens"] = think.max_tokens
     _constrain(body, think, abilities, provider, raw)
@@ -97,6 +98,14 @@ def repeatable_prefill(think: Think, options: WireOptions) -> str:
     return think.prefill if not continued or len(think.prefill.strip()) >= 12 else ""
 
 
+def choose_temperature(think: Think, options: WireOptions) -> float | None:
+    """Return the temperature to send; None for none. After a repetition it is at least `RESAMPLED`."""
+    warmth = options.temperature if think.temperature is None else think.temperature
+    if warmth is None or not options.abilities.temperature:
+        return None
+    return max(warmth, RESAMPLED) if think.resample else warmth
+
+
 def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, provider: str, raw: bool) -> None:
     if think.schema is not None and abilities.schema:
         if raw and provider == "llamacpp":
@@ -113,17 +122,17 @@ def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, provide
             body["grammar"] = think.grammar
 
 
-def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities, provider: str) -> list[Any]:
+def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions) -> list[Any]:
+    abilities, provider = options.abilities, options.provider
     out: list[Any] = []
     waiting: list[str] = []  # ids of calls that no tool message has answered yet
     made = 0
     for message in messages:
         if message.role != "tool" and not message.calls:
-            if message.state is not None:
-                message = Message(message.role, message.content)
-            out.append(message)  # a plain Message encodes to exactly {"role", "content"}
+            plain = {"role": message.role, "content": message.content}
+            out.append(add_state(plain, message, options))
         elif not abilities.tools:
-            out.append(_as_text(message))
+            out.append(write_as_text(message))
         elif message.role == "tool":
             call_id = message.call_id
             if not call_id:
@@ -140,7 +149,7 @@ def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities,
                 function = {"name": call.tool, "arguments": arguments(call)}
                 calls.append({"id": call_id, "type": "function", "function": function})
             content = message.content or None
-            out.append({"role": "assistant", "content": content, "tool_calls": calls})
+            out.append(add_state({"role": "assistant", "content": content, "tool_calls": calls}, message, options))
     if not prefill:
         return out
     if not abilities.prefill:
@@ -151,7 +160,7 @@ def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities,
     return [*out, Message("assistant", prefill.rstrip() if provider == "anthropic" else prefill)]
 
 
-def _as_text(message: Message) -> Message:
+def write_as_text(message: Message) -> Message:
     """Return a message of tool calls as text, for an endpoint without tools."""
     if message.role == "tool":
         return Message("user", f"Result of the tool call:\n{message.content}")

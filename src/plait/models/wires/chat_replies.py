@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from plait.core import Usage
 from plait.core.replies import Finish
+from plait.models.wires.chat_state import StateCollector
 from plait.models.wires.draft import Draft
 from plait.models.wires.stream import DONE
 
@@ -23,9 +24,14 @@ _FINISH: dict[str, Finish] = {
     "tool_use": "calls",
     "content_filter": "filter",
     "safety": "filter",
+    "sensitive": "filter",
     "refusal": "filter",
     "recitation": "filter",
 }
+
+
+_FAILED = ("error", "network_error", "insufficient_system_resource")
+"""Reasons of an end that mean that the endpoint failed (Z.AI's and DeepSeek's words beside the usual one)."""
 
 
 class _Choice(Struct):
@@ -36,6 +42,7 @@ class _Choice(Struct):
     text: str | None = None
     finish_reason: Any = None
     error: Any = None
+    usage: Any = None
 
 
 class _Chunk(Struct):
@@ -44,6 +51,7 @@ class _Chunk(Struct):
     model: Any = None
     error: Any = None
     timings: Any = None
+    x_groq: Any = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
@@ -56,6 +64,7 @@ class ChatReader:
         self._draft = draft
         self._usage: dict[str, Any] = {}
         self._timings: dict[str, Any] = {}
+        self._state = StateCollector()
 
     def read(self, data: bytes) -> str:
         """Add a chunk and return the text that is now certain. Raises `msgspec.DecodeError`."""
@@ -66,11 +75,15 @@ class ChatReader:
         chunk = _decode(data)
         if chunk.error:
             draft.error = chunk.error
-        if isinstance(chunk.usage, dict):
-            self._usage = chunk.usage
+        # Moonshot reports the usage of a stream in its last choice, Groq in a field of its own.
+        inner = [choice.usage for choice in chunk.choices or ()]
+        inner += [chunk.x_groq.get("usage")] if isinstance(chunk.x_groq, dict) else []
+        for usage in (*inner, chunk.usage):
+            if isinstance(usage, dict) and usage:
+                self._usage = usage
         if isinstance(chunk.timings, dict):
             self._timings = chunk.timings
-        if chunk.usage or chunk.timings:
+        if self._usage or self._timings:
             draft.usage = usage_of(self._usage, self._timings)
         if isinstance(chunk.model, str):
             draft.model = chunk.model
@@ -79,6 +92,8 @@ class ChatReader:
             if not choice.index:
                 draft.began = True
                 shown += self._choice(choice)
+        if draft.finish is not None and not draft.is_stopped:
+            draft.state = self._state.state(draft)
         return shown
 
     def _choice(self, choice: _Choice) -> str:
@@ -88,11 +103,12 @@ class ChatReader:
         if choice.finish_reason:
             reason = str(choice.finish_reason).lower()
             draft.finish = _FINISH.get(reason, "stop")
-            if reason == "error":
+            if reason in _FAILED:
                 draft.error = draft.error or "the endpoint ended the reply with an error"
         part = choice.delta or choice.message
         if part is None:
             return draft.write(choice.text) if choice.text else ""
+        self._state.take(part)
         thought = part.get("reasoning_content") or part.get("reasoning")
         if isinstance(thought, str):
             draft.add_reasoning(thought)
@@ -130,6 +146,10 @@ class ChatReader:
             str(function.get("name") or ""),
             **({"arguments": given} if isinstance(given, str) else {"value": given}),
         )
+        index = delta.get("index")
+        places = [place for place, call in enumerate(self._draft.calls) if index is None or call.index == index]
+        if places:
+            self._state.take_call(places[-1], delta)
 
 
 def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | None:

@@ -1,0 +1,172 @@
+"""The encoding of a think effect as a request to OpenAI's Responses endpoint. Pure.
+
+Requests are stateless: the service stores nothing, and each request holds the whole conversation. The facts about the
+format come from OpenAI's API reference ("Create a model response") and its guides "Reasoning models" and "Migrate to
+the Responses API", as of November 2026:
+
+- A reasoning model needs its reasoning items back, in their place before the calls that they led to. Without stored
+  responses, it returns their content encrypted if `include` requests it. Other models refuse this value of `include`.
+- There are no stop strings. `max_output_tokens` has the minimum 16.
+- Functions are strict unless `strict` is false.
+
+Keys have a fixed order (model, instructions, input, then the rest). So the same effect gives the same bytes, and a
+longer conversation shares its beginning with a shorter one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from plait.core import Call, Message, Think, ToolSpec
+from plait.models.base import Abilities, Request
+from plait.models.presets import is_reasoner
+from plait.models.wires import chat_completions as chat
+from plait.models.wires.draft import Draft
+from plait.models.wires.responses_replies import ResponsesReader
+from plait.models.wires.wire import WireOptions
+
+NAME = "responses"
+PATH = "responses"
+ENCRYPTED = "reasoning.encrypted_content"
+LEAST_TOKENS = 16
+"""The smallest `max_output_tokens` that the service accepts."""
+
+_LENGTHS = ("max_output_tokens", "max_completion_tokens", "max_tokens")
+_MOVED = {"reasoning_effort": ("reasoning", "effort"), "verbosity": ("text", "verbosity")}
+"""Parameters of chat completions that have another place here."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(think: Think, options: WireOptions) -> Request:
+    """Return the request for an effect. `params` are added last; their tables are merged with the request's."""
+    abilities = options.abilities
+    messages = (Message("user", think.prompt),) if think.prompt else think.messages
+    body: dict[str, Any] = {"model": options.model}
+    if messages and messages[0].role == "system":
+        body["instructions"] = messages[0].content
+        messages = messages[1:]
+    body["input"] = _items(messages, think.prefill, options)
+    body["store"] = False
+    if is_reasoner(options.model):
+        body["include"] = [ENCRYPTED]
+    warmth = chat.choose_temperature(think, options)
+    if warmth is not None:
+        body["temperature"] = warmth
+    if think.max_tokens is not None:
+        body["max_output_tokens"] = max(think.max_tokens, LEAST_TOKENS)
+    if think.schema is not None and abilities.schema:
+        form = {"type": "json_schema", "name": "reply", "schema": think.schema, "strict": True}
+        body["text"] = {"format": form}
+    if think.tools and abilities.tools:
+        body["tools"] = [_tool(tool) for tool in think.tools]
+    if abilities.stream:
+        body["stream"] = True
+    _add_params(body, options.params)
+    return Request(PATH, _encode(body))
+
+
+def make_headers(key: str) -> Mapping[str, str]:
+    """Return the header of the key."""
+    return chat.make_headers(key)
+
+
+def make_reader(draft: Draft) -> ResponsesReader:
+    """Return what reads one response into `draft`."""
+    return ResponsesReader(draft)
+
+
+def repeatable_prefill(think: Think, options: WireOptions) -> str:
+    """Return the prefill, because no endpoint of this wire continues a message."""
+    return think.prefill
+
+
+def _add_params(body: dict[str, Any], params: Mapping[str, Any]) -> None:
+    for key, value in params.items():
+        if key in _LENGTHS:
+            room = body.pop("max_output_tokens", None)
+            if isinstance(value, int):
+                # never beyond the run's limit
+                body["max_output_tokens"] = value if room is None else min(value, room)
+            continue
+        table, inner = _MOVED.get(key, (key, ""))
+        if inner and value is not None:
+            value = {inner: value}
+        if isinstance(value, Mapping) and isinstance(body.get(table), dict):
+            body[table] = {**body[table], **value}
+        elif value is not None:
+            body[table] = value
+        elif not inner:
+            body.pop(table, None)
+
+
+def _items(messages: Iterable[Message], prefill: str, options: WireOptions) -> list[Any]:
+    abilities = options.abilities
+    out: list[Any] = []
+    waiting: list[str] = []  # ids of calls that no result has answered yet
+    made = 0
+    for message in messages:
+        if message.role == "tool" and abilities.tools:
+            call_id = message.call_id
+            if not call_id:
+                call_id = waiting.pop(0) if waiting else "call_0"
+            elif call_id in waiting:
+                waiting.remove(call_id)
+            out.append({"type": "function_call_output", "call_id": call_id, "output": message.content})
+            continue
+        ids = [call.id or f"call_{made + number}" for number, call in enumerate(message.calls, 1)]
+        made += len(ids)
+        kept = _kept_items(message, ids, options)
+        if kept:
+            waiting += ids
+            out += kept
+        elif message.role == "tool" or (message.calls and not abilities.tools):
+            out.append(_message(chat.write_as_text(message)))
+        else:
+            if message.content or not message.calls:
+                out.append(_message(message))
+            waiting += ids
+            out += [_call(call, id) for call, id in zip(message.calls, ids, strict=True)]
+    if prefill:
+        out += [_message(Message("assistant", prefill)), _message(Message("user", chat.GO_ON))]
+    return out
+
+
+def _kept_items(message: Message, ids: list[str], options: WireOptions) -> list[Any]:
+    """Return the service's own items of a turn, for the model that made them; nothing for any other.
+
+    Without its encrypted content, a reasoning item exists only at the service, which stores none here. The service
+    refuses a request with the id of such an item, and one with the id of an item that followed it.
+    """
+    state = message.state
+    if state is None or state.wire != NAME or state.model != options.model or not isinstance(state.data, list):
+        return []
+    items = [item for item in state.data if isinstance(item, dict)]
+    calls = [item for item in items if item.get("type") == "function_call"]
+    if len(calls) != len(ids) or (calls and not options.abilities.tools):
+        return []
+    named = iter(ids)
+    out: list[Any] = []
+    lost = False
+    for item in items:
+        if item.get("type") == "reasoning" and not (item.get("encrypted_content") or item.get("content")):
+            lost = True
+            continue
+        out.append({**item, "call_id": next(named)} if item.get("type") == "function_call" else item)
+    return [{key: value for key, value in item.items() if key != "id"} for item in out] if lost else out
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "content": message.content}
+
+
+def _call(call: Call, id: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": id, "name": call.tool, "arguments": chat.arguments(call)}
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    """Return a tool in this wire's shape. `strict` is false because a tool's schema need not be strict."""
+    return {"type": "function", **chat.tool_json(tool)["function"], "strict": False}
