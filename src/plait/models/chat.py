@@ -17,7 +17,7 @@ from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.http import MAX_BODY
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import replies
-from plait.models.wires.refusals import Target, bad_response, failure
+from plait.models.wires.refusals import Target, bad_response, error_of, failure
 from plait.models.wires.replies import ReplyReader
 from plait.models.wires.wire import CHAT, WireOptions, load_wire
 
@@ -106,6 +106,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             flood.retry = False
             raise flood
         if answer.status != 200:
+            if reply := replies.reply_in_error(error_of(body), think, wire, target):
+                return structs.replace(response, body=body, reply=reply)
             asked, path = request.body, request.path
             raise failure(
                 answer.status, body, target, asked=asked, path=path, headers=answer.headers, response=response

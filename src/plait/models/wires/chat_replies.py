@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from plait.core import Usage
+from plait.core import Call, Usage
 from plait.core.replies import Finish
 from plait.models.wires.chat_state import StateCollector
 from plait.models.wires.draft import Draft
@@ -150,6 +151,40 @@ class ChatReader:
         places = [place for place, call in enumerate(self._draft.calls) if index is None or call.index == index]
         if places:
             self._state.take_call(places[-1], delta)
+
+
+def calls_in_error(error: Any) -> tuple[Call, ...]:
+    """Return the calls in an endpoint's error that says that it could not accept them; nothing for any other error.
+
+    Groq answers `tool_use_failed` (400) if a call does not fit its schema, with the model's text in
+    `failed_generation` (its documentation, "Tool use", November 2026). The loop can tell the model what is wrong with
+    the call, as for any other wrong call.
+    """
+    text = error.get("failed_generation") if isinstance(error, Mapping) else None
+    if not isinstance(text, str):
+        return ()
+    tagged: list[tuple[str, str]] = _TAGGED.findall(text)
+    found: list[Any] = []
+    for piece in [json for _, json in tagged] or _WRAPPED.findall(text) or [text]:
+        try:
+            value = msgspec.json.decode(piece)
+        except msgspec.DecodeError:
+            return ()
+        found += value if isinstance(value, list) else [value]
+    if tagged:
+        return tuple(Call(name, given or None) for (name, _), given in zip(tagged, found, strict=False))
+    calls: list[Call] = []
+    for each in found:
+        name = each.get("name") if isinstance(each, dict) else None
+        if not isinstance(name, str) or not name:
+            return ()
+        calls.append(Call(name, each.get("arguments", each.get("parameters")) or None))
+    return tuple(calls)
+
+
+_TAGGED = re.compile(r"<function=([\w.-]+)>?\s*(\{.*?\})\s*(?:</function>|\Z)", re.S)
+_WRAPPED = re.compile(r"<tool_call>(.*?)</tool_call>", re.S)
+"""Calls in the form of Llama's and of Qwen's chat templates."""
 
 
 def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | None:

@@ -80,8 +80,12 @@ _PREFILL = re.compile(
 )
 # A failing server sends many texts; only these of a 5xx concern the request.
 _REFUSES_5XX = re.compile(r"requires -|not support|n't support|not implemented|failed to parse grammar", re.I)
-_FILTERED = re.compile(r"content[_ ](?:filter|policy|management)|responsible_?ai|data_inspection_failed", re.I)
-"""How Azure, OpenAI and DashScope describe a prompt that their content filter refused."""
+_FILTERED = re.compile(
+    r"content[_ ](?:filter|policy|management)|responsible_?ai|data_inspection_failed|invalid_prompt"
+    r"|unsafe or sensitive content|requires moderation",
+    re.I,
+)
+"""How Azure, OpenAI, DashScope, Z.AI and OpenRouter describe a prompt that their content filter refused."""
 _QUOTA = re.compile(r"insufficient[ _](?:quota|balance|credit)|your current quota|out of credit", re.I)
 
 
@@ -99,7 +103,7 @@ def failure(
 
     `asked` is the request's body: an ability can only be missing if the request used it.
     """
-    error = _error_of(body)
+    error = error_of(body)
     made = _classify(status, error, _sentence(error, body), target, asked, path, headers or {})
     made.response = response
     return made
@@ -113,7 +117,7 @@ def failure_in_stream(error: Any, target: Target, *, asked: bytes, response: Res
     if code.isdecimal() and 400 <= int(code) < 600:
         status = int(code)
     else:
-        kinds = {"rate_limit": 429, "invalid_request": 400, "context": 400, "auth": 401, "permission": 401}
+        kinds = {"rate_limit": 429, "invalid": 400, "context": 400, "auth": 401, "permission": 401}
         status = next((status for word, status in kinds.items() if word in kind), 500)
     body = msgspec.json.encode({"error": fields})
     return failure(status, body, target, asked=asked, response=response)
@@ -235,7 +239,7 @@ def _name_setting(target: Target) -> str:
     return f" ({target.base_env})" if target.base_env else " (base_url)"
 
 
-def _error_of(body: bytes) -> dict[str, Any]:
+def error_of(body: bytes) -> dict[str, Any]:
     """Return the error object of a body in any of the usual shapes; {} for none."""
     try:
         value = msgspec.json.decode(body)

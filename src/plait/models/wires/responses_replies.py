@@ -34,8 +34,8 @@ _decode = msgspec.json.Decoder().decode
 class ResponsesReader:
     """Read the events of one reply, or its whole body.
 
-    What arrives in pieces is added as it comes. The whole items, at their end and at the end of the response, add only
-    what did not come in pieces.
+    What arrives in pieces is added as it comes. A whole item, at its end or in the whole response, adds only what did not
+    come in pieces.
     """
 
     def __init__(self, draft: Draft) -> None:
@@ -150,9 +150,9 @@ class ResponsesReader:
         self._about(response)
         shown = ""
         output = response.get("output")
-        if not self._places:  # else the events did not say which item of the output is theirs
+        if not self._items and not self._places:  # else the items came as events
             for place, item in enumerate(output if isinstance(output, list) else ()):
-                if place not in self._items and isinstance(item, dict):
+                if isinstance(item, dict):
                     shown += self._item(place, item, whole=True)
         status, error = response.get("status") or event, response.get("error")
         if error or status in ("failed", "cancelled"):

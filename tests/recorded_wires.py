@@ -1,0 +1,56 @@
+"""Recorded exchanges with real services, from the development data: read, decoded, and asked again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from plait.core import Reply, Think, ToolSpec
+from plait.models.base import Abilities, Response
+from plait.models.chat import ChatModel
+from tests.conftest import DATA, data_file
+
+Exchange = dict[str, Any]
+
+
+def recorded(*folders: str, path: str = "") -> Iterator[tuple[str, Exchange]]:
+    """Every exchange of these folders whose path ends so, with its name. Skips where the data is absent."""
+    data_file("wires")
+    for folder in folders:
+        for file in sorted((DATA / "wires" / folder).glob("*.json")):
+            for number, exchange in enumerate(json.loads(file.read_text())):
+                if exchange["path"].split("?")[0].endswith(path):
+                    yield f"{folder}/{file.stem}[{number}]", exchange
+
+
+def body_of(exchange: Exchange) -> bytes:
+    """The response as it was received."""
+    if "sse" in exchange:
+        return str(exchange["sse"]).encode()
+    return json.dumps(exchange["response"]).encode()
+
+
+def chunks_of(exchange: Exchange) -> list[dict[str, Any]]:
+    """The JSON values of a response: its one body, or the data of its events."""
+    if "sse" not in exchange:
+        return [exchange["response"]]
+    lines = [line[5:].strip() for line in exchange["sse"].splitlines() if line.startswith("data:")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
+def model_of(exchange: Exchange, wire: str, provider: str = "", **options: Any) -> ChatModel:
+    """A model for the same requests."""
+    name = (exchange.get("request") or {}).get("model", "m")
+    return ChatModel(
+        spec=f"t:{name}", name=name, endpoint="http://h/v1", wire=wire, provider=provider, **options
+    )
+
+
+def decoded(exchange: Exchange, model: ChatModel, tools: tuple[ToolSpec, ...] = ()) -> Reply:
+    """The reply in an exchange."""
+    return model.decode(Response(exchange["status"], body_of(exchange)), Think("act", tools=tools))
+
+
+WHOLE = Abilities(stream=False, schema=True)
+"""The abilities for a request that is not streamed."""
