@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from conftest import DATA, data_file
 from plait.core import Reply, Think, ToolSpec
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel
-from tests.conftest import DATA, data_file
 
 Exchange = dict[str, Any]
 
@@ -42,9 +42,7 @@ def chunks_of(exchange: Exchange) -> list[dict[str, Any]]:
 def model_of(exchange: Exchange, wire: str, provider: str = "", **options: Any) -> ChatModel:
     """A model for the same requests."""
     name = (exchange.get("request") or {}).get("model", "m")
-    return ChatModel(
-        spec=f"t:{name}", name=name, endpoint="http://h/v1", wire=wire, provider=provider, **options
-    )
+    return ChatModel(spec=f"t:{name}", name=name, endpoint="http://h/v1", wire=wire, provider=provider, **options)
 
 
 def decoded(exchange: Exchange, model: ChatModel, tools: tuple[ToolSpec, ...] = ()) -> Reply:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from models_server import event
 from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usage, assistant, system, user
 from plait.core.errors import BadRequest, BadResponse, ContentFiltered, ContextOverflow, RateLimited, ServerFailed
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel
 from plait.models.wires.chat_completions import GO_ON
-from tests.models_server import event
-from tests.recorded_wires import WHOLE, Exchange, chunks_of, decoded, model_of, recorded
+from recorded_wires import WHOLE, Exchange, chunks_of, decoded, model_of, recorded
 
 FOLDERS = ("anthropic", "deepseek", "google", "openai-chat", "openai-responses", "openrouter")
 NO_REPLY = "/responses/input_tokens"
@@ -66,8 +66,9 @@ def test_every_recorded_reply_arrives_whole():
         assert kinds <= {"message", "function_call", "reasoning", *IGNORED_ITEMS}, name
         if kinds - {"message"}:
             # A stream's last event may hold the same reasoning, encrypted anew.
-            ended = [each["item"] for each in chunks_of(exchange) if each.get("type") == "response.output_item.done"]
-            assert reply.state is not None and reply.state.data == (ended or response["output"]), name
+            done = [each for each in chunks_of(exchange) if each.get("type") == "response.output_item.done"]
+            items = [each["item"] for each in sorted(done, key=lambda each: each["output_index"])]
+            assert reply.state is not None and reply.state.data == (items or response["output"]), name
         seen += 1
     assert seen == 87
 
@@ -132,7 +133,9 @@ def same(mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
 
 
 def model(name: str = "gpt-5", abilities: Abilities = WHOLE, **options: Any) -> ChatModel:
-    return ChatModel(spec=f"t:{name}", name=name, endpoint="http://h/v1", abilities=abilities, wire="responses", **options)
+    return ChatModel(
+        spec=f"t:{name}", name=name, endpoint="http://h/v1", abilities=abilities, wire="responses", **options
+    )
 
 
 def body(think: Think, name: str = "gpt-5", abilities: Abilities = WHOLE, **options: Any) -> dict[str, Any]:
@@ -202,8 +205,21 @@ RESULTS = (Message("tool", "1", call_id="c1"), Message("tool", "2"))
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA", "status": None}
 ITEMS = [
     REASONING,
-    {"type": "message", "id": "msg_1", "role": "assistant", "phase": "commentary", "content": [{"type": "output_text", "text": "I add. "}]},
-    {"type": "function_call", "id": "fc_1", "call_id": "x", "name": "add", "arguments": '{"a": 1}', "status": "completed"},
+    {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "phase": "commentary",
+        "content": [{"type": "output_text", "text": "I add. "}],
+    },
+    {
+        "type": "function_call",
+        "id": "fc_1",
+        "call_id": "x",
+        "name": "add",
+        "arguments": '{"a": 1}',
+        "status": "completed",
+    },
     {"type": "function_call", "id": "fc_2", "call_id": "y", "name": "add", "arguments": "{}", "status": "completed"},
 ]
 
@@ -269,7 +285,10 @@ def read(raw: bytes, think: Think | None = None) -> Reply:
 def test_an_incomplete_reply_has_its_reason(reason, finish):
     details = {"incomplete_details": {"reason": reason}}
     assert read(whole(message("Half"), status="incomplete", **details)).finish == finish
-    last = {"type": "response.incomplete", "response": json.loads(whole(message("Half"), status="incomplete", **details))}
+    last = {
+        "type": "response.incomplete",
+        "response": json.loads(whole(message("Half"), status="incomplete", **details)),
+    }
     reply = read(event(last))
     assert (reply.text, reply.finish) == ("Half", finish)
 

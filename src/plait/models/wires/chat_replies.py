@@ -110,7 +110,9 @@ class ChatReader:
         if part is None:
             return draft.write(choice.text) if choice.text else ""
         self._state.take(part)
-        thought = part.get("reasoning_content") or part.get("reasoning")
+        thought = (
+            part.get("reasoning_content") or part.get("reasoning") or _text_of_details(part.get("reasoning_details"))
+        )
         if isinstance(thought, str):
             draft.add_reasoning(thought)
         content = part.get("content")
@@ -151,6 +153,13 @@ class ChatReader:
         places = [place for place, call in enumerate(self._draft.calls) if index is None or call.index == index]
         if places:
             self._state.take_call(places[-1], delta)
+
+
+def _text_of_details(details: Any) -> str:
+    """Return the text of OpenRouter's details, for a reply that has no other reasoning."""
+    each = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    texts = [detail.get("text") or detail.get("summary") for detail in each]
+    return "".join([text for text in texts if isinstance(text, str)])
 
 
 def calls_in_error(error: Any) -> tuple[Call, ...]:
@@ -208,10 +217,10 @@ def _cached(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> int:
     for details in (usage.get("prompt_tokens_details"), usage.get("input_tokens_details")):
         if isinstance(details, dict) and (count := _count(details.get("cached_tokens"))):
             return count
-    for value in (usage.get("prompt_cache_hit_tokens"), usage.get("cache_read_input_tokens"), timings.get("cache_n")):
-        if value and (count := _count(value)):
+    for field in ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"):
+        if count := _count(usage.get(field)):
             return count
-    return 0
+    return _count(timings.get("cache_n"))
 
 
 def _count(value: Any) -> int:

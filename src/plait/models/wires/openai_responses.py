@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from plait.core import Call, Message, Think, ToolSpec
-from plait.models.base import Abilities, Request
+from plait.models.base import Request
 from plait.models.presets import is_reasoner
 from plait.models.wires import chat_completions as chat
 from plait.models.wires.draft import Draft

@@ -34,8 +34,8 @@ _decode = msgspec.json.Decoder().decode
 class ResponsesReader:
     """Read the events of one reply, or its whole body.
 
-    What arrives in pieces is added as it comes. A whole item, at its end or in the whole response, adds only what did not
-    come in pieces.
+    What arrives in pieces is added as it comes. A whole item, at its end or in the whole response, adds only what did
+    not come in pieces.
     """
 
     def __init__(self, draft: Draft) -> None:
