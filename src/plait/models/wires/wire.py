@@ -15,7 +15,7 @@ from plait.models.base import Abilities, Request
 from plait.models.wires.draft import Draft
 
 CHAT = "chat"
-WIRES = {CHAT: "chat_completions"}
+WIRES = {CHAT: "chat_completions", "anthropic": "anthropic_messages", "gemini": "gemini"}
 """The wires by name, with their modules."""
 
 
