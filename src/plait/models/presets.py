@@ -75,9 +75,8 @@ HOSTS: dict[str, Host] = {
             "https://api.fireworks.ai/inference/v1",
             Abilities(schema=True, grammar=True, completion=True),
         ),
-        # Its compatible endpoint accepts response_format and ignores it.
-        Host("anthropic", "https://api.anthropic.com/v1", Abilities(prefill=True)),
-        Host("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", Abilities(schema=True)),
+        Host("anthropic", "https://api.anthropic.com/v1", Abilities(schema=True, prefill=True), wire="anthropic"),
+        Host("gemini", "https://generativelanguage.googleapis.com/v1beta", Abilities(schema=True), wire="gemini"),
         Host("xai", "https://api.x.ai/v1", Abilities(schema=True)),
         # Ollama also puts its chat template around raw prompts, so it cannot continue a prompt.
         Host("ollama", "http://127.0.0.1:11434/v1", Abilities(schema=True), local=True),
@@ -97,20 +96,27 @@ HOSTS: dict[str, Host] = {
     )
 }
 _REASONERS = re.compile(r"(?:o[1-9]|gpt-[5-9]|codex-mini)(?![a-z0-9])(?!.*chat)")
-_NO_PREFILL = re.compile(r"claude-(?:opus|sonnet|haiku|fable)-(?:4-[6-9]|[5-9])")
+_NO_PREFILL = re.compile(r"claude-[a-z]+-(?:4-(?:[6-9]|\d\d)|[5-9]|\d\d)(?!\d)")
+_NO_TEMPERATURE = re.compile(r"claude-(?:opus-4-[7-9]|[a-z]+-(?:[5-9]|\d\d))(?!\d)")
+_NO_SCHEMA = re.compile(r"claude-(?:[23]|instant|(?:opus|sonnet)-4(?:-0|-20\d{6})?$)")
 
 
-def abilities_of(host: str, name: str) -> Abilities:
+def abilities_of(host: str, name: str, wire: str = "") -> Abilities:
     """Return what a model can do on a host of `HOSTS` ("" is no known host).
 
     OpenAI's reasoning models (o1, o3, o4, gpt-5 and later) refuse `stop` and `temperature` and call max_tokens
-    max_completion_tokens. Claude from 4.6 on refuses a prefill.
+    max_completion_tokens. Claude refuses a prefill from 4.6 on, a temperature from Opus 4.7 on, and a schema before 4.1.
+    Anthropic's compatible endpoint (`wire` "chat") ignores schemas.
     """
     found, family = HOSTS[host].abilities if host else Abilities(), name.rsplit("/", 1)[-1]
     if host in ("openai", "openrouter") and is_reasoner(name):
         found = found.without("stop", "temperature", *(("max_tokens",) if host == "openai" else ()))
-    if host == "anthropic" and _NO_PREFILL.match(family):
-        found = found.without("prefill")
+    if host == "anthropic":
+        found = found.without(
+            *(("prefill",) if _NO_PREFILL.match(family) else ()),
+            *(("temperature",) if _NO_TEMPERATURE.match(family) else ()),
+            *(("schema",) if _NO_SCHEMA.match(family) or wire == CHAT else ()),
+        )
     return found
 
 

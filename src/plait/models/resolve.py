@@ -137,7 +137,7 @@ def _chat_model(
         name=name,
         endpoint=endpoint.base_url,
         key=key,
-        abilities=structs.replace(abilities_of(endpoint.kind, name), **endpoint.abilities),
+        abilities=structs.replace(abilities_of(endpoint.kind, name, wire), **endpoint.abilities),
         rate=rate,
         params={**config.params, **endpoint.params},
         headers={**endpoint.headers, **hidden},

@@ -15,7 +15,12 @@ from plait.models.base import Abilities, Request
 from plait.models.wires.draft import Draft
 
 CHAT = "chat"
-WIRES = {CHAT: "chat_completions", "responses": "openai_responses"}
+WIRES = {
+    CHAT: "chat_completions",
+    "responses": "openai_responses",
+    "anthropic": "anthropic_messages",
+    "gemini": "gemini",
+}
 """The wires by name, with their modules."""
 
 
