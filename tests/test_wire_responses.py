@@ -12,7 +12,7 @@ from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usa
 from plait.core.errors import BadRequest, BadResponse, ContentFiltered, ContextOverflow, RateLimited, ServerFailed
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel
-from plait.models.wires.chat_completions import GO_ON
+from plait.models.wires.turns import GO_ON
 from recorded_wires import WHOLE, Exchange, chunks_of, decoded, model_of, recorded
 
 FOLDERS = ("anthropic", "deepseek", "google", "openai-chat", "openai-responses", "openrouter")

@@ -19,7 +19,7 @@ from msgspec import Struct
 from plait.core import Reply
 from plait.core.text import clean
 from plait.journal.timeline import ModelAttempt, Timeline
-from plait.models.wires.chat_completions import arguments
+from plait.models.wires.turns import arguments
 
 PROMPT = "prompt"
 """The role of a raw prompt."""

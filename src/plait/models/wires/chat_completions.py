@@ -16,18 +16,13 @@ from plait.models.base import Abilities, Request
 from plait.models.wires.chat_replies import ChatReader
 from plait.models.wires.chat_state import add_state
 from plait.models.wires.draft import Draft
+from plait.models.wires.turns import GO_ON, arguments, prepare
 from plait.models.wires.wire import CHAT, WireOptions
 
 NAME = CHAT
 CHAT_PATH, COMPLETIONS = "chat/completions", "completions"
 MAX_STOP = 4
 """The usual endpoints refuse more stop strings. Plait cuts each reply at all of them itself (`TextFilter`)."""
-
-GO_ON = (
-    "Your message broke off. Write only what comes next, beginning at the very character where it ends; "
-    "repeat none of it and add no remark."
-)
-"""Asks for the rest of a prefilled reply if the endpoint cannot continue an assistant message."""
 
 RESAMPLED = 0.7
 """Lowest temperature of a request after a repetition, if a temperature is sent at all."""
@@ -125,31 +120,14 @@ def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, provide
 def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions) -> list[Any]:
     abilities, provider = options.abilities, options.provider
     out: list[Any] = []
-    waiting: list[str] = []  # ids of calls that no tool message has answered yet
-    made = 0
-    for message in messages:
-        if message.role != "tool" and not message.calls:
-            plain = {"role": message.role, "content": message.content}
-            out.append(add_state(plain, message, options))
-        elif not abilities.tools:
-            out.append(write_as_text(message))
-        elif message.role == "tool":
-            call_id = message.call_id
-            if not call_id:
-                call_id = waiting.pop(0) if waiting else "call_0"
-            elif call_id in waiting:
-                waiting.remove(call_id)
-            out.append({"role": "tool", "tool_call_id": call_id, "content": message.content})
-        else:
-            calls = []
-            for call in message.calls:
-                made += 1
-                call_id = call.id or f"call_{made}"
-                waiting.append(call_id)
-                function = {"name": call.tool, "arguments": arguments(call)}
-                calls.append({"id": call_id, "type": "function", "function": function})
-            content = message.content or None
-            out.append(add_state({"role": "assistant", "content": content, "tool_calls": calls}, message, options))
+    for message in prepare(messages, tools=abilities.tools):
+        said: dict[str, Any] = {"role": message.role, "content": message.content}
+        if message.role == "tool":
+            said = {"role": "tool", "tool_call_id": message.call_id, "content": message.content}
+        elif message.calls:
+            said["content"] = message.content or None
+            said["tool_calls"] = [_call(call) for call in message.calls]
+        out.append(add_state(said, message, options))
     if not prefill:
         return out
     if not abilities.prefill:
@@ -160,23 +138,8 @@ def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions)
     return [*out, Message("assistant", prefill.rstrip() if provider == "anthropic" else prefill)]
 
 
-def write_as_text(message: Message) -> Message:
-    """Return a message of tool calls as text, for an endpoint without tools."""
-    if message.role == "tool":
-        return Message("user", f"Result of the tool call:\n{message.content}")
-    calls = "\n".join(f"Calling {call.tool} with {arguments(call)}" for call in message.calls)
-    return Message("assistant", f"{message.content}\n{calls}".strip())
-
-
-def arguments(call: Call) -> str:
-    """Return a call's input as the JSON object that endpoints expect in a history.
-
-    Some endpoints refuse other values, so a scalar, a list, or text that is not JSON gets the key "input".
-    """
-    if call.input is None:
-        return "{}"
-    value = call.input if isinstance(call.input, dict) else {"input": call.input}
-    return _encode(value).decode()
+def _call(call: Call) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments(call)}}
 
 
 def tool_json(tool: ToolSpec) -> dict[str, Any]:

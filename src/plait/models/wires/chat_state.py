@@ -22,6 +22,7 @@ from typing import Any
 
 from plait.core import Message
 from plait.models.wires.draft import Draft
+from plait.models.wires.turns import state_for
 from plait.models.wires.wire import CHAT, WireOptions
 
 DUMMY = {"google": {"thought_signature": "skip_thought_signature_validator"}}
@@ -40,11 +41,11 @@ _ALWAYS = {"openrouter": "reasoning_details", "mistral": "content", "gemini": "e
 
 def add_state(said: dict[str, Any], message: Message, options: WireOptions) -> dict[str, Any]:
     """Return a message of the request with what the dialect needs back with that turn."""
-    state, provider = message.state, options.provider
+    provider, data = options.provider, state_for(message, CHAT, options.model)
     if message.role != "assistant":
         return said
-    mine = state is not None and state.wire == CHAT and state.model == options.model and isinstance(state.data, dict)
-    data: Mapping[str, Any] = state.data if mine and state is not None else {}
+    if not isinstance(data, dict):
+        data = {}
     if (field := _ALWAYS.get(provider)) and data.get(field):
         said[field] = data[field]
     if (field := _WITH_CALLS.get(provider)) and message.calls:

@@ -15,7 +15,7 @@ longer conversation shares its beginning with a shorter one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from plait.models.presets import is_reasoner
 from plait.models.wires import chat_completions as chat
 from plait.models.wires.draft import Draft
 from plait.models.wires.responses_replies import ResponsesReader
+from plait.models.wires.turns import arguments, split_system, state_for
 from plait.models.wires.wire import WireOptions
 
 NAME = "responses"
@@ -44,12 +45,11 @@ _encode = msgspec.json.Encoder().encode
 def encode(think: Think, options: WireOptions) -> Request:
     """Return the request for an effect. `params` are added last; their tables are merged with the request's."""
     abilities = options.abilities
-    messages = (Message("user", think.prompt),) if think.prompt else think.messages
+    rules, messages = split_system(think, tools=abilities.tools, prefill=False)
     body: dict[str, Any] = {"model": options.model}
-    if messages and messages[0].role == "system":
-        body["instructions"] = messages[0].content
-        messages = messages[1:]
-    body["input"] = _items(messages, think.prefill, options)
+    if rules:
+        body["instructions"] = "\n\n".join(rules)
+    body["input"] = [item for message in messages for item in _items(message, options)]
     body["store"] = False
     if is_reasoner(options.model):
         body["include"] = [ENCRYPTED]
@@ -103,68 +103,39 @@ def _add_params(body: dict[str, Any], params: Mapping[str, Any]) -> None:
             body.pop(table, None)
 
 
-def _items(messages: Iterable[Message], prefill: str, options: WireOptions) -> list[Any]:
-    abilities = options.abilities
-    out: list[Any] = []
-    waiting: list[str] = []  # ids of calls that no result has answered yet
-    made = 0
-    for message in messages:
-        if message.role == "tool" and abilities.tools:
-            call_id = message.call_id
-            if not call_id:
-                call_id = waiting.pop(0) if waiting else "call_0"
-            elif call_id in waiting:
-                waiting.remove(call_id)
-            out.append({"type": "function_call_output", "call_id": call_id, "output": message.content})
-            continue
-        ids = [call.id or f"call_{made + number}" for number, call in enumerate(message.calls, 1)]
-        made += len(ids)
-        kept = _kept_items(message, ids, options)
-        if kept:
-            waiting += ids
-            out += kept
-        elif message.role == "tool" or (message.calls and not abilities.tools):
-            out.append(_message(chat.write_as_text(message)))
-        else:
-            if message.content or not message.calls:
-                out.append(_message(message))
-            waiting += ids
-            out += [_call(call, id) for call, id in zip(message.calls, ids, strict=True)]
-    if prefill:
-        out += [_message(Message("assistant", prefill)), _message(Message("user", chat.GO_ON))]
-    return out
+def _items(message: Message, options: WireOptions) -> list[Any]:
+    """Return the items of one message."""
+    if message.role == "tool":
+        return [{"type": "function_call_output", "call_id": message.call_id, "output": message.content}]
+    kept = _kept_items(message, state_for(message, NAME, options.model))
+    if kept:
+        return kept
+    said = [{"role": message.role, "content": message.content}] if message.content or not message.calls else []
+    return [*said, *(_call(call) for call in message.calls)]
 
 
-def _kept_items(message: Message, ids: list[str], options: WireOptions) -> list[Any]:
-    """Return the service's own items of a turn, for the model that made them; nothing for any other.
+def _kept_items(message: Message, state: Any) -> list[Any]:
+    """Return the service's own items of a turn; nothing if they do not have the turn's calls.
 
     Without its encrypted content, a reasoning item exists only at the service, which stores none here. The service
     refuses a request with the id of such an item, and one with the id of an item that followed it.
     """
-    state = message.state
-    if state is None or state.wire != NAME or state.model != options.model or not isinstance(state.data, list):
+    items = [item for item in state if isinstance(item, dict)] if isinstance(state, list) else []
+    if sum(item.get("type") == "function_call" for item in items) != len(message.calls):
         return []
-    items = [item for item in state.data if isinstance(item, dict)]
-    calls = [item for item in items if item.get("type") == "function_call"]
-    if len(calls) != len(ids) or (calls and not options.abilities.tools):
-        return []
-    named = iter(ids)
+    ids = iter([call.id for call in message.calls])
     out: list[Any] = []
     lost = False
     for item in items:
         if item.get("type") == "reasoning" and not (item.get("encrypted_content") or item.get("content")):
             lost = True
             continue
-        out.append({**item, "call_id": next(named)} if item.get("type") == "function_call" else item)
+        out.append({**item, "call_id": next(ids)} if item.get("type") == "function_call" else item)
     return [{key: value for key, value in item.items() if key != "id"} for item in out] if lost else out
 
 
-def _message(message: Message) -> dict[str, Any]:
-    return {"role": message.role, "content": message.content}
-
-
-def _call(call: Call, id: str) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": id, "name": call.tool, "arguments": chat.arguments(call)}
+def _call(call: Call) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call.id, "name": call.tool, "arguments": arguments(call)}
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

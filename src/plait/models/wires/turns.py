@@ -1,14 +1,22 @@
-"""The conversation of a think effect, for wires that have their own form of messages. Pure."""
+"""The conversation of a think effect, prepared for any wire: ids of calls, calls in words, opaque state. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from plait.core import Call, Message, Think
-from plait.models.wires.chat_completions import GO_ON, arguments
+
+GO_ON = (
+    "Your message broke off. Write only what comes next, beginning at the very character where it ends; "
+    "repeat none of it and add no remark."
+)
+"""Asks for the rest of a prefilled reply if the endpoint cannot continue an assistant message."""
+
+_encode = msgspec.json.Encoder().encode
 
 
 def split_system(think: Think, *, tools: bool, prefill: bool) -> tuple[list[str], list[Message]]:
@@ -19,7 +27,7 @@ def split_system(think: Think, *, tools: bool, prefill: bool) -> tuple[list[str]
     """
     messages = (Message("user", think.prompt),) if think.prompt else think.messages
     first = next((i for i, each in enumerate(messages) if each.role != "system"), len(messages))
-    rest = _with_ids(messages[first:]) if tools else [_in_words(each) for each in messages[first:]]
+    rest = prepare(messages[first:], tools=tools)
     if think.prefill and not prefill:
         rest += [Message("assistant", think.prefill), Message("user", GO_ON)]
     return [each.content for each in messages[:first]], rest
@@ -36,6 +44,19 @@ def input_object(call: Call) -> dict[str, Any]:
     if call.input is None:
         return {}
     return call.input if isinstance(call.input, dict) else {"input": call.input}
+
+
+def arguments(call: Call) -> str:
+    """Return a call's input as the JSON object that endpoints expect in a history.
+
+    Some endpoints refuse other values, so a scalar, a list, or text that is not JSON gets the key "input".
+    """
+    return _encode(input_object(call)).decode() if call.input is not None else "{}"
+
+
+def prepare(messages: Sequence[Message], *, tools: bool) -> list[Message]:
+    """Return the messages with an id for each call and its result; without `tools`, with calls and results in words."""
+    return _with_ids(messages) if tools else [_in_words(each) for each in messages]
 
 
 def _with_ids(messages: Sequence[Message]) -> list[Message]:
