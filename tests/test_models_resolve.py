@@ -43,11 +43,12 @@ def test_openai_elsewhere_needs_no_key_and_has_nobodys_price():
 
 @pytest.mark.parametrize("name", ["o1", "o3-mini", "o4-mini", "gpt-5", "gpt-5.2-mini"])
 def test_reasoning_models_are_known_to_take_no_stop(name):
-    sent = json.loads(
-        resolve(f"openai:{name}", env=KEYS).encode(Think("a", (user("q"),), stop=("x",), max_tokens=5)).body
-    )
-    assert not {"stop", "temperature", "max_tokens"} & set(sent)
-    assert sent["max_completion_tokens"] == 5
+    chat = config(endpoints={"openai": {"base_url": "http://gpu/v1", "wire": "chat"}})
+    think = Think("a", (user("q"),), stop=("x",), max_tokens=50)
+    for own, length in ((chat, "max_completion_tokens"), (None, "max_output_tokens")):
+        sent = json.loads(resolve(f"openai:{name}", own, env=KEYS).encode(think).body)
+        assert not {"stop", "temperature", "max_tokens"} & set(sent)
+        assert sent[length] == 50
 
 
 @pytest.mark.parametrize("name", ["gpt-4o", "gpt-5-chat-latest", "gpt-50"])

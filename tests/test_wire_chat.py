@@ -152,21 +152,22 @@ CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "add", "
 @pytest.mark.parametrize("provider", ["deepseek", "moonshot", "zai"])
 def test_reasoning_goes_back_with_calls_and_only_with_them(provider):
     pieces = [{"reasoning_content": "I "}, {"reasoning_content": "add."}, {"content": " Now"}, {"tool_calls": [CALL]}]
-    reply = read(*pieces)
+    reply = read(*pieces, provider=provider)
     assert sent_back(reply, provider)["reasoning_content"] == "I add."
-    assert "reasoning_content" not in sent_back(read(*pieces[:3]), provider)
+    assert read(*pieces[:3], provider=provider).state is None
     for other in ("", "openai", "vllm", "xai", "together"):
         assert set(sent_back(reply, other)) == {"role", "content", "tool_calls"}
+        assert read(*pieces, provider=other).state is None
 
 
 def test_only_its_own_model_gets_a_state():
-    reply = read({"reasoning_content": "I add."}, {"tool_calls": [CALL]})
+    reply = read({"reasoning_content": "I add."}, {"tool_calls": [CALL]}, provider="moonshot")
     assert "reasoning_content" not in sent_back(reply, "moonshot", "another")
     assert sent_back(reply, "deepseek", "another")["reasoning_content"] == ""  # the endpoint refuses a turn without it
 
 
 def test_groq_gets_its_reasoning_back():
-    reply = read({"reasoning": "I add."}, {"tool_calls": [CALL]})
+    reply = read({"reasoning": "I add."}, {"tool_calls": [CALL]}, provider="groq")
     assert sent_back(reply, "groq")["reasoning"] == "I add."
 
 
@@ -176,10 +177,11 @@ def test_openrouters_details_go_back_as_they_came():
         {"type": "reasoning.encrypted", "data": "gAAA", "id": "rs_1", "format": "openai-responses-v1", "index": 0},
         {"type": "reasoning.encrypted", "data": "gBBB", "id": "rs_2", "format": "openai-responses-v1", "index": 0},
     ]
-    reply = read({"reasoning": "I add.", "reasoning_details": details, "tool_calls": [CALL]}, streamed=False)
+    said = {"reasoning": "I add.", "reasoning_details": details, "tool_calls": [CALL]}
+    reply = read(said, provider="openrouter", streamed=False)
     assert sent_back(reply, "openrouter")["reasoning_details"] == details
     assert "reasoning_details" not in sent_back(reply, "openai")
-    alone = read({"content": "3", "reasoning_details": details}, streamed=False)
+    alone = read({"content": "3", "reasoning_details": details}, provider="openrouter", streamed=False)
     assert sent_back(alone, "openrouter") == {"role": "assistant", "content": "3", "reasoning_details": details}
     assert alone.reasoning == "I add."
 
@@ -199,6 +201,7 @@ def test_openrouters_details_in_pieces_are_joined():
         {"reasoning_details": [second]},
         {"reasoning_details": []},
         {"tool_calls": [CALL]},
+        provider="openrouter",
     )
     assert sent_back(reply, "openrouter")["reasoning_details"] == [
         {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0, "text": "I add.", "signature": "S1"},
@@ -206,10 +209,16 @@ def test_openrouters_details_in_pieces_are_joined():
     ]
 
 
+def test_details_in_one_piece_are_not_joined():
+    details = [{"type": "reasoning.text", "text": text, "index": 0} for text in ("I ", "add.")]
+    reply = read({"content": "3", "reasoning_details": details}, provider="openrouter", streamed=False)
+    assert sent_back(reply, "openrouter")["reasoning_details"] == details
+
+
 def test_geminis_signatures_go_back_with_their_calls():
     extra = {"google": {"thought_signature": "SIG"}}
     second = {**CALL, "index": 1, "id": "d"}
-    reply = read({"tool_calls": [{**CALL, "extra_content": extra}]}, {"tool_calls": [second]})
+    reply = read({"tool_calls": [{**CALL, "extra_content": extra}]}, {"tool_calls": [second]}, provider="gemini")
     calls = sent_back(reply, "gemini")["tool_calls"]
     assert [call.get("extra_content") for call in calls] == [extra, None]
     assert all("extra_content" not in call for call in sent_back(reply, "openai")["tool_calls"])
@@ -227,9 +236,8 @@ def test_mistrals_thinking_goes_back_in_the_content():
     def thinking(text: str, **more: Any) -> dict[str, Any]:
         return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}], **more}]}
 
-    reply = read(
-        thinking("I "), thinking("add.", closed=True), {"content": "Now"}, {"content": " so"}, {"tool_calls": [CALL]}
-    )
+    pieces = [thinking("I "), thinking("add.", closed=True), {"content": "Now"}, {"content": " so"}]
+    reply = read(*pieces, {"tool_calls": [CALL]}, provider="mistral")
     assert (reply.text, reply.reasoning) == ("Now so", "I add.")
     assert sent_back(reply, "mistral")["content"] == [
         {"type": "thinking", "thinking": [{"type": "text", "text": "I add."}], "closed": True},

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from models_server import event
+import plait
+from models_server import Server, event
 from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usage, assistant, system, user
 from plait.core.errors import BadRequest, BadResponse, ContentFiltered, ContextOverflow, RateLimited, ServerFailed
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel
+from plait.models.config import ModelConfig
+from plait.models.resolve import resolve
 from plait.models.wires.turns import GO_ON
 from recorded_wires import WHOLE, Exchange, chunks_of, decoded, model_of, recorded
+from wire_servers import ResponsesEndpoint
 
 FOLDERS = ("anthropic", "deepseek", "google", "openai-chat", "openai-responses", "openrouter")
 NO_REPLY = "/responses/input_tokens"
@@ -383,3 +389,99 @@ def test_half_a_stream_is_a_failed_attempt():
 )
 def test_odd_fields_lose_no_reply(raw):
     assert read(raw).finish in ("stop", "calls")
+
+
+# Whole runs, against an endpoint that refuses what OpenAI's refuses
+
+
+@plait.tool(read_only=True)
+def people(city: str) -> int:
+    """People living in a city."""
+    return {"Lyon": 522250, "Nice": 348085}[city]
+
+
+PLAN = (('people {"city": "Lyon"}', 'people {"city": "Nice"}'), ('people {"city": "Nice"}',), "174,165 more.")
+
+
+def agent(server: Server, journal: Path, name: str, abilities: Abilities, **options: Any) -> plait.Agent:
+    chosen = server.model(name=name, wire="responses", abilities=abilities, **options)
+    limits = plait.Limits(retries=0)
+    return plait.Agent("tool_calling", tools=[people], model=chosen, limits=limits, journal=journal)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("name, reasons", [("gpt-5", True), ("gpt-4.1", False)])
+async def test_a_run_with_tools_works_and_replays_with_equal_bytes(tmp_path, streamed, name, reasons):
+    service = ResponsesEndpoint(*PLAN, reasons=reasons)
+    async with Server(service) as server:
+        made = agent(server, tmp_path / "j.db", name, Abilities(stream=streamed, temperature=not reasons))
+        run = await made.arun("How many more people live in Lyon?")
+        assert (run.status, run.answer) == ("answered", "174,165 more.")
+        assert (service.refused, len(server.asked)) == ([], 3)
+        assert run.usage == Usage(303, 60, 128)
+        bodies = [asked.raw for asked in server.asked]
+    last = json.loads(bodies[-1])["input"]
+    assert [each.get("type") for each in last].count("reasoning") == 2 * reasons
+    ids = [each["call_id"] for each in last if each.get("type") == "function_call"]
+    assert len(set(ids)) == 3 and ids[:2] == ["call_0", "call_1"]  # the endpoint gives the same ids in each turn
+    assert all(later.startswith(before[: before.index(b'],"store"')]) for before, later in pairwise(bodies))
+    replayed = made.replay(run.id)
+    assert replayed.whole and replayed.requests == 3
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_run_that_broke_off_is_resumed_with_equal_bytes(tmp_path, streamed):
+    whole_run, broken = ResponsesEndpoint(*PLAN), ResponsesEndpoint(*PLAN, fail=(2,))
+    abilities = Abilities(stream=streamed, temperature=False)
+    async with Server(whole_run) as server:
+        await agent(server, tmp_path / "whole.db", "gpt-5", abilities).arun("How many more?")
+        expected = [asked.raw for asked in server.asked]
+    async with Server(broken) as server:
+        made = agent(server, tmp_path / "j.db", "gpt-5", abilities)
+        run = await made.arun("How many more?")
+        assert run.status == "crashed"
+        run = await made.aresume(run.id)
+        assert (run.status, broken.refused) == ("answered", [])
+        assert [asked.raw for asked in server.asked] == [expected[0], expected[1], *expected[1:]]
+    assert made.replay(run.id).whole
+
+
+async def test_a_temperature_that_the_model_refuses_is_left_out(tmp_path):
+    service = ResponsesEndpoint(*PLAN)
+    async with Server(service) as server:
+        run = await agent(server, tmp_path / "j.db", "gpt-5", Abilities(), temperature=0.5).arun("How many more?")
+    assert run.status == "answered"
+    assert service.refused == ["Unsupported parameter: 'temperature' is not supported with this model."]
+
+
+async def test_the_endpoint_refuses_a_turn_without_its_reasoning(tmp_path):
+    """The endpoint of these tests is as strict as the real one."""
+    service = ResponsesEndpoint(*PLAN)
+    output = service._output(1)
+    answer = {"type": "function_call_output", "call_id": "call_0", "output": "1"}
+    bare = {key: value for key, value in output[0].items() if key != "encrypted_content"}
+    assert service._find_missing_item([*output, answer]) == ""
+    assert "without its required 'reasoning'" in service._find_missing_item([output[1], answer])
+    assert "without its required following item" in service._find_missing_item([output[0], answer])
+    assert "not persisted" in service._find_missing_item([bare, output[1], answer])
+    assert "No tool output" in service._find_missing_item(output)
+
+
+@pytest.mark.parametrize(
+    "name, wire",
+    [
+        *[
+            (each, "responses")
+            for each in ("gpt-5", "gpt-5-pro", "o3-pro", "o1-pro", "gpt-5.1-codex", "codex-mini-latest")
+        ],
+        *[(each, "chat") for each in ("gpt-4.1", "gpt-4o", "gpt-5-chat-latest", "gpt-5-search-api")],
+    ],
+)
+def test_openais_models_have_their_wire(name, wire):
+    env = {"OPENAI_API_KEY": "sk-0123456789"}
+    assert resolve(f"openai:{name}", env=env).describe()["wire"] == wire
+    own = {"endpoints": {"openai": {"base_url": "http://gpu/v1", "wire": "chat"}}}
+    assert resolve(f"openai:{name}", ModelConfig.from_mapping(own), env=env).describe()["wire"] == "chat"
+    assert (
+        resolve(f"openrouter:openai/{name}", env={"OPENROUTER_API_KEY": "sk-0123456789"}).describe()["wire"] == "chat"
+    )

@@ -82,7 +82,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         answer = http.HttpAnswer()
         scrubber = target.scrubber
         prefill = self._prefill(think)
-        watch = _Watch(ReplyReader(wire, think, prefill), on_text, scrubber)
+        watch = _Watch(ReplyReader(wire, think, prefill, self.provider), on_text, scrubber)
         broken: ModelError | None = None
         try:
             await http.post(target, request.path, request.body, headers, self.timeout, answer, watch.take)
@@ -115,7 +115,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         try:
             # Decode here too, so that half a stream or garbage is a failed attempt, which is retried.
             if watch.is_broken or body != answer.body:
-                reply = replies.decode(response, think, wire, target, prefill=prefill, asked=request.body)
+                reply = self._decode(response, think, request.body)
             else:
                 reply = watch.reader.finish(response, target, request.body)
         except BadResponse:
@@ -125,14 +125,13 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             raise
         if scrubber and scrubber(said := msgspec.json.encode(reply)) != said:
             response = structs.replace(response, body=target.clean_bytes(body))
-            reply = replies.decode(response, think, wire, target, prefill=prefill, asked=request.body)
+            reply = self._decode(response, think, request.body)
         watch.show_rest(reply)
         return structs.replace(response, reply=reply)
 
     def decode(self, response: Response, think: Think) -> Reply:
         asked = self.encode(think).body if response.status != 200 else b""
-        wire = load_wire(self.wire)
-        return replies.decode(response, think, wire, self.target, prefill=self._prefill(think), asked=asked)
+        return self._decode(response, think, asked)
 
     def without(self, ability: str) -> ChatModel:
         return structs.replace(self, abilities=self.abilities.without(ability))
@@ -156,6 +155,10 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     @property
     def _options(self) -> WireOptions:
         return WireOptions(self.name, self.abilities, self.provider, self.params, self.temperature)
+
+    def _decode(self, response: Response, think: Think, asked: bytes) -> Reply:
+        wire, prefill = load_wire(self.wire), self._prefill(think)
+        return replies.decode(response, think, wire, self.target, prefill=prefill, provider=self.provider, asked=asked)
 
     def _prefill(self, think: Think) -> str:
         return load_wire(self.wire).repeatable_prefill(think, self._options) if think.prefill else ""

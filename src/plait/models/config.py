@@ -26,7 +26,7 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
     the default is the endpoint's own name if it is a known host. `key_env` is the environment variable that holds the
     key. A header's value that begins with "$" is read from the environment and kept secret. `special_tokens` are texts
     that the server reads as control tokens; the default follows from the model's name. `wire` names the protocol; the
-    default is that of `kind`.
+    default follows from `kind` and the model's name.
     """
 
     base_url: str = ""

@@ -39,7 +39,8 @@ class Host(Struct, frozen=True):
     def keys(self) -> tuple[str, ...]:
         """Return the environment variables that may hold the key. The first one that is set counts."""
         own = f"{self.name.upper()}_API_KEY"
-        return (own, "GOOGLE_API_KEY") if self.name == "gemini" else (own,)
+        usual = {"gemini": "GOOGLE_API_KEY", "huggingface": "HF_TOKEN"}.get(self.name)
+        return (own, usual) if usual else (own,)
 
     def find_access(self, spec: str, env: Mapping[str, str], instead: str) -> tuple[str, str, str]:
         """Return the address, the variable of the key, and the key. Raises `ConfigError` if a key is missing.
@@ -78,6 +79,11 @@ HOSTS: dict[str, Host] = {
         Host("anthropic", "https://api.anthropic.com/v1", Abilities(schema=True, prefill=True), wire="anthropic"),
         Host("gemini", "https://generativelanguage.googleapis.com/v1beta", Abilities(schema=True), wire="gemini"),
         Host("xai", "https://api.x.ai/v1", Abilities(schema=True)),
+        Host("moonshot", "https://api.moonshot.ai/v1", Abilities()),
+        # Z.AI accepts one stop string and reports usage in streams unasked.
+        Host("zai", "https://api.z.ai/api/paas/v4", Abilities(stop=False, stream_usage=False)),
+        Host("cerebras", "https://api.cerebras.ai/v1", Abilities(schema=True)),
+        Host("huggingface", "https://router.huggingface.co/v1", Abilities(schema=True)),
         # Ollama also puts its chat template around raw prompts, so it cannot continue a prompt.
         Host("ollama", "http://127.0.0.1:11434/v1", Abilities(schema=True), local=True),
         Host(
@@ -96,6 +102,8 @@ HOSTS: dict[str, Host] = {
     )
 }
 _REASONERS = re.compile(r"(?:o[1-9]|gpt-[5-9]|codex-mini)(?![a-z0-9])(?!.*chat)")
+_RESPONSES_ONLY = re.compile(r"computer-use")
+_CHAT_ONLY = re.compile(r"search|^o1-(?:mini|preview)")
 _NO_PREFILL = re.compile(r"claude-[a-z]+-(?:4-(?:[6-9]|\d\d)|[5-9]|\d\d)(?!\d)")
 _NO_TEMPERATURE = re.compile(r"claude-(?:opus-4-[7-9]|[a-z]+-(?:[5-9]|\d\d))(?!\d)")
 _NO_SCHEMA = re.compile(r"claude-(?:[23]|instant|(?:opus|sonnet)-4(?:-0|-20\d{6})?$)")
@@ -105,8 +113,8 @@ def abilities_of(host: str, name: str, wire: str = "") -> Abilities:
     """Return what a model can do on a host of `HOSTS` ("" is no known host).
 
     OpenAI's reasoning models (o1, o3, o4, gpt-5 and later) refuse `stop` and `temperature` and call max_tokens
-    max_completion_tokens. Claude refuses a prefill from 4.6 on, a temperature from Opus 4.7 on, and a schema before 4.1.
-    Anthropic's compatible endpoint (`wire` "chat") ignores schemas.
+    max_completion_tokens. Claude refuses a prefill from 4.6 on, a temperature from Opus 4.7 on, and a schema before
+    4.1. Anthropic's compatible endpoint (`wire` "chat") ignores schemas.
     """
     found, family = HOSTS[host].abilities if host else Abilities(), name.rsplit("/", 1)[-1]
     if host in ("openai", "openrouter") and is_reasoner(name):
@@ -118,6 +126,18 @@ def abilities_of(host: str, name: str, wire: str = "") -> Abilities:
             *(("schema",) if _NO_SCHEMA.match(family) or wire == CHAT else ()),
         )
     return found
+
+
+def wire_of(host: str, name: str) -> str:
+    """Return the wire of a model on a host of `HOSTS` ("" is no known host).
+
+    OpenAI's reasoning models use Responses. Several of them exist only there (o1-pro, o3-pro, gpt-5-pro, the codex
+    models), and chat completions lose the reasoning between two calls of tools (OpenAI's guides "Reasoning models" and
+    "Migrate to the Responses API", November 2026). Its search models exist only as chat completions.
+    """
+    if host == "openai" and (is_reasoner(name) or _RESPONSES_ONLY.match(name)) and not _CHAT_ONLY.search(name):
+        return "responses"
+    return HOSTS[host].wire if host else CHAT
 
 
 def is_reasoner(name: str) -> bool:

@@ -16,10 +16,9 @@ from plait.installation import plugins
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
-from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of
+from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, wire_of
 from plait.models.prices import LOCAL, Rate, bundled_rate, own_rate
 from plait.models.special_tokens import tokens_of_family
-from plait.models.wires.wire import CHAT
 
 logger = logging.getLogger("plait")
 
@@ -127,7 +126,7 @@ def _chat_model(
     hidden = hidden or {}
     local = bool(endpoint.kind) and HOSTS[endpoint.kind].local
     tokens = endpoint.special_tokens
-    wire = endpoint.wire or (HOSTS[endpoint.kind].wire if endpoint.kind else CHAT)
+    wire = endpoint.wire or wire_of(endpoint.kind, name)
     rate = _own_rate(spec, name, config) or endpoint.price
     if rate is None:
         electric = config.electricity or LOCAL
@@ -200,6 +199,8 @@ _USUAL_NAMES = {
     "gemini": "gemini",
     "deepseek-": "deepseek",
     "grok": "xai",
+    "kimi": "moonshot",
+    "glm-": "zai",
     "mistral-": "mistral",
     "qwen2.5-coder": "local",
     "smollm2": "local",

@@ -65,7 +65,7 @@ class ChatReader:
         self._draft = draft
         self._usage: dict[str, Any] = {}
         self._timings: dict[str, Any] = {}
-        self._state = StateCollector()
+        self._state = StateCollector(draft.provider)
 
     def read(self, data: bytes) -> str:
         """Add a chunk and return the text that is now certain. Raises `msgspec.DecodeError`."""
@@ -109,7 +109,7 @@ class ChatReader:
         part = choice.delta or choice.message
         if part is None:
             return draft.write(choice.text) if choice.text else ""
-        self._state.take(part)
+        self._state.take(part, whole=choice.delta is None)
         thought = (
             part.get("reasoning_content") or part.get("reasoning") or _text_of_details(part.get("reasoning_details"))
         )

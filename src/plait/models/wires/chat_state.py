@@ -1,7 +1,7 @@
 """What dialects of chat completions need back with an assistant's turn: collected from a reply, added to a message.
 
-Pure. A reply's state holds the fields as the endpoint sent them, whatever the endpoint. A request gets only those that
-its dialect documents. The facts come from these pages, as of November 2026:
+Pure. A reply's state holds the fields that its dialect (`WireOptions.provider`) documents, as the endpoint sent them.
+The facts come from these pages, as of November 2026:
 
 - DeepSeek, "Thinking Mode": `reasoning_content` must come back with a turn that has tool calls, in all later requests.
   The endpoint refuses such a turn without it. It accepts "", which a turn of another model gets. Older reasoning
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from plait.core import Message
 from plait.models.wires.draft import Draft
@@ -69,68 +69,89 @@ def _sign_calls(calls: list[dict[str, Any]], extras: Any, needed: bool) -> None:
 
 
 class StateCollector:
-    """Collects the fields of a reply that a dialect may need back, from any number of pieces."""
+    """Collects what a dialect needs back with a reply, from any number of pieces."""
 
-    def __init__(self) -> None:
-        self._texts: dict[str, list[str]] = {}
-        self._details: list[Any] = []
-        self._content: list[Any] = []
-        self._extras: dict[int, Any] = {}
+    def __init__(self, provider: str) -> None:
+        self._text_field = _WITH_CALLS.get(provider, "")
+        self._field = _ALWAYS.get(provider, "")
+        self._texts: list[str] = []
+        self._parts: list[Any] = []
         self._extra: Any = None
+        self._extras: dict[int, Any] = {}
 
-    def take(self, part: Mapping[str, Any]) -> None:
-        """Take a message or a piece of one."""
-        for field in ("reasoning_content", "reasoning"):
-            if isinstance(part.get(field), str):
-                self._texts.setdefault(field, []).append(part[field])
-        details = part.get("reasoning_details")
-        for detail in details if isinstance(details, list) else ():
-            _join(self._details, detail)
-        content = part.get("content")
-        if isinstance(content, list):
-            for each in content:
-                _join(self._content, each)
-        elif isinstance(content, str) and content and self._content:
-            _join(self._content, {"type": "text", "text": content})
-        if isinstance(part.get("extra_content"), dict):
-            self._extra = part["extra_content"]
+    def take(self, part: Mapping[str, Any], whole: bool) -> None:
+        """Take a whole message, or a piece of one."""
+        if isinstance(text := part.get(self._text_field), str):
+            self._texts.append(text)
+        value = part.get(self._field)
+        if whole and isinstance(value, list):
+            self._parts = value
+        elif isinstance(value, list):
+            for each in value:
+                _join(self._parts, each)
+        elif isinstance(value, str) and value:  # Mistral's text after the thinking parts
+            _join(self._parts, {"type": "text", "text": value})
+        elif isinstance(value, dict):
+            self._extra = value
 
     def take_call(self, position: int, call: Mapping[str, Any]) -> None:
         """Take what stands beside the function of the call at `position` of the reply's calls."""
-        if isinstance(call.get("extra_content"), dict):
+        if self._field == "extra_content" and isinstance(call.get("extra_content"), dict):
             self._extras[position] = call["extra_content"]
 
     def state(self, draft: Draft) -> dict[str, Any] | None:
-        """Return the fields that came; None for none. Plain reasoning only matters in a turn with calls."""
+        """Return the fields that came; None for none."""
         out: dict[str, Any] = {}
-        if self._details:
-            out["reasoning_details"] = self._details
-        if any(isinstance(part, dict) and part.get("type") == "thinking" for part in self._content):
-            out["content"] = self._content
-        if self._extra is not None:
-            out["extra_content"] = self._extra
+        if draft.calls and any(self._texts):
+            out[self._text_field] = "".join(self._texts)
+        if self._field != "content" or any(part.get("type") == "thinking" for part in self._parts if _is_table(part)):
+            out[self._field] = _close(self._parts) or self._extra
         if self._extras:
             out["calls"] = [self._extras.get(position) for position in range(len(draft.calls))]
-        if draft.calls and not out:
-            out = {field: "".join(texts) for field, texts in self._texts.items() if any(texts)}
-        return out or None
+        return {field: value for field, value in out.items() if value} or None
+
+
+class _Pieces(list[str]):
+    """A text of a part that is still arriving."""
 
 
 def _join(parts: list[Any], part: Any) -> None:
     """Add a piece to the parts. A piece that continues the last part becomes part of it."""
     last = parts[-1] if parts else None
-    if not (isinstance(part, dict) and isinstance(last, dict) and _continues(last, part)):
-        parts.append(_copy(part))
+    if not (_is_table(part) and _is_table(last) and _continues(last, part)):
+        parts.append(_open(part))
         return
     for key, value in part.items():
         before = last.get(key)
-        if key in ("text", "summary") and isinstance(value, str) and isinstance(before, str):
-            last[key] = before + value
+        if isinstance(before, _Pieces) and isinstance(value, str):
+            before.append(value)
         elif key == "thinking" and isinstance(value, list) and isinstance(before, list):
             for each in value:
                 _join(before, each)
         elif value not in (None, ""):
-            last[key] = value
+            last[key] = _Pieces([value]) if key in _GROWING and isinstance(value, str) else value
+
+
+_GROWING = ("text", "summary")
+
+
+def _open(part: Any) -> Any:
+    """Return a part to which pieces can be added."""
+    if not _is_table(part):
+        return [_open(each) for each in part] if isinstance(part, list) else part
+    return {
+        key: _Pieces([value]) if key in _GROWING and isinstance(value, str) else _open(value)
+        for key, value in part.items()
+    }
+
+
+def _close(part: Any) -> Any:
+    """Return a part with its whole texts."""
+    if isinstance(part, _Pieces):
+        return "".join(part)
+    if _is_table(part):
+        return {key: _close(value) for key, value in part.items()}
+    return [_close(each) for each in part] if isinstance(part, list) else part
 
 
 def _continues(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
@@ -143,8 +164,5 @@ def _continues(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
     return kind in ("text", "thinking", "reasoning.text", "reasoning.summary") and not last.get("signature")
 
 
-def _copy(part: Any) -> Any:
-    """Return a part that may change: its tables and lists are new."""
-    if isinstance(part, dict):
-        return {key: _copy(value) for key, value in part.items()}
-    return [_copy(each) for each in part] if isinstance(part, list) else part
+def _is_table(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)

@@ -20,8 +20,8 @@ from plait.models.wires.wire import CHAT, Wire
 class ReplyReader:
     """Read one response in any pieces. `kind` is "json" or "events" after the first byte."""
 
-    def __init__(self, wire: Wire, think: Think, prefill: str = "") -> None:
-        self.draft = Draft(think, prefill)
+    def __init__(self, wire: Wire, think: Think, prefill: str = "", provider: str = "") -> None:
+        self.draft = Draft(think, prefill, provider)
         self.kind = ""
         self._wire = wire
         self._read = wire.make_reader(self.draft).read
@@ -81,14 +81,24 @@ class ReplyReader:
 
 
 def decode(
-    response: Response, think: Think, wire: Wire, target: Target, *, prefill: str = "", asked: bytes = b""
+    response: Response,
+    think: Think,
+    wire: Wire,
+    target: Target,
+    *,
+    prefill: str = "",
+    provider: str = "",
+    asked: bytes = b"",
 ) -> Reply:
-    """Return the reply in a response, without a repeated `prefill`. Raises what `ReplyReader.finish` raises."""
+    """Return the reply in a response, without a repeated `prefill`. Raises what `ReplyReader.finish` raises.
+
+    `provider` is the dialect of the endpoint; its state depends on it.
+    """
     if response.status != 200:
         if made := reply_in_error(error_of(response.body), think, wire, target):
             return made
         raise failure(response.status, response.body, target, asked=asked, response=response)
-    reader = ReplyReader(wire, think, prefill)
+    reader = ReplyReader(wire, think, prefill, provider)
     try:
         for _ in reader.feed(response.body):
             pass
