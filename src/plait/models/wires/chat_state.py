@@ -105,7 +105,7 @@ class StateCollector:
         if draft.calls and any(self._texts):
             out[self._text_field] = "".join(self._texts)
         if self._field != "content" or any(part.get("type") == "thinking" for part in self._parts if _is_table(part)):
-            out[self._field] = _close(self._parts) or self._extra
+            out[self._field] = [_close(part) for part in self._parts] or self._extra
         if self._extras:
             out["calls"] = [self._extras.get(position) for position in range(len(draft.calls))]
         return {field: value for field, value in out.items() if value} or None
@@ -115,19 +115,19 @@ class _Pieces(list[str]):
     """A text of a part that is still arriving."""
 
 
-def _join(parts: list[Any], part: Any) -> None:
+def _join(parts: list[Any], part: Any, inner: bool = True) -> None:
     """Add a piece to the parts. A piece that continues the last part becomes part of it."""
     last = parts[-1] if parts else None
     if not (_is_table(part) and _is_table(last) and _continues(last, part)):
-        parts.append(_open(part))
+        parts.append(_open(part, inner))
         return
     for key, value in part.items():
         before = last.get(key)
         if isinstance(before, _Pieces) and isinstance(value, str):
             before.append(value)
-        elif key == "thinking" and isinstance(value, list) and isinstance(before, list):
+        elif inner and key == "thinking" and isinstance(value, list) and isinstance(before, list):
             for each in value:
-                _join(before, each)
+                _join(before, each, inner=False)
         elif value not in (None, ""):
             last[key] = _Pieces([value]) if key in _GROWING and isinstance(value, str) else value
 
@@ -135,23 +135,24 @@ def _join(parts: list[Any], part: Any) -> None:
 _GROWING = ("text", "summary")
 
 
-def _open(part: Any) -> Any:
-    """Return a part to which pieces can be added."""
+def _open(part: Any, inner: bool = True) -> Any:
+    """Return a part to which pieces can be added. With `inner`, the parts in its "thinking" are open too."""
     if not _is_table(part):
-        return [_open(each) for each in part] if isinstance(part, list) else part
-    return {
-        key: _Pieces([value]) if key in _GROWING and isinstance(value, str) else _open(value)
-        for key, value in part.items()
-    }
+        return part
+    out = {key: _Pieces([text]) if key in _GROWING and isinstance(text, str) else text for key, text in part.items()}
+    if inner and isinstance(thinking := part.get("thinking"), list):
+        out["thinking"] = [_open(each, inner=False) for each in thinking]
+    return out
 
 
-def _close(part: Any) -> Any:
+def _close(part: Any, inner: bool = True) -> Any:
     """Return a part with its whole texts."""
-    if isinstance(part, _Pieces):
-        return "".join(part)
-    if _is_table(part):
-        return {key: _close(value) for key, value in part.items()}
-    return [_close(each) for each in part] if isinstance(part, list) else part
+    if not _is_table(part):
+        return part
+    out = {key: "".join(text) if isinstance(text, _Pieces) else text for key, text in part.items()}
+    if inner and isinstance(thinking := part.get("thinking"), list):
+        out["thinking"] = [_close(each, inner=False) for each in thinking]
+    return out
 
 
 def _continues(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
