@@ -105,7 +105,7 @@ def abilities_of(host: str, name: str, wire: str = "") -> Abilities:
     """Return what a model can do on a host of `HOSTS` ("" is no known host).
 
     OpenAI's reasoning models (o1, o3, o4, gpt-5 and later) refuse `stop` and `temperature` and call max_tokens
-    max_completion_tokens. Claude refuses a prefill from 4.6 on, a temperature from Opus 4.7 on, and a schema before 4.1.
+    max_completion_tokens. Claude refuses a prefill from 4.6 on, a temperature from Opus 4.7 on and a schema before 4.1.
     Anthropic's compatible endpoint (`wire` "chat") ignores schemas.
     """
     found, family = HOSTS[host].abilities if host else Abilities(), name.rsplit("/", 1)[-1]

@@ -122,8 +122,16 @@ def failure_in_stream(error: Any, target: Target, *, asked: bytes, response: Res
         status = int(code)
     else:
         kinds = {
-            **{"rate_limit": 429, "invalid_request": 400, "context": 400, "auth": 401, "permission": 401},
-            **{"billing": 402, "not_found": 404, "too_large": 413, "timeout": 504, "overloaded": 529},
+            "rate_limit": 429,
+            "invalid_request": 400,
+            "context": 400,
+            "auth": 401,
+            "permission": 401,
+            "billing": 402,
+            "not_found": 404,
+            "too_large": 413,
+            "timeout": 504,
+            "overloaded": 529,
         }
         status = next((status for word, status in kinds.items() if word in kind), 500)
     body = msgspec.json.encode({"error": fields})
