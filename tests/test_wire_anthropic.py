@@ -29,6 +29,7 @@ from plait.models.wires.closed_schema import close_schema
 from plait.models.wires.refusals import Target, failure
 from wire_exchanges import STREAMED, WHOLE, Exchange, body_of, decode, events_of, model_of, read_exchanges, run_tools
 
+HOST = "api.anthropic.com"
 ASK = (system("Be brief."), user("How many?"))
 IGNORED = {"redacted_thinking", "server_tool_use", "web_fetch_tool_result", "compaction"}
 """Blocks that no reply shows. They are kept in the state."""
@@ -71,7 +72,7 @@ def blocks_of(exchange: Exchange) -> list[dict[str, Any]]:
 
 def test_every_recorded_exchange_arrives_whole() -> None:
     seen = 0
-    for name, exchanges in read_exchanges("anthropic", "/v1/messages"):
+    for name, exchanges in read_exchanges(HOST):
         for exchange in exchanges:
             if exchange["path"].endswith("count_tokens"):
                 continue
@@ -114,7 +115,7 @@ def made_turn(blocks: list[dict[str, Any]]) -> Message:
 def test_a_recorded_conversation_is_rebuilt_from_its_replies() -> None:
     """Each assistant turn of a recorded request that is a recorded reply is sent from what Plait keeps of it."""
     turns = signed = 0
-    for name, exchanges in read_exchanges("anthropic", "/v1/messages"):
+    for name, exchanges in read_exchanges(HOST):
         replies: list[tuple[Any, Reply]] = []
         for exchange in exchanges:
             request = exchange["request"]
@@ -147,7 +148,7 @@ def test_a_recorded_conversation_is_rebuilt_from_its_replies() -> None:
 
 def test_a_stream_in_any_pieces_is_the_same_reply() -> None:
     streams = 0
-    for _, exchanges in read_exchanges("anthropic", "/v1/messages"):
+    for _, exchanges in read_exchanges(HOST):
         for exchange in (each for each in exchanges if "sse" in each):
             crlf = {**exchange, "sse": exchange["sse"].replace("\n", "\r\n")}
             assert decode("anthropic", "m", crlf) == decode("anthropic", "m", exchange)
@@ -589,9 +590,7 @@ def get_user_country() -> str:
 @pytest.mark.parametrize("wait", [False, True])
 @pytest.mark.parametrize("streamed", [True, False])
 def test_a_run_sends_the_thinking_back(journal: Path, streamed: bool, wait: bool) -> None:
-    ((first, second),) = [
-        each for name, each in read_exchanges("anthropic", "/") if name == "anthropic_tool_with_thinking"
-    ]
+    ((first, second),) = [each for name, each in read_exchanges(HOST) if name == "anthropic_tool_with_thinking"]
     replies = [json.loads(body_of(each)) for each in (first, second)]
     sent_back = [stream(*each["content"], reason=each["stop_reason"]) if streamed else each for each in replies]
     model = {

@@ -19,10 +19,11 @@ from plait.models.chat import ChatModel
 Exchange = dict[str, Any]
 
 
-def read_exchanges(folder: str, path: str) -> Iterator[tuple[str, list[Exchange]]]:
-    """Yield each file's name with its exchanges whose path contains `path`. Skips the test without the data."""
-    for file in sorted(data_file("wires", folder).glob("*.json")):
-        yield file.stem, [each for each in json.loads(file.read_text("utf-8")) if path in each["path"]]
+def read_exchanges(host: str) -> Iterator[tuple[str, list[Exchange]]]:
+    """Yield the name of each file with its exchanges with this host. Skips the test without the data."""
+    for file in sorted(data_file("wires").glob("*/*.json")):
+        if found := [each for each in json.loads(file.read_text("utf-8")) if each["host"] == host]:
+            yield file.stem, found
 
 
 def body_of(exchange: Exchange) -> bytes:
