@@ -12,7 +12,17 @@ import pytest
 import plait
 from models_server import Server, event
 from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usage, assistant, system, user
-from plait.core.errors import BadRequest, BadResponse, ContentFiltered, ContextOverflow, RateLimited, ServerFailed
+from plait.core.errors import (
+    AuthenticationError,
+    BadRequest,
+    BadResponse,
+    ContentFiltered,
+    ContextOverflow,
+    ModelError,
+    RateLimited,
+    ServerFailed,
+    Unsupported,
+)
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel
 from plait.models.config import ModelConfig
@@ -371,6 +381,41 @@ def test_a_failed_response_is_the_typed_error(error, kind):
             read(raw)
 
 
+@pytest.mark.parametrize(
+    "status, error, kind",
+    [
+        (400, {"code": "unsupported_parameter", "param": "foo", "message": "Unsupported parameter."}, BadRequest),
+        (
+            400,
+            {"code": "context_length_exceeded", "message": "Your input exceeds the context window."},
+            ContextOverflow,
+        ),
+        (400, {"message": "Your input exceeds the context window of this model."}, ContextOverflow),
+        (400, {"code": "invalid_prompt", "message": "Your prompt was flagged."}, ContentFiltered),
+        (400, {"param": "text.format.schema", "code": "invalid_json_schema", "message": "Invalid schema"}, Unsupported),
+        (400, {"param": "text.verbosity", "code": "unsupported_value", "message": "Unsupported value"}, BadRequest),
+        (400, {"param": "stream", "message": "Your organization must be verified to stream this."}, Unsupported),
+        (400, {"param": "temperature", "message": "'temperature' is not supported with this model."}, Unsupported),
+        (401, {"code": "invalid_api_key", "message": "Incorrect API key provided."}, AuthenticationError),
+        (403, {"message": "Country not supported."}, AuthenticationError),
+        (404, {"code": "model_not_found", "message": "The model does not exist."}, BadRequest),
+        (408, {"message": "Timeout."}, ServerFailed),
+        (409, {"message": "Conflict."}, ServerFailed),
+        (413, {"message": "Payload too large."}, BadRequest),
+        (422, {"message": "Unprocessable."}, BadRequest),
+        (429, {"code": "rate_limit_exceeded", "message": "Rate limit reached."}, RateLimited),
+        (429, {"code": "insufficient_quota", "message": "You exceeded your current quota."}, AuthenticationError),
+        *[(status, {"message": "Sorry."}, ServerFailed) for status in (500, 502, 503, 529)],
+    ],
+)
+def test_every_refusal_is_the_typed_error(status, error, kind):
+    asked = Think("act", ASK, temperature=0.0, schema={"type": "object"})
+    made = model("gpt-4.1", Abilities(schema=True), params={"text": {"verbosity": "low"}})
+    with pytest.raises(ModelError) as caught:
+        made.decode(Response(status, json.dumps({"error": error}).encode()), asked)
+    assert type(caught.value) is kind
+
+
 def test_half_a_stream_is_a_failed_attempt():
     with pytest.raises(BadResponse):
         read(event({"type": "response.output_text.delta", "output_index": 0, "delta": "Hel"}))
@@ -444,6 +489,13 @@ async def test_a_run_that_broke_off_is_resumed_with_equal_bytes(tmp_path, stream
         assert (run.status, broken.refused) == ("answered", [])
         assert [asked.raw for asked in server.asked] == [expected[0], expected[1], *expected[1:]]
     assert made.replay(run.id).whole
+
+
+async def test_a_server_without_the_endpoint_is_said_so():
+    async with Server(lambda asked: asked.answer(404, {"detail": "Not Found"})) as server:
+        made, think = server.model(wire="responses"), Think("act", ASK)
+        with pytest.raises(BadRequest, match='set wire = "chat" in plait.toml'):
+            await made.send(made.encode(think), think)
 
 
 async def test_a_temperature_that_the_model_refuses_is_left_out(tmp_path):

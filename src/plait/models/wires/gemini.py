@@ -123,7 +123,7 @@ def _contents(messages: list[Message], options: WireOptions) -> list[dict[str, A
         elif message.role == "assistant":
             names.update((call.id, call.tool) for call in message.calls)
             _add(out, "model", _said(message, options))
-        elif message.content:
+        else:
             _add(out, "user", [{"text": message.content}], apart=results)
         results = message.role == "tool"
     return out

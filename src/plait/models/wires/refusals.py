@@ -62,6 +62,7 @@ _PARTS = (
     ("max_tokens", "max_tokens", r"max_tokens"),
     ("response_format", "schema", r"response_format|json_schema|structured outputs?"),
     ("json_schema", "schema", r"json_schema"),
+    ("text.format", "schema", r"text\.format|json_schema|structured outputs?"),
     ("output_config", "schema", r"output[_. ](?:config|format)|structured outputs?|json_schema"),
     ("responseJsonSchema", "schema", r"response_?(?:json_?)?(?:schema|mime_?type)|response mime type|json mode"),
     ("grammar", "grammar", r"grammar"),
@@ -198,6 +199,8 @@ def _classify(
             hint = f"Check the name {target.name!r}; a local server must have that model loaded."
         else:
             hint = f"Check the address{_name_setting(target)}: /{path or 'chat/completions'} is put behind it."
+            if path == "responses":
+                hint += ' For a server without it, set wire = "chat" in plait.toml.'
         return BadRequest(f"{where} does not know what was asked for (404){quoted}", hint=hint)
     return BadRequest(f"{where} refused the request ({status}){quoted}")
 
@@ -215,8 +218,11 @@ def _find_missing_ability(status: int, error: Mapping[str, Any], said: str, aske
     param = str(error.get("param") or "")
     pattern = _REFUSES_5XX if status >= 500 else _REFUSES
     refuses = pattern.search(f"{error.get('code')} {said}") is not None
+    if isinstance(text := sent.get("text"), dict):
+        sent = {**sent, **{f"text.{key}": value for key, value in text.items()}}
     for key, ability, _ in _PARTS:
-        if key in sent and param.split(".")[0].split("[")[0] == key and (refuses or ability == "schema"):
+        named = param == key or param.startswith((f"{key}.", f"{key}["))
+        if key in sent and named and (refuses or ability == "schema"):
             return ability
     if isinstance(config := sent.get("generationConfig"), dict):
         sent = {**sent, **config}
