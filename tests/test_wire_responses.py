@@ -494,7 +494,7 @@ async def test_a_run_that_broke_off_is_resumed_with_equal_bytes(tmp_path, stream
 async def test_a_server_without_the_endpoint_is_said_so():
     async with Server(lambda asked: asked.answer(404, {"detail": "Not Found"})) as server:
         made, think = server.model(wire="responses"), Think("act", ASK)
-        with pytest.raises(BadRequest, match='set wire = "chat" in plait.toml'):
+        with pytest.raises(BadRequest, match='set wire = "chat" in plait'):
             await made.send(made.encode(think), think)
 
 
