@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
+from random import Random
 from typing import Any
 
 from conftest import DATA, data_file
-from plait.core import Reply, Think, ToolSpec
+from plait.core import Message, Reply, Think, ToolSpec, user
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel
 
@@ -52,3 +54,38 @@ def decoded(exchange: Exchange, model: ChatModel, tools: tuple[ToolSpec, ...] = 
 
 WHOLE = Abilities(stream=False, schema=True)
 """The abilities for a request that is not streamed."""
+
+
+ODD = (None, -1, 1.5, "x", "", [], {}, True, [1], {"a": 1}, [{}], [None], [{"type": "text"}])
+
+
+def odd_bodies(exchange: Exchange, seed: int, times: int = 6) -> Iterator[bytes]:
+    """The response with one value replaced by an odd one."""
+    random = Random(seed)
+    for _ in range(times):
+        chunks = chunks_of(exchange)
+        places = [(chunk, path) for chunk in chunks for path in _paths(chunk)]
+        chunk, path = random.choice(places)
+        inner: Any = chunk
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = deepcopy(random.choice(ODD))
+        if "sse" in exchange:
+            yield b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks)
+        else:
+            yield json.dumps(chunks[0]).encode()
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        yield from _paths(each, (*path, key))
+
+
+def ask_again(model: ChatModel, reply: Reply) -> bytes:
+    """The next request after a reply, with a result for each call."""
+    results = [Message("tool", "-", call_id=call.id) for call in reply.calls]
+    said = Message("assistant", reply.text.strip(), reply.calls, state=reply.state)
+    return model.encode(Think("act", (user("?"), said, *results))).body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -9,10 +10,10 @@ import pytest
 
 from models_server import USAGE, event
 from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usage, user
-from plait.core.errors import BadRequest, ContentFiltered, RateLimited, ServerFailed
+from plait.core.errors import BadRequest, ContentFiltered, ModelError, RateLimited, ServerFailed
 from plait.models.base import Response
 from plait.models.chat import ChatModel
-from recorded_wires import WHOLE, Exchange, chunks_of, decoded, model_of, recorded
+from recorded_wires import WHOLE, Exchange, ask_again, chunks_of, decoded, model_of, odd_bodies, recorded
 
 HOSTS = ("cerebras", "deepseek", "groq", "huggingface", "mistral", "openai-chat", "openrouter", "zai")
 CHATS = "/chat/completions"
@@ -94,9 +95,7 @@ def test_the_second_request_of_a_recording_holds_what_the_first_reply_demands():
                 if given["id"] not in by_call:
                     continue
                 model, reply, message = by_call.pop(given["id"])
-                results = [Message("tool", "-", call_id=call.id) for call in reply.calls]
-                said = Message("assistant", reply.text.strip(), reply.calls, state=reply.state)
-                sent = json.loads(model.encode(Think("act", (user("?"), said, *results))).body)["messages"][1]
+                sent = json.loads(ask_again(model, reply))["messages"][1]
                 mine = next(call for call in sent["tool_calls"] if call["id"] == given["id"])
                 assert mine["function"]["name"] == given["function"]["name"], name
                 assert json.loads(mine["function"]["arguments"]) == json.loads(given["function"]["arguments"] or "{}")
@@ -111,6 +110,16 @@ def test_the_second_request_of_a_recording_holds_what_the_first_reply_demands():
             reply = decoded(exchange, model)
             by_call.update({call.id: (model, reply, parts_of(exchange)[0]) for call in reply.calls})
     assert (made, with_state) == (14, 4)
+
+
+def test_an_odd_value_in_a_reply_raises_nothing_but_a_models_error():
+    for seed, (name, exchange) in enumerate(exchanges()):
+        provider = name.split("/")[0].removesuffix("-chat")
+        model = model_of(exchange, "chat", provider)
+        for body in odd_bodies(exchange, seed):
+            with contextlib.suppress(ModelError):
+                reply = model.decode(Response(exchange["status"], body), Think("act"))
+                assert ask_again(model, reply), name
 
 
 def test_a_recorded_call_that_groq_refused_is_used():

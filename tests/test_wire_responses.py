@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +29,7 @@ from plait.models.chat import ChatModel
 from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
 from plait.models.wires.turns import GO_ON
-from recorded_wires import WHOLE, Exchange, chunks_of, decoded, model_of, recorded
+from recorded_wires import WHOLE, Exchange, ask_again, chunks_of, decoded, model_of, odd_bodies, recorded
 from wire_servers import ResponsesEndpoint
 
 FOLDERS = ("anthropic", "deepseek", "google", "openai-chat", "openai-responses", "openrouter")
@@ -143,6 +144,15 @@ def turn(reply: Reply, results: dict[str, Any]) -> list[Message]:
 
 def same(mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
     return all(mine.get(key) == value for key, value in theirs.items() if value and key != "arguments")
+
+
+def test_an_odd_value_in_a_reply_raises_nothing_but_a_models_error():
+    for seed, (name, exchange) in enumerate(exchanges()):
+        model = model_of(exchange, "responses")
+        for body in odd_bodies(exchange, seed):
+            with contextlib.suppress(ModelError):
+                reply = model.decode(Response(exchange["status"], body), Think("act"))
+                assert ask_again(model, reply), name
 
 
 # Requests

@@ -122,7 +122,8 @@ class ChatReader:
             content = part["refusal"]
             draft.finish = "filter"
         shown = draft.write(content) if isinstance(content, str) and content else ""
-        for call in part.get("tool_calls") or ():
+        calls = part.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
             self._call(call)
         return shown
 
@@ -133,7 +134,7 @@ class ChatReader:
                 texts.append(part)
             elif isinstance(part, dict) and part.get("type") in ("thinking", "reasoning"):
                 inner = part.get("thinking") or part.get("text") or ""
-                self._draft.add_reasoning(inner if isinstance(inner, str) else self._parts(inner))
+                self._draft.add_reasoning(self._parts(inner) if isinstance(inner, list) else str(inner))
             elif isinstance(part, dict) and isinstance(part.get("text"), str):
                 texts.append(part["text"])
         return "".join(texts)

@@ -40,7 +40,7 @@ class ResponsesReader:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._places: dict[Any, int] = {}
+        self._places: dict[str, int] = {}
         self._items: dict[int, dict[str, Any]] = {}
         self._added: set[tuple[int, str]] = set()
         self._part: tuple[int, str, Any] = (-1, "", None)
@@ -56,14 +56,15 @@ class ResponsesReader:
         if not isinstance(event, dict):
             return ""
         kind = event.get("type")
-        if kind in (None, "response") and ("output" in event or "status" in event or "error" in event):
+        kind = kind if isinstance(kind, str) else ""
+        if kind in ("", "response") and ("output" in event or "status" in event or "error" in event):
             return self._end(event)
         if kind == "error":
             draft.error = event.get("error") or {key: value for key, value in event.items() if key != "type"}
             return ""
         if kind in _ENDS:
             response = event.get("response")
-            return self._end(response if isinstance(response, dict) else {}, str(kind).removeprefix("response."))
+            return self._end(response if isinstance(response, dict) else {}, kind.removeprefix("response."))
         if kind in _DELTAS:
             if kind == "response.refusal.delta":
                 self._refused = True
@@ -82,7 +83,7 @@ class ResponsesReader:
         place = event.get("output_index")
         if isinstance(place, int):
             return place
-        return self._places.setdefault(event.get("item_id"), len(self._places))
+        return self._places.setdefault(str(event.get("item_id")), len(self._places))
 
     def _piece(self, place: int, kind: str, event: Mapping[str, Any]) -> str:
         text = event.get("delta")
