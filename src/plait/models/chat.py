@@ -29,7 +29,7 @@ EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
 class ChatModel(Struct, frozen=True, kw_only=True):
     """One model at one endpoint: frozen, shared by any number of runs, on any event loop.
 
-    `endpoint` is the base address (https://host/v1). `key` is sent as a bearer token; "" sends none. `params` are more
+    `endpoint` is the base address (https://host/v1). `key` is sent as a header; "" sends none. `params` are more
     fields of the body; they override an effect's, and None leaves a field out. `headers` are sent with every request;
     `hidden` are their secret values. `timeout` is the longest silence of the endpoint in seconds. `provider` names the
     dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages name `key_env` and `base_env`. `temperature` is
