@@ -316,7 +316,7 @@ def test_marks_follow_the_conversation_and_are_at_most_four() -> None:
         # Each request begins with the one before, whose end is marked again.
         longer = body(Think("act", (*messages, user("more")), tools=(PEOPLE, PEOPLE)))
         assert plain(longer)["messages"][:-1] == plain(sent)["messages"][:-1]
-    none = body(Think("act", tuple(messages), tools=(PEOPLE,)), params={"cache_control": None})
+    none = body(Think("act", tuple(messages), tools=(PEOPLE,)), params={"cache_control": False})
     assert "cache_control" not in json.dumps(none)
     own = body(Think("act", ASK), params={"cache_control": {"type": "ephemeral", "ttl": "1h"}})
     assert own["cache_control"] == {"type": "ephemeral", "ttl": "1h"} and json.dumps(own).count("cache_control") == 1

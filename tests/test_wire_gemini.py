@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 import plait
-from models_server import event
+from models_server import Asked, Server, completion, event
 from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usage, assistant, system, user
 from plait.core.errors import (
     AuthenticationError,
@@ -21,13 +22,26 @@ from plait.core.errors import (
     ServerFailed,
     Unsupported,
 )
+from plait.journal.store import Journal
 from plait.models.base import Abilities, Response
 from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
 from plait.models.wires.chat_completions import GO_ON
 from plait.models.wires.gemini import NO_SIGNATURE
 from plait.models.wires.refusals import Target, failure
-from wire_exchanges import STREAMED, WHOLE, Exchange, body_of, decode, events_of, model_of, read_exchanges, run_tools
+from plait.runtime.phase_models import known_models
+from wire_exchanges import (
+    STREAMED,
+    WHOLE,
+    Exchange,
+    Imitation,
+    body_of,
+    decode,
+    events_of,
+    model_of,
+    read_exchanges,
+    run_tools,
+)
 
 HOST = "generativelanguage.googleapis.com"
 ASK = (system("Be brief."), user("How many?"))
@@ -397,6 +411,23 @@ def test_the_host_speaks_this_wire_and_can_speak_the_old_one() -> None:
     table = {"base_url": base, "kind": "gemini", "wire": "chat", "model": "gemini-3-pro"}
     other = resolve("mine", ModelConfig.from_mapping({"endpoints": {"mine": table}}), env={})
     assert other.wire == "chat" and other.encode(Think("act", ASK)).path == "chat/completions"
+
+
+def test_a_run_that_was_recorded_on_the_old_wire_replays_and_resumes_on_it(journal: Path) -> None:
+    async def main() -> list[Asked]:
+        async with Server(Imitation(completion("A waits."), completion("Nice."))) as server:
+            old = server.model(spec="gemini:m", endpoint=f"{server.url}/openai", wire="chat")
+            first = await plait.Agent("react", model=old, journal=journal).arun("Where?")
+            for base in (server.url, "http://other.example/v1"):
+                agent = plait.Agent(
+                    "react", model=server.model(spec="gemini:m", endpoint=base, wire="gemini"), journal=journal
+                )
+                assert (await asyncio.to_thread(agent.replay, first.id)).whole
+                (model,) = known_models({"": agent.model}, Journal.at(journal).run(first.id).head).values()
+                assert model.endpoint == (f"{server.url}/openai" if base == server.url else base)
+            return server.asked
+
+    assert len(asyncio.run(main())) == 1
 
 
 # -- refusals

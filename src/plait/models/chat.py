@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, structs
@@ -19,7 +20,7 @@ from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import replies
 from plait.models.wires.refusals import Target, bad_response, error_of, failure
 from plait.models.wires.replies import ReplyReader
-from plait.models.wires.wire import CHAT, WireOptions, load_wire
+from plait.models.wires.wire import CHAT, WIRES, WireOptions, load_wire
 
 SILENCE = 600.0
 EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
@@ -29,7 +30,7 @@ EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
 class ChatModel(Struct, frozen=True, kw_only=True):
     """One model at one endpoint: frozen, shared by any number of runs, on any event loop.
 
-    `endpoint` is the base address (https://host/v1). `key` is sent as a bearer token; "" sends none. `params` are more
+    `endpoint` is the base address (https://host/v1). `key` is sent as a header; "" sends none. `params` are more
     fields of the body; they override an effect's, and None leaves a field out. `headers` are sent with every request;
     `hidden` are their secret values. `timeout` is the longest silence of the endpoint in seconds. `provider` names the
     dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages name `key_env` and `base_env`. `temperature` is
@@ -135,6 +136,17 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     def without(self, ability: str) -> ChatModel:
         return structs.replace(self, abilities=self.abilities.without(ability))
+
+    def with_wire_of(self, described: Mapping[str, Any]) -> ChatModel:
+        """Return the model with the wire of a recorded description, which may be older than the default wire.
+
+        The wire's own address comes with it if it is on the same host. A record never redirects a key to another one.
+        """
+        wire, endpoint = str(described.get("wire", CHAT)), str(described.get("endpoint", ""))
+        if wire == self.wire or wire not in WIRES:
+            return self
+        here = urlsplit(endpoint)[:2] == urlsplit(self.endpoint)[:2]
+        return structs.replace(self, wire=wire, endpoint=endpoint if here else self.endpoint)
 
     def describe(self) -> dict[str, Any]:
         """Return what the journal stores: no key, and only the names of the headers."""

@@ -8,7 +8,7 @@ responses.
 - A turn with thinking goes back exactly as it came, with its signatures. The ids of its calls are those of the run.
 - Up to four places are marked for the cache: the tools, the system text, and the ends of the last two user messages.
   The marks move with the conversation; what stands before them stays equal, so the cache finds it. A `cache_control`
-  in `params` replaces these marks, and `cache_control = None` sends none.
+  in `params` replaces these marks, and false sends none.
 - `params` that only other providers know (`seed`, penalties) are left out, because this one refuses unknown fields.
 """
 
@@ -202,7 +202,7 @@ def _add_params(body: dict[str, Any], think: Think, options: WireOptions) -> Non
         if key in ("max_tokens", "max_completion_tokens"):
             if isinstance(value, int):  # never beyond the run's limit
                 body["max_tokens"] = value if think.max_tokens is None else min(value, think.max_tokens)
-        elif value is None:
+        elif value is None or (key == "cache_control" and not value):
             body.pop(key, None)
         elif key == "output_config" and isinstance(value, dict):
             body[key] = {**body.get(key, {}), **value}
