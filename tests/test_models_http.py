@@ -78,6 +78,15 @@ async def test_a_query_in_the_base_address_stays_behind_the_path():
     assert server.asked[0].path == "/v1/chat/completions?api-version=7"
 
 
+async def test_a_query_of_the_path_stays_behind_that_of_the_base_address():
+    async def handler(asked: Asked):
+        await asked.answer(200, {"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}]})
+
+    async with Server(handler) as server:
+        text, _ = await ask(server.model(endpoint=f"{server.url}/?team=7", wire="gemini"))
+    assert (text, server.asked[0].path) == ("hi", "/v1/models/m:streamGenerateContent?team=7&alt=sse")
+
+
 async def test_a_stream_is_shown_as_it_comes_and_kept_byte_for_byte():
     body = whole_stream("Thought: ", "here", " it is")
 

@@ -45,11 +45,12 @@ def test_openai_elsewhere_needs_no_key_and_has_nobodys_price():
 
 @pytest.mark.parametrize("name", ["o1", "o3-mini", "o4-mini", "gpt-5", "gpt-5.2-mini"])
 def test_reasoning_models_are_known_to_take_no_stop(name):
-    sent = json.loads(
-        resolve(f"openai:{name}", env=KEYS).encode(Think("a", (user("q"),), stop=("x",), max_tokens=5)).body
-    )
-    assert not {"stop", "temperature", "max_tokens"} & set(sent)
-    assert sent["max_completion_tokens"] == 5
+    chat = config(endpoints={"openai": {"base_url": "http://gpu/v1", "wire": "chat"}})
+    think = Think("a", (user("q"),), stop=("x",), max_tokens=50)
+    for own, length in ((chat, "max_completion_tokens"), (None, "max_output_tokens")):
+        sent = json.loads(resolve(f"openai:{name}", own, env=KEYS).encode(think).body)
+        assert not {"stop", "temperature", "max_tokens"} & set(sent)
+        assert sent[length] == 50
 
 
 @pytest.mark.parametrize("name", ["gpt-4o", "gpt-5-chat-latest", "gpt-50"])
@@ -128,6 +129,14 @@ def test_a_preset_can_be_put_elsewhere_in_the_file():
     assert (model.endpoint, model.provider, model.abilities.completion) == ("http://gpu/v1", "vllm", True)
 
 
+def test_the_wire_of_an_endpoint_is_its_kinds_or_its_own():
+    assert resolve("vllm:x", env={}).wire == "chat"
+    plain = config(endpoints={"a": {"base_url": "http://gpu/v1", "model": "m"}})
+    assert resolve("a", plain, env={}).wire == "chat"
+    own = config(endpoints={"a": {"base_url": "http://gpu/v1", "model": "m", "kind": "anthropic", "wire": "chat"}})
+    assert resolve("a", own, env={}).wire == "chat"
+
+
 def test_electricity_is_what_local_servers_cost():
     watts = config(electricity={"watts": 100, "tariff": 0.36})
     assert resolve("ollama:x", watts, env={}).rate.cost(Usage(1, 1), 3600) == 0.036
@@ -172,6 +181,7 @@ def test_what_is_not_known_says_what_to_write(spec, says):
         ({"endpoints": {"a": {"base_url": "http://gpu", "abilities": {"stopp": True}}}}, "Did you mean stop"),
         ({"endpoints": {"a": {"base_url": "http://gpu", "abilities": {"stop": "no"}}}}, "true or false"),
         ({"endpoints": {"a": {"base_url": "http://gpu", "kind": "vlm"}}}, "Did you mean vllm"),
+        ({"endpoints": {"a": {"base_url": "http://gpu", "wire": "chatt"}}}, r"a\.wire 'chatt' .*Did you mean chat"),
         ({"endpoints": {"a": {"base_url": "http://gpu", "timeout": 0}}}, "seconds above 0"),
         ({"endpoints": {"a": {"base_url": "http://gpu", "price": {"in": 1}}}}, "per million"),
         ({"endpoints": {"local": {"base_url": "http://gpu"}}}, "can't have that name"),

@@ -14,7 +14,7 @@ from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
 from plait.models.settings import NO_SETTINGS, ModelSettings, split_settings
 
-KEYS = {"OPENAI_API_KEY": "sk-of-the-test", "OPENROUTER_API_KEY": "sk-of-the-test"}
+KEYS = {f"{name}_API_KEY": "sk-of-the-test" for name in ("OPENAI", "OPENROUTER", "ANTHROPIC", "GEMINI")}
 TOOL = ToolSpec("add", "Add.", {"type": "object", "properties": {}})
 
 
@@ -96,3 +96,39 @@ async def test_a_rejected_setting_of_the_user_is_an_error_and_any_other_is_left_
         model = server.model(settings=settings)
         with pytest.raises(BadRequest if is_set_by_user else Unsupported, match="temperature"):
             await model.send(model.encode(think), think)
+
+
+ALL_SETTINGS = {
+    "openai:gpt-5@effort=low@verbosity=low@tool_choice=add@parallel_calls=false@max_tokens=80": {
+        "reasoning": {"effort": "low"},
+        "text": {"verbosity": "low"},
+        "tool_choice": {"type": "function", "name": "add"},
+        "parallel_tool_calls": False,
+        "max_output_tokens": 80,
+    },
+    "anthropic:claude-sonnet-4-5@effort=low@temperature=0.3@tool_choice=required@parallel_calls=false@stop=A": {
+        "output_config": {"effort": "low"},
+        "temperature": 0.3,
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+        "stop_sequences": ["A"],
+    },
+    "anthropic:claude-sonnet-4-5@thinking_tokens=2048": {"thinking": {"type": "enabled", "budget_tokens": 2048}},
+    "gemini:gemini-3-pro@effort=low@tool_choice=add@seed=3": {
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["add"]}},
+        "generationConfig": {"seed": 3, "thinkingConfig": {"includeThoughts": True, "thinkingLevel": "low"}},
+    },
+}
+
+
+@pytest.mark.parametrize("spec", ALL_SETTINGS)
+def test_each_wire_sends_settings_under_the_providers_names(spec: str) -> None:
+    sent = body(spec, Think("act", (user("q"),), tools=(TOOL,)))
+    assert {name: sent.get(name) for name in ALL_SETTINGS[spec]} == ALL_SETTINGS[spec]
+
+
+@pytest.mark.parametrize(
+    "spec", ["openai:gpt-5@seed=1", "anthropic:claude-sonnet-5@seed=1", "gemini:gemini-3-pro@verbosity=low"]
+)
+def test_a_setting_without_a_field_is_reported_before_the_run(spec: str) -> None:
+    with pytest.raises(ConfigError, match=r"has no field for (seed|verbosity)"):
+        resolve(spec, env=KEYS)

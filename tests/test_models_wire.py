@@ -10,7 +10,7 @@ from plait.core import Call, Message, Think, ToolSpec, Usage, assistant, system,
 from plait.core.errors import BadResponse
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel
-from plait.models.wires.chat_completions import GO_ON
+from plait.models.wires.turns import GO_ON
 
 ASK = (system("Be brief."), user("Ünïcode?"))
 NONE = Abilities()

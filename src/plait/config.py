@@ -31,7 +31,19 @@ WORDS = {
     "object": "a table",
 }
 TABLES = {
-    *("run", "serve", "agents", "endpoints", "prices", "params", "electricity", "local", "telemetry", "timeout"),
+    *(
+        "run",
+        "serve",
+        "agents",
+        "endpoints",
+        "prices",
+        "settings",
+        "params",
+        "electricity",
+        "local",
+        "telemetry",
+        "timeout",
+    ),
     "journal",
 }
 

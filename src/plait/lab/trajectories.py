@@ -27,7 +27,7 @@ from plait.journal.timeline import LoopException, ModelCall, RecordedNote, Timel
 from plait.lab.cells import read_result
 from plait.lab.results import CellResult
 from plait.lab.run_comparison import load_comparison
-from plait.models.wires.chat_completions import arguments
+from plait.models.wires.turns import arguments
 
 SAME = "the same as another"
 """Why a line is skipped: an earlier run has the same messages."""

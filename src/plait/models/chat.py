@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET, Struct, structs
@@ -19,11 +20,12 @@ from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.settings import NO_SETTINGS, ModelSettings
 from plait.models.wires import replies
-from plait.models.wires.refusals import Target, bad_response, failure
+from plait.models.wires.refusals import Target, bad_response, error_of, failure
 from plait.models.wires.replies import ReplyReader
-from plait.models.wires.wire import CHAT, WireOptions, load_wire
+from plait.models.wires.wire import CHAT, WIRES, WireOptions, load_wire
 
 SILENCE = 600.0
+_WITHOUT_TOOLS: Mapping[str, Any] = {"tool_choice": UNSET, "parallel_calls": UNSET}
 EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
 """Bytes of a stream without any text, bytes of a stream for each byte of its text, and bytes of any stream."""
 
@@ -31,7 +33,7 @@ EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
 class ChatModel(Struct, frozen=True, kw_only=True):
     """One model at one endpoint: frozen, shared by any number of runs, on any event loop.
 
-    `endpoint` is the base address (https://host/v1). `key` is sent as a bearer token; "" sends none. `params` are more
+    `endpoint` is the base address (https://host/v1). `key` is sent as a header; "" sends none. `params` are more
     fields of the body; they override an effect's, and None leaves a field out. `headers` are sent with every request;
     `hidden` are their secret values. `timeout` is the longest silence of the endpoint in seconds. `provider` names the
     dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages name `key_env` and `base_env`. `temperature` is
@@ -81,7 +83,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return [("spec", self.spec), ("endpoint", self.endpoint)]
 
     def encode(self, think: Think) -> Request:
-        return load_wire(self.wire).encode(think, self._options)
+        return load_wire(self.wire).encode(think, self._options(think))
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Make one attempt. See `Model.send`. A stop string or a circle in the stream ends the request."""
@@ -91,7 +93,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         answer = http.HttpAnswer()
         scrubber = target.scrubber
         prefill = self._prefill(think)
-        watch = _Watch(ReplyReader(wire, think, prefill), on_text, scrubber)
+        watch = _Watch(ReplyReader(wire, think, prefill, self.provider), on_text, scrubber)
         broken: ModelError | None = None
         try:
             await http.post(target, request.path, request.body, headers, self.timeout, answer, watch.take)
@@ -115,6 +117,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             flood.retry = False
             raise flood
         if answer.status != 200:
+            if reply := replies.reply_in_error(error_of(body), think, wire, target):
+                return structs.replace(response, body=body, reply=reply)
             asked, path = request.body, request.path
             refused = failure(
                 answer.status, body, target, asked=asked, path=path, headers=answer.headers, response=response
@@ -127,7 +131,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         try:
             # Decode here too, so that half a stream or garbage is a failed attempt, which is retried.
             if watch.is_broken or body != answer.body:
-                reply = replies.decode(response, think, wire, target, prefill=prefill, asked=request.body)
+                reply = self._decode(response, think, request.body)
             else:
                 reply = watch.reader.finish(response, target, request.body)
         except BadResponse:
@@ -137,17 +141,27 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             raise
         if scrubber and scrubber(said := msgspec.json.encode(reply)) != said:
             response = structs.replace(response, body=target.clean_bytes(body))
-            reply = replies.decode(response, think, wire, target, prefill=prefill, asked=request.body)
+            reply = self._decode(response, think, request.body)
         watch.show_rest(reply)
         return structs.replace(response, reply=reply)
 
     def decode(self, response: Response, think: Think) -> Reply:
         asked = self.encode(think).body if response.status != 200 else b""
-        wire = load_wire(self.wire)
-        return replies.decode(response, think, wire, self.target, prefill=self._prefill(think), asked=asked)
+        return self._decode(response, think, asked)
 
     def without(self, ability: str) -> ChatModel:
         return structs.replace(self, abilities=self.abilities.without(ability))
+
+    def with_wire_of(self, described: Mapping[str, Any]) -> ChatModel:
+        """Return the model with the wire of a recorded description, which may be older than the default wire.
+
+        The wire's own address comes with it if it is on the same host. A record never redirects a key to another one.
+        """
+        wire, endpoint = str(described.get("wire", CHAT)), str(described.get("endpoint", ""))
+        if wire == self.wire or wire not in WIRES:
+            return self
+        here = urlsplit(endpoint)[:2] == urlsplit(self.endpoint)[:2]
+        return structs.replace(self, wire=wire, endpoint=endpoint if here else self.endpoint)
 
     def describe(self) -> dict[str, Any]:
         """Return what the journal stores: no key, and only the names of the headers."""
@@ -166,14 +180,22 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             **({"special_tokens": list(self.special_tokens)} if self.special_tokens else {}),
         }
 
-    @property
-    def _options(self) -> WireOptions:
-        return WireOptions(
-            self.name, self.abilities, self.provider, self.dialect, self.params, self.temperature, self.settings
-        )
+    def _options(self, think: Think) -> WireOptions:
+        abilities, params = self.abilities, self.params
+        if self.settings.are_set:
+            settings = self.settings if think.tools else structs.replace(self.settings, **_WITHOUT_TOOLS)
+            named = load_wire(self.wire).name_settings(settings, self.provider)
+            params = {**params, **named, **settings.extra_body}
+            if "temperature" in named:  # a setting of the user is never left out
+                abilities = structs.replace(abilities, temperature=True)
+        return WireOptions(self.name, abilities, self.provider, self.dialect, params, self.temperature)
+
+    def _decode(self, response: Response, think: Think, asked: bytes) -> Reply:
+        wire, prefill = load_wire(self.wire), self._prefill(think)
+        return replies.decode(response, think, wire, self.target, prefill=prefill, provider=self.provider, asked=asked)
 
     def _prefill(self, think: Think) -> str:
-        return load_wire(self.wire).repeatable_prefill(think, self._options) if think.prefill else ""
+        return load_wire(self.wire).repeatable_prefill(think, self._options(think)) if think.prefill else ""
 
 
 class _Watch:

@@ -15,6 +15,7 @@ from plait.models.base import ABILITIES
 from plait.models.presets import HOSTS, check_address
 from plait.models.prices import Rate
 from plait.models.settings import ModelSettings, read_settings
+from plait.models.wires.wire import WIRES
 
 T = TypeVar("T")
 
@@ -25,7 +26,8 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
     `kind` is the server's dialect by the name of a known host ("vllm", "deepseek" ...). It sets the initial abilities;
     the default is the endpoint's own name if it is a known host. `key_env` is the environment variable that holds the
     key. A header's value that begins with "$" is read from the environment and kept secret. `special_tokens` are texts
-    that the server reads as control tokens; the default follows from the model's name.
+    that the server reads as control tokens; the default follows from the model's name. `wire` names the protocol; the
+    default follows from `kind` and the model's name.
     """
 
     base_url: str = ""
@@ -38,6 +40,7 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
     price: Rate | None = None
     timeout: float | None = None
     special_tokens: tuple[str, ...] | None = None
+    wire: str = ""
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True):
@@ -110,6 +113,8 @@ def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
     kind = endpoint.kind or (name if name in HOSTS else "")
     if kind and kind not in HOSTS:
         raise ConfigError(f"{where}.kind {kind!r} is not known.", hint=_nearest(kind, HOSTS))
+    if endpoint.wire and endpoint.wire not in WIRES:
+        raise ConfigError(f"{where}.wire {endpoint.wire!r} is not known.", hint=_nearest(endpoint.wire, WIRES))
     _check_names(endpoint.abilities, ABILITIES, f"{where}.abilities")
     if endpoint.special_tokens and not all(endpoint.special_tokens):
         raise ConfigError(f"{where}.special_tokens has an empty text.", hint='Give texts such as ["<|im_end|>"].')

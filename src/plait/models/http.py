@@ -4,9 +4,9 @@ Each event loop has one aiohttp session, which keeps its connections. It lives i
 `loop.shutdown_asyncgens()` closes it with its loop.
 
 A request has exactly the headers `Host`, `Content-Type: application/json`, `Content-Length`, `User-Agent: plait`,
-`Authorization: Bearer KEY` if there is a key, and the user's own. Plait requests no compression, follows no redirect,
-stores no cookie, reads no .netrc and repeats nothing. Proxies come from the environment (HTTPS_PROXY, NO_PROXY ...) and
-are not used for this machine.
+those of the wire (`Authorization: Bearer KEY`, `x-api-key` ...) and the user's own. Plait requests no compression,
+follows no redirect, stores no cookie, reads no .netrc and repeats nothing. Proxies come from the environment
+(HTTPS_PROXY, NO_PROXY ...) and are not used for this machine.
 """
 
 from __future__ import annotations
@@ -189,8 +189,9 @@ def _url(endpoint: str, path: str) -> URL:
     base = URL(endpoint)
     if base.scheme not in ("http", "https") or not base.host:
         raise ValueError(endpoint)
-    # A query in the base address (?api-version=...) stays at the end.
-    return base.with_path(f"{base.path.rstrip('/')}/{path}", keep_query=True)
+    # A query in the base address (?api-version=...) stays at the end, with that of the path (?alt=sse).
+    path, _, query = path.partition("?")
+    return base.with_path(f"{base.path.rstrip('/')}/{path}", keep_query=True).extend_query(query)
 
 
 @lru_cache(maxsize=64)

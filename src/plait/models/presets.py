@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.models.base import OPENAI, Abilities, RequestDialect
+from plait.models.wires.wire import CHAT
 
 LOCAL_TEMPERATURE = 0.0
 """The temperature for models on the user's own machine, so that a run is repeatable. Plait sends none to hosted models,
@@ -21,7 +22,7 @@ because many of them refuse it."""
 
 
 class Host(Struct, frozen=True):
-    """A known host. A `local` server needs no key.
+    """A known host. A `local` server needs no key. `wire` names its protocol.
 
     `other_keys` are further environment variables that may hold the key. `overflow` is a pattern of its words for a
     prompt that is too long. `embeddings`: it has `/embeddings`. `span_name` is its name in OpenTelemetry's conventions,
@@ -33,6 +34,7 @@ class Host(Struct, frozen=True):
     abilities: Abilities
     dialect: RequestDialect = OPENAI
     local: bool = False
+    wire: str = CHAT
     other_keys: tuple[str, ...] = ()
     overflow: str = ""
     embeddings: bool = False
@@ -103,24 +105,30 @@ HOSTS: dict[str, Host] = {
             RequestDialect(grammar="response_format"),
             embeddings=True,
         ),
-        # It accepts response_format and ignores it. It refuses a last message that ends in blanks.
         Host(
             "anthropic",
             "https://api.anthropic.com/v1",
-            Abilities(prefill=True),
+            Abilities(schema=True, prefill=True),
             RequestDialect(prefill="stripped"),
+            wire="anthropic",
             overflow=r"prompt is too long|input length and .max_tokens. exceed",
         ),
         Host(
             "gemini",
-            "https://generativelanguage.googleapis.com/v1beta/openai",
+            "https://generativelanguage.googleapis.com/v1beta",
             Abilities(schema=True),
             RequestDialect(max_stop=5),
+            wire="gemini",
             other_keys=("GOOGLE_API_KEY",),
             overflow=r"input token count.*exceeds",
             span_name="gcp.gemini",
         ),
         Host("xai", "https://api.x.ai/v1", Abilities(schema=True), span_name="x_ai"),
+        Host("moonshot", "https://api.moonshot.ai/v1", Abilities()),
+        # Z.AI accepts one stop string and reports usage in streams unasked.
+        Host("zai", "https://api.z.ai/api/paas/v4", Abilities(stream_usage=False), RequestDialect(max_stop=1)),
+        Host("cerebras", "https://api.cerebras.ai/v1", Abilities(schema=True)),
+        Host("huggingface", "https://router.huggingface.co/v1", Abilities(schema=True), other_keys=("HF_TOKEN",)),
         # Ollama also puts its chat template around raw prompts, so it cannot continue a prompt.
         Host("ollama", "http://127.0.0.1:11434/v1", Abilities(schema=True), local=True, embeddings=True),
         Host(
@@ -151,27 +159,53 @@ HOSTS: dict[str, Host] = {
 }
 OVERFLOWS = "|".join(host.overflow for host in HOSTS.values() if host.overflow)
 """Matches each host's words for a prompt that is too long: a gateway passes on those of other hosts."""
-_REASONERS = re.compile(r"(?:o[1-9]|gpt-5)(?![a-z0-9])(?!.*chat)")
-_NO_PREFILL = re.compile(r"claude-(?:opus|sonnet|haiku|fable)-(?:4-[6-9]|[5-9])")
+_REASONERS = re.compile(r"(?:o[1-9]|gpt-[5-9]|codex-mini)(?![a-z0-9])(?!.*chat)")
+_RESPONSES_ONLY = re.compile(r"computer-use")
+_CHAT_ONLY = re.compile(r"search|^o1-(?:mini|preview)")
+_NO_PREFILL = re.compile(r"claude-[a-z]+-(?:4-(?:[6-9]|\d\d)|[5-9]|\d\d)(?!\d)")
+_NO_TEMPERATURE = re.compile(r"claude-(?:opus-4-[7-9]|[a-z]+-(?:[5-9]|\d\d))(?!\d)")
+_NO_SCHEMA = re.compile(r"claude-(?:[23]|instant|(?:opus|sonnet)-4(?:-0|-20\d{6})?$)")
 
 
-def abilities_of(host: str, name: str) -> Abilities:
+def abilities_of(host: str, name: str, wire: str = "") -> Abilities:
     """Return what a model can do on a host of `HOSTS` ("" is no known host).
 
     OpenAI's reasoning models (o1, o3, o4, gpt-5 and later) refuse `stop` and `temperature` and call max_tokens
-    max_completion_tokens. Claude from 4.6 on refuses a prefill.
+    max_completion_tokens. Claude refuses a prefill from 4.6 on, a temperature from Opus 4.7 on, and a schema before
+    4.1. Anthropic's compatible endpoint (`wire` "chat") ignores schemas.
     """
     found, family = HOSTS[host].abilities if host else Abilities(), name.rsplit("/", 1)[-1]
-    if host in ("openai", "openrouter") and _REASONERS.match(family):
+    if host in ("openai", "openrouter") and is_reasoner(name):
         found = found.without("stop", "temperature", *(("max_tokens",) if host == "openai" else ()))
-    if host == "anthropic" and _NO_PREFILL.match(family):
-        found = found.without("prefill")
+    if host == "anthropic":
+        found = found.without(
+            *(("prefill",) if _NO_PREFILL.match(family) else ()),
+            *(("temperature",) if _NO_TEMPERATURE.match(family) else ()),
+            *(("schema",) if _NO_SCHEMA.match(family) or wire == CHAT else ()),
+        )
     return found
 
 
 def dialect_of(provider: str) -> RequestDialect:
     """Return how a provider's requests differ from OpenAI's; for an unknown provider they do not."""
     return HOSTS[provider].dialect if provider in HOSTS else OPENAI
+
+
+def wire_of(host: str, name: str) -> str:
+    """Return the wire of a model on a host of `HOSTS` ("" is no known host).
+
+    OpenAI's reasoning models use Responses. Several of them exist only there (o1-pro, o3-pro, gpt-5-pro, the codex
+    models), and chat completions lose the reasoning between two calls of tools (OpenAI's guides "Reasoning models" and
+    "Migrate to the Responses API", November 2026). Its search models exist only as chat completions.
+    """
+    if host == "openai" and (is_reasoner(name) or _RESPONSES_ONLY.match(name)) and not _CHAT_ONLY.search(name):
+        return "responses"
+    return HOSTS[host].wire if host else CHAT
+
+
+def is_reasoner(name: str) -> bool:
+    """Return whether a name is that of one of OpenAI's reasoning models, at any host."""
+    return bool(_REASONERS.match(name.rsplit("/", 1)[-1]))
 
 
 def check_address(address: str, where: str) -> str:

@@ -16,10 +16,11 @@ from plait.installation import plugins
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
-from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of
+from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, wire_of
 from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, own_rate
 from plait.models.settings import settings_for, split_settings
 from plait.models.special_tokens import tokens_of_family
+from plait.models.wires.wire import load_wire
 
 logger = logging.getLogger("plait")
 
@@ -40,6 +41,8 @@ def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, s
     settings = given.over(settings_for((bare, model.name), config.settings))
     if not settings.are_set:
         return model
+    if isinstance(model, ChatModel):
+        load_wire(model.wire).name_settings(settings, model.provider)  # raises an error for those without a field
     if isinstance(model, Struct) and "settings" in model.__struct_fields__:
         return structs.replace(model, spec=spec.strip(), settings=settings)
     raise ConfigError(f"{bare} takes no settings.", hint="Models behind HTTP and local models take them.")
@@ -138,6 +141,7 @@ def _chat_model(
     hidden = hidden or {}
     local = bool(endpoint.kind) and HOSTS[endpoint.kind].local
     tokens = endpoint.special_tokens
+    wire = endpoint.wire or wire_of(endpoint.kind, name)
     rate = _own_rate(spec, name, config) or endpoint.price
     if rate is None:
         electric = config.electricity or LOCAL
@@ -147,7 +151,7 @@ def _chat_model(
         name=name,
         endpoint=endpoint.base_url,
         key=key,
-        abilities=structs.replace(abilities_of(endpoint.kind, name), **endpoint.abilities),
+        abilities=structs.replace(abilities_of(endpoint.kind, name, wire), **endpoint.abilities),
         rate=rate,
         params={**config.params, **endpoint.params},
         headers={**endpoint.headers, **hidden},
@@ -158,6 +162,7 @@ def _chat_model(
         hidden=tuple(hidden.values()),
         temperature=LOCAL_TEMPERATURE if local else None,
         special_tokens=tokens_of_family(name) if tokens is None else tokens,
+        wire=wire,
     )
 
 
@@ -209,6 +214,8 @@ _USUAL_NAMES = {
     "gemini": "gemini",
     "deepseek-": "deepseek",
     "grok": "xai",
+    "kimi": "moonshot",
+    "glm-": "zai",
     "mistral-": "mistral",
     "qwen2.5-coder": "local",
     "smollm2": "local",

@@ -42,6 +42,12 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     extra_headers: dict[str, str] = {}
 
     @property
+    def given(self) -> dict[str, Any]:
+        """Return the settings that are set, without the extra fields."""
+        found = structs.asdict(self)
+        return {name: found[name] for name in _NAMES if found[name] is not UNSET}
+
+    @property
     def are_set(self) -> bool:
         """Return whether any setting is set."""
         return self != NO_SETTINGS
@@ -53,6 +59,7 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 NO_SETTINGS = ModelSettings()
+TOOL_CHOICES = ("auto", "none", "required")
 _NAMES = [name for name in ModelSettings.__struct_fields__ if not name.startswith("extra_")]
 _SETTING = re.compile(r"@([a-z_]+)=([^@]*)$")
 
@@ -80,6 +87,12 @@ def read_settings(table: Mapping[str, Any], where: str, *, strict: bool = True) 
         return msgspec.convert(values, ModelSettings, strict=strict)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}.", hint="Such as temperature=0.2, effort=low or seed=1.") from None
+
+
+def require_none_left(left: Mapping[str, Any], wire: str) -> None:
+    """Raise `ConfigError` if a wire has no field for some settings."""
+    if left:
+        raise ConfigError(f"The wire {wire!r} has no field for {', '.join(left)}.", hint="Use extra_body for others.")
 
 
 def settings_for(specs: tuple[str, ...], table: Mapping[str, ModelSettings]) -> ModelSettings:

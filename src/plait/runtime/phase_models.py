@@ -11,6 +11,7 @@ from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.loops.escape import without_tokens
 from plait.models.base import Model
+from plait.models.chat import ChatModel
 from plait.models.special_tokens import special_tokens_of
 
 
@@ -54,11 +55,13 @@ class Phases:
 
 
 def known_models(models: Mapping[str, Model], head: RunHead | None) -> dict[str, Model]:
-    """Return the models without the abilities that their endpoints refused in a recorded run."""
+    """Return the models as they were in a recorded run: with its wire, without the abilities that they lacked."""
     known = dict(models)
     for phase, said in (head.models if head is not None else {}).items():
         if phase not in known or said.get("spec") != known[phase].spec:
             continue
+        if isinstance(model := known[phase], ChatModel):
+            known[phase] = model.with_wire_of(said)
         for ability, able in said.get("abilities", {}).items():
             if not able and getattr(known[phase].abilities, ability, False):
                 known[phase] = known[phase].without(ability)

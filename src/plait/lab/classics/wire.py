@@ -22,7 +22,7 @@ from plait.journal.timeline import ModelAttempt, Timeline
 from plait.lab.classics import published
 from plait.lab.classics.tables import ESTIMATED, PUBLISHED
 from plait.lab.grid import WIDTH, ReportColumn, ReportTable, show_value, wrap_lines
-from plait.models.wires.chat_completions import arguments
+from plait.models.wires.turns import arguments
 
 PROMPT = "prompt"
 """The role of a raw prompt."""

@@ -13,23 +13,22 @@ import msgspec
 
 from plait.core import Call, Message, Think, ToolSpec
 from plait.models.base import Abilities, Request, RequestDialect
+from plait.models.settings import TOOL_CHOICES, ModelSettings, require_none_left
 from plait.models.wires.chat_replies import ChatReader
-from plait.models.wires.chat_settings import add_settings
+from plait.models.wires.chat_state import add_state
 from plait.models.wires.draft import Draft
+from plait.models.wires.turns import GO_ON, arguments, prepare
 from plait.models.wires.wire import CHAT, WireOptions
 
 NAME = CHAT
 CHAT_PATH, COMPLETIONS = "chat/completions", "completions"
-GO_ON = (
-    "Your message broke off. Write only what comes next, beginning at the very character where it ends; "
-    "repeat none of it and add no remark."
-)
-"""Asks for the rest of a prefilled reply if the endpoint cannot continue an assistant message."""
 
 RESAMPLED = 0.7
 """Lowest temperature of a request after a repetition, if a temperature is sent at all."""
 
 _encode = msgspec.json.Encoder().encode
+_SAME_NAME = ("temperature", "top_p", "max_tokens", "seed", "stop", "verbosity", "service_tier")
+_REASONING = {"effort": "effort", "thinking_tokens": "max_tokens"}
 _LENGTHS = ("max_tokens", "max_completion_tokens")
 
 
@@ -42,13 +41,13 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["prompt"] = think.prompt + think.prefill
     else:
         messages = (Message("user", think.prompt),) if think.prompt else think.messages
-        body["messages"] = _messages(messages, think.prefill, abilities, dialect)
+        body["messages"] = _messages(messages, think.prefill, options)
     if think.stop and abilities.stop:
         # Endpoints refuse more. Plait cuts each reply at all stop strings itself (`TextFilter`).
         body["stop"] = [s for s in think.stop if s][: dialect.max_stop]
-    warmth = options.temperature if think.temperature is None else think.temperature
-    if warmth is not None and abilities.temperature:
-        body["temperature"] = max(warmth, RESAMPLED) if think.resample else warmth
+    warmth = choose_temperature(think, options)
+    if warmth is not None:
+        body["temperature"] = warmth
     if think.max_tokens is not None:
         body["max_tokens" if abilities.max_tokens else "max_completion_tokens"] = think.max_tokens
     _constrain(body, think, abilities, dialect, raw)
@@ -61,8 +60,9 @@ def encode(think: Think, options: WireOptions) -> Request:
     if think.prefill and abilities.prefill and not raw and dialect.prefill == "fields":
         body["add_generation_prompt"] = False
         body["continue_final_message"] = True
-    add_settings(body, options)
-    for key, value in {**options.params, **options.settings.extra_body}.items():
+    for key, value in options.params.items():
+        if key == "max_tokens" and not abilities.max_tokens:
+            key = "max_completion_tokens"
         if value is None:
             body.pop(key, None)
         elif key in _LENGTHS and think.max_tokens is not None and isinstance(value, int):
@@ -77,6 +77,24 @@ def encode(think: Think, options: WireOptions) -> Request:
 def make_headers(key: str) -> Mapping[str, str]:
     """Return the header of the key."""
     return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
+    """Return a user's settings as `params`. OpenRouter has one table for effort and thinking tokens."""
+    given = settings.given
+    params = {name: given.pop(name) for name in _SAME_NAME if name in given}
+    reasoning = {new: given.pop(old) for old, new in _REASONING.items() if old in given and provider == "openrouter"}
+    if reasoning:
+        params["reasoning"] = reasoning
+    if "effort" in given:
+        params["reasoning_effort"] = given.pop("effort")
+    if "parallel_calls" in given:
+        params["parallel_tool_calls"] = given.pop("parallel_calls")
+    if (choice := given.pop("tool_choice", None)) is not None:
+        named = {"type": "function", "function": {"name": choice}}
+        params["tool_choice"] = choice if choice in TOOL_CHOICES else named
+    require_none_left(given, NAME)
+    return params
 
 
 def make_reader(draft: Draft) -> ChatReader:
@@ -97,6 +115,14 @@ def repeatable_prefill(think: Think, options: WireOptions) -> str:
     return think.prefill if not continued or len(think.prefill.strip()) >= 12 else ""
 
 
+def choose_temperature(think: Think, options: WireOptions) -> float | None:
+    """Return the temperature to send; None for none. After a repetition it is at least `RESAMPLED`."""
+    warmth = options.temperature if think.temperature is None else think.temperature
+    if warmth is None or not options.abilities.temperature:
+        return None
+    return max(warmth, RESAMPLED) if think.resample else warmth
+
+
 def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, dialect: RequestDialect, raw: bool) -> None:
     if think.schema is not None and abilities.schema:
         if raw and dialect.raw_schema == "json_schema":
@@ -113,34 +139,17 @@ def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, dialect
             body["grammar"] = think.grammar
 
 
-def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities, dialect: RequestDialect) -> list[Any]:
+def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions) -> list[Any]:
+    abilities, dialect = options.abilities, options.dialect
     out: list[Any] = []
-    waiting: list[str] = []  # ids of calls that no tool message has answered yet
-    made = 0
-    for message in messages:
-        if message.role != "tool" and not message.calls:
-            if message.state is not None:
-                message = Message(message.role, message.content)
-            out.append(message)  # a plain Message encodes to exactly {"role", "content"}
-        elif not abilities.tools:
-            out.append(_as_text(message))
-        elif message.role == "tool":
-            call_id = message.call_id
-            if not call_id:
-                call_id = waiting.pop(0) if waiting else "call_0"
-            elif call_id in waiting:
-                waiting.remove(call_id)
-            out.append({"role": "tool", "tool_call_id": call_id, "content": message.content})
-        else:
-            calls = []
-            for call in message.calls:
-                made += 1
-                call_id = call.id or f"call_{made}"
-                waiting.append(call_id)
-                function = {"name": call.tool, "arguments": arguments(call)}
-                calls.append({"id": call_id, "type": "function", "function": function})
-            content = message.content or None
-            out.append({"role": "assistant", "content": content, "tool_calls": calls})
+    for message in prepare(messages, tools=abilities.tools):
+        said: dict[str, Any] = {"role": message.role, "content": message.content}
+        if message.role == "tool":
+            said = {"role": "tool", "tool_call_id": message.call_id, "content": message.content}
+        elif message.calls:
+            said["content"] = message.content or None
+            said["tool_calls"] = [_call(call) for call in message.calls]
+        out.append(add_state(said, message, options))
     if not prefill:
         return out
     if not abilities.prefill:
@@ -151,23 +160,8 @@ def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities,
     return [*out, Message("assistant", prefill.rstrip() if dialect.prefill == "stripped" else prefill)]
 
 
-def _as_text(message: Message) -> Message:
-    """Return a message of tool calls as text, for an endpoint without tools."""
-    if message.role == "tool":
-        return Message("user", f"Result of the tool call:\n{message.content}")
-    calls = "\n".join(f"Calling {call.tool} with {arguments(call)}" for call in message.calls)
-    return Message("assistant", f"{message.content}\n{calls}".strip())
-
-
-def arguments(call: Call) -> str:
-    """Return a call's input as the JSON object that endpoints expect in a history.
-
-    Some endpoints refuse other values, so a scalar, a list, or text that is not JSON gets the key "input".
-    """
-    if call.input is None:
-        return "{}"
-    value = call.input if isinstance(call.input, dict) else {"input": call.input}
-    return _encode(value).decode()
+def _call(call: Call) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments(call)}}
 
 
 def tool_json(tool: ToolSpec) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from plait.core import Usage
+from plait.core import Call, Usage
 from plait.core.replies import Finish
+from plait.models.wires.chat_state import StateCollector
 from plait.models.wires.draft import Draft
 from plait.models.wires.stream import DONE
 
@@ -23,9 +25,14 @@ _FINISH: dict[str, Finish] = {
     "tool_use": "calls",
     "content_filter": "filter",
     "safety": "filter",
+    "sensitive": "filter",
     "refusal": "filter",
     "recitation": "filter",
 }
+
+
+_FAILED = ("error", "network_error", "insufficient_system_resource")
+"""Reasons of an end that mean that the endpoint failed (Z.AI's and DeepSeek's words beside the usual one)."""
 
 
 class _Choice(Struct):
@@ -36,6 +43,7 @@ class _Choice(Struct):
     text: str | None = None
     finish_reason: Any = None
     error: Any = None
+    usage: Any = None
 
 
 class _Chunk(Struct):
@@ -44,6 +52,7 @@ class _Chunk(Struct):
     model: Any = None
     error: Any = None
     timings: Any = None
+    x_groq: Any = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
@@ -56,6 +65,7 @@ class ChatReader:
         self._draft = draft
         self._usage: dict[str, Any] = {}
         self._timings: dict[str, Any] = {}
+        self._state = StateCollector(draft.provider)
 
     def read(self, data: bytes) -> str:
         """Add a chunk and return the text that is now certain. Raises `msgspec.DecodeError`."""
@@ -66,11 +76,15 @@ class ChatReader:
         chunk = _decode(data)
         if chunk.error:
             draft.error = chunk.error
-        if isinstance(chunk.usage, dict):
-            self._usage = chunk.usage
+        # Moonshot reports the usage of a stream in its last choice, Groq in a field of its own.
+        inner = [choice.usage for choice in chunk.choices or ()]
+        inner += [chunk.x_groq.get("usage")] if isinstance(chunk.x_groq, dict) else []
+        for usage in (*inner, chunk.usage):
+            if isinstance(usage, dict) and usage:
+                self._usage = usage
         if isinstance(chunk.timings, dict):
             self._timings = chunk.timings
-        if chunk.usage or chunk.timings:
+        if self._usage or self._timings:
             draft.usage = usage_of(self._usage, self._timings)
         if isinstance(chunk.model, str):
             draft.model = chunk.model
@@ -79,6 +93,8 @@ class ChatReader:
             if not choice.index:
                 draft.began = True
                 shown += self._choice(choice)
+        if draft.finish is not None and not draft.is_stopped:
+            draft.state = self._state.state(draft)
         return shown
 
     def _choice(self, choice: _Choice) -> str:
@@ -88,12 +104,15 @@ class ChatReader:
         if choice.finish_reason:
             reason = str(choice.finish_reason).lower()
             draft.finish = _FINISH.get(reason, "stop")
-            if reason == "error":
+            if reason in _FAILED:
                 draft.error = draft.error or "the endpoint ended the reply with an error"
         part = choice.delta or choice.message
         if part is None:
             return draft.write(choice.text) if choice.text else ""
-        thought = part.get("reasoning_content") or part.get("reasoning")
+        self._state.take(part, whole=choice.delta is None)
+        thought = (
+            part.get("reasoning_content") or part.get("reasoning") or _text_of_details(part.get("reasoning_details"))
+        )
         if isinstance(thought, str):
             draft.add_reasoning(thought)
         content = part.get("content")
@@ -103,7 +122,8 @@ class ChatReader:
             content = part["refusal"]
             draft.finish = "filter"
         shown = draft.write(content) if isinstance(content, str) and content else ""
-        for call in part.get("tool_calls") or ():
+        calls = part.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
             self._call(call)
         return shown
 
@@ -114,7 +134,7 @@ class ChatReader:
                 texts.append(part)
             elif isinstance(part, dict) and part.get("type") in ("thinking", "reasoning"):
                 inner = part.get("thinking") or part.get("text") or ""
-                self._draft.add_reasoning(inner if isinstance(inner, str) else self._parts(inner))
+                self._draft.add_reasoning(self._parts(inner) if isinstance(inner, list) else str(inner))
             elif isinstance(part, dict) and isinstance(part.get("text"), str):
                 texts.append(part["text"])
         return "".join(texts)
@@ -130,6 +150,51 @@ class ChatReader:
             str(function.get("name") or ""),
             **({"arguments": given} if isinstance(given, str) else {"value": given}),
         )
+        index = delta.get("index")
+        places = [place for place, call in enumerate(self._draft.calls) if index is None or call.index == index]
+        if places:
+            self._state.take_call(places[-1], delta)
+
+
+def _text_of_details(details: Any) -> str:
+    """Return the text of OpenRouter's details, for a reply that has no other reasoning."""
+    each = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    texts = [detail.get("text") or detail.get("summary") for detail in each]
+    return "".join([text for text in texts if isinstance(text, str)])
+
+
+def calls_in_error(error: Any) -> tuple[Call, ...]:
+    """Return the calls in an endpoint's error that says that it could not accept them; nothing for any other error.
+
+    Groq answers `tool_use_failed` (400) if a call does not fit its schema, with the model's text in
+    `failed_generation` (its documentation, "Tool use", November 2026). The loop can tell the model what is wrong with
+    the call, as for any other wrong call.
+    """
+    text = error.get("failed_generation") if isinstance(error, Mapping) else None
+    if not isinstance(text, str):
+        return ()
+    tagged: list[tuple[str, str]] = _TAGGED.findall(text)
+    found: list[Any] = []
+    for piece in [json for _, json in tagged] or _WRAPPED.findall(text) or [text]:
+        try:
+            value = msgspec.json.decode(piece)
+        except msgspec.DecodeError:
+            return ()
+        found += value if isinstance(value, list) else [value]
+    if tagged:
+        return tuple(Call(name, given or None) for (name, _), given in zip(tagged, found, strict=False))
+    calls: list[Call] = []
+    for each in found:
+        name = each.get("name") if isinstance(each, dict) else None
+        if not isinstance(name, str) or not name:
+            return ()
+        calls.append(Call(name, each.get("arguments", each.get("parameters")) or None))
+    return tuple(calls)
+
+
+_TAGGED = re.compile(r"<function=([\w.-]+)>?\s*(\{.*?\})\s*(?:</function>|\Z)", re.S)
+_WRAPPED = re.compile(r"<tool_call>(.*?)</tool_call>", re.S)
+"""Calls in the form of Llama's and of Qwen's chat templates."""
 
 
 def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | None:
@@ -153,10 +218,10 @@ def _cached(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> int:
     for details in (usage.get("prompt_tokens_details"), usage.get("input_tokens_details")):
         if isinstance(details, dict) and (count := _count(details.get("cached_tokens"))):
             return count
-    for value in (usage.get("prompt_cache_hit_tokens"), usage.get("cache_read_input_tokens"), timings.get("cache_n")):
-        if value and (count := _count(value)):
+    for field in ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"):
+        if count := _count(usage.get(field)):
             return count
-    return 0
+    return _count(timings.get("cache_n"))
 
 
 def _count(value: Any) -> int:

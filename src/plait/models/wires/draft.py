@@ -52,13 +52,15 @@ class Draft:
     - `error`: an error object inside the body.
     - `state`: what the provider needs back with this turn, unchanged (a JSON value; None for nothing).
     - `began`: something arrived that is a reply.
+    - `provider`: the dialect of the endpoint ("" for none), for the reader.
 
     `circling`: the reasoning, or the input of a call, repeats itself. `over`: more arrived than the reply may have.
     After either of them, nothing more is read. `written` counts the bytes of text, reasoning and inputs received, cut
     or not.
     """
 
-    def __init__(self, think: Think, prefill: str = "") -> None:
+    def __init__(self, think: Think, prefill: str = "", provider: str = "") -> None:
+        self.provider = provider
         self.filter = TextFilter(think.stop, prefill, think.stop_after_object, think.prefill)
         self.finish: Finish | None = None
         self.done = self.began = False

@@ -58,10 +58,15 @@ class Target(Struct, frozen=True):
 # A part of the request, the ability behind it, and its name in messages.
 _PARTS = (
     ("stop", "stop", r"stop(?:_?sequences)?"),
+    ("stop_sequences", "stop", r"stop_sequences"),
+    ("stopSequences", "stop", r"stop_?sequences"),
     ("temperature", "temperature", r"temperature"),
     ("max_tokens", "max_tokens", r"max_tokens"),
     ("response_format", "schema", r"response_format|json_schema|structured outputs?"),
     ("json_schema", "schema", r"json_schema"),
+    ("text.format", "schema", r"text\.format|json_schema|structured outputs?"),
+    ("output_config", "schema", r"output[_. ](?:config|format)|structured outputs?|json_schema"),
+    ("responseJsonSchema", "schema", r"response_?(?:json_?)?(?:schema|mime_?type)|response mime type|json mode"),
     ("grammar", "grammar", r"grammar"),
     ("structured_outputs", "grammar", r"structured_outputs|grammar"),
     ("tools", "tools", r"tools?|tool[_ ](?:choice|use|calling)|function calling"),
@@ -73,7 +78,7 @@ _REFUSES = re.compile(
     r"unsupported|not (?:currently )?support|n't support|unrecogni[sz]ed|unknown|unexpected|not permitted"
     r"|not allowed|extra (?:inputs|fields)|not available|not enabled|not implemented|no endpoints found"
     r"|requires -|must be verified|failed to (?:parse|initialize)|invalid (?:schema|parameter|field)"
-    r"|remove it",
+    r"|remove it|deprecated for this model",
     re.I,
 )
 _PREFILL = re.compile(
@@ -82,9 +87,17 @@ _PREFILL = re.compile(
 )
 # A failing server sends many texts; only these of a 5xx concern the request.
 _REFUSES_5XX = re.compile(r"requires -|not support|n't support|not implemented|failed to parse grammar", re.I)
-_FILTERED = re.compile(r"content[_ ](?:filter|policy|management)|responsible_?ai|data_inspection_failed", re.I)
-"""How Azure, OpenAI and DashScope describe a prompt that their content filter refused."""
+_FILTERED = re.compile(
+    r"content[_ ](?:filter|policy|management)|responsible_?ai|data_inspection_failed|invalid_prompt"
+    r"|unsafe or sensitive content|requires moderation",
+    re.I,
+)
+"""How Azure, OpenAI, DashScope, Z.AI and OpenRouter describe a prompt that their content filter refused."""
 _QUOTA = re.compile(r"insufficient[ _](?:quota|balance|credit)|your current quota|out of credit", re.I)
+_NO_CREDIT = re.compile(r"credit balance is too low", re.I)
+"""How Anthropic says so, with 400."""
+_BAD_KEY = re.compile(r"API key (?:not valid|not found|expired)|API_KEY_(?:INVALID|EXPIRED)", re.I)
+"""How Google refuses a key, with 400."""
 
 
 def failure(
@@ -101,7 +114,7 @@ def failure(
 
     `asked` is the request's body: an ability can only be missing if the request used it.
     """
-    error = _error_of(body)
+    error = error_of(body)
     made = _classify(status, error, _sentence(error, body), target, asked, path, headers or {})
     made.response = response
     return made
@@ -115,7 +128,18 @@ def failure_in_stream(error: Any, target: Target, *, asked: bytes, response: Res
     if code.isdecimal() and 400 <= int(code) < 600:
         status = int(code)
     else:
-        kinds = {"rate_limit": 429, "invalid_request": 400, "context": 400, "auth": 401, "permission": 401}
+        kinds = {
+            "rate_limit": 429,
+            "invalid": 400,
+            "context": 400,
+            "auth": 401,
+            "permission": 401,
+            "billing": 402,
+            "not_found": 404,
+            "too_large": 413,
+            "timeout": 504,
+            "overloaded": 529,
+        }
         status = next((status for word, status in kinds.items() if word in kind), 500)
     body = msgspec.json.encode({"error": fields})
     return failure(status, body, target, asked=asked, response=response)
@@ -135,9 +159,15 @@ def _classify(
     end = "" if shown.endswith((".", "!", "?")) else "."
     quoted = f": {shown}{end}" if shown else "."
     code = str(error.get("code") or error.get("type") or "")
-    if status == 402 or (status in (403, 429) and _QUOTA.search(f"{code} {said}")):
+    after = retry_after(headers) if status != 429 else retry_after(headers) or _delay_in(error)
+    # Google says "current quota" of the limit of a minute, too; then it says how long to wait.
+    spent = status in (403, 429) and not _delay_in(error) and _QUOTA.search(f"{code} {said}")
+    if status == 402 or spent or (status == 400 and _NO_CREDIT.search(said)):
         hint = "Top it up or use another model."
         return AuthenticationError(f"{where} says that the account has no credit left{quoted}", hint=hint)
+    if status == 400 and _BAD_KEY.search(f"{said} {error.get('details')}"):
+        hint = f"Check the key in {target.key_env or 'the environment'}."
+        return AuthenticationError(f"{where} refused the key ({status}){quoted}", hint=hint)
     if status in (401, 403) and not _FILTERED.search(f"{code} {said}"):
         if status == 401 and not target.secrets:
             hint = f"No key was sent; set {target.key_env or 'the key'} in the environment."
@@ -152,7 +182,6 @@ def _classify(
             f"The prompt is too long for {where}{numbers}{quoted}", hint=hint, tokens=tokens, room=room
         )
     if status == 429:
-        after = retry_after(headers)
         wait = f", asks to wait {after:g} s" if after is not None else ""
         return RateLimited(f"{where} asks to slow down (429){wait}{quoted}", after=after)
     if status in (400, 403, 422) and _FILTERED.search(f"{code} {said}"):
@@ -161,7 +190,7 @@ def _classify(
         return Unsupported(f"{where} can't do {ability!r}{quoted}", ability)
     if status >= 500 or status in (408, 409, 425):
         made = ServerFailed(f"{where} failed ({status}){quoted}")
-        made.after = retry_after(headers)
+        made.after = after
         return made
     if 300 <= status < 400:
         location = target.clean(headers.get("Location", "")) or "another address"
@@ -172,6 +201,8 @@ def _classify(
             hint = f"Check the name {target.name!r}; a local server must have that model loaded."
         else:
             hint = f"Check the address{_name_setting(target)}: /{path or 'chat/completions'} is put behind it."
+            if path == "responses":
+                hint += ' For a server without it, set wire = "chat" in plait.toml.'
         return BadRequest(f"{where} does not know what was asked for (404){quoted}", hint=hint)
     return BadRequest(f"{where} refused the request ({status}){quoted}")
 
@@ -189,11 +220,16 @@ def _find_missing_ability(status: int, error: Mapping[str, Any], said: str, aske
     param = str(error.get("param") or "")
     pattern = _REFUSES_5XX if status >= 500 else _REFUSES
     refuses = pattern.search(f"{error.get('code')} {said}") is not None
+    if isinstance(text := sent.get("text"), dict):
+        sent = {**sent, **{f"text.{key}": value for key, value in text.items()}}
     for key, ability, _ in _PARTS:
-        if key in sent and param.split(".")[0].split("[")[0] == key and (refuses or ability == "schema"):
+        named = param == key or param.startswith((f"{key}.", f"{key}["))
+        if key in sent and named and (refuses or ability == "schema"):
             return ability
-    last = (sent.get("messages") or [{}])[-1]
-    if isinstance(last, dict) and last.get("role") == "assistant" and _PREFILL.search(said):
+    if isinstance(config := sent.get("generationConfig"), dict):
+        sent = {**sent, **config}
+    last = (sent.get("messages") or sent.get("contents") or [{}])[-1]
+    if isinstance(last, dict) and last.get("role") in ("assistant", "model") and _PREFILL.search(said):
         return "prefill"
     if not refuses:
         return ""
@@ -201,6 +237,16 @@ def _find_missing_ability(status: int, error: Mapping[str, Any], said: str, aske
         if key in sent and re.search(rf"(?<![a-z_])(?:{words})(?![a-z_])", said, re.I):
             return ability
     return ""
+
+
+def _delay_in(error: Mapping[str, Any]) -> float | None:
+    """Return how many seconds Google's `RetryInfo` asks to wait; None if it is absent."""
+    details = error.get("details")
+    for each in details if isinstance(details, list) else ():
+        delay = each.get("retryDelay") if isinstance(each, dict) else None
+        if isinstance(delay, str) and re.fullmatch(r"\d+(\.\d+)?s", delay):
+            return float(delay[:-1])
+    return None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -236,7 +282,7 @@ def _name_setting(target: Target) -> str:
     return f" ({target.base_env})" if target.base_env else " (base_url)"
 
 
-def _error_of(body: bytes) -> dict[str, Any]:
+def error_of(body: bytes) -> dict[str, Any]:
     """Return the error object of a body in any of the usual shapes; {} for none."""
     try:
         value = msgspec.json.decode(body)
@@ -280,7 +326,10 @@ def _sentence(error: Mapping[str, Any], body: bytes) -> str:
 
 # A prompt that is too long. Every server words it differently; these wordings come from the public issue trackers of
 # clients and servers. Those of one host are in the presets. With an unknown wording the error stays a `BadRequest`.
-_OVERFLOW_CODES = {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
+_OVERFLOW_CODES = {
+    *("context_length_exceeded", "exceed_context_size_error", "string_above_max_length"),
+    "request_too_large",  # Anthropic's body of more than 32 MB
+}
 
 _SAYS = re.compile(
     r"""

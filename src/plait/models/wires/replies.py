@@ -10,17 +10,18 @@ import msgspec
 
 from plait.core import Reply, Think, Usage
 from plait.models.base import Response
+from plait.models.wires.chat_replies import calls_in_error
 from plait.models.wires.draft import Draft
-from plait.models.wires.refusals import Target, bad_response, failure, failure_in_stream
+from plait.models.wires.refusals import Target, bad_response, error_of, failure, failure_in_stream
 from plait.models.wires.stream import Events, is_json
-from plait.models.wires.wire import Wire
+from plait.models.wires.wire import CHAT, Wire
 
 
 class ReplyReader:
     """Read one response in any pieces. `kind` is "json" or "events" after the first byte."""
 
-    def __init__(self, wire: Wire, think: Think, prefill: str = "") -> None:
-        self.draft = Draft(think, prefill)
+    def __init__(self, wire: Wire, think: Think, prefill: str = "", provider: str = "") -> None:
+        self.draft = Draft(think, prefill, provider)
         self.kind = ""
         self._wire = wire
         self._read = wire.make_reader(self.draft).read
@@ -64,32 +65,58 @@ class ReplyReader:
                 raise bad_response("broke off in the middle of a reply.", body, target, response) from None
         draft.close()
         error = draft.error or (self._events.errors and _error_in(self._events.errors[0]))
+        if error and (made := reply_in_error(error, self._think, self._wire, target)):
+            return made
         if error:
             raise failure_in_stream(error, target, asked=asked, response=response)
         if not draft.began:
             raise bad_response("sent something that is not a reply.", body, target, response)
         if draft.over and self._think.max_tokens is None:
-            made = bad_response("sent far more than any reply.", body, target, response)
-            made.retry = False
-            raise made
+            flood = bad_response("sent far more than any reply.", body, target, response)
+            flood.retry = False
+            raise flood
         if not (draft.whole or response.cut or draft.is_stopped):
             raise bad_response("broke off in the middle of a reply.", body, target, response)
         return draft.reply(self._think, self._wire.NAME, target.name)
 
 
 def decode(
-    response: Response, think: Think, wire: Wire, target: Target, *, prefill: str = "", asked: bytes = b""
+    response: Response,
+    think: Think,
+    wire: Wire,
+    target: Target,
+    *,
+    prefill: str = "",
+    provider: str = "",
+    asked: bytes = b"",
 ) -> Reply:
-    """Return the reply in a response, without a repeated `prefill`. Raises what `ReplyReader.finish` raises."""
+    """Return the reply in a response, without a repeated `prefill`. Raises what `ReplyReader.finish` raises.
+
+    `provider` is the dialect of the endpoint; its state depends on it.
+    """
     if response.status != 200:
+        if made := reply_in_error(error_of(response.body), think, wire, target):
+            return made
         raise failure(response.status, response.body, target, asked=asked, response=response)
-    reader = ReplyReader(wire, think, prefill)
+    reader = ReplyReader(wire, think, prefill, provider)
     try:
         for _ in reader.feed(response.body):
             pass
     except msgspec.DecodeError:
         raise bad_response("sent something that is not a reply.", response.body, target, response) from None
     return reader.finish(response, target, asked)
+
+
+def reply_in_error(error: Any, think: Think, wire: Wire, target: Target) -> Reply | None:
+    """Return the reply of calls that an endpoint's error holds, with estimated usage; None for any other error."""
+    calls = calls_in_error(error) if wire.NAME == CHAT and think.tools else ()
+    if not calls:
+        return None
+    draft = Draft(think)
+    draft.finish = "calls"
+    for number, call in enumerate(calls):
+        draft.add_call(number, name=call.tool, value=call.input)
+    return draft.reply(think, wire.NAME, target.name)
 
 
 def usage_received(body: bytes, think: Think, wire: Wire) -> Usage:

@@ -12,21 +12,25 @@ from msgspec import Struct
 from plait.core import Think
 from plait.core.errors import ConfigError
 from plait.models.base import OPENAI, Abilities, Request, RequestDialect
-from plait.models.settings import NO_SETTINGS, ModelSettings
+from plait.models.settings import ModelSettings
 from plait.models.wires.draft import Draft
 
 CHAT = "chat"
-WIRES = {CHAT: "chat_completions"}
+WIRES = {
+    CHAT: "chat_completions",
+    "responses": "openai_responses",
+    "anthropic": "anthropic_messages",
+    "gemini": "gemini",
+}
 """The wires by name, with their modules."""
 
 
 class WireOptions(Struct, frozen=True):
     """What a request needs beside its effect.
 
-    `model` is the model's name, `provider` the host's name ("" for none), `dialect` how its
-    requests differ. `params` are more fields of the body; they
-    override an effect's, and None leaves a field out. `temperature` is sent if neither the effect nor `params` set one.
-    `settings` are the user's.
+    `model` is the model's name, `provider` the host's ("" for none), `dialect` how its requests differ. `params` are
+    more fields of the body; they override an effect's, and None leaves a field out. `temperature` is sent if neither
+    the effect nor `params` set one.
     """
 
     model: str
@@ -35,7 +39,6 @@ class WireOptions(Struct, frozen=True):
     dialect: RequestDialect = OPENAI
     params: Mapping[str, Any] = {}
     temperature: float | None = None
-    settings: ModelSettings = NO_SETTINGS
 
 
 class EventReader(Protocol):
@@ -60,6 +63,10 @@ class Wire(Protocol):
 
     def make_headers(self, key: str) -> Mapping[str, str]:
         """Return the headers that carry the key, and those that the protocol demands."""
+        ...
+
+    def name_settings(self, settings: ModelSettings, provider: str) -> dict[str, Any]:
+        """Return a user's settings as `params`. Raises `ConfigError` for one that the protocol has no field for."""
         ...
 
     def make_reader(self, draft: Draft) -> EventReader:

@@ -1,0 +1,262 @@
+"""Anthropic's Messages API: a think effect as the exact body of a request. Pure.
+
+Sources: Anthropic's documentation, pages "Messages", "Extended thinking", "Adaptive thinking", "Prompt caching",
+"Structured outputs" and "Models overview" (2025), and recordings of 2025 and 2026. `anthropic_replies.py` reads the
+responses.
+
+- Messages alternate between user and assistant. Results of tools are blocks of the user's message.
+- A turn with thinking goes back exactly as it came, with its signatures. The ids of its calls are those of the run.
+- Up to four places are marked for the cache: the tools, the system text, and the ends of the last two user messages.
+  The marks move with the conversation; what stands before them stays equal, so the cache finds it. A `cache_control`
+  in `params` replaces these marks, and false sends none.
+- `params` that only other providers know (`seed`, penalties) are left out, because this one refuses unknown fields.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from plait.core import Call, Message, Think, ToolSpec
+from plait.models.base import Request
+from plait.models.settings import ModelSettings, require_none_left
+from plait.models.wires.anthropic_replies import MessagesReader
+from plait.models.wires.chat_completions import RESAMPLED
+from plait.models.wires.closed_schema import close_schema
+from plait.models.wires.draft import Draft
+from plait.models.wires.turns import input_object, split_system, state_for
+from plait.models.wires.wire import WireOptions
+
+NAME = "anthropic"
+PATH = "messages"
+VERSION = "2023-06-01"
+MAX_STOP = 8
+"""Stop strings that are sent. Plait cuts each reply at all of them itself (`TextFilter`)."""
+LIMITS = (
+    (re.compile(r"claude-3-7|claude-[a-z]+-\d"), 32_000),
+    (re.compile(r"claude-3-5"), 8192),
+    (re.compile(r"claude-(?:[23]|instant)"), 4096),
+)
+"""`max_tokens` by model family if the effect sets none: at most the family's maximum. All from Claude 4 on allow it."""
+OTHER_LIMIT = 8192
+LEAST_THINKING = 1024
+"""The lowest accepted `budget_tokens`."""
+
+_SAME_NAME = ("temperature", "top_p", "max_tokens", "service_tier")
+_ELSEWHERE = frozenset({"seed", "frequency_penalty", "presence_penalty", "n", "logprobs", "stream_options"})
+_encode = msgspec.json.Encoder().encode
+_MARK = {"type": "ephemeral"}
+
+
+def encode(think: Think, options: WireOptions) -> Request:
+    """Return the request for an effect. `params` are added last."""
+    abilities, params = options.abilities, options.params
+    prefill = _prefill(think, options)
+    system, messages = split_system(think, tools=abilities.tools, prefill=bool(prefill))
+    marks = "cache_control" not in params
+    turns = _turns(messages, options)
+    if prefill:
+        _add(turns, "assistant", [{"type": "text", "text": prefill}])
+    blocks = [_text(text) for text in system if text.strip()]
+    if not turns:  # a request needs a message
+        turns, blocks = [{"role": "user", "content": blocks or [_text(".")]}], []
+    body: dict[str, Any] = {"model": options.model}
+    tools = [_tool(tool) for tool in think.tools] if abilities.tools else []
+    if not tools and (named := _called(messages)):
+        # A history with calls needs their tools; the model is not to call them.
+        tools = [{"name": name, "input_schema": {"type": "object"}} for name in named]
+        body["tool_choice"] = {"type": "none"}
+    if tools:
+        body["tools"] = [*tools[:-1], _marked(tools[-1])] if marks else tools
+    if blocks:
+        body["system"] = [*blocks[:-1], _marked(blocks[-1])] if marks else blocks
+    body["messages"] = _mark_ends(turns) if marks else turns
+    body["max_tokens"] = _default_limit(options.model) if think.max_tokens is None else think.max_tokens
+    stop = [each for each in think.stop if each.strip()][:MAX_STOP]
+    if stop and abilities.stop:
+        body["stop_sequences"] = stop
+    warmth = options.temperature if think.temperature is None else think.temperature
+    if warmth is not None and abilities.temperature:
+        body["temperature"] = min(max(warmth, RESAMPLED) if think.resample else warmth, 1.0)
+    if think.schema is not None and abilities.schema and not think.prefill:
+        closed = close_schema(think.schema)
+        if closed is not None:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": closed}}
+    if abilities.stream:
+        body["stream"] = True
+    _add_params(body, think, options)
+    _fit_thinking(body, think)
+    return Request(PATH, _encode(body))
+
+
+def make_headers(key: str) -> Mapping[str, str]:
+    """Return the headers of the key and of the version."""
+    return {**({"x-api-key": key} if key else {}), "anthropic-version": VERSION}
+
+
+def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
+    """Return a user's settings as `params`. There is no seed and no verbosity."""
+    given = settings.given
+    params: dict[str, Any] = {name: given.pop(name) for name in _SAME_NAME if name in given}
+    if "stop" in given:
+        params["stop_sequences"] = given.pop("stop")
+    if "effort" in given:
+        params["output_config"] = {"effort": given.pop("effort")}
+    if "thinking_tokens" in given:
+        params["thinking"] = {"type": "enabled", "budget_tokens": given.pop("thinking_tokens")}
+    parallel, choice = given.pop("parallel_calls", None), given.pop("tool_choice", None)
+    if choice is not None or parallel is not None:
+        kind = {"auto": "auto", None: "auto", "none": "none", "required": "any"}.get(choice)
+        params["tool_choice"] = {"type": kind} if kind else {"type": "tool", "name": choice}
+        if parallel is not None and kind != "none":
+            params["tool_choice"]["disable_parallel_tool_use"] = not parallel
+    require_none_left(given, NAME)
+    return params
+
+
+def make_reader(draft: Draft) -> MessagesReader:
+    """Return what reads one response into `draft`."""
+    return MessagesReader(draft)
+
+
+def repeatable_prefill(think: Think, options: WireOptions) -> str:
+    """Return the prefill to drop if a reply repeats it; "" if there is none to drop."""
+    return think.prefill if not _prefill(think, options) or len(think.prefill.strip()) >= 12 else ""
+
+
+def _prefill(think: Think, options: WireOptions) -> str:
+    """Return the prefill to send as the assistant's message; "" if the model refuses it, as it does with thinking."""
+    thinks = _kind_of_thinking(options.params) in ("enabled", "adaptive")
+    # A last message that ends in white space is refused; the reply filter drops what is repeated.
+    return "" if thinks or not options.abilities.prefill else think.prefill.rstrip()
+
+
+def _kind_of_thinking(body: Mapping[str, Any]) -> str:
+    thinking = body.get("thinking")
+    return str(thinking.get("type")) if isinstance(thinking, dict) else ""
+
+
+def _turns(messages: list[Message], options: WireOptions) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "tool":
+            block = {"type": "tool_result", "tool_use_id": _id(message.call_id), "content": message.content}
+            _add(out, "user", [block])
+        elif message.role == "assistant":
+            _add(out, "assistant", _said(message, options))
+        else:
+            _add(out, "user", [_text(message.content)] if message.content.strip() else [])
+    if out and out[-1]["role"] == "assistant" and (last := out[-1]["content"][-1]).get("type") == "text":
+        out[-1]["content"][-1] = {**last, "text": last["text"].rstrip()}
+    return out
+
+
+def _add(turns: list[dict[str, Any]], role: str, blocks: list[Any]) -> None:
+    if turns and turns[-1]["role"] == role:
+        turns[-1]["content"] += blocks
+    elif blocks:
+        turns.append({"role": role, "content": list(blocks)})
+
+
+def _said(message: Message, options: WireOptions) -> list[Any]:
+    """Return the blocks of an assistant's turn: the provider's own if this model wrote it."""
+    calls = list(message.calls)
+    state = state_for(message, NAME, options.model)
+    if not isinstance(state, list):
+        text = [_text(message.content)] if message.content.strip() else []
+        return [*text, *map(_tool_use, calls)]
+    out: list[Any] = []
+    for block in state:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind == "tool_use":
+            if calls:  # a call without a result would be refused
+                out.append({**block, "id": _id(calls.pop(0).id)})
+        elif kind != "text" or str(block.get("text")).strip():
+            out.append(block)
+    return [*out, *map(_tool_use, calls)]
+
+
+def _tool_use(call: Call) -> dict[str, Any]:
+    return {"type": "tool_use", "id": _id(call.id), "name": call.tool, "input": input_object(call)}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _id(id: str) -> str:
+    """Return an id with the accepted characters only; other providers use more."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", id)
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
+    parameters = tool.parameters or {"type": "object", "properties": {}}
+    return {"name": tool.name, "description": description, "input_schema": parameters}
+
+
+def _called(messages: list[Message]) -> list[str]:
+    return list(dict.fromkeys(call.tool for message in messages for call in message.calls))
+
+
+def _marked(block: Any) -> Any:
+    return {**block, "cache_control": _MARK}
+
+
+def _mark_ends(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the turns with a mark at the end of the last two user messages."""
+    ends = [i for i, turn in enumerate(turns) if turn["role"] == "user"][-2:]
+    return [
+        {**turn, "content": [*turn["content"][:-1], _marked(turn["content"][-1])]} if i in ends else turn
+        for i, turn in enumerate(turns)
+    ]
+
+
+def _default_limit(model: str) -> int:
+    return next((limit for family, limit in LIMITS if family.search(model)), OTHER_LIMIT)
+
+
+def _add_params(body: dict[str, Any], think: Think, options: WireOptions) -> None:
+    for key, value in options.params.items():
+        if key in ("max_tokens", "max_completion_tokens"):
+            if isinstance(value, int):  # never beyond the run's limit
+                body["max_tokens"] = value if think.max_tokens is None else min(value, think.max_tokens)
+        elif value is None or (key == "cache_control" and not value):
+            body.pop(key, None)
+        elif key == "output_config" and isinstance(value, dict):
+            body[key] = {**body.get(key, {}), **value}
+        elif key not in _ELSEWHERE and (key != "temperature" or options.abilities.temperature):
+            body[key] = value
+
+
+def _fit_thinking(body: dict[str, Any], think: Think) -> None:
+    """Fit `thinking` to the rest: sampling at 1, a budget below the limit, and a turn that began with thinking."""
+    kind = _kind_of_thinking(body)
+    if kind not in ("enabled", "adaptive"):
+        return
+    body.pop("temperature", None)
+    if kind == "adaptive":
+        return
+    budget, limit = body["thinking"].get("budget_tokens"), body["max_tokens"]
+    if isinstance(budget, int) and budget >= limit:
+        if think.max_tokens is None:
+            body["max_tokens"] = limit + budget
+        elif limit >= 2 * LEAST_THINKING:
+            body["thinking"] = {**body["thinking"], "budget_tokens": limit // 2}
+        else:
+            del body["thinking"]
+            return
+    if not _begins_with_thinking(body["messages"]):
+        # With a fixed budget, a tool loop that began without thinking goes on without it.
+        del body["thinking"]
+
+
+def _begins_with_thinking(turns: list[dict[str, Any]]) -> bool:
+    """Return whether the first reply since the last question begins with thinking; True without such a reply."""
+    for turn, after in zip(reversed(turns), [None, *reversed(turns)], strict=False):
+        if turn["role"] == "user" and not any(block.get("type") == "tool_result" for block in turn["content"]):
+            return after is None or after["content"][0].get("type") in ("thinking", "redacted_thinking")
+    return True

@@ -1,0 +1,169 @@
+"""What dialects of chat completions need back with an assistant's turn: collected from a reply, added to a message.
+
+Pure. A reply's state holds the fields that its dialect (`WireOptions.provider`) documents, as the endpoint sent them.
+The facts come from these pages, as of November 2026:
+
+- DeepSeek, "Thinking Mode": `reasoning_content` must come back with a turn that has tool calls, in all later requests.
+  The endpoint refuses such a turn without it. It accepts "", which a turn of another model gets. Older reasoning
+  models refuse the field in turns without calls.
+- Moonshot, "Use Kimi K2 Thinking Model", and Z.AI, "Thinking Mode": the same field, within a task of several calls.
+- OpenRouter, "Reasoning Tokens": `reasoning_details` come back as they came, in the same order.
+- Google, "OpenAI compatibility" and "Thought signatures": the `extra_content` of a tool call comes back with it. Gemini
+  3 refuses a step whose first call has no signature. A fixed text stands for that of another model's call.
+- Mistral, "Reasoning": the thinking parts of the content come back in it.
+- Groq, "Reasoning": the reasoning comes back as `reasoning`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from plait.core import Message
+from plait.models.wires.draft import Draft
+from plait.models.wires.turns import state_for
+from plait.models.wires.wire import CHAT, WireOptions
+
+DUMMY = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+"""Stands for the signature of a call that another model made."""
+
+_SIGNED = re.compile(r"gemini-(?:[3-9]|\d\d)")
+_WITH_CALLS = {
+    "deepseek": "reasoning_content",
+    "moonshot": "reasoning_content",
+    "zai": "reasoning_content",
+    "groq": "reasoning",
+}
+"""The field that a dialect needs back with calls, and only with them."""
+_ALWAYS = {"openrouter": "reasoning_details", "mistral": "content", "gemini": "extra_content"}
+
+
+def add_state(said: dict[str, Any], message: Message, options: WireOptions) -> dict[str, Any]:
+    """Return a message of the request with what the dialect needs back with that turn."""
+    provider, data = options.provider, state_for(message, CHAT, options.model)
+    if message.role != "assistant":
+        return said
+    if not isinstance(data, dict):
+        data = {}
+    if (field := _ALWAYS.get(provider)) and data.get(field):
+        said[field] = data[field]
+    if (field := _WITH_CALLS.get(provider)) and message.calls:
+        if data.get(field):
+            said[field] = data[field]
+        elif provider == "deepseek":
+            said[field] = ""
+    if provider == "gemini" and message.calls:
+        _sign_calls(said["tool_calls"], data.get("calls"), bool(_SIGNED.search(options.model)))
+    return said
+
+
+def _sign_calls(calls: list[dict[str, Any]], extras: Any, needed: bool) -> None:
+    """Add to each call what came with it. If a signature is needed and there is none, the first call gets `DUMMY`."""
+    given = extras if isinstance(extras, list) and len(extras) == len(calls) else []
+    for call, extra in zip(calls, given, strict=False):
+        if extra is not None:
+            call["extra_content"] = extra
+    if needed and not any(given):
+        calls[0]["extra_content"] = DUMMY
+
+
+class StateCollector:
+    """Collects what a dialect needs back with a reply, from any number of pieces."""
+
+    def __init__(self, provider: str) -> None:
+        self._text_field = _WITH_CALLS.get(provider, "")
+        self._field = _ALWAYS.get(provider, "")
+        self._texts: list[str] = []
+        self._parts: list[Any] = []
+        self._extra: Any = None
+        self._extras: dict[int, Any] = {}
+
+    def take(self, part: Mapping[str, Any], whole: bool) -> None:
+        """Take a whole message, or a piece of one."""
+        if isinstance(text := part.get(self._text_field), str):
+            self._texts.append(text)
+        value = part.get(self._field)
+        if whole and isinstance(value, list):
+            self._parts = value
+        elif isinstance(value, list):
+            for each in value:
+                _join(self._parts, each)
+        elif isinstance(value, str) and value:  # Mistral's text after the thinking parts
+            _join(self._parts, {"type": "text", "text": value})
+        elif isinstance(value, dict):
+            self._extra = value
+
+    def take_call(self, position: int, call: Mapping[str, Any]) -> None:
+        """Take what stands beside the function of the call at `position` of the reply's calls."""
+        if self._field == "extra_content" and isinstance(call.get("extra_content"), dict):
+            self._extras[position] = call["extra_content"]
+
+    def state(self, draft: Draft) -> dict[str, Any] | None:
+        """Return the fields that came; None for none."""
+        out: dict[str, Any] = {}
+        if draft.calls and any(self._texts):
+            out[self._text_field] = "".join(self._texts)
+        if self._field != "content" or any(part.get("type") == "thinking" for part in self._parts if _is_table(part)):
+            out[self._field] = [_close(part) for part in self._parts] or self._extra
+        if self._extras:
+            out["calls"] = [self._extras.get(position) for position in range(len(draft.calls))]
+        return {field: value for field, value in out.items() if value} or None
+
+
+class _Pieces(list[str]):
+    """A text of a part that is still arriving."""
+
+
+def _join(parts: list[Any], part: Any, inner: bool = True) -> None:
+    """Add a piece to the parts. A piece that continues the last part becomes part of it."""
+    last = parts[-1] if parts else None
+    if not (_is_table(part) and _is_table(last) and _continues(last, part)):
+        parts.append(_open(part, inner))
+        return
+    for key, value in part.items():
+        before = last.get(key)
+        if isinstance(before, _Pieces) and isinstance(value, str):
+            before.append(value)
+        elif inner and key == "thinking" and isinstance(value, list) and isinstance(before, list):
+            for each in value:
+                _join(before, each, inner=False)
+        elif value not in (None, ""):
+            last[key] = _Pieces([value]) if key in _GROWING and isinstance(value, str) else value
+
+
+_GROWING = ("text", "summary")
+
+
+def _open(part: Any, inner: bool = True) -> Any:
+    """Return a part to which pieces can be added. With `inner`, the parts in its "thinking" are open too."""
+    if not _is_table(part):
+        return part
+    out = {key: _Pieces([text]) if key in _GROWING and isinstance(text, str) else text for key, text in part.items()}
+    if inner and isinstance(thinking := part.get("thinking"), list):
+        out["thinking"] = [_open(each, inner=False) for each in thinking]
+    return out
+
+
+def _close(part: Any, inner: bool = True) -> Any:
+    """Return a part with its whole texts."""
+    if not _is_table(part):
+        return part
+    out = {key: "".join(text) if isinstance(text, _Pieces) else text for key, text in part.items()}
+    if inner and isinstance(thinking := part.get("thinking"), list):
+        out["thinking"] = [_close(each, inner=False) for each in thinking]
+    return out
+
+
+def _continues(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
+    """Return whether a piece continues a part: the same kind and place, and no signed or encrypted part has ended."""
+    if last.get("type") != part.get("type") or last.get("index") != part.get("index"):
+        return False
+    if last.get("id") and part.get("id") and last["id"] != part["id"]:
+        return False
+    kind = str(part.get("type"))
+    return kind in ("text", "thinking", "reasoning.text", "reasoning.summary") and not last.get("signature")
+
+
+def _is_table(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
