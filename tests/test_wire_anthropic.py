@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import examples
 from models_server import event
 from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usage, assistant, system, user
 from plait.core.errors import (
@@ -27,7 +28,18 @@ from plait.models.resolve import resolve
 from plait.models.wires.chat_completions import GO_ON
 from plait.models.wires.closed_schema import close_schema
 from plait.models.wires.refusals import Target, failure
-from wire_exchanges import STREAMED, WHOLE, Exchange, body_of, decode, events_of, model_of, read_exchanges, run_tools
+from wire_exchanges import (
+    STREAMED,
+    WHOLE,
+    Exchange,
+    body_of,
+    decode,
+    decode_damaged,
+    events_of,
+    model_of,
+    read_exchanges,
+    run_tools,
+)
 
 HOST = "api.anthropic.com"
 ASK = (system("Be brief."), user("How many?"))
@@ -238,6 +250,11 @@ def test_cached_tokens_are_part_of_the_input() -> None:
     assert read(whole(SAID, **counts)).usage == Usage(135, 7, 100)
     late = {"input_tokens": 9, "output_tokens": 8, "cache_read_input_tokens": 100, "cache_creation_input_tokens": None}
     assert read(stream(SAID, usage=late)).usage == Usage(109, 8, 100)
+
+
+def test_a_damaged_response_is_a_reply_or_an_error_of_plait() -> None:
+    number = examples(20_000)
+    assert decode_damaged(HOST, "anthropic", "claude-opus-5", number) > number / 2
 
 
 def test_what_is_unknown_never_loses_a_reply() -> None:
@@ -559,6 +576,12 @@ def test_refusals(status: int, kind: str, message: str, expected: type[ModelErro
     assert made.after == (7 if made.retry else None)
     if "tokens >" in message:
         assert isinstance(made, ContextOverflow) and (made.tokens, made.room) == (208310, 200000)
+
+
+def test_a_refused_effort_is_not_a_refused_schema() -> None:
+    asked = model_of("anthropic", "m", params={"output_config": {"effort": "max"}}).encode(Think("act", ASK))
+    said = "output_config.effort: this model does not support the effort parameter."
+    assert type(failure(400, error("invalid_request_error", said), Target("h", "m"), asked=asked.body)) is BadRequest
 
 
 def test_a_refused_prefill_is_left_out_next_time() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import examples
 from models_server import Asked, Server, completion, event
 from plait.core import Call, Message, ProviderState, Reply, Think, ToolSpec, Usage, assistant, system, user
 from plait.core.errors import (
@@ -37,6 +38,7 @@ from wire_exchanges import (
     Imitation,
     body_of,
     decode,
+    decode_damaged,
     events_of,
     model_of,
     read_exchanges,
@@ -252,6 +254,11 @@ def test_usage_counts_thoughts_tools_and_the_cache() -> None:
     }
     reply = read(chunk({"text": "So"}), chunk(reason="STOP", usageMetadata=counts))
     assert reply.usage == Usage(130, 47, 80)
+
+
+def test_a_damaged_response_is_a_reply_or_an_error_of_plait() -> None:
+    number = examples(20_000)
+    assert decode_damaged(HOST, "gemini", "gemini-3-pro", number) > number / 2
 
 
 def test_what_is_unknown_never_loses_a_reply() -> None:

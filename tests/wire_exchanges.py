@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import plait
 from conftest import data_file
-from models_server import Asked, Server
-from plait.core import Reply, Think
+from models_server import Asked, Server, event
+from plait.core import Message, Reply, Think, user
+from plait.core.errors import PlaitError
 from plait.loops import ToolCalling
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel
@@ -102,3 +104,33 @@ def run_tools(
 
 
 STREAMED, WHOLE = Abilities(), Abilities(stream=False)
+
+ODD: list[Any] = [None, 0, -1, 1.5, True, "", "x", [], {}, [1], {"a": 1}]
+
+
+def damage(value: Any, chance: random.Random, share: float) -> Any:
+    """The value with some of its parts replaced by odd ones, or missing."""
+    if chance.random() < share:
+        return chance.choice(ODD)
+    if isinstance(value, dict):
+        return {key: damage(each, chance, share) for key, each in value.items() if chance.random() > share / 2}
+    return [damage(each, chance, share) for each in value] if isinstance(value, list) else value
+
+
+def decode_damaged(host: str, wire: str, name: str, number: int) -> int:
+    """Decode damaged responses and send their turns back: how many were replies. Others must be Plait's errors."""
+    chance, whole = random.Random(5), 0
+    known = [each for _, exchanges in read_exchanges(host) for each in exchanges]
+    model = model_of(wire, name)
+    for _ in range(number):
+        exchange = chance.choice(known)
+        events = [damage(each, chance, chance.choice((0.02, 0.1))) for each in events_of(exchange)]
+        body = b"".join(map(event, events)) if "sse" in exchange else json.dumps(events[0]).encode()
+        try:
+            reply = model.decode(Response(200, body), Think("act"))
+        except PlaitError:
+            continue
+        turn = Message("assistant", reply.text, reply.calls, state=reply.state)
+        model.encode(Think("act", (user("q"), turn)))
+        whole += 1
+    return whole

@@ -150,7 +150,7 @@ def _turns(messages: list[Message], options: WireOptions) -> list[dict[str, Any]
         else:
             _add(out, "user", [_text(message.content)] if message.content.strip() else [])
     if out and out[-1]["role"] == "assistant" and (last := out[-1]["content"][-1]).get("type") == "text":
-        out[-1]["content"][-1] = {**last, "text": last["text"].rstrip()}
+        out[-1]["content"][-1] = {**last, "text": str(last["text"]).rstrip()}
     return out
 
 
@@ -170,11 +170,13 @@ def _said(message: Message, options: WireOptions) -> list[Any]:
         return [*text, *map(_tool_use, calls)]
     out: list[Any] = []
     for block in state:
-        kind = block.get("type") if isinstance(block, dict) else None
+        if not isinstance(block, dict):
+            continue
+        kind = block.get("type")
         if kind == "tool_use":
             if calls:  # a call without a result would be refused
                 out.append({**block, "id": _id(calls.pop(0).id)})
-        elif kind != "text" or str(block.get("text")).strip():
+        elif kind != "text" or str(block.get("text") or "").strip():
             out.append(block)
     return [*out, *map(_tool_use, calls)]
 

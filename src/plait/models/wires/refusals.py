@@ -228,6 +228,8 @@ def _find_missing_ability(status: int, error: Mapping[str, Any], said: str, aske
             return ability
     if isinstance(config := sent.get("generationConfig"), dict):
         sent = {**sent, **config}
+    if isinstance(config := sent.get("output_config"), dict) and "format" not in config:
+        del sent["output_config"]  # it holds no schema
     last = (sent.get("messages") or sent.get("contents") or [{}])[-1]
     if isinstance(last, dict) and last.get("role") in ("assistant", "model") and _PREFILL.search(said):
         return "prefill"
