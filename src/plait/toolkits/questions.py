@@ -10,6 +10,7 @@ from msgspec import structs
 from plait.core.effects import Think
 from plait.core.errors import ConfigError, ModelError, PlaitError, ToolError
 from plait.core.messages import user
+from plait.models.prices import cost_of_reply
 from plait.tools.call_context import run_meter
 from plait.tools.tool import Tool, tool
 
@@ -82,5 +83,5 @@ async def _ask(model: Model, question: str, max_tokens: int) -> str:
     response = await model.send(model.encode(think), think)
     reply = response.reply or model.decode(response, think)
     if meter is not None:
-        meter.took(model.spec, reply.usage, model.rate.cost(reply.usage, time.monotonic() - began))
+        meter.took(model.spec, reply.usage, cost_of_reply(reply, model.rate, time.monotonic() - began))
     return reply.text.strip()
