@@ -66,8 +66,8 @@ Examples:
   plait costs API_RUN LOCAL_RUN --hardware 1500
 
 Seconds are the sum of all model and tool calls. The cells of a row add up to "in all" as they are shown. "-" means
-that the loop has no such phase, "?" that a price is not known. "cached" is the
-share of the input tokens that the provider read from its cache.
+that the loop has no such phase, "?" that a price is not known. "cached" is the share of the input tokens that the
+provider read from its cache.
 """
 
 
