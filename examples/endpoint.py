@@ -46,7 +46,11 @@ class Endpoint:
                         "usage": {
                             "prompt_tokens": used["input_tokens"],
                             "completion_tokens": used["output_tokens"],
-                            "prompt_tokens_details": {"cached_tokens": used.get("cached_tokens", 0)},
+                            "prompt_tokens_details": {
+                                "cached_tokens": used.get("cached_tokens", 0),
+                                "cache_write_tokens": used.get("cache_write_tokens", 0),
+                            },
+                            "completion_tokens_details": {"reasoning_tokens": used.get("reasoning_tokens", 0)},
                         },
                     },
                 )

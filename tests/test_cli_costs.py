@@ -107,7 +107,7 @@ def test_loops_of_different_phases_stand_in_one_table(plait: Shell) -> None:
     assert list(rows[0]) == [
         *("run", "loop", "models"),
         *("act s", "act USD", "reason s", "reason USD", "react s", "react USD"),
-        *("tools s", "reply s", "reply USD", "in all s", "in all USD"),
+        *("tools s", "reply s", "reply USD", "in all s", "in all USD", "cached"),
     ]
     assert (rows[0]["act s"], rows[0]["act USD"]) == ("-", "-")
     assert (rows[1]["reason USD"], rows[1]["reply s"]) == ("-", "-")

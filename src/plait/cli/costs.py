@@ -17,6 +17,7 @@ import msgspec
 from plait.cli import options
 from plait.cli.output import print_json
 from plait.cli.runs import open_journal
+from plait.core import Usage
 from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import RunHead, RunRow
@@ -43,7 +44,16 @@ MILLISECOND, CENT_MILLI = 1_000, 10_000
 THOUSANDTHS = 1000
 """The precision of the mean of a count."""
 ABSENT = "-"
-KINDS = ("input_tokens", "cached_tokens", "output_tokens")
+KINDS = {
+    "input_tokens": "in",
+    "cached_tokens": "cached",
+    "cache_write_tokens": "cache writes",
+    "output_tokens": "out",
+    "reasoning_tokens": "reasoning",
+}
+"""The kinds of tokens, with the words of their columns."""
+PARTS = ("cached_tokens", "cache_write_tokens", "reasoning_tokens")
+"""The kinds that are part of another kind."""
 
 PhaseColumn: TypeAlias = tuple[str, bool]
 """A phase, and whether it counts tool calls or code."""
@@ -56,7 +66,8 @@ Examples:
   plait costs API_RUN LOCAL_RUN --hardware 1500
 
 Seconds are the sum of all model and tool calls. The cells of a row add up to "in all" as they are shown. "-" means
-that the loop has no such phase, "?" that a price is not known.
+that the loop has no such phase, "?" that a price is not known. "cached" is the share of the input tokens that the
+provider read from its cache.
 """
 
 
@@ -64,7 +75,7 @@ that the loop has no such phase, "?" that a price is not known.
 @click.argument("runs", metavar="[RUN...]", nargs=-1)
 @click.option("--last", type=options.WHOLE, metavar="N", help="Add the N newest runs, oldest first.")
 @options.flag("--mean", help="One row for all runs of the same loop and models: their mean.")
-@options.flag("--tokens", help="Also show the tokens of each phase: in, of these cached, out.")
+@options.flag("--tokens", help="Also show the tokens of each phase: in, cached, out ...")
 @options.flag("--rates", help="Also show the price of each model and its source.")
 @options.hardware
 @options.flag("--csv", "as_csv", help="Print comma-separated values.")
@@ -211,14 +222,21 @@ def cost_table(rows: Sequence[CostRow], *, mean: bool, tokens: bool) -> tuple[li
     heads = [">runs" if mean else "run", "loop", "models"]
     for column, label in labels.items():
         heads += [f">{label} s"] if column[1] else [f">{label} s", f">{label} USD"]
-    heads += [">in all s", ">in all USD"]
+    heads += [">in all s", ">in all USD", ">cached"]
+    whole = sum((in_all(row.spent).usage for row in rows), Usage())
+    if whole.cache_write_tokens:
+        heads.append(">cache writes")
+    kinds = [kind for kind in KINDS if kind not in PARTS[1:] or getattr(whole, kind)] if tokens else []
     if tokens:
         names = [*(label for column, label in labels.items() if not column[1]), "in all"]
-        heads += [f">{name} {kind}" for name in names for kind in ("in", "cached", "out")]
-    return heads, [_cells(row, columns, mean=mean, tokens=tokens) for row in rows]
+        heads += [f">{name} {KINDS[kind]}" for name in names for kind in kinds]
+    return heads, [_cells(row, columns, mean=mean, kinds=kinds, stored=whole.cache_write_tokens > 0) for row in rows]
 
 
-def _cells(row: CostRow, columns: Sequence[PhaseColumn], *, mean: bool, tokens: bool) -> list[str]:
+def _cells(
+    row: CostRow, columns: Sequence[PhaseColumn], *, mean: bool, kinds: Sequence[str], stored: bool
+) -> list[str]:
+    """Return the cells of a row, with the tokens of `kinds`; `stored` adds the share of cache writes."""
     count, here = len(row.runs), row.columns
     present = [column for column in columns if column in here]
     sums = [in_all(here[column]) for column in present]
@@ -235,21 +253,31 @@ def _cells(row: CostRow, columns: Sequence[PhaseColumn], *, mean: bool, tokens: 
     cells = [str(count) if mean else row.runs[0], row.loop, clean(who)]
     for column in columns:
         cells += [seconds.get(column, ABSENT), *([] if column[1] else [usd.get(column, ABSENT)])]
-    cells += [all_seconds, all_usd]
-    if tokens:
-        kinds = [by_column([getattr(each.usage, kind) for each in sums], 1, 0) for kind in KINDS]
+    usage = in_all(row.spent).usage
+    cells += [all_seconds, all_usd, _share(usage.cached_tokens, usage)]
+    if stored:
+        cells.append(_share(usage.cache_write_tokens, usage))
+    counts = [by_column([getattr(each.usage, kind) for each in sums], 1, 0) for kind in kinds]
+    if counts:
         for column in columns:
-            cells += [] if column[1] else [texts.get(column, ABSENT) for texts, _ in kinds]
-        cells += [whole for _, whole in kinds]
+            cells += [] if column[1] else [texts.get(column, ABSENT) for texts, _ in counts]
+        cells += [all_tokens for _, all_tokens in counts]
     return cells
+
+
+def _share(part: int, usage: Usage) -> str:
+    """Return which part of the input tokens this is, as `49.1%`."""
+    return f"{100 * part / usage.input_tokens:.1f}%" if usage.input_tokens else ABSENT
 
 
 def phase_table(spent: Sequence[PhaseSpending]) -> tuple[list[str], list[list[str]]]:
     """Return the heads and rows of one run's phases and their sum."""
     whole = in_all(spent)
-    retried, cached = whole.retries > 0, whole.usage.cached_tokens > 0
-    heads = ["phase", "model", ">calls", *([">retries"] if retried else [])]
-    heads += [">input", *([">cached"] if cached else []), ">output", ">seconds", ">USD"]
+    retried = whole.retries > 0
+    words = {**KINDS, "input_tokens": "input", "output_tokens": "output"}
+    kinds = {kind: word for kind, word in words.items() if kind not in PARTS or getattr(whole.usage, kind)}
+    heads = ["phase", "model", ">calls", *([">retries"] if retried else []), *(f">{word}" for word in kinds.values())]
+    heads += [">seconds", ">USD"]
     seconds, all_seconds = round_spending([part.micros for part in spent], MILLISECOND, 3)
     usd, all_usd = round_spending([part.nanos for part in spent], CENT_MILLI, 5)
     rows = []
@@ -257,12 +285,12 @@ def phase_table(spent: Sequence[PhaseSpending]) -> tuple[list[str], list[list[st
         if part.is_work:
             one, more = ("tool call", "tool calls") if part.phase == TOOLS else ("piece of code", "pieces of code")
             made = f"{part.calls:,} {one if part.calls == 1 else more}"
-            rows.append([part.phase, made, *[""] * (3 + retried + cached), took, ""])
+            rows.append([part.phase, made, *[""] * (1 + retried + len(kinds)), took, ""])
             continue
         about = "~" if part.usage.estimated else ""
         cells = [part.phase, clean(part.model), f"{part.calls:,}", *([f"{part.retries:,}"] if retried else [])]
-        cells += [f"{about}{part.usage.input_tokens:,}", *([f"{part.usage.cached_tokens:,}"] if cached else [])]
-        rows.append([*cells, f"{about}{part.usage.output_tokens:,}", took, cost])
+        cells += [f"{'' if kind in PARTS else about}{getattr(part.usage, kind):,}" for kind in kinds]
+        rows.append([*cells, took, cost])
     return heads, rows
 
 
@@ -298,11 +326,17 @@ def _notes(rows: Sequence[Sequence[str]], costed: Sequence[CostRow], *, tokens: 
 
 
 def _rate_lines(costed: Sequence[CostRow]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            f"{clean(model)}: {clean(describe_rate(rate))}" for row in costed for (_, model), rate in row.rates.items()
-        )
-    )
+    lines: dict[str, None] = {}
+    for row in costed:
+        reported = {(part.phase, part.model): part for part in row.spent if part.costs_reported}
+        for (phase, model), rate in row.rates.items():
+            said = describe_rate(rate)
+            if (part := reported.get((phase, model))) is not None:
+                said = "cost reported by the provider"
+                if part.costs_reported < part.calls:
+                    said += f" for {part.costs_reported:,} of {part.calls:,} calls, else {describe_rate(rate)}"
+            lines[f"{clean(model)}: {clean(said)}"] = None
+    return list(lines)
 
 
 def _configured_models(head: RunHead) -> dict[str, str]:
@@ -345,7 +379,7 @@ def _divide_sums(phases: Sequence[dict[str, Any]], whole: dict[str, Any], runs: 
         if total is not None and total[kind] is not None:
             total[kind] = all_units / scale
 
-    for kind in ("calls", "retries"):
+    for kind in ("calls", "retries", "costs_reported"):
         divide(kind, THOUSANDTHS, [phase for phase in phases if phase["model"]], whole)
         divide(kind, THOUSANDTHS, [phase for phase in phases if not phase["model"]], None)
     for kind in KINDS:

@@ -54,10 +54,18 @@ def print_json(value: Any, *, indent: int | None = 1) -> None:
 
 
 def format_tokens(usage: Any) -> str:
-    """Return `812 + 45 tokens (600 cached)`, with "about" if the provider did not report them."""
+    """Return `812 + 45 tokens (600 cached)`, with "about" if the provider did not report them.
+
+    The parenthesis also holds cache writes and reasoning, if there are any.
+    """
     about = "about " if usage.estimated else ""
-    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    return f"{about}{usage.input_tokens:,} + {usage.output_tokens:,} tokens{cached}"
+    kinds = (
+        (usage.cached_tokens, "cached"),
+        (usage.cache_write_tokens, "cache writes"),
+        (usage.reasoning_tokens, "reasoning"),
+    )
+    parts = ", ".join(f"{count:,} {word}" for count, word in kinds if count)
+    return f"{about}{usage.input_tokens:,} + {usage.output_tokens:,} tokens{f' ({parts})' if parts else ''}"
 
 
 def format_usd(usd: float | None) -> str:

@@ -13,6 +13,7 @@ import click
 from plait.cli import options
 from plait.cli.output import format_count, one_line, print_json, print_table
 from plait.config import load
+from plait.core import Usage
 from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.text import clean
 from plait.journal.records import RunRow
@@ -38,7 +39,6 @@ def find_run(run: str, given: str | None) -> tuple[RunRow, Journal]:
 def run_as_json(row: RunRow) -> dict[str, Any]:
     """Return a run as `plait runs --json` lists it."""
     totals, outcome = row.totals, row.outcome or {}
-    usage = ("input_tokens", "output_tokens", "cached_tokens", "estimated")
     return {
         "run": row.head.run,
         "status": row.status,
@@ -49,7 +49,7 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
         "models": {phase: str(model["spec"]) for phase, model in row.head.models.items()},
         "steps": totals.get("steps"),
         "calls": totals.get("calls"),
-        "usage": {name: totals.get(name) for name in usage},
+        "usage": {name: totals.get(name) for name in Usage.__struct_fields__},
         "cost_usd": totals.get("cost_usd"),
         "seconds": totals.get("seconds"),
         "started": format_time(row.started),

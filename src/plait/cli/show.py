@@ -98,8 +98,7 @@ def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
         click.echo(f"Answer: {clean_text(answer if isinstance(answer, str) else as_json(answer))}")
     parts = [row.status + (f": {clean_text(outcome['reason'])}" if outcome.get("reason") else "")]
     if "steps" in totals:
-        names = ("input_tokens", "output_tokens", "cached_tokens", "estimated")
-        usage = Usage(**{name: totals[name] for name in names if name in totals})
+        usage = msgspec.convert(totals, Usage)
         parts += [format_count(totals["steps"], "step"), format_count(totals["calls"], "call"), format_tokens(usage)]
         parts += [format_seconds(totals["seconds"]), format_usd(totals["cost_usd"])]
     click.echo(" · ".join(parts))

@@ -24,13 +24,16 @@ CUT: dict[Finish, str] = {
 class Usage(Struct, frozen=True, omit_defaults=True):
     """Tokens as the provider reports them.
 
-    `cached_tokens` are the part of `input_tokens` that the server read from its cache. `estimated`: the provider
-    reported nothing, and the numbers are estimated from the length of the text.
+    `cached_tokens` are the part of `input_tokens` that the server read from its cache, `cache_write_tokens` the part
+    that it wrote to a cache. `reasoning_tokens` are part of `output_tokens`. `estimated`: the provider reported
+    nothing, and the numbers are estimated from the length of the text.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
     estimated: bool = False
 
     def __add__(self, other: Usage) -> Usage:
@@ -38,6 +41,8 @@ class Usage(Struct, frozen=True, omit_defaults=True):
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
             self.estimated or other.estimated,
         )
 
@@ -52,7 +57,8 @@ class Reply(Struct, frozen=True, omit_defaults=True):
 
     `text` ends before the first stop string, whether the endpoint or Plait cut it. `reasoning` is the endpoint's
     separate chain of thought. `calls` are native tool calls. `cost` is in USD, None if no price is known. `state`
-    belongs to the assistant's message of this turn.
+    belongs to the assistant's message of this turn. `service_tier` is the tier that the endpoint reports, "" if none.
+    `cost_reported`: the provider reported the cost; else Plait computes it from prices.
     """
 
     text: str
@@ -64,6 +70,8 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     cost: float | None = None
     state: ProviderState | None = None
+    service_tier: str = ""
+    cost_reported: bool = False
 
     @property
     def how_cut(self) -> str:

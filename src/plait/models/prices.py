@@ -13,14 +13,19 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from plait.core import Usage
+from plait.core import Reply, Usage
 from plait.core.errors import ConfigError
 
 RateKind: TypeAlias = Literal["unknown", "tokens", "per_1k", "watts"]
 
 NANO = 1_000_000_000
+ORDINARY = "default"
+ORDINARY_TIERS = ("", ORDINARY, "standard", "auto", "on_demand")
+"""The service tiers of the ordinary price, as endpoints report them."""
+SERVICE_TIER = "@service_tier="
+"""Stands between a model's name and the tier in the user's table of prices."""
 
 
 class Tier(Struct, frozen=True):
@@ -30,39 +35,58 @@ class Tier(Struct, frozen=True):
     input: float
     output: float
     cached: float | None
+    cache_write: float | None = None
 
 
 class Rate(Struct, frozen=True, omit_defaults=True):
     """The price of a model call, by its tokens or by its time.
 
-    - kind "tokens": `input`, `output`, `cached` in USD per 1,000,000 tokens. If `cached` is None, cached input costs
-      the
-      same as other input. `tiers` are for long requests.
+    - kind "tokens": `input`, `output`, `cached`, `cache_write` in USD per 1,000,000 tokens. If `cached` or
+      `cache_write` is None, that input costs the same as other input. `tiers` are for long requests.
     - kind "per_1k": electricity in USD per 1,000 tokens, input and output alike.
     - kind "watts": electricity as watts x seconds x `tariff` (USD per kWh).
     - kind "unknown": no cost.
 
-    `source` says where the numbers come from, `date` (YYYY-MM-DD) when they were looked up.
+    `service_tiers` are the rates of replies that report this service tier ("flex", "priority"); "default" is the
+    ordinary one. `source` says where the numbers come from, `date` (YYYY-MM-DD) when they were looked up.
     """
 
     kind: RateKind = "unknown"
     input: float = 0.0
     output: float = 0.0
     cached: float | None = None
+    cache_write: float | None = None
     tiers: tuple[Tier, ...] = ()
     per_1k_tokens: float = 0.0
     watts: float = 0.0
     tariff: float = 0.0
     source: str = ""
     date: str = ""
+    service_tiers: dict[str, Rate] = {}
 
     @property
     def is_known(self) -> bool:
         """Return whether there is a price, even if it is 0."""
         return self.kind != "unknown"
 
-    def cost(self, usage: Usage, seconds: float = 0.0) -> float | None:
-        """Return USD for one call, rounded to a billionth of a dollar; None for an unknown price."""
+    def has_service_tier(self, service_tier: str) -> bool:
+        """Return whether there is a price for this service tier, as an endpoint reports it ("" for none)."""
+        return service_tier in ORDINARY_TIERS or service_tier in self.service_tiers
+
+    def add_service_tiers(self, rates: Mapping[str, Rate], requested: str) -> Rate:
+        """Return the rate of a request for the tier `requested`, with the rates of all tiers."""
+        if not rates:
+            return self
+        return structs.replace(rates.get(requested, self), service_tiers={ORDINARY: self, **rates})
+
+    def cost(self, usage: Usage, seconds: float = 0.0, service_tier: str = "") -> float | None:
+        """Return USD for one call, rounded to a billionth of a dollar; None for an unknown price.
+
+        `service_tier` is the tier that the reply reports. A tier without a price costs the same as the requested one.
+        """
+        if service_tier and self.service_tiers:
+            tier = ORDINARY if service_tier in ORDINARY_TIERS else service_tier
+            return self.service_tiers.get(tier, self).cost(usage, seconds)
         if self.kind == "unknown":
             return None
         if self.kind == "per_1k":
@@ -75,10 +99,11 @@ class Rate(Struct, frozen=True, omit_defaults=True):
         if self.tiers:
             price = next((tier for tier in reversed(self.tiers) if usage.input_tokens > tier.above), self)
         cached = min(usage.cached_tokens, usage.input_tokens)
-        cached_price = price.input if price.cached is None else price.cached
+        written = min(usage.cache_write_tokens, usage.input_tokens - cached)
         nano = (
-            (usage.input_tokens - cached) * _exact(price.input)
-            + cached * _exact(cached_price)
+            (usage.input_tokens - cached - written) * _exact(price.input)
+            + cached * _exact(price.input if price.cached is None else price.cached)
+            + written * _exact(price.input if price.cache_write is None else price.cache_write)
             + usage.output_tokens * _exact(price.output)
         ) * 1000
         return _usd(nano)
@@ -87,8 +112,9 @@ class Rate(Struct, frozen=True, omit_defaults=True):
     def from_mapping(cls, price: Mapping[str, Any], where: str) -> Rate:
         """Read a rate as the user writes it. Raises `ConfigError` with `where`.
 
-        {input, output, cached}: USD per 1,000,000 tokens. {per_1k_tokens}: USD per 1,000 tokens. {watts, tariff}:
-        electricity, the tariff in USD per kWh. `source` and `date` are optional.
+        {input, output, cached, cache_write}: USD per 1,000,000 tokens. {per_1k_tokens}: USD per 1,000 tokens.
+        {watts, tariff}: electricity, the tariff in USD per kWh. `cached`, `cache_write`, `source` and `date` are
+        optional.
         """
         if not isinstance(price, Mapping):
             raise ConfigError(f"{where} should be a table of prices, not {price!r}.", hint=_PRICE_HINT)
@@ -101,7 +127,7 @@ class Rate(Struct, frozen=True, omit_defaults=True):
         kinds: dict[RateKind, bool] = {
             "per_1k": set(numbers) == {"per_1k_tokens"},
             "watts": set(numbers) == {"watts", "tariff"},
-            "tokens": {"input", "output"} <= set(numbers) <= {"input", "output", "cached"},
+            "tokens": {"input", "output"} <= set(numbers) <= {"input", "output", "cached", "cache_write"},
         }
         for kind, fits in kinds.items():
             if fits:
@@ -110,7 +136,7 @@ class Rate(Struct, frozen=True, omit_defaults=True):
 
 
 _PRICE_HINT = (
-    "Give input and output (and cached) in USD per million tokens, or per_1k_tokens in USD, "
+    "Give input and output (and cached, cache_write) in USD per million tokens, or per_1k_tokens in USD, "
     "or watts and tariff in USD per kWh."
 )
 
@@ -130,12 +156,29 @@ def describe_rate(rate: Rate) -> str:
         case "watts":
             words = f"{rate.watts:.15g} W at {rate.tariff:.15g} USD per kWh"
         case _:
-            cached = "" if rate.cached is None else f", {rate.cached:.15g} cached"
-            words = f"{rate.input:.15g} in{cached}, {rate.output:.15g} out USD per 1,000,000 tokens"
+            words = f"{_describe_prices(rate)} USD per 1,000,000 tokens"
             for tier in rate.tiers:
-                words += f"; above {tier.above:,} of input "
-                words += f"{tier.input:.15g} in, {tier.cached:.15g} cached, {tier.output:.15g} out"
-    return f"{words} ({origin})" if origin else words
+                words += f"; above {tier.above:,} of input {_describe_prices(tier)}"
+    words = f"{words} ({origin})" if origin else words
+    for name, other in rate.service_tiers.items():
+        words += f"; service tier {name}: {describe_rate(other)}"
+    return words
+
+
+def _describe_prices(price: Rate | Tier) -> str:
+    cached = "" if price.cached is None else f", {price.cached:.15g} cached"
+    written = "" if price.cache_write is None else f", {price.cache_write:.15g} cache write"
+    return f"{price.input:.15g} in{cached}{written}, {price.output:.15g} out"
+
+
+def cost_of_reply(reply: Reply, rate: Rate, seconds: float) -> float | None:
+    """Return the cost of a decoded reply in USD: the provider's own if it reported one, else by its rate."""
+    return reply.cost if reply.cost_reported else rate.cost(reply.usage, seconds, reply.service_tier)
+
+
+def round_usd(usd: Decimal) -> float:
+    """Return USD rounded to a billionth of a dollar."""
+    return _usd(usd * NANO)
 
 
 def total(costs: Iterable[float | None]) -> float | None:
@@ -154,6 +197,17 @@ def own_rate(names: Sequence[str], own: Mapping[str, Rate]) -> Rate | None:
         if name in own:
             return own[name]
     return next((rate for key, rate in own.items() if any(fnmatchcase(name, key) for name in names)), None)
+
+
+def own_service_tiers(names: Sequence[str], own: Mapping[str, Rate]) -> dict[str, Rate]:
+    """Return the user's prices for one of these names in each service tier, from keys `NAME@service_tier=TIER`."""
+    tables: dict[str, dict[str, Rate]] = {}
+    for key, rate in own.items():
+        name, _, tier = key.partition(SERVICE_TIER)
+        if tier:
+            tables.setdefault(tier, {})[name] = rate
+    found = {tier: own_rate(names, table) for tier, table in tables.items()}
+    return {tier: rate for tier, rate in found.items() if rate is not None}
 
 
 @lru_cache(maxsize=256)
@@ -175,17 +229,17 @@ def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> 
     except LookupError:
         return UNKNOWN
     prices = model.get_prices(when)
-    kinds = [prices.input_mtok, prices.output_mtok, prices.cache_read_mtok]
+    kinds = [prices.input_mtok, prices.output_mtok, prices.cache_read_mtok, prices.cache_write_mtok]
     if kinds[:2] == [None, None]:
         return UNKNOWN  # priced by another unit: requests, seconds of audio, images
 
-    def at(start: int) -> tuple[float, float, float | None]:
+    def at(start: int) -> tuple[float, float, float | None, float | None]:
         found = []
         for price in kinds:
             if isinstance(price, TieredPrices):
                 price = next((tier.price for tier in reversed(price.tiers) if tier.start <= start), price.base)
             found.append(None if price is None else float(price))
-        return found[0] or 0.0, found[1] or 0.0, found[2]
+        return found[0] or 0.0, found[1] or 0.0, found[2], found[3]
 
     starts = {tier.start for price in kinds if isinstance(price, TieredPrices) for tier in price.tiers}
     tiers = tuple(Tier(start, *at(start)) for start in sorted(starts))

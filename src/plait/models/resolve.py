@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, structs
 
 from plait.core.errors import ConfigError
 from plait.core.secrets import SHORTEST
@@ -17,7 +17,7 @@ from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, wire_of
-from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, own_rate
+from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, own_rate, own_service_tiers
 from plait.models.settings import settings_for, split_settings
 from plait.models.special_tokens import tokens_of_family
 from plait.models.wires.wire import load_wire
@@ -39,6 +39,10 @@ def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, s
     bare, given = split_settings(spec.strip())
     model = _resolve(bare, config, env)
     settings = given.over(settings_for((bare, model.name), config.settings))
+    if isinstance(model, ChatModel):
+        requested = "" if settings.service_tier is UNSET else settings.service_tier
+        tiers = own_service_tiers(_names_of(bare, model.name), config.prices)
+        model = structs.replace(model, rate=model.rate.add_service_tiers(tiers, requested))
     if not settings.are_set:
         return model
     if isinstance(model, ChatModel):
@@ -167,7 +171,11 @@ def _chat_model(
 
 
 def _own_rate(spec: str, name: str, config: ModelConfig) -> Rate | None:
-    return own_rate((spec, f"{spec.partition(':')[0]}:{name}", name), config.prices)
+    return own_rate(_names_of(spec, name), config.prices)
+
+
+def _names_of(spec: str, name: str) -> tuple[str, ...]:
+    return (spec, f"{spec.partition(':')[0]}:{name}", name)
 
 
 @lru_cache

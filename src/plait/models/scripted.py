@@ -259,6 +259,10 @@ def _encode_body(reply: Reply, model: str) -> bytes:
             "total_tokens": reply.usage.tokens,
             "prompt_tokens_details": {"cached_tokens": reply.usage.cached_tokens},
         }
+        if stored := reply.usage.cache_write_tokens:
+            body["usage"]["prompt_tokens_details"]["cache_write_tokens"] = stored
+        if reasoning := reply.usage.reasoning_tokens:
+            body["usage"]["completion_tokens_details"] = {"reasoning_tokens": reasoning}
     return msgspec.json.encode(body)
 
 

@@ -23,7 +23,9 @@ from plait.journal.records import Got, Thinking, ThoughtRecord, Thrown
 from plait.journal.timeline import LoopException
 from plait.loops import splitter_of
 from plait.models.base import Model
-from plait.models.wires.replies import usage_received
+from plait.models.prices import SERVICE_TIER, cost_of_reply
+from plait.models.settings import split_settings
+from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire
 from plait.runtime.limits import LimitReached, Meter, Share
 from plait.runtime.phase_models import Phases, without_special_tokens
@@ -119,7 +121,7 @@ async def ask_model(
             await asyncio.sleep(wait)
             continue
         meter.learn(model, request.body, reply.usage)
-        cost = model.rate.cost(reply.usage, seconds)
+        cost = cost_of_reply(reply, model.rate, seconds)
         named = reply.model
         reply = structs.replace(reply, seconds=seconds, cost=cost, model=model.spec)
         span.record_reply(reply, named)
@@ -139,18 +141,18 @@ def _count_lost(
     meter: Meter, model: Model, think: Think, why: BaseException, seconds: float
 ) -> tuple[Usage | None, float | None]:
     """What an attempt took that brought no reply: its tokens and USD, counted."""
-    usage = taken_by(why, think, load_wire(getattr(model, "wire", CHAT)))
-    if usage is None:
+    part = taken_by(why, think, load_wire(getattr(model, "wire", CHAT)))
+    if part is None:
         return None, None
-    cost = model.rate.cost(usage, seconds)
+    usage, cost = part.usage, cost_of_reply(part, model.rate, seconds)
     meter.lost(usage, cost)
     if meter.outer is not None:
         meter.outer.took(model.spec, usage, cost)
     return usage, cost
 
 
-def taken_by(why: BaseException, think: Think, wire: Wire) -> Usage | None:
-    """The tokens that an attempt took which brought no reply, estimated; None where it took none.
+def taken_by(why: BaseException, think: Think, wire: Wire) -> Reply | None:
+    """The part of a reply that an attempt received before it failed, with its tokens; None where it took none.
 
     A request that the endpoint refused, or that never reached it, took none. One that was sent and broke off, timed out
     or was cancelled took its prompt and what was received.
@@ -159,7 +161,7 @@ def taken_by(why: BaseException, think: Think, wire: Wire) -> Usage | None:
     if response is not None and response.status not in (0, 200):
         return None
     sent = response is not None or getattr(why, "sent", False)
-    return usage_received(response.body if response is not None else b"", think, wire) if sent else None
+    return read_partial_reply(response.body if response is not None else b"", think, wire) if sent else None
 
 
 def _pause(why: ModelError, failures: int) -> float:
@@ -177,6 +179,7 @@ class Thinker:
     def __init__(self, run_context: RunContext, on_piece: Callable[[WaitResult], None]) -> None:
         self.run_context = run_context
         self._on_piece = on_piece
+        self._tiers_noted: set[tuple[str, str]] = set()
 
     async def perform(self, n: int, effect: Think, past: PastEffect, *, started: bool = False) -> Reply:
         """Return the reply: the recorded one, or the model's. A `started` effect never uses the reserved call."""
@@ -222,12 +225,26 @@ class Thinker:
             meter.outer.took(model.spec, reply.usage, reply.cost)
         if reply.finish == "circle":
             self.run_context.remark(step, "circle", _circle(reply))
+        self._note_service_tier(step, model, reply)
         if listener is not None:
             listener.close(reply)
         self.run_context.say(
             ev.Replied(step, effect.phase, model.spec, reply.text, reply.usage, reply.seconds, reply.cost)
         )
         return reply
+
+    def _note_service_tier(self, step: int, model: Model, reply: Reply) -> None:
+        """Note, once for a model and tier, that a reply's service tier has no price of its own."""
+        tier, rate = reply.service_tier, model.rate
+        if reply.cost_reported or not rate.is_known or rate.has_service_tier(tier):
+            return
+        if (model.spec, tier) in self._tiers_noted:
+            return
+        self._tiers_noted.add((model.spec, tier))
+        name = split_settings(model.spec)[0]
+        said = f"{name} answered in the service tier {tier!r}. Plait knows no price for that tier and counts the "
+        said += f'ordinary one. Add the price to plait.toml: [prices."{name}{SERVICE_TIER}{tier}"].'
+        self.run_context.remark(step, "price", said)
 
     def _recorded(self, n: int, effect: Think, past: PastEffect, step: int) -> Reply | None:
         """Return the recorded reply, or raise what was thrown in its place; None if the model is to be asked."""

@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core import Usage
 from plait.core.errors import ConfigError
@@ -33,8 +33,8 @@ class PhaseSpending(Struct, frozen=True, omit_defaults=True):
     `calls` are the replies that the loop received; `retries` are the attempts without a reply (refused, broken off),
     whose tokens are estimated from the bytes received. `usage` holds the tokens. `seconds` is the time of all attempts,
     in whole microseconds, without the pauses between them. `cost_usd` is in whole billionths, or None if a price is
-    unknown. Tool calls are one row with the phase "tools", the model "", no tokens and 0 USD. Code is one such row with
-    the phase "code".
+    unknown; `costs_reported` are the replies whose cost the provider reported. Tool calls are one row with the phase
+    "tools", the model "", no tokens and 0 USD. Code is one such row with the phase "code".
     """
 
     phase: str
@@ -44,6 +44,7 @@ class PhaseSpending(Struct, frozen=True, omit_defaults=True):
     usage: Usage = Usage()
     seconds: float = 0.0
     cost_usd: float | None = 0.0
+    costs_reported: int = 0
 
     @property
     def is_work(self) -> bool:
@@ -61,15 +62,15 @@ class PhaseSpending(Struct, frozen=True, omit_defaults=True):
 
     def json(self) -> dict[str, Any]:
         """Return the row as a JSON object."""
-        usage = self.usage
         return {
             "phase": self.phase,
             "model": self.model,
             "calls": self.calls,
             "retries": self.retries,
-            "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
+            "usage": structs.asdict(self.usage),
             "seconds": self.seconds,
             "cost_usd": self.cost_usd,
+            "costs_reported": self.costs_reported,
         }
 
 
@@ -93,7 +94,7 @@ def read_spending(moment: Moment) -> PhaseSpending | None:
                 phase, model, 0, int(bool(response.error)), usage, _whole_micros(response.seconds), cost
             )
         case "replied", ModelCall(phase=phase, model=model, reply=reply) if reply is not None:
-            return PhaseSpending(phase, model, calls=1, usage=reply.usage, cost_usd=reply.cost)
+            return PhaseSpending(phase, model, 1, 0, reply.usage, 0.0, reply.cost, int(reply.cost_reported))
         case "ended", ToolCall(observation=observation) if observation is not None:
             return PhaseSpending(TOOLS, "", calls=1, seconds=_whole_micros(observation.seconds))
         case _, CodeTurn(ran=ran, code=code):
@@ -128,6 +129,7 @@ def in_all(rows: Iterable[PhaseSpending]) -> PhaseSpending:
         whole.usage,
         whole.seconds,
         whole.cost_usd,
+        whole.costs_reported,
     )
 
 
@@ -199,4 +201,5 @@ def _sum(phase: str, model: str, parts: Sequence[PhaseSpending]) -> PhaseSpendin
         sum((part.usage for part in parts), Usage()),
         sum(part.micros for part in parts) / MICRO,
         sum(known) / NANO if len(known) == len(costs) else None,
+        sum(part.costs_reported for part in parts),
     )

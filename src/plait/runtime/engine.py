@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast, get_args
 
 import msgspec
+from msgspec import structs
 
 from plait.core import (
     Act,
@@ -143,10 +144,7 @@ class Engine:
             "steps": meter.steps,
             "calls": meter.calls,
             "requests": meter.requests,
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cached_tokens": usage.cached_tokens,
-            "estimated": usage.estimated,
+            **structs.asdict(usage),
             "cost_usd": meter.cost,
             "seconds": round(meter.seconds, 6),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert, structs
 
 from plait.core import Event, Loop, Outcome, Status, Usage, Waiting
 from plait.core.errors import JournalError
@@ -128,12 +128,7 @@ class Run(Struct, frozen=True, kw_only=True):
             "loop": self.loop,
             "steps": self.steps,
             "calls": self.calls,
-            "usage": {
-                "input_tokens": self.usage.input_tokens,
-                "output_tokens": self.usage.output_tokens,
-                "cached_tokens": self.usage.cached_tokens,
-                "estimated": self.usage.estimated,
-            },
+            "usage": structs.asdict(self.usage),
             "cost_usd": self.cost_usd,
             "seconds": self.seconds,
             "models": self.models,
@@ -164,12 +159,7 @@ def run_of(
         loop=loop,
         steps=totals.get("steps", 0),
         calls=totals.get("calls", 0),
-        usage=Usage(
-            totals.get("input_tokens", 0),
-            totals.get("output_tokens", 0),
-            totals.get("cached_tokens", 0),
-            totals.get("estimated", False),
-        ),
+        usage=convert(totals, Usage),
         cost_usd=totals.get("cost_usd"),
         seconds=totals.get("seconds", 0.0),
         models=models,

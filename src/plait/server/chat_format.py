@@ -187,7 +187,8 @@ def usage_of(run: Run) -> dict[str, Any]:
         "prompt_tokens": used.input_tokens,
         "completion_tokens": used.output_tokens,
         "total_tokens": used.tokens,
-        "prompt_tokens_details": {"cached_tokens": used.cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": used.cached_tokens, "cache_write_tokens": used.cache_write_tokens},
+        "completion_tokens_details": {"reasoning_tokens": used.reasoning_tokens},
     }
 
 

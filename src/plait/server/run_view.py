@@ -45,6 +45,8 @@ def list_entry(row: RunRow, *, n: int = 0) -> dict[str, Any]:
         "in": totals.get("input_tokens"),
         "out": totals.get("output_tokens"),
         "cached": totals.get("cached_tokens"),
+        "cache_writes": totals.get("cache_write_tokens"),
+        "reasoning_tokens": totals.get("reasoning_tokens"),
         "estimated": totals.get("estimated", False),
         "cost": totals.get("cost_usd"),
         "seconds": totals.get("seconds"),

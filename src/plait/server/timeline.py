@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from plait.core import Loop, Ran
+from plait.core import Loop, Ran, Usage
 from plait.core import events as ev
 from plait.journal.records import Row
 from plait.journal.timeline import (
@@ -53,6 +53,17 @@ SORTS = {
 """How the page marks notes by kind. All other kinds are warnings."""
 
 JSON: TypeAlias = dict[str, Any]
+
+
+def _count_tokens(usage: Usage) -> dict[str, int]:
+    """Return the tokens by the names that the page uses."""
+    return {
+        "in": usage.input_tokens,
+        "out": usage.output_tokens,
+        "cached": usage.cached_tokens,
+        "cache_writes": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+    }
 
 
 class ViewerTimeline:
@@ -94,9 +105,7 @@ class ViewerTimeline:
         return {
             "steps": max((n for n, step in self.steps.items() if step["phases"]), default=0),
             "calls": whole.calls,
-            "in": usage.input_tokens,
-            "out": usage.output_tokens,
-            "cached": usage.cached_tokens,
+            **_count_tokens(usage),
             "estimated": usage.estimated,
             "cost": whole.cost_usd,
             "work": whole.seconds,
@@ -178,7 +187,7 @@ class ViewerTimeline:
                 parts[f"{kind}{number}"] = self._cut(event.text.strip("\n" if kind == "action" else None))
         item["parts"] = list(parts)
         usage = reply.usage
-        used = {"in": usage.input_tokens, "out": usage.output_tokens, "cached": usage.cached_tokens}
+        used = _count_tokens(usage)
         self._change(
             item["id"],
             **parts,
@@ -242,7 +251,7 @@ class ViewerTimeline:
     def _add_item(self, moment: Moment, step: int, id: str, kind: str, **fields: Any) -> None:
         self._last_step = max(self._last_step, step)
         if step not in self.steps:
-            empty: JSON = {"phases": [], "models": [], "in": 0, "out": 0, "cached": 0, "estimated": False}
+            empty: JSON = {"phases": [], "models": [], **_count_tokens(Usage()), "estimated": False}
             self.steps[step] = {"n": step, "at": moment.at, **empty, "cost": 0.0, "seconds": 0.0}
         self.items[id] = {"id": id, "kind": kind, "step": step, "at": moment.at}
         self._change(id, **fields)

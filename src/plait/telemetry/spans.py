@@ -429,6 +429,8 @@ def _usage_attributes(usage: Usage, cost: float | None) -> dict[str, Any]:
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens or None,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
         "plait.cost_usd": cost,
         "plait.usage.estimated": usage.estimated or None,
     }

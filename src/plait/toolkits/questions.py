@@ -74,6 +74,8 @@ def ask_model(model: str | Model = "local", *, max_tokens: int = MAX_TOKENS) -> 
 
 async def _ask(model: Model, question: str, max_tokens: int) -> str:
     """Send the question and return the text of the reply. The run's meter counts it."""
+    from plait.models.prices import cost_of_reply
+
     think = Think("ask_model", (user(question),), max_tokens=max_tokens)
     meter = run_meter()
     if meter is not None:
@@ -82,5 +84,5 @@ async def _ask(model: Model, question: str, max_tokens: int) -> str:
     response = await model.send(model.encode(think), think)
     reply = response.reply or model.decode(response, think)
     if meter is not None:
-        meter.took(model.spec, reply.usage, model.rate.cost(reply.usage, time.monotonic() - began))
+        meter.took(model.spec, reply.usage, cost_of_reply(reply, model.rate, time.monotonic() - began))
     return reply.text.strip()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ from msgspec import Struct
 
 from plait.core import Call, Usage
 from plait.core.replies import Finish
+from plait.models.prices import round_usd
 from plait.models.wires.chat_state import StateCollector
 from plait.models.wires.draft import Draft
 from plait.models.wires.stream import DONE
@@ -53,6 +56,7 @@ class _Chunk(Struct):
     error: Any = None
     timings: Any = None
     x_groq: Any = None
+    service_tier: Any = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
@@ -86,8 +90,11 @@ class ChatReader:
             self._timings = chunk.timings
         if self._usage or self._timings:
             draft.usage = usage_of(self._usage, self._timings)
+            draft.cost = cost_of(self._usage)
         if isinstance(chunk.model, str):
             draft.model = chunk.model
+        if isinstance(tier := chunk.service_tier or self._usage.get("service_tier"), str):
+            draft.service_tier = tier
         shown = ""
         for choice in chunk.choices or ():
             if not choice.index:
@@ -198,30 +205,72 @@ _WRAPPED = re.compile(r"<tool_call>(.*?)</tool_call>", re.S)
 
 
 def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | None:
-    """Return the usage that an endpoint reports; None if it reports none. Cached tokens are part of the input."""
-    cached = _cached(usage, timings)
+    """Return the usage that an endpoint reports; None if it reports none.
+
+    Cached tokens and cache writes are part of the input, reasoning is part of the output.
+    """
+    cached = _first_count(
+        (usage.get("prompt_tokens_details"), "cached_tokens"),
+        (usage.get("input_tokens_details"), "cached_tokens"),
+        *((usage, name) for name in _CACHED),
+        (timings, "cache_n"),
+    )
+    stored = _first_count(
+        (usage.get("prompt_tokens_details"), "cache_write_tokens"),
+        (usage.get("input_tokens_details"), "cache_write_tokens"),
+        (usage, "cache_creation_input_tokens"),
+    )
     if "prompt_tokens" in usage:
         read = _count(usage["prompt_tokens"])
     elif "input_tokens" in usage:
         read = _count(usage["input_tokens"])
-        if "cache_read_input_tokens" in usage:  # Anthropic's own count leaves out cached tokens
-            read += cached + _count(usage.get("cache_creation_input_tokens"))
+        if usage.keys() & {"cache_read_input_tokens", "cache_creation_input_tokens"}:
+            read += cached + stored  # Anthropic's own count leaves out cached tokens
     else:
         return None
     # With some (xAI, Gemini), reasoning that is billed as output is only in the total.
     written = _count(usage.get("completion_tokens", usage.get("output_tokens")))
     written = max(written, _count(usage.get("total_tokens")) - read)
-    return Usage(read, written, min(cached, read)) if read or written else None
+    reasoning = _first_count(
+        (usage.get("completion_tokens_details"), "reasoning_tokens"),
+        (usage.get("output_tokens_details"), "reasoning_tokens"),
+        (usage.get("output_tokens_details"), "thinking_tokens"),
+        (usage, "reasoning_tokens"),
+    )
+    if not (read or written):
+        return None
+    cached = min(cached, read)
+    return Usage(read, written, cached, min(stored, read - cached), min(reasoning, written))
 
 
-def _cached(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> int:
-    for details in (usage.get("prompt_tokens_details"), usage.get("input_tokens_details")):
-        if isinstance(details, dict) and (count := _count(details.get("cached_tokens"))):
-            return count
-    for field in ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"):
-        if count := _count(usage.get(field)):
-            return count
-    return _count(timings.get("cache_n"))
+_CACHED = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
+"""The names that DeepSeek, Anthropic and Moonshot use for cached tokens."""
+
+
+def cost_of(usage: Mapping[str, Any]) -> float | None:
+    """Return the cost in USD that an endpoint reports with its usage; None if it reports none."""
+    if (ticks := _amount(usage.get("cost_in_usd_ticks"))) is not None:  # xAI
+        return round_usd(ticks / 10**10)
+    cost = usage.get("cost")
+    usd = _amount(cost.get("total_cost") if isinstance(cost, dict) else cost)  # a table: Perplexity
+    if usd is not None and usage.get("is_byok"):
+        # OpenRouter with a user's own key: the cost is its fee, and the provider's price comes on top.
+        details = usage.get("cost_details")
+        upstream = _amount(details.get("upstream_inference_cost")) if isinstance(details, dict) else None
+        usd = None if upstream is None else usd + upstream
+    return None if usd is None else round_usd(usd)
+
+
+def _amount(value: Any) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return None
+    return Decimal(repr(value))
+
+
+def _first_count(*places: tuple[Any, str]) -> int:
+    """Return the first count above 0 in these tables; 0 if there is none."""
+    counts = (_count(table.get(name)) for table, name in places if isinstance(table, Mapping))
+    return next(filter(None, counts), 0)
 
 
 def _count(value: Any) -> int:

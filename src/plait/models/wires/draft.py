@@ -49,6 +49,7 @@ class Draft:
 
     - `finish`: why the reply ended, as `Finish` has it; None if it has not ended. `done`: the stream has ended.
     - `usage`: what the endpoint reports; None if nothing. `model`: the name that it reports.
+    - `cost`: the USD that the endpoint reports; None if it reports none. `service_tier`: the tier that it reports.
     - `error`: an error object inside the body.
     - `state`: what the provider needs back with this turn, unchanged (a JSON value; None for nothing).
     - `began`: something arrived that is a reply.
@@ -66,6 +67,8 @@ class Draft:
         self.done = self.began = False
         self.usage: Usage | None = None
         self.model = ""
+        self.cost: float | None = None
+        self.service_tier = ""
         self.error: Any = None
         self.state: Any = None
         self.calls: list[PendingCall] = []
@@ -141,6 +144,9 @@ class Draft:
             calls,
             f"{thought}\n{inner}" if thought and inner else thought or inner,
             self.model,
+            cost=self.cost,
+            cost_reported=self.cost is not None,
+            service_tier=self.service_tier,
             state=None if self.state is None else ProviderState(wire, model, self.state),
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from plait.core import Reply, Think, Usage
+from plait.core import Reply, Think
 from plait.models.base import Response
 from plait.models.wires.chat_replies import calls_in_error
 from plait.models.wires.draft import Draft
@@ -119,14 +119,14 @@ def reply_in_error(error: Any, think: Think, wire: Wire, target: Target) -> Repl
     return draft.reply(think, wire.NAME, target.name)
 
 
-def usage_received(body: bytes, think: Think, wire: Wire) -> Usage:
-    """Return the tokens of a request and of the part of its reply that came: as reported, or estimated."""
+def read_partial_reply(body: bytes, think: Think, wire: Wire) -> Reply:
+    """Return the part of a reply that came, with the tokens and the cost as reported, or the tokens estimated."""
     reader = ReplyReader(wire, think)
     with contextlib.suppress(msgspec.DecodeError):
         for _ in reader.feed(body):
             pass
         reader.read_rest(body)
-    return reader.draft.reply(think, wire.NAME, "").usage
+    return reader.draft.reply(think, wire.NAME, "")
 
 
 def _error_in(data: bytes) -> Any:

@@ -67,8 +67,13 @@ export const duration = (seconds) => {
 
 export const tokens = (each) => {
   if (!each.in && !each.out) return "";
-  const cached = each.cached ? ` (${number(each.cached)} cached)` : "";
-  return `${each.estimated ? "about " : ""}${number(each.in)} in${cached}, ${number(each.out)} out`;
+  const parts = (...kinds) => {
+    const used = kinds.filter(([count]) => count).map(([count, word]) => `${number(count)} ${word}`);
+    return used.length ? ` (${used.join(", ")})` : "";
+  };
+  const read = parts([each.cached, "cached"], [each.cache_writes, "cache writes"]);
+  const written = parts([each.reasoning_tokens, "reasoning"]);
+  return `${each.estimated ? "about " : ""}${number(each.in)} in${read}, ${number(each.out)} out${written}`;
 };
 
 // When, as a person says it; the whole time stands in the element's title.
