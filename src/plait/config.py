@@ -32,7 +32,7 @@ WORDS = {
 }
 TABLES = {
     *("run", "serve", "agents", "endpoints", "prices", "params", "electricity", "local", "telemetry", "timeout"),
-    "journal",
+    *("journal", "settings", "rate_limits"),
 }
 
 
