@@ -48,8 +48,9 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """All settings of models.
 
     `prices` maps "provider:name", a name or a pattern to rates, `settings` to the settings of requests. `rate_limits`
-    maps a known host to its limits. `params` are more body fields for every HTTP model. `electricity` is the rate of models on this machine. `local` are options of
-    the embedded model. `timeout` is the longest silence of an endpoint in seconds. `source` is the file, for errors.
+    maps a known host to its limits. `params` are more body fields for every HTTP model. `electricity` is the rate of
+    models on this machine. `local` are options of the embedded model. `timeout` is the longest silence of an endpoint
+    in seconds. `source` is the file, for errors.
     """
 
     endpoints: dict[str, EndpointConfig] = {}
