@@ -43,7 +43,7 @@ def read_rate_limit(table: Mapping[str, Any], where: str) -> RateLimit | None:
     return RateLimit(**given) if given else None
 
 
-class Turn:
+class RequestTurn:
     """A request's place in the queue of its endpoint; in none if there is no limit.
 
     `at` is the time at which it may be sent, `tokens` the number that counts.
@@ -78,10 +78,10 @@ class RateLimiter:
         self.limit = limit
         self._clock = clock
         self._sleep = sleep
-        self._turns: deque[Turn] = deque()
+        self._turns: deque[RequestTurn] = deque()
         self._lock = threading.Lock()
 
-    async def wait(self, tokens: int, on_wait: Callable[[float], None] = lambda _: None) -> Turn:
+    async def wait(self, tokens: int, on_wait: Callable[[float], None] = lambda _: None) -> RequestTurn:
         """Wait for a turn. `on_wait` gets the seconds before a wait. A cancelled wait gives its place back."""
         turn = self._reserve(tokens)
         try:
@@ -93,13 +93,13 @@ class RateLimiter:
             raise
         return turn
 
-    def remove(self, turn: Turn) -> None:
+    def remove(self, turn: RequestTurn) -> None:
         """Remove a turn whose request was not sent. The others keep their times."""
         with self._lock:
             if turn in self._turns:
                 self._turns.remove(turn)
 
-    def _reserve(self, tokens: int) -> Turn:
+    def _reserve(self, tokens: int) -> RequestTurn:
         with self._lock:
             now = self._clock()
             turns = self._turns
@@ -117,7 +117,7 @@ class RateLimiter:
                     if room < 0:
                         at = max(at, turn.at + MINUTE)
                         break
-            made = Turn(self, at, tokens)
+            made = RequestTurn(self, at, tokens)
             turns.append(made)
             return made
 

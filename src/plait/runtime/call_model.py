@@ -26,7 +26,7 @@ from plait.journal.records import Got, Thinking, ThoughtRecord, Thrown
 from plait.journal.timeline import LoopException
 from plait.loops import splitter_of
 from plait.models.base import Model, Request
-from plait.models.rate_limits import RateLimit, Turn, limiter_of
+from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
 from plait.models.wires.replies import usage_received
 from plait.models.wires.wire import CHAT, Wire, load_wire
 from plait.runtime.limits import LimitReached, Meter, Share
@@ -152,11 +152,13 @@ async def ask_model(
         return reply
 
 
-async def _wait_for_turn(model: Model, request: Request, meter: Meter, on_note: Callable[[str, str], None]) -> Turn:
+async def _wait_for_turn(
+    model: Model, request: Request, meter: Meter, on_note: Callable[[str, str], None]
+) -> RequestTurn:
     """Wait until the endpoint's rate limit allows the request. The time is not the model's."""
     limit: RateLimit | None = getattr(model, "rate_limit", None)
     if limit is None:
-        return Turn()
+        return RequestTurn()
 
     def note_wait(seconds: float) -> None:
         if seconds > NOTED_WAIT:
