@@ -31,20 +31,8 @@ WORDS = {
     "object": "a table",
 }
 TABLES = {
-    *(
-        "run",
-        "serve",
-        "agents",
-        "endpoints",
-        "prices",
-        "settings",
-        "params",
-        "electricity",
-        "local",
-        "telemetry",
-        "timeout",
-    ),
-    "journal",
+    *("run", "serve", "agents", "endpoints", "prices", "params", "electricity", "local", "telemetry", "timeout"),
+    *("journal", "settings", "rate_limits"),
 }
 
 

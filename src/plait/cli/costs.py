@@ -25,6 +25,7 @@ from plait.journal.timeline import Timeline
 from plait.lab import grid
 from plait.lab.grid import merge_in_order
 from plait.loops import phases_of
+from plait.models.fallback import described_members
 from plait.models.prices import NANO, UNKNOWN, Rate, describe_rate
 from plait.runtime.costs import (
     MICRO,
@@ -351,8 +352,9 @@ def _recorded_rate(part: PhaseSpending, described: Iterable[Mapping[str, Any]]) 
     """Return the rate of a phase's model as the journal has it."""
     for models in described:
         for model in (models.get(part.phase), models.get(""), *models.values()):
-            if model is not None and model.get("spec") == part.model:
-                return msgspec.convert(model.get("rate", {}), Rate)
+            for each in described_members(model) if model is not None else ():
+                if each.get("spec") == part.model:
+                    return msgspec.convert(each.get("rate", {}), Rate)
     return UNKNOWN
 
 

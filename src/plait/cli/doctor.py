@@ -29,6 +29,7 @@ from plait.installation import install_command, installation_source, list_extras
 from plait.journal.reader import NoJournal, reading
 from plait.journal.store import default_path
 from plait.models.config import ModelConfig
+from plait.models.fallback import split_fallbacks
 from plait.models.fetch import list_catalogue
 from plait.models.presets import HOSTS
 from plait.models.resolve import resolve
@@ -184,7 +185,7 @@ def _examine_configured_models(config: config_files.Config) -> Iterator[Finding]
         except ConfigError as why:
             yield Finding("model", place, "broken", one_line(why.message), one_line(why.hint))
             continue
-        if missing and spec.partition(":")[0] == "local":
+        if missing and any(each.partition(":")[0] == "local" for each in split_fallbacks(spec)):
             detail = f"{spec} needs {', '.join(missing)}"
             yield Finding("model", place, "broken", detail, install_command("local"))
         else:

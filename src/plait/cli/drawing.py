@@ -34,6 +34,7 @@ COLOURS = {"thought": "cyan", "action": "yellow", "observation": "green", "note"
 LABEL = 14
 """Width of the column with the labels, in cells."""
 
+_SHOWN_NOTES = ("retry", "repair", "limit", "loop", "model_change", "rate_limit")
 _LAST_WORD = re.compile(r"\s+\S*\Z")
 
 
@@ -224,7 +225,7 @@ class OneLineView(SpinnerView):
                 self._show_running()
             case ev.Executing():
                 self._show("the code runs")
-            case ev.Noted(kind=kind, text=text) if kind in ("retry", "repair", "limit", "loop"):
+            case ev.Noted(kind=kind, text=text) if kind in _SHOWN_NOTES:
                 self._show(f"{kind} · ", text[:200])
             case ev.Ended():
                 self._stop_spinner()

@@ -142,7 +142,7 @@ def _describe_exchanges(head: RunHead, rows: Iterable[Row]) -> Iterator[tuple[di
 
 
 def _describe_request(head: RunHead, call: ModelCall) -> tuple[dict[str, Any], str, str]:
-    path, attempt = head.address(call.phase, call.last.path), call.last.number + 1
+    path, attempt = head.address(call.phase, call.last.path, call.model), call.last.number + 1
     about = {"step": call.step, "phase": call.phase, "model": call.model, "attempt": attempt}
     title = f"request · step {call.step} · {call.phase} · {call.model} · attempt {attempt}"
     return {"type": "request", **about, "method": "POST", "path": path}, title, f"POST {path}"

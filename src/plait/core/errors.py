@@ -62,10 +62,12 @@ class ModelError(PlaitError):
 
     `response` is the exact response (a `plait.models.base.Response`), None without one. `after` is how many seconds the
     endpoint asks to wait, None if unknown. `sent` says that the request went out, so the endpoint may have processed it
-    without a response.
+    without a response. `allows_fallback` says that the model or its endpoint is the problem, not the request: another
+    model may be asked.
     """
 
     retry: bool = False
+    allows_fallback: bool = False
     sent: bool = False
     response: Any = None
     after: float | None = None
@@ -75,16 +77,20 @@ class Unreachable(ModelError):
     """The endpoint's address does not respond, or the connection broke before a reply."""
 
     retry = True
+    allows_fallback = True
 
 
 class AuthenticationError(ModelError):
     """The endpoint refused the credentials (401, 403)."""
+
+    allows_fallback = True
 
 
 class RateLimited(ModelError):
     """The endpoint asks to slow down (429). `after` is its Retry-After in seconds, None if unknown."""
 
     retry = True
+    allows_fallback = True
 
     def __init__(self, message: str, *, hint: str = "", after: float | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -95,12 +101,14 @@ class ServerFailed(ModelError):
     """The endpoint itself failed (5xx)."""
 
     retry = True
+    allows_fallback = True
 
 
 class BadResponse(ModelError):
     """The endpoint's response is not a reply: garbage, or half a stream."""
 
     retry = True
+    allows_fallback = True
 
 
 class BadRequest(ModelError):
@@ -136,8 +144,10 @@ class ContextOverflow(ModelError):
         self.ticket: int | None = None
 
 
-class ModelMissing(PlaitError):
+class ModelMissing(ModelError):
     """A model's file is missing, cannot be downloaded, or does not match its hash."""
+
+    allows_fallback = True
 
 
 class JournalError(PlaitError):

@@ -43,7 +43,8 @@ class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
     """The end of an attempt. The row's response is the exact body, if any came; `error` says what was wrong.
 
     `lost` names an ability that the endpoint turned out not to have. `usage` and `cost` (USD, None if no price is
-    known) are estimates for an attempt without a reply; None if it took nothing.
+    known) are estimates for an attempt without a reply; None if it took nothing. `fallback` is the spec of the model
+    that the run asks instead from here, "" if it stays with this one.
     """
 
     n: int
@@ -55,6 +56,7 @@ class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
     cut: bool = False
     usage: Usage | None = None
     cost: float | None = None
+    fallback: str = ""
 
 
 class ThoughtRecord(Struct, frozen=True, omit_defaults=True, tag="thought"):
@@ -234,9 +236,13 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     label: str = ""
     given: tuple[Exchange, ...] = ()
 
-    def address(self, phase: str, path: str) -> str:
-        """Return where a request went: the endpoint's address and path; the path alone if there is no server."""
+    def address(self, phase: str, path: str, spec: str = "") -> str:
+        """Return where a request went: the endpoint's address and path; the path alone if there is no server.
+
+        `spec` is the model that was asked, if the phase has fallback models.
+        """
         model: dict[str, Any] = self.models.get(phase) or self.models.get("") or {}
+        model = next((each for each in model.get("members", ()) if each.get("spec") == spec), model)
         return "/".join(filter(None, (str(model.get("endpoint", "")).rstrip("/"), path)))
 
 

@@ -39,6 +39,7 @@ class RecordedResponse(Struct, frozen=True):
 
     `status` is 0 if no response came. `lost` names an ability that the endpoint turned out not to have. `cut`: Plait
     ended the reply. `usage` and `cost` (USD) are estimates for an attempt without a reply; None if it took nothing.
+    `fallback` is the model that the run asks instead from here, "" if it stays.
     """
 
     seq: int
@@ -50,6 +51,7 @@ class RecordedResponse(Struct, frozen=True):
     usage: Usage | None
     cost: float | None
     body: bytes | None
+    fallback: str = ""
 
 
 class ModelAttempt(Struct, frozen=True):
@@ -356,7 +358,7 @@ class Timeline:
 
     def _add_response(self, seq: int, got: Got, body: bytes | None) -> ModelCall:
         response = RecordedResponse(
-            seq, got.status, got.seconds, got.error, got.lost, got.cut, got.usage, got.cost, body
+            seq, got.status, got.seconds, got.error, got.lost, got.cut, got.usage, got.cost, body, got.fallback
         )
         call = self._model_calls[got.n]
         attempts = tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from plait.core import Crashed
-from plait.core.errors import ModelError, ModelMissing
+from plait.core.errors import ModelError
 from plait.journal.records import RunRow
 from plait.journal.results import Results
 from plait.journal.store import Journal
@@ -54,7 +54,7 @@ async def run_cell(cell: Cell, earlier: list[RunRow], grader: Grader) -> CellRes
     else:
         try:
             grade = await grader(cell.task, run)
-        except (ModelError, ModelMissing) as error:
+        except ModelError as error:
             reason, after = f"The judge can't be asked: {error}", getattr(error, "after", None)
             raise CellNotMeasured(type(error).__name__, reason, after=after) from None
     return make_result(run, grade, cell=cell.digest, variant=cell.contender, task=cell.task.id, repeat=cell.repeat)

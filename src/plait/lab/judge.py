@@ -8,7 +8,7 @@ from typing import Literal
 from plait import config
 from plait.agent import Agent
 from plait.core import Answered, Crashed, errors
-from plait.core.errors import ConfigError, ModelError, ModelMissing, PlaitError
+from plait.core.errors import ConfigError, ModelError, PlaitError
 from plait.lab.graders.answers import answer_text, list_golds
 from plait.lab.graders.scores import describe_end, grade_of_run
 from plait.lab.tasks import Grade, Grader, SuiteTask
@@ -41,7 +41,7 @@ def make_judge(
     """Return a grader that asks a model. `template` is a file that replaces Plait's prompt; `journal` stores the runs.
 
     Raises `ConfigError` for an invalid model or template. The grade has the judging run and its cost. Grading raises
-    `ModelError` or `ModelMissing`, and gives no grade, if the model cannot be asked.
+    `ModelError`, and gives no grade, if the model cannot be asked.
     """
     prompts = _load_template(template)
     asked = resolve(model, config.load().models) if isinstance(model, str) else model  # once for all its runs
@@ -71,7 +71,7 @@ def _grade_judging(judging: Run) -> Grade:
 
 def _error(crashed: Crashed) -> PlaitError:
     kind = getattr(errors, crashed.error, None)
-    if isinstance(kind, type) and issubclass(kind, (ModelError, ModelMissing)) and kind is not errors.Unsupported:
+    if isinstance(kind, type) and issubclass(kind, ModelError) and kind is not errors.Unsupported:
         made: PlaitError = kind(crashed.reason, hint=crashed.hint)
         return made
     return PlaitError(f"The judge's run crashed: {crashed.reason}.", hint=crashed.hint)

@@ -27,6 +27,7 @@ from plait.lab.graders import grader_digest
 from plait.lab.tasks import Suite, SuiteTask, digest
 from plait.loops import OURS, fallback_of, loop_from, make, options_of, parse_loops, phases_of, word_of
 from plait.models.base import Model
+from plait.models.fallback import FallbackModels
 from plait.models.resolve import resolve
 from plait.runtime.agent_description import settings_of
 from plait.runtime.prompts import PromptBook
@@ -238,6 +239,8 @@ def _prompt_texts(loop: Loop, folder: Path | None) -> dict[str, str]:
 
 def _describe_model(model: AnyModel) -> Mapping[str, Any]:
     assert not isinstance(model, str)
+    if isinstance(model, FallbackModels):
+        return {"members": [_describe_model(each) for each in model.members]}
     described = {name: value for name, value in model.describe().items() if name not in _NOT_IN_DIGEST}
     if described.get("provider") == "local":
         params = described["params"].items()

@@ -22,6 +22,7 @@ from plait.lab.grid import (
     wrap_sentence,
 )
 from plait.lab.results import CellResult
+from plait.models.fallback import SEPARATOR
 from plait.runtime.costs import CODE, TOOLS, UNKNOWN_COST, in_all, in_units, round_spending
 
 UNKNOWN_PRICE = "?: a price is not known. [prices] of plait.toml tells it for new runs (--again)."
@@ -387,7 +388,8 @@ def _notes(comparison: ComparisonData, rows: Sequence[TableRow], pairs: Sequence
         how = "Success: the share of runs that did the task, with a 95 % interval (Wilson's)"
         how += "; runs of one task resemble each other and count as fewer" if comparison.repeat > 1 else ""
         notes.append(f"{how}. Seconds: the median (p90: 9 of 10 runs took less). All else: the mean of a run.")
-        notes += [*_pair_notes(pairs, name), *_status_notes(rows, name), _total_note(rows)]
+        notes += [*_pair_notes(pairs, name), *_status_notes(rows, name)]
+        notes += [*_fallback_notes(comparison, name), _total_note(rows)]
     if any(row.n and row.cost_usd is None for row in rows):
         notes.append(UNKNOWN_PRICE)
     if any(row.estimated for row in rows):
@@ -455,6 +457,20 @@ def _status_notes(rows: Sequence[TableRow], name: Callable[[str], str]) -> list[
         parts += [f"{name(row.key)} ({', '.join(others)})"] if others else []
     notes = [f"Ended otherwise than answered: {'; '.join(parts)}."] if parts else []
     return [*notes, CHANGED] if any(row.fell_back or row.calls_as_text for row in rows) else notes
+
+
+def _fallback_notes(comparison: ComparisonData, name: Callable[[str], str]) -> list[str]:
+    """Return a sentence for each row with fallback models: how many calls each model answered."""
+    notes = []
+    for contender, row in zip(comparison.contenders, comparison.by_phase(), strict=True):
+        if row.n and any(SEPARATOR in spec for spec in contender.models.values()):
+            calls: dict[str, int] = {}
+            for part in row.spent:
+                if not part.is_work:
+                    calls[part.model] = calls.get(part.model, 0) + part.calls
+            parts = [f"{clean_line(model)} {_count(count, 'call')}" for model, count in calls.items()]
+            notes.append(f"Answered by {name(row.key)}: {', '.join(parts)}.")
+    return notes
 
 
 def _total_note(rows: Sequence[TableRow]) -> str:

@@ -21,6 +21,7 @@ from plait.lab.plan import Cell, ComparisonPlan
 from plait.lab.results import CellResult
 from plait.lab.tasks import Grader
 from plait.models.base import Model
+from plait.models.fallback import members_of
 from plait.models.local import LocalModel
 
 OUTAGES_PER_CELL = 3
@@ -319,10 +320,16 @@ class EndpointGates:
         """Return the gates of these models, always in the same order, so that cells cannot deadlock."""
         found: dict[str, EndpointGate] = {}
         for model in models:
-            if isinstance(model, LocalModel):
-                name, slots = f"local:{model.file or model.name}", model.server.slots
+            # Fallback models have a gate of their own: it closes when none of them can be used.
+            members = members_of(model)
+            local = [each for each in members if isinstance(each, LocalModel)]
+            if len(members) > 1:
+                name = model.spec
+            elif local:
+                name = f"local:{local[0].file or local[0].name}"
             else:
-                name, slots = model.endpoint or model.spec, 0
+                name = model.endpoint or model.spec
+            slots = min((each.server.slots for each in local), default=0)
             places = min(self._jobs, slots * self._places) if slots else self._jobs
             found[name] = self._gates.setdefault(name, EndpointGate(name, places))
         return [found[name] for name in sorted(found)]

@@ -18,6 +18,7 @@ from plait.models.base import Abilities, OnText, Request, RequestDialect, Respon
 from plait.models.http import MAX_BODY
 from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
+from plait.models.rate_limits import RateLimit
 from plait.models.settings import NO_SETTINGS, ModelSettings
 from plait.models.wires import replies
 from plait.models.wires.refusals import Target, bad_response, error_of, failure
@@ -39,7 +40,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages name `key_env` and `base_env`. `temperature` is
     sent if neither the effect nor `params` set one; None sends none. `special_tokens` are texts that the endpoint reads
     as control tokens (`special_tokens.py`). `wire` names the protocol (`wires/`). `settings` are
-    the user's, and override what an effect asks for.
+    the user's, and override what an effect asks for. `rate_limit` holds for all runs of this process.
     """
 
     spec: str
@@ -59,6 +60,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     special_tokens: tuple[str, ...] = ()
     wire: str = CHAT
     settings: ModelSettings = NO_SETTINGS
+    rate_limit: RateLimit | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from plait.core.errors import ConfigError
 from plait.models.base import ABILITIES
 from plait.models.presets import HOSTS, check_address
 from plait.models.prices import Rate
+from plait.models.rate_limits import NAMES, RateLimit, read_rate_limit
 from plait.models.settings import ModelSettings, read_settings
 from plait.models.wires.wire import WIRES
 
@@ -28,6 +29,7 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
     key. A header's value that begins with "$" is read from the environment and kept secret. `special_tokens` are texts
     that the server reads as control tokens; the default follows from the model's name. `wire` names the protocol; the
     default follows from `kind` and the model's name.
+    `requests_per_minute` and `tokens_per_minute` limit the requests of this process to the endpoint.
     """
 
     base_url: str = ""
@@ -41,19 +43,23 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     special_tokens: tuple[str, ...] | None = None
     wire: str = ""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True):
     """All settings of models.
 
-    `prices` maps "provider:name", a name or a pattern to rates, `settings` to the settings of requests. `params` are
-    more body fields for every HTTP model. `electricity` is the rate of models on this machine. `local` are options of
-    the embedded model. `timeout` is the longest silence of an endpoint in seconds. `source` is the file, for errors.
+    `prices` maps "provider:name", a name or a pattern to rates, `settings` to the settings of requests. `rate_limits`
+    maps a known host to its limits. `params` are more body fields for every HTTP model. `electricity` is the rate of
+    models on this machine. `local` are options of the embedded model. `timeout` is the longest silence of an endpoint
+    in seconds. `source` is the file, for errors.
     """
 
     endpoints: dict[str, EndpointConfig] = {}
     prices: dict[str, Rate] = {}
     settings: dict[str, ModelSettings] = {}
+    rate_limits: dict[str, RateLimit] = {}
     params: dict[str, Any] = {}
     electricity: Rate | None = None
     local: dict[str, Any] = {}
@@ -66,7 +72,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
         _check_names(settings, set(cls.__struct_fields__) - {"source"}, source)
         tables = {
             key: _convert(settings.get(key, {}), dict[str, Any], f"{source}: {key}")
-            for key in ("endpoints", "prices", "settings", "params", "local")
+            for key in ("endpoints", "prices", "settings", "rate_limits", "params", "local")
         }
         return cls(
             endpoints={name: _endpoint(name, value, source) for name, value in tables["endpoints"].items()},
@@ -78,12 +84,28 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
                 for name, value in tables["settings"].items()
                 for place in [f'{source}: settings."{name}"']
             },
+            rate_limits=_rate_limits(tables["rate_limits"], tables["endpoints"], f"{source}: rate_limits"),
             params=tables["params"],
             electricity=_electricity(settings, f"{source}: electricity"),
             local=tables["local"],
             timeout=_seconds(settings, source),
             source=source,
         )
+
+
+def _rate_limits(table: Mapping[str, Any], endpoints: Mapping[str, Any], where: str) -> dict[str, RateLimit]:
+    found: dict[str, RateLimit] = {}
+    for name, value in table.items():
+        if name in endpoints:
+            hint = f"Set requests_per_minute or tokens_per_minute in [endpoints.{name}]."
+            raise ConfigError(f"{where}.{name}: an endpoint has its limits in its own table.", hint=hint)
+        if name not in HOSTS:
+            raise ConfigError(f"{where}.{name}: the host {name!r} is not known.", hint=_nearest(name, HOSTS))
+        limits = _convert(value, dict[str, Any], f"{where}.{name}")
+        _check_names(limits, NAMES, f"{where}.{name}")
+        if (limit := read_rate_limit(limits, f"{where}.{name}")) is not None:
+            found[name] = limit
+    return found
 
 
 def _electricity(settings: Mapping[str, Any], where: str) -> Rate | None:
@@ -106,6 +128,7 @@ def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
     table = _convert(value, dict[str, Any], where)
     _check_names(table, EndpointConfig.__struct_fields__, where)
     timeout = _seconds(table, where)
+    read_rate_limit(table, where)
     price = Rate.from_mapping(table["price"], f"{where}.price") if "price" in table else None
     endpoint = _convert({**table, "price": None, "timeout": timeout}, EndpointConfig, where)
     if not endpoint.base_url:

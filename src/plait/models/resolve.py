@@ -16,8 +16,10 @@ from plait.installation import plugins
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
+from plait.models.fallback import join_models, split_fallbacks
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, wire_of
 from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, own_rate, own_service_tiers
+from plait.models.rate_limits import read_rate_limit
 from plait.models.settings import settings_for, split_settings
 from plait.models.special_tokens import tokens_of_family
 from plait.models.wires.wire import load_wire
@@ -29,13 +31,17 @@ PLUGINS = "plait.models"
 
 
 def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, str] | None = None) -> Model:
-    """Return the model that `spec` names. Sends nothing and uses no network.
+    """Return the model that `spec` names, or the fallback models of `a|b`. Sends nothing and uses no network.
 
     `env` (the environment by default) holds keys and addresses. Raises `ConfigError` for an unknown word or a missing
     key.
     """
     config = config or ModelConfig()
     env = os.environ if env is None else env
+    return join_models(tuple(_resolve_one(each, config, env) for each in split_fallbacks(spec)))
+
+
+def _resolve_one(spec: str, config: ModelConfig, env: Mapping[str, str]) -> Model:
     bare, given = split_settings(spec.strip())
     model = _resolve(bare, config, env)
     settings = given.over(settings_for((bare, model.name), config.settings))
@@ -75,12 +81,13 @@ def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str]) -> Model:
 
 def check_spec(spec: str, settings: Callable[[], ModelConfig]) -> None:
     """Raise `ConfigError` for a word whose provider is unknown. Needs no key; reads `settings` only for other words."""
-    provider, _, name = split_settings(spec.strip())[0].partition(":")
-    if provider in ("local", "scripted") or (provider in HOSTS and name.strip()):
-        return
-    config = settings()
-    if provider not in config.endpoints:
-        resolve(spec, config)
+    for each in split_fallbacks(spec):
+        provider, _, name = split_settings(each)[0].partition(":")
+        if provider in ("local", "scripted") or (provider in HOSTS and name.strip()):
+            continue
+        config = settings()
+        if provider not in config.endpoints:
+            resolve(each, config)
 
 
 def resolve_all(wanted: Mapping[str, str | Model], settings: Callable[[], ModelConfig]) -> dict[str, Model]:
@@ -103,7 +110,8 @@ def _model_of_host(spec: str, provider: str, name: str, config: ModelConfig, env
     endpoint = EndpointConfig(base_url=address, kind=provider, key_env=key_env)
     # A server at another address may belong to anybody; use the prices of its own address.
     priced_as = provider if address == host.base_url else ""
-    return _chat_model(spec, name, endpoint, config, key=key, base_env=host.base_env, priced_as=priced_as)
+    model = _chat_model(spec, name, endpoint, config, key=key, base_env=host.base_env, priced_as=priced_as)
+    return structs.replace(model, rate_limit=config.rate_limits.get(provider))
 
 
 def _model_of_endpoint(
@@ -167,6 +175,7 @@ def _chat_model(
         temperature=LOCAL_TEMPERATURE if local else None,
         special_tokens=tokens_of_family(name) if tokens is None else tokens,
         wire=wire,
+        rate_limit=read_rate_limit(structs.asdict(endpoint), "endpoint"),
     )
 
 

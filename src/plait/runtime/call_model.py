@@ -1,5 +1,8 @@
 """Asks a model: one think effect, from the request through retries to the reply, each attempt on the record.
 
+If a model cannot be used and its phase has fallback models, the row of the failed attempt names the next one, and the
+run asks that one from there. A resumed run reads these rows first, so it asks the same models.
+
 Each attempt is counted and may use its share of the run's limits (`limits.Share`). What an attempt took that brought no
 reply is estimated from what was received, and stands on the record with it.
 """
@@ -22,8 +25,9 @@ from plait.journal.log import AnyLog
 from plait.journal.records import Got, Thinking, ThoughtRecord, Thrown
 from plait.journal.timeline import LoopException
 from plait.loops import splitter_of
-from plait.models.base import Model
+from plait.models.base import Model, Request
 from plait.models.prices import SERVICE_TIER, cost_of_reply
+from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
 from plait.models.settings import split_settings
 from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire
@@ -35,6 +39,8 @@ from plait.runtime.tracing import ModelSpan
 
 LONGEST_WAIT = 60.0
 """Seconds: an endpoint that asks for a longer pause is taken to be out for this run."""
+NOTED_WAIT = 1.0
+"""Seconds: a longer wait for a rate limit is noted."""
 
 
 async def ask_model(
@@ -47,19 +53,19 @@ async def ask_model(
     past: PastEffect,
     retries: int,
     on_text: Callable[[str], None] | None,
-    on_retry: Callable[[str], None],
+    on_note: Callable[[str, str], None],
     span: ModelSpan,
     meter: Meter,
     share: Share,
 ) -> Reply:
-    """The reply to a think effect.
+    """The reply to a think effect. `on_note` gets the kind and text of a note before the model is asked again.
 
     Raises `ContextOverflow`, `Unsupported` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room,
     or another `ModelError` when all is lost.
     """
-    for earlier in past.responses:
-        if earlier.lost:
-            phases.lost(think.phase, earlier.lost)
+    for earlier in past.attempts:
+        if earlier.response is not None and earlier.response.lost:
+            phases.lost(earlier.model, earlier.response.lost)
     attempt = len(past.attempts)
     failures = 0
     while True:
@@ -68,7 +74,15 @@ async def ask_model(
             # Found out by an attempt of this effect, in this process or in one that ended right behind it.
             raise Unsupported(f"{model.spec} takes no native tools", "tools")
         request = model.encode(think)
-        max_tokens = share.attempt(model, request.body, think.max_tokens)
+        turn = await _wait_for_turn(model, request, meter, on_note)
+        if phases.of(think.phase) is not model:
+            turn.give_back()  # another call of the run found in the meantime that this model cannot be used
+            continue
+        try:
+            max_tokens = share.attempt(model, request.body, think.max_tokens)
+        except BaseException:
+            turn.give_back()
+            raise
         limited = limit_reply(think, max_tokens) if max_tokens != think.max_tokens else think
         if limited is not think:
             request = model.encode(limited)
@@ -96,31 +110,39 @@ async def ask_model(
             answer = why.response
             lost = why.ability if isinstance(why, Unsupported) else ""
             status = answer.status if answer is not None else 0
-            await log.append(
-                (
-                    Got(n, attempt, status, seconds, f"{type(why).__name__}: {why}", lost, usage=usage, cost=cost),
-                    answer.body if answer is not None else None,
-                )
-            )
+            is_given_up = not why.retry or failures >= retries or (why.after or 0.0) > LONGEST_WAIT
+            following = phases.fallback(think.phase, model) if is_given_up and why.allows_fallback else None
+            fallback = following.spec if following is not None else ""
+            error = f"{type(why).__name__}: {why}"
+            got = Got(n, attempt, status, seconds, error, lost, usage=usage, cost=cost, fallback=fallback)
+            await log.append((got, answer.body if answer is not None else None))
             attempt += 1
+            if following is not None:
+                phases.leave(model.spec)
+                share.may_repeat()
+                on_note("model_change", f"{why.message} From here the run asks {fallback} instead of {model.spec}.")
+                span.record_fallback(following)
+                failures = 0
+                continue
             if isinstance(why, ContextOverflow):
                 raise
             if lost and getattr(model.abilities, lost, False):
-                phases.lost(think.phase, lost)
+                phases.lost(model.spec, lost)
                 if lost != "tools":
-                    on_retry(f"{model.spec} does not take '{lost}': left out, asking again")
+                    on_note("retry", f"{model.spec} does not take '{lost}': left out, asking again")
                 continue
             if isinstance(why, Unsupported):  # The request does not hold what the endpoint refuses.
                 raise BadRequest(why.message) from why
-            failures += 1
-            if not why.retry or failures > retries:
+            if is_given_up:
                 raise
+            failures += 1
             share.may_repeat()
             wait = _pause(why, failures)
-            on_retry(f"{why.message} Trying again in {wait:.1f} s ({failures} of {retries}).")
+            on_note("retry", f"{why.message} Trying again in {wait:.1f} s ({failures} of {retries}).")
             await asyncio.sleep(wait)
             continue
         meter.learn(model, request.body, reply.usage)
+        turn.settle(reply.usage.tokens)
         cost = cost_of_reply(reply, model.rate, seconds)
         named = reply.model
         reply = structs.replace(reply, seconds=seconds, cost=cost, model=model.spec)
@@ -130,6 +152,21 @@ async def ask_model(
             (ThoughtRecord(n, reply), None),
         )
         return reply
+
+
+async def _wait_for_turn(
+    model: Model, request: Request, meter: Meter, on_note: Callable[[str, str], None]
+) -> RequestTurn:
+    """Wait until the endpoint's rate limit allows the request. The time is not the model's."""
+    limit: RateLimit | None = getattr(model, "rate_limit", None)
+    if limit is None:
+        return RequestTurn()
+
+    def note_wait(seconds: float) -> None:
+        if seconds > NOTED_WAIT:
+            on_note("rate_limit", f"{model.endpoint} is limited to {limit}. Waiting {seconds:.1f} s.")
+
+    return await limiter_of(model.endpoint, limit).wait(meter.prompt_tokens(model, request.body), note_wait)
 
 
 def limit_reply(think: Think, max_tokens: int | None) -> Think:
@@ -167,8 +204,6 @@ def taken_by(why: BaseException, think: Think, wire: Wire) -> Reply | None:
 def _pause(why: ModelError, failures: int) -> float:
     """Seconds to wait before the next attempt: what the endpoint asks for, else doubling, with some chance in it."""
     if why.after is not None:
-        if why.after > LONGEST_WAIT:
-            raise why
         return why.after
     return min(0.25 * 2.0**failures, 10.0) * random.uniform(0.75, 1.25)
 
@@ -180,6 +215,10 @@ class Thinker:
         self.run_context = run_context
         self._on_piece = on_piece
         self._tiers_noted: set[tuple[str, str]] = set()
+        # A recorded change of models holds from the start: effects that overlap may be performed in another order.
+        for _, attempt in run_context.run_spec.past.timeline.attempts:
+            if attempt.response is not None and attempt.response.fallback:
+                run_context.run_spec.phases.leave(attempt.model)
 
     async def perform(self, n: int, effect: Think, past: PastEffect, *, started: bool = False) -> Reply:
         """Return the reply: the recorded one, or the model's. A `started` effect never uses the reserved call."""
@@ -209,7 +248,7 @@ class Thinker:
                     past=past,
                     retries=self.run_context.run_spec.limits.retries,
                     on_text=listener.feed if listener is not None else None,
-                    on_retry=partial(self._say_retry, step, listener),
+                    on_note=partial(self._say_again, step, listener),
                     span=span,
                     meter=meter,
                     share=share,
@@ -222,14 +261,14 @@ class Thinker:
             raise
         meter.count_reply(reply)
         if meter.outer is not None:
-            meter.outer.took(model.spec, reply.usage, reply.cost)
+            meter.outer.took(reply.model, reply.usage, reply.cost)
         if reply.finish == "circle":
             self.run_context.remark(step, "circle", _circle(reply))
         self._note_service_tier(step, model, reply)
         if listener is not None:
             listener.close(reply)
         self.run_context.say(
-            ev.Replied(step, effect.phase, model.spec, reply.text, reply.usage, reply.seconds, reply.cost)
+            ev.Replied(step, effect.phase, reply.model, reply.text, reply.usage, reply.seconds, reply.cost)
         )
         return reply
 
@@ -292,10 +331,10 @@ class Thinker:
         if isinstance(why, Unsupported | ContextOverflow):
             self.run_context.meter.not_asked()
 
-    def _say_retry(self, step: int, listener: _Listener | None, text: str) -> None:
+    def _say_again(self, step: int, listener: _Listener | None, kind: str, text: str) -> None:
         if listener is not None:
             listener.again()
-        self.run_context.remark(step, "retry", text)
+        self.run_context.remark(step, kind, text)
 
     def _count(self, past: PastEffect) -> None:
         """Count the attempts on record, and what those took that brought no reply."""
@@ -322,12 +361,13 @@ class Thinker:
         for asked in past.attempts:
             if asked.phase != effect.phase:
                 raise differs(n, step, f"phase {asked.phase}", f"phase {effect.phase}")
-            made = self.run_context.run_spec.phases.of(effect.phase).encode(limit_reply(effect, asked.max_tokens))
+            phases = self.run_context.run_spec.phases
+            made = phases.named(effect.phase, asked.model).encode(limit_reply(effect, asked.max_tokens))
             if (found := self.run_context.log.scrub(made.body)) != asked.request or made.path != asked.path:
                 raise differs(n, step, text_of(asked.request), text_of(found))
             self.run_context.compared += 1
             if asked.response is not None and asked.response.lost:
-                self.run_context.run_spec.phases.lost(effect.phase, asked.response.lost)
+                phases.lost(asked.model, asked.response.lost)
 
     def _listener(self, n: int, effect: Think, step: int, *, again: bool) -> _Listener | None:
         """What to do with text as it is written, if anybody wants it before the reply is whole."""

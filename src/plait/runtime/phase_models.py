@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import structs
 
@@ -12,60 +13,86 @@ from plait.journal.records import RunHead
 from plait.loops.escape import without_tokens
 from plait.models.base import Model
 from plait.models.chat import ChatModel
+from plait.models.fallback import described_members, join_models, members_of
 from plait.models.special_tokens import special_tokens_of
 
 
 class Phases:
-    """The model of each phase, without the abilities that its endpoint refused in this run."""
+    """The model of each phase, without the abilities that its endpoint refused in this run.
+
+    A phase may have fallback models (`a|b`). It asks the first one that the run did not leave. A model that could not
+    be used stays left for the rest of the run, in all phases.
+    """
 
     def __init__(self, models: Mapping[str, Model]) -> None:
-        self._models: MutableMapping[str, Model] = dict(models)
+        self._models: dict[str, tuple[Model, ...]] = {phase: members_of(model) for phase, model in models.items()}
+        self._left: set[str] = set()
 
     def of(self, phase: str) -> Model:
-        """Return the model of a phase: its own, or the one for all (key "")."""
-        model = self._models.get(phase) or self._models.get("")
-        if model is None and "." in phase:
+        """Return the model that a phase asks now: its own, or the one for all (key "")."""
+        members = self._members(phase)
+        return next((each for each in members if each.spec not in self._left), members[-1])
+
+    def named(self, phase: str, spec: str) -> Model:
+        """Return a phase's model by its spec; the one that it asks now if it has no model of that spec."""
+        return next((each for each in self._members(phase) if each.spec == spec), self.of(phase))
+
+    def fallback(self, phase: str, model: Model) -> Model | None:
+        """Return what a phase asks if this model of it cannot be used; None if there is nothing else."""
+        left = {*self._left, model.spec}
+        return next((each for each in self._members(phase) if each.spec not in left), None)
+
+    def leave(self, spec: str) -> None:
+        """Ask this model no more in this run, where a phase has another one."""
+        self._left.add(spec)
+
+    def lost(self, spec: str, ability: str) -> None:
+        """Remove an ability that a model's endpoint refused."""
+        for phase, members in self._models.items():
+            self._models[phase] = tuple(each.without(ability) if each.spec == spec else each for each in members)
+
+    def _members(self, phase: str) -> tuple[Model, ...]:
+        members = self._models.get(phase) or self._models.get("")
+        if members is None and "." in phase:
             # A loop that another fell back to, where only that one's phases were given models.
-            model = next(iter(self._models.values()), None)
-        if model is None:
+            members = next(iter(self._models.values()), None)
+        if members is None:
             raise ConfigError(
                 f"The phase '{phase}' has no model.",
                 hint="Give model=..., or one for this phase in models={...}.",
             )
-        return model
-
-    def lost(self, phase: str, ability: str) -> None:
-        """Remove an ability that a phase's endpoint refused."""
-        found = self.of(phase)
-        for key, model in self._models.items():
-            if model is found:
-                self._models[key] = model.without(ability)
+        return members
 
     def secrets(self) -> tuple[str, ...]:
         """Return what must never be stored."""
-        return tuple({secret for model in self._models.values() for secret in model.secrets})
+        return tuple({secret for members in self._models.values() for each in members for secret in each.secrets})
 
     def describe(self) -> dict[str, dict[str, object]]:
         """Return what the journal stores of each phase's model."""
-        return {phase: model.describe() for phase, model in self._models.items()}
+        return {phase: join_models(members).describe() for phase, members in self._models.items()}
 
-    def specs(self) -> dict[str, str]:
-        """Return each phase's model as the user wrote it."""
-        return {phase: model.spec for phase, model in self._models.items()}
+    def spec(self, phase: str) -> str:
+        """Return a phase's model as the user wrote it, with its fallback models."""
+        return join_models(self._members(phase)).spec
 
 
 def known_models(models: Mapping[str, Model], head: RunHead | None) -> dict[str, Model]:
     """Return the models as they were in a recorded run: with its wire, without the abilities that they lacked."""
     known = dict(models)
     for phase, said in (head.models if head is not None else {}).items():
-        if phase not in known or said.get("spec") != known[phase].spec:
-            continue
-        if isinstance(model := known[phase], ChatModel):
-            known[phase] = model.with_wire_of(said)
-        for ability, able in said.get("abilities", {}).items():
-            if not able and getattr(known[phase].abilities, ability, False):
-                known[phase] = known[phase].without(ability)
+        if phase in known and said.get("spec") == known[phase].spec:
+            pairs = zip(members_of(known[phase]), described_members(said), strict=True)
+            known[phase] = join_models(tuple(_known_model(*pair) for pair in pairs))
     return known
+
+
+def _known_model(model: Model, said: Mapping[str, Any]) -> Model:
+    if isinstance(model, ChatModel):
+        model = model.with_wire_of(said)
+    for ability, able in said.get("abilities", {}).items():
+        if not able and getattr(model.abilities, ability, False):
+            model = model.without(ability)
+    return model
 
 
 def special_tokens(models: Mapping[str, Model], head: RunHead | None) -> tuple[str, ...]:

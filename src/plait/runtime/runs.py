@@ -214,7 +214,7 @@ async def perform(
         engine.totals(),
         question=head.question,
         loop=head.loop["name"],
-        models={phase: run_spec.phases.of(phase).spec for phase in run_spec.loop.phases},
+        models={phase: run_spec.phases.spec(phase) for phase in run_spec.loop.phases},
         rows=_reader(head.run, log, journal),
         loop_object=run_spec.loop,
     )

@@ -44,6 +44,10 @@ class ModelSpan(Span, Protocol):
         """An attempt brought no reply."""
         ...
 
+    def record_fallback(self, model: Model) -> None:
+        """The run asks this model from here, because the one before cannot be used."""
+        ...
+
     def record_reply(self, reply: Reply, model: str) -> None:
         """The reply; `model` is what answered, as it names itself ("" where it does not)."""
         ...
@@ -119,7 +123,7 @@ class _Nothing:
     def record_attempt(self, *_: object) -> None:
         return
 
-    record_failure = record_reply = record_result = ran = record_outcome = record_attempt
+    record_failure = record_fallback = record_reply = record_result = ran = record_outcome = record_attempt
 
 
 UNWATCHED = _Nothing()

@@ -239,7 +239,7 @@ class ReplyPieces:
                 return self._separate("action", step, replace_surrogates(text)), ""
             case ev.Answer(step=step, text=text) if self._is_sure:
                 return "", self._add_answer(step, replace_surrogates(text))
-            case ev.Noted(kind="retry") if self._live_step > 0:
+            case ev.Noted(kind="retry" | "model_change") if self._live_step > 0:
                 self._live_step = -1  # the reply starts again
         return "", ""
 

@@ -113,7 +113,7 @@ def _make_exchange(head: RunHead, call: ModelCall, attempt: ModelAttempt, before
         phase=attempt.phase,
         model=attempt.model,
         attempt=attempt.number + 1,
-        path=head.address(attempt.phase, attempt.path),
+        path=head.address(attempt.phase, attempt.path, attempt.model),
         request=request,
         before=before.seq if before is not None else None,
         marks=mark_changes(body_text(before.request)[0], request) if before is not None else (),

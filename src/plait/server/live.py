@@ -56,7 +56,7 @@ class PartialReplies:
                 kind = type(event).__name__.lower()
                 before = parts.pop()[1] if parts and parts[-1][0] == kind else ""
                 parts.append((kind, (before + text)[-LONGEST:]))
-            case ev.Noted(step=step, kind="retry") if self._replies.get(step):
+            case ev.Noted(step=step, kind="retry" | "model_change") if self._replies.get(step):
                 self._replies[step] = []  # the reply starts again
             case ev.Replied(step=step):
                 self._replies.pop(step, None)

@@ -37,7 +37,7 @@ FIELDS = {
     "wait": ("ask", "text", "told", "approved"),
 }
 """The fields that are compared, by the item's kind."""
-IGNORED_NOTES = ("retry", "resumed")
+IGNORED_NOTES = ("retry", "model_change", "rate_limit", "resumed")
 CONTEXT = 240
 """Characters of both texts around the first difference."""
 

@@ -47,6 +47,8 @@ SORTS = {
     "refused": "refusal",
     "error": "error",
     "retry": "error",
+    "model_change": "error",
+    "rate_limit": "limit",
     "limit": "limit",
     "loop": "limit",
 }

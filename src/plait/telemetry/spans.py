@@ -308,6 +308,12 @@ class OtelModelSpan(OtelPartSpan):
         self._span.add_event("plait.attempt_failed", event)
 
     @guard
+    def record_fallback(self, model: Model) -> None:
+        self._metric_key |= _model_attributes(model)
+        if self._is_recorded:
+            self._set({**self._metric_key, "plait.model.spec": model.spec})
+
+    @guard
     def record_reply(self, reply: Reply, model: str) -> None:
         self._run.add_usage(reply)
         answered = {"gen_ai.response.model": model} if model else {}

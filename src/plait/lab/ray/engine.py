@@ -28,6 +28,7 @@ from plait.lab.ray.packing import CellPacker, WorkerReply
 from plait.lab.ray.worker import run_packed_cell
 from plait.lab.results import CellResult
 from plait.lab.schedule import CellEngine
+from plait.models.fallback import members_of
 
 SENDS = 4
 """How often a cell is sent if its worker dies."""
@@ -108,7 +109,8 @@ class RayEngine(CellEngine):
         """Return a worker's reply, or None and why the worker died."""
         assert self._cluster is not None and self._packer is not None
         ray = self._cluster.ray
-        options = {"num_cpus": WAITING if all(model.endpoint for model in cell.models) else 1}
+        members = [each for model in cell.models for each in members_of(model)]
+        options = {"num_cpus": WAITING if all(each.endpoint for each in members) else 1}
         packed = self._packer.pack_cell(cell)
         _, contender = self._contenders[cell.contender]
         task = self._remote.options(**options).remote(contender, packed, self._cluster.folder, os.getcwd())

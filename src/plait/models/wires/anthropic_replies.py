@@ -85,6 +85,8 @@ class MessagesReader:
         if isinstance(usage, dict):
             self._usage.update({key: value for key, value in usage.items() if value is not None})
             self._draft.usage = usage_of_message(self._usage)
+            if isinstance(tier := self._usage.get("service_tier"), str):
+                self._draft.service_tier = tier
 
     def _start(self, index: Any, block: Any) -> str:
         if not isinstance(block, dict):
@@ -149,9 +151,10 @@ class MessagesReader:
 def usage_of_message(usage: Mapping[str, Any]) -> Usage | None:
     """Return the usage of a message; None if nothing is reported. `input_tokens` there excludes cached tokens."""
     cached = _number(usage.get("cache_read_input_tokens"))
-    read = _number(usage.get("input_tokens")) + cached + _number(usage.get("cache_creation_input_tokens"))
+    stored = _number(usage.get("cache_creation_input_tokens"))
+    read = _number(usage.get("input_tokens")) + cached + stored
     written = _number(usage.get("output_tokens"))
-    return Usage(read, written, cached) if read or written else None
+    return Usage(read, written, cached, stored) if read or written else None
 
 
 def _number(value: Any) -> int:

@@ -124,9 +124,10 @@ def _is_opaque(part: Mapping[str, Any]) -> bool:
 def usage_of_content(usage: Mapping[str, Any]) -> Usage | None:
     """Return the usage of a reply; None if nothing is reported. Thoughts are billed as output."""
     read = _number(usage.get("promptTokenCount")) + _number(usage.get("toolUsePromptTokenCount"))
-    written = _number(usage.get("candidatesTokenCount")) + _number(usage.get("thoughtsTokenCount"))
-    cached = _number(usage.get("cachedContentTokenCount"))
-    return Usage(read, written, min(cached, read)) if read or written else None
+    thought = _number(usage.get("thoughtsTokenCount"))
+    written = _number(usage.get("candidatesTokenCount")) + thought
+    cached = min(_number(usage.get("cachedContentTokenCount")), read)
+    return Usage(read, written, cached, reasoning_tokens=thought) if read or written else None
 
 
 def _number(value: Any) -> int:

@@ -99,6 +99,14 @@ _NO_CREDIT = re.compile(r"credit balance is too low", re.I)
 _BAD_KEY = re.compile(r"API key (?:not valid|not found|expired)|API_KEY_(?:INVALID|EXPIRED)", re.I)
 """How Google refuses a key, with 400."""
 
+_REFUSES_MODEL = re.compile(
+    r"model[_ ](?:not[_ ](?:found|exist)|decommissioned|unavailable)|\bno such model|unknown model|unsupported_model"
+    r"|not a valid model|\bmodel\b[^.]{0,80}(?:does not exist|not (?:found|exist)|has been (?:deprecated|decommissioned"
+    r"|retired|removed)|is not available|no longer (?:available|supported))|invalid model (?:name|id)",
+    re.I,
+)
+"""How hosts refuse the model itself with 400: they do not know it, or they have retired it."""
+
 
 def failure(
     status: int,
@@ -203,8 +211,12 @@ def _classify(
             hint = f"Check the address{_name_setting(target)}: /{path or 'chat/completions'} is put behind it."
             if path == "responses":
                 hint += ' For a server without it, set wire = "chat" in plait.toml.'
-        return BadRequest(f"{where} does not know what was asked for (404){quoted}", hint=hint)
-    return BadRequest(f"{where} refused the request ({status}){quoted}")
+        unknown = BadRequest(f"{where} does not know what was asked for (404){quoted}", hint=hint)
+        unknown.allows_fallback = True
+        return unknown
+    refused = BadRequest(f"{where} refused the request ({status}){quoted}")
+    refused.allows_fallback = _REFUSES_MODEL.search(f"{code} {said}") is not None
+    return refused
 
 
 def _find_missing_ability(status: int, error: Mapping[str, Any], said: str, asked: bytes, path: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from plait.core.replies import Finish
-from plait.models.wires.chat_replies import usage_of
+from plait.models.wires.chat_replies import cost_of, usage_of
 from plait.models.wires.draft import Draft
 from plait.models.wires.stream import DONE
 
@@ -141,8 +141,11 @@ class ResponsesReader:
     def _about(self, response: Mapping[str, Any]) -> None:
         if isinstance(response.get("model"), str):
             self._draft.model = response["model"]
+        if isinstance(tier := response.get("service_tier"), str):
+            self._draft.service_tier = tier
         if isinstance(response.get("usage"), dict):
             self._draft.usage = usage_of(response["usage"], {})
+            self._draft.cost = cost_of(response["usage"])
 
     def _end(self, response: dict[str, Any], event: str = "") -> str:
         """Add what only the whole response holds: items that did not come, usage, the reason of the end, the state."""
