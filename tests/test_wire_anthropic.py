@@ -102,7 +102,8 @@ def test_every_recorded_exchange_arrives_whole() -> None:
             for each in events_of(exchange):
                 usage.update(each.get("usage") or each.get("message", {}).get("usage") or {})
             cached, made = usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]
-            assert reply.usage == Usage(usage["input_tokens"] + cached + made, usage["output_tokens"], cached), name
+            read_tokens = usage["input_tokens"] + cached + made
+            assert reply.usage == Usage(read_tokens, usage["output_tokens"], cached, made), name
             opaque = {each["type"] for each in blocks} - {"text", "tool_use"}
             assert reply.state == (ProviderState("anthropic", exchange["request"]["model"], blocks) if opaque else None)
             assert reply.model.startswith("claude-")
@@ -247,7 +248,7 @@ def test_the_reasons_to_stop(reason: str, finish: str) -> None:
 
 def test_cached_tokens_are_part_of_the_input() -> None:
     counts = {"cache_read_input_tokens": 100, "cache_creation_input_tokens": 30}
-    assert read(whole(SAID, **counts)).usage == Usage(135, 7, 100)
+    assert read(whole(SAID, **counts)).usage == Usage(135, 7, 100, 30)
     late = {"input_tokens": 9, "output_tokens": 8, "cache_read_input_tokens": 100, "cache_creation_input_tokens": None}
     assert read(stream(SAID, usage=late)).usage == Usage(109, 8, 100)
 

@@ -114,7 +114,8 @@ def test_every_recorded_exchange_arrives_whole() -> None:
                     ("candidatesTokenCount", "thoughtsTokenCount"),
                 )
             )
-            assert reply.usage == Usage(asked, written, usage.get("cachedContentTokenCount", 0)), name
+            cached, thought = usage.get("cachedContentTokenCount", 0), usage.get("thoughtsTokenCount", 0)
+            assert reply.usage == Usage(asked, written, cached, reasoning_tokens=thought), name
             assert asked + written == usage["totalTokenCount"], name
             signed = [part for part in parts if "thoughtSignature" in part]
             kept = reply.state.data if reply.state else []
@@ -253,7 +254,7 @@ def test_usage_counts_thoughts_tools_and_the_cache() -> None:
         "thoughtsTokenCount": 40,
     }
     reply = read(chunk({"text": "So"}), chunk(reason="STOP", usageMetadata=counts))
-    assert reply.usage == Usage(130, 47, 80)
+    assert reply.usage == Usage(130, 47, 80, reasoning_tokens=40)
 
 
 def test_a_damaged_response_is_a_reply_or_an_error_of_plait() -> None:

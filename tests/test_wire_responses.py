@@ -76,7 +76,9 @@ def test_every_recorded_reply_arrives_whole():
         assert reply.reasoning == "\n\n".join(thoughts), name
         if (usage := response.get("usage")) and usage["total_tokens"]:  # one recording reports only zeros
             cached = usage["input_tokens_details"]["cached_tokens"]
-            assert reply.usage == Usage(usage["input_tokens"], usage["output_tokens"], cached), name
+            stored = usage["input_tokens_details"].get("cache_write_tokens", 0)
+            thought = usage["output_tokens_details"]["reasoning_tokens"]
+            assert reply.usage == Usage(usage["input_tokens"], usage["output_tokens"], cached, stored, thought), name
         assert reply.finish == ("calls" if calls else "stop"), name
         assert reply.model == response.get("model", ""), name
         kinds = {each["type"] for each in response["output"]}
@@ -473,7 +475,7 @@ async def test_a_run_with_tools_works_and_replays_with_equal_bytes(tmp_path, str
         run = await made.arun("How many more people live in Lyon?")
         assert (run.status, run.answer) == ("answered", "174,165 more.")
         assert (service.refused, len(server.asked)) == ([], 3)
-        assert run.usage == Usage(303, 60, 128)
+        assert run.usage == Usage(303, 60, 128, reasoning_tokens=36)
         bodies = [asked.raw for asked in server.asked]
     last = json.loads(bodies[-1])["input"]
     assert [each.get("type") for each in last].count("reasoning") == 2 * reasons
