@@ -102,7 +102,7 @@ class Agent:
                 check_spec(model, lambda: config.load().models)
         # Report wrong prompts and tools now, not in the middle of a run.
         if self.prompts is not None:
-            self._parts.prompts.check()
+            self._parts.check_prompts()
         if not any(isinstance(tool, str) for tool in self.tools):
             _ = self._parts.toolset
 

@@ -60,6 +60,11 @@ class AgentParts:
         folder = self._agent.prompts
         return book_of(self._loop, Path(folder) if folder is not None else None)
 
+    def check_prompts(self) -> None:
+        """Check the user's folder of prompts. Raises `ConfigError`; warns of prompts that the loop does not use."""
+        self.prompts.check()
+        self.prompts.warn_of_unused(loops.options_of(self._loop))
+
     @cached_property
     def journal(self) -> Journal | None:
         if self._agent.journal is False:

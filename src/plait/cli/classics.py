@@ -43,19 +43,29 @@ from plait.loops import word_of
 BASICS = "basics:report"
 
 _several = click.option(
-    "--models", "several", metavar="X,Y", help="Several models, each for all phases (default local)."
+    "--models",
+    "several",
+    metavar="X,Y",
+    help="Several models, each for all phases (default local). Excludes --model SPEC, not --model PHASE=SPEC.",
 )
+_models = click.option(
+    "--model",
+    "models",
+    metavar="[PHASE=]SPEC",
+    multiple=True,
+    help="The model (default local), or with PHASE= that of one phase. SPEC without PHASE= excludes --models.",
+)
+_settings = click.option("--set", "settings", metavar="K=V", multiple=True, help="An option of each loop that has it.")
 _suite = click.option("--suite", metavar="SUITE", help=f"The tasks (default {BASICS}).")
 _question = click.option("--question", metavar="TEXT", help="One question of your own, instead of a suite.")
 _loop = click.option("--loop", "loop", metavar="LOOP", help="The loop, as react or react(dialect=lines).")
+_schedule = options.combine(options.jobs, options.budget)
 _shared = options.combine(
-    options.models,
-    options.settings,
+    _models,
+    _settings,
     options.prompts,
     options.system,
     options.tools,
-    options.jobs,
-    options.budget,
     options.repeat_finished,
     options.limits,
     options.text_formats,
@@ -91,6 +101,7 @@ def classics() -> None:
 @click.option("--limit", type=options.WHOLE, default=3, metavar="N", help="The first N tasks (default 3).")
 @options.hardware
 @_comparison("the rows of `phased`")
+@_schedule
 @_shared
 def phases(rows: Sequence[str], published: str | None, limit: int, hardware: float | None, **flags: Any) -> None:
     """Seconds, USD and tokens of the loop `phased`: a row for each --row, or for each of the --models.
@@ -117,6 +128,7 @@ def phases(rows: Sequence[str], published: str | None, limit: int, hardware: flo
 @_question
 @click.option("--limit", type=options.WHOLE, default=12, metavar="N", help="The first N tasks (default 12).")
 @_comparison("the two loops")
+@_schedule
 @_shared
 def tokens(loops: str, limit: int, **flags: Any) -> None:
     """Calls and tokens of two loops on the same tasks: a row for each task, and the sum. One table for each model."""
@@ -135,6 +147,7 @@ def tokens(loops: str, limit: int, **flags: Any) -> None:
 @click.option("--limit", type=options.WHOLE, metavar="N", help="Only the first N tasks.")
 @options.flag("--why", help="Say below the table what was wrong.")
 @_comparison("the cells")
+@_schedule
 @_shared
 def tasks(loop: str | None, suite: str, wordings: str | None, limit: int | None, why: bool, **flags: Any) -> None:
     """The six tasks of the offline world (A to F) by model: each cell has done, flaw or not done, and the steps.
@@ -157,7 +170,7 @@ def wire(question: str | None, loop: str | None, run: str | None, full: bool, **
     """Each request of a run with its stop strings, and each response, in order; `=` was sent before, `+` is new.
 
     QUESTION runs with --loop (default react) and the --tools; without it, the first task of basics runs. A table of the
-    tokens follows. `plait show RUN --wire` prints the same byte for byte.
+    tokens follows. This view is for reading; `plait show RUN --wire` prints the exact bytes.
     """
     if run is not None and question is not None:
         raise ConfigError("A question and --run exclude each other.", hint="Choose one.")
@@ -167,8 +180,8 @@ def wire(question: str | None, loop: str | None, run: str | None, full: bool, **
             hint=f"To show a recorded run, write: plait classics wire --run {question}",
         )
     _check_output(flags)
-    suite = _choose_suite({**flags, "suite": None, "question": question})
-    done = _compare(suite, flags, loop or "react", limit=1) if run is None else None
+    flags |= {"suite": None, "question": question, "jobs": 1, "budget": None}  # one run
+    done = _compare(_choose_suite(flags), flags, loop or "react", limit=1) if run is None else None
     found, texts, objects = [], [], []
     cells = [] if done is None else [each.run for each in done.results] + [each.run for each in done.not_measured]
     for each in [run] if run is not None else cells:

@@ -132,7 +132,7 @@ def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Compa
         click.echo(f"Cancelled. {CONTINUE}", err=True)
         exit_with(CANCELLED)
     if done.unfinished:
-        click.echo(f"Not finished: {done.unfinished.rstrip('.')}. {CONTINUE}", err=True)
+        click.echo(f"Not finished: {done.unfinished.rstrip('.')}. Fix the cause, and run the same command.", err=True)
     return done
 
 

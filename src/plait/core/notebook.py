@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
 from plait.core.text import visible
 
 
-def render_html(title: str, lines: Iterable[str], heads: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()) -> str:
-    """Return a title ("": none), paragraphs and a table as HTML. Every text is escaped."""
+def render_html(
+    title: str,
+    lines: Iterable[str],
+    heads: Sequence[str] = (),
+    rows: Iterable[Sequence[str]] = (),
+    *,
+    notes: Iterable[str] = (),
+    left: Collection[int] = (),
+) -> str:
+    """Return a title ("": none), paragraphs, a table and the notes below it as HTML. Every text is escaped.
+
+    The cells of the columns `left`, by their indexes from 0, have the class `text`.
+    """
     parts = [
         *([f"<p><b>{_escape(title)}</b></p>"] if title else []),
-        *(f"<p>{_escape(line)}</p>" for line in lines if line),
+        *_paragraphs(lines),
     ]
     if heads:
-        head = _table_row("th", heads)
-        body = "".join(_table_row("td", row) for row in rows)
+        head = _table_row("th", heads, left)
+        body = "".join(_table_row("td", row, left) for row in rows)
         parts.append(f"<table><thead>{head}</thead><tbody>{body}</tbody></table>")
+    parts += _paragraphs(notes)
     return f"<div>{''.join(parts)}</div>"
 
 
@@ -27,8 +39,16 @@ def repr_short(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 4]}...{text[-1]}"
 
 
-def _table_row(tag: str, cells: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<{tag}>{_escape(cell)}</{tag}>' for cell in cells)}</tr>"
+_CLASS = ' class="text"'
+
+
+def _paragraphs(lines: Iterable[str]) -> list[str]:
+    return [f"<p>{_escape(line)}</p>" for line in lines if line]
+
+
+def _table_row(tag: str, cells: Sequence[str], left: Collection[int]) -> str:
+    shown = (f"<{tag}{_CLASS if at in left else ''}>{_escape(cell)}</{tag}>" for at, cell in enumerate(cells))
+    return f"<tr>{''.join(shown)}</tr>"
 
 
 def _escape(text: str) -> str:

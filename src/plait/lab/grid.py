@@ -24,7 +24,7 @@ WIDTH = 100
 """The widest line of a `ReportTable` in text."""
 _LEAST = 4
 """The least width of a column of names."""
-_NUMBER = re.compile(r"~?-?\d{1,3}(,\d{3})+(\.\d+)?")
+_NUMBER = re.compile(r"~?-?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
 
 
 class TableColumn(Struct, frozen=True):
@@ -108,11 +108,11 @@ def render_markdown_grid(columns: Sequence[TableColumn], reasons: Mapping[int, s
 
 
 def render_csv_grid(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> str:
-    """Render a whole table as comma-separated values, numbers without separators of thousands."""
+    """Render a whole table as comma-separated values, numbers without separators of thousands and without "~"."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for row in list_rows(columns, reasons):
-        writer.writerow([cell.replace(",", "") if _NUMBER.fullmatch(cell) else cell for cell in row])
+        writer.writerow([re.sub("[,~]", "", cell) if _NUMBER.fullmatch(cell) else cell for cell in row])
     return out.getvalue()
 
 
@@ -166,7 +166,7 @@ class ReportTable(Struct, frozen=True):
     def text(self, width: int | None = WIDTH) -> str:
         """Render it for a terminal of some width; None: no limit."""
         table, left_out = render_grid(self._draw(), width, self._reasons)
-        notes = [*self.notes, *([f"No room for: {', '.join(left_out)}."] if left_out else [])]
+        notes = [*self.notes, *([_describe_left_out(left_out)] if left_out else [])]
         title, *lines = [wrap_sentence(clean_line(line), width) for line in (self.title, *notes)]
         return "\n\n".join(filter(None, (title, table, "\n".join(lines))))
 
@@ -181,8 +181,10 @@ class ReportTable(Struct, frozen=True):
 
     def html(self) -> str:
         """Render it as a part of a page."""
-        heads, *rows = list_rows(self._draw(), self._reasons)
-        return render_html(self.title, self.notes, heads, rows)
+        columns = self._draw()
+        heads, *rows = list_rows(columns, self._reasons)
+        left = {at for at, column in enumerate(columns) if column.left}
+        return render_html(self.title, (), heads, rows, notes=self.notes, left=left)
 
     @property
     def _reasons(self) -> dict[int, str]:
@@ -225,6 +227,10 @@ def fence_text(text: str) -> str:
     return f"{fence}text\n{inner}{'' if inner.endswith(chr(10)) else chr(10)}{fence}"
 
 
+def _describe_left_out(heads: Sequence[str]) -> str:
+    return f"Left out for width: {', '.join(heads)}; --markdown shows {'it' if len(heads) == 1 else 'them'}."
+
+
 def _wide(widths: Sequence[int]) -> int:
     return sum(widths) + 2 * max(0, len(widths) - 1)
 
@@ -235,8 +241,11 @@ def _count_names(columns: Sequence[TableColumn]) -> int:
 
 
 def _fit_names(columns: Sequence[TableColumn], width: int) -> tuple[list[TableColumn], list[int]]:
-    """Wrap heads of numbers, cut names while they stay different, then narrow their columns and wrap their cells."""
-    shown, widths = list(columns), [column.width for column in columns]
+    """Drop what names have in common, wrap heads of numbers, cut names while they stay different, then narrow their
+    columns and wrap their cells."""
+    columns = _drop_common_parts(columns)
+    shown = list(columns)
+    widths = [column.width for column in columns]
     if _wide(widths) > width:
         widths = [column.least_width for column in columns]
     names = {at for at, column in enumerate(columns) if column.left}
@@ -251,6 +260,23 @@ def _fit_names(columns: Sequence[TableColumn], width: int) -> tuple[list[TableCo
         if cutting and not columns[at].wrap:
             shown[at] = structs.replace(columns[at], cells=cells)
     return shown, widths
+
+
+def _drop_common_parts(columns: Sequence[TableColumn]) -> list[TableColumn]:
+    """Drop a prefix such as `scripted:` and a suffix such as `.json`, if all names with a prefix or suffix have it."""
+    shown = list(columns)
+    for pattern in (r"^\w+:", r"\.[a-z]+$"):
+        cells = [cell for column in shown if column.left and not column.wrap for cell in column.cells]
+        found = {match[0] for cell in cells if (match := re.search(pattern, cell))}
+        short = {re.sub(pattern, "", cell) for cell in cells}
+        if len(found) == 1 and len(short) == len(set(cells)):
+            shown = [
+                column
+                if column.wrap or not column.left
+                else structs.replace(column, cells=tuple(re.sub(pattern, "", cell) for cell in column.cells))
+                for column in shown
+            ]
+    return shown
 
 
 def _wrap_cell(cell: str, width: int) -> list[str]:

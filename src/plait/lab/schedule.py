@@ -222,7 +222,7 @@ class _Scheduler:
         self.earlier.update(self.results.runs([cell.digest]))
         if error.rejected:
             self.rejections[cell.contender] = self.rejections.get(cell.contender, 0) + 1
-            self.why.append(f"{cell.contender} is not measured, because its requests are rejected")
+            self.why.append(f"{cell.contender} is not measured ({error.error}): {error}")
             self.report(said=f"{cell.contender} · {cell.task.id} · not measured ({error.error}): {error}")
             return True
         if outages >= OUTAGES_PER_CELL and self.finished:

@@ -191,7 +191,8 @@ class Scripted:
 
     def _script_over(self, count: int, think: Think) -> ModelError:
         return BadRequest(
-            f"{self.spec} has {count} replies for the phase {think.phase!r} and was asked for one more.",
+            f"{self.spec} has {count} {'reply' if count == 1 else 'replies'} for the phase {think.phase!r}, and the "
+            "run needs one more.",
             hint="Add a reply to the script.",
         )
 

@@ -7,19 +7,29 @@ a user's folder byte for byte.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache, cached_property, lru_cache
 from importlib import resources
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
 from plait.core.errors import ConfigError
 from plait.core.labels import labels_in
 from plait.loops import OURS
+from plait.loops import names as loop_names
 from plait.runtime.prompt_labels import BLOCKS, labels_of_template
 
 _FIXED = frozenset({str, tuple, bool, int, type(None)})
 """Types of values that cannot change after a rendering."""
+_SUFFIXES = (".j2", ".txt")
+_PROMPTS_OF_OPTIONS = {
+    "transcript": {"chat": "question", "user": "earlier", "completion": "completion"},
+    "dialect": {name: f"format_{name}" for name in ("blob", "lines", "numbered")},
+}
+"""Options of loops that choose one of several prompts, with the prompt of each value."""
 
 
 class PromptBook:
@@ -41,6 +51,7 @@ class PromptBook:
         self._others = {book.loop: book for book in others}
         self._extra = bool(extra)
         self._texts = {**shipped_prompts(loop), **(extra or {})}
+        self._known = frozenset(self._texts)
         self._verbatim: dict[str, str] = {}
         self.own: dict[str, str] = {}
         """The texts of the user's files, by the file's name."""
@@ -101,7 +112,75 @@ class PromptBook:
         return text
 
     def check(self) -> None:
-        """Compile all templates. Raises `ConfigError` for one that is not a template, or uses an unknown variable."""
+        """Check the user's folder and compile all templates.
+
+        Raises `ConfigError` for a folder without prompts, a file that is not a prompt of its loop, a template that is
+        not valid, or an unknown variable.
+        """
+        if self.folder is not None and not any(book.own for book in self._books()):
+            self._check_layout(self.folder)
+        for book in self._books():
+            book._check_templates()
+            book._check_names()
+
+    def warn_of_unused(self, options: Mapping[str, Any]) -> None:
+        """Warn of a user's template that another value of an option needs, if the one that is used is not the user's.
+
+        `options` are the loop's options by name.
+        """
+        own = {Path(file).stem for file in self.own}
+        templates = [text for file, text in self.own.items() if file.endswith(".j2")]
+        for option, prompts in _PROMPTS_OF_OPTIONS.items():
+            used = prompts.get(str(options.get(option)))
+            if used is None or used in own:
+                continue
+            for value, name in prompts.items():
+                if name in own and not is_included(name, templates):
+                    warnings.warn(
+                        f"The prompt {self.loop}/{name} in {self.folder} is not used: it needs {option}={value}, and "
+                        f"the loop has {option}={options[option]}.",
+                        stacklevel=2,
+                    )
+
+    def _books(self) -> Iterator[PromptBook]:
+        """Yield this book and those of all fallback loops."""
+        yield self
+        for book in self._others.values():
+            yield from book._books()
+
+    def _check_layout(self, folder: Path) -> None:
+        """Raise `ConfigError` if no loop can use the folder. Warn if only other loops can use it."""
+        where = f"{folder} has no prompts for the loop '{self.loop}'"
+        if _has_prompts(folder):
+            too_deep = folder.resolve().name in loop_names()
+            hint = f"use --prompts {normpath(folder / '..')}" if too_deep else f"move them to {folder / self.loop}"
+            raise ConfigError(f"{folder} has no folder '{self.loop}'.", hint=f"Its prompts lie in it directly: {hint}.")
+        others = [name for name in loop_names() if _has_prompts(folder / name)]
+        if not others:
+            raise ConfigError(
+                f"{where}: it has no folder '{self.loop}' with files NAME.j2 or NAME.txt.",
+                hint=f"`plait prompts copy {self.loop} {folder}` makes one.",
+            )
+        warnings.warn(f"{where}, only for: {', '.join(others)}. Plait uses its own prompts.", stacklevel=2)
+
+    def _check_names(self) -> None:
+        """Raise `ConfigError` for a user's file that is not a prompt of the loop, and that no template includes."""
+        for file in self.own:
+            name = Path(file).stem
+            if (
+                not self._known
+                or name in self._known
+                or (file.endswith(".j2") and is_included(name, self._texts.values()))
+            ):
+                continue
+            near = get_close_matches(name, self._known, n=1)
+            raise ConfigError(
+                f"{self.folder}/{self.loop}/{file} is not used: the loop '{self.loop}' has no prompt '{name}', and no "
+                "template includes it.",
+                hint=f"Did you mean {near[0]}?" if near else f"It has: {', '.join(sorted(self._known))}.",
+            )
+
+    def _check_templates(self) -> None:
         for name, text in self._texts.items():
             if name not in self._compiled:
                 self._compiled[name] = self._compile(name)
@@ -112,8 +191,6 @@ class PromptBook:
                     f"{where} uses the variable '{min(unknown)}', which does not exist.",
                     hint=f"`plait prompts show {self.loop}/{name}` shows the variables of the built-in prompt.",
                 )
-        for book in self._others.values():
-            book.check()
 
     def _compile(self, name: str) -> Any:
         self.source(name)
@@ -145,7 +222,7 @@ class PromptBook:
                     text = file.read()
             except (OSError, UnicodeDecodeError) as why:
                 raise ConfigError(f"The prompt {path} can't be read: {why}.") from why
-            if path.suffix in (".j2", ".txt"):
+            if path.suffix in _SUFFIXES:
                 self.own[path.name] = text
             if path.suffix == ".j2":
                 self._texts[path.stem] = text
@@ -156,17 +233,44 @@ class PromptBook:
 @lru_cache(maxsize=64)
 def _environment(texts: tuple[tuple[str, str], ...]) -> Any:
     """Return the environment of these templates. Agents with the same prompts share it, and its compiled templates."""
-    from jinja2 import DictLoader, StrictUndefined
+    from jinja2 import DictLoader
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(
         loader=DictLoader({f"{name}.j2": text for name, text in texts}),
-        undefined=StrictUndefined,
+        undefined=_missing_value(),
         auto_reload=False,
         **BLOCKS,
     )
     environment.filters["tojson"] = _as_json
     return environment
+
+
+@cache
+def _missing_value() -> Any:
+    """Return Jinja's class for a missing value, whose error names the fields that exist."""
+    from jinja2 import StrictUndefined
+
+    class MissingValue(StrictUndefined):
+        __slots__ = ()
+
+        @property
+        def _undefined_message(self) -> str:
+            fields = fields_of(self._undefined_obj)
+            if self._undefined_hint or not fields:
+                return super()._undefined_message
+            return f"there is no field '{self._undefined_name}'; the fields are {', '.join(fields)}"
+
+    return MissingValue
+
+
+def fields_of(value: object) -> list[str]:
+    """Return the names of a value's fields as a template can use them; an empty list for text, numbers and lists."""
+    if isinstance(value, Mapping):
+        return sorted(map(str, value))
+    if type(value).__module__ in ("builtins", "jinja2.utils"):
+        return []
+    return [name for name in dir(value) if name[0] != "_" and not callable(getattr(type(value), name, None))]
 
 
 def _as_json(value: object, indent: int | None = None) -> str:
@@ -187,6 +291,32 @@ def variables_of(text: str) -> frozenset[str]:
     )
 
 
+def is_included(name: str, templates: Iterable[str]) -> bool:
+    """Return whether one of the templates includes, imports or extends the template `name`, or may do so."""
+    found = frozenset().union(*map(_included_names, templates))
+    return any(f"{name}.j2" == each or (not each.endswith(".j2") and name.startswith(each)) for each in found)
+
+
+@cache
+def _included_names(text: str) -> frozenset[str]:
+    """Return the files that a template includes; the beginning of a name such as `"format_" ~ dialect ~ ".j2"`."""
+    from jinja2 import nodes
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def beginnings(node: nodes.Node) -> frozenset[str]:
+        if isinstance(node, nodes.Const):
+            return frozenset([str(node.value)])
+        if isinstance(node, nodes.Concat):
+            return beginnings(node.nodes[0])
+        if isinstance(node, nodes.List | nodes.Tuple):
+            return frozenset().union(*map(beginnings, node.items))
+        return frozenset([""])
+
+    tree = ImmutableSandboxedEnvironment(**BLOCKS).parse(text)
+    kinds = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
+    return frozenset().union(*(beginnings(each.template) for each in tree.find_all(kinds)))
+
+
 @cache
 def known_variables() -> frozenset[str]:
     """Return the variables of all shipped prompts, and those that only a user's prompt needs."""
@@ -204,6 +334,10 @@ def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
         if given is not value and not (type(given) is type(value) is str and given == value):
             return False
     return True
+
+
+def _has_prompts(folder: Path) -> bool:
+    return any(path.suffix in _SUFFIXES for path in folder.glob("*"))
 
 
 @cache

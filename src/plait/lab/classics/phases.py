@@ -58,6 +58,7 @@ def make_phase_table(
         columns.append(ReportColumn("runs", show_value("runs", ","), leave=2))
     if any(row["judged"] for row in own):
         columns.append(ReportColumn("right", _show_right, leave=1))
+    columns.append(ReportColumn("estimated", lambda row: "yes" if row["about"] else "no", csv_only=True))
     columns.append(ReportColumn("rates", _show_rates, csv_only=True))
     return ReportTable(
         tuple([row for pair in zip(own, theirs, strict=True) for row in pair] if paired else [*own, *theirs]),

@@ -4,6 +4,7 @@ published totals."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from plait.core.errors import ConfigError
@@ -73,6 +74,7 @@ def _make_table(comparison: ComparisonData, one: Contender, other: Contender) ->
     columns += [
         ReportColumn("difference", show_value("difference", ",")),
         ReportColumn("share", lambda row: ABSENT if row["share"] is None else f"{row['share'] * 100:.1f} %"),
+        ReportColumn("estimated", partial(_show_estimated, loops), csv_only=True),
         ReportColumn("models", lambda _: one.who, csv_only=True),
     ]
     return ReportTable(tuple(rows), tuple(columns), tuple(notes), f"models: {one.who}")
@@ -120,6 +122,10 @@ def _show_right(side: dict[str, Any] | None) -> str:
     if len(side["runs"]) == 1:
         return "yes" if side["right"] else "no"
     return f"{side['right']:,} of {len(side['runs']):,}"
+
+
+def _show_estimated(loops: Sequence[str], row: dict[str, Any]) -> str:
+    return "yes" if any(row[loop] and row[loop]["estimated"] for loop in loops) else "no"
 
 
 def _show_tokens(side: dict[str, Any] | None) -> str:
