@@ -314,7 +314,7 @@ def _included_names(text: str) -> frozenset[str]:
 
     tree = ImmutableSandboxedEnvironment(**BLOCKS).parse(text)
     kinds = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
-    return frozenset().union(*(beginnings(each.template) for each in tree.find_all(kinds)))
+    return frozenset().union(*(beginnings(each.template) for each in tree.find_all(kinds)))  # type: ignore[attr-defined]
 
 
 @cache
