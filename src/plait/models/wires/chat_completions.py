@@ -143,6 +143,9 @@ def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions)
     abilities, dialect = options.abilities, options.dialect
     out: list[Any] = []
     for message in prepare(messages, tools=abilities.tools):
+        if message.state is None and not message.calls and message.role != "tool":
+            out.append(message)  # a plain Message encodes to exactly {"role", "content"}
+            continue
         said: dict[str, Any] = {"role": message.role, "content": message.content}
         if message.role == "tool":
             said = {"role": "tool", "tool_call_id": message.call_id, "content": message.content}

@@ -80,17 +80,12 @@ class ChatReader:
         chunk = _decode(data)
         if chunk.error:
             draft.error = chunk.error
-        # Moonshot reports the usage of a stream in its last choice, Groq in a field of its own.
-        inner = [choice.usage for choice in chunk.choices or ()]
-        inner += [chunk.x_groq.get("usage")] if isinstance(chunk.x_groq, dict) else []
-        for usage in (*inner, chunk.usage):
-            if isinstance(usage, dict) and usage:
-                self._usage = usage
+        if isinstance(chunk.x_groq, dict):  # Groq reports the usage of a stream here
+            self._count(chunk.x_groq.get("usage"))
         if isinstance(chunk.timings, dict):
             self._timings = chunk.timings
-        if self._usage or self._timings:
-            draft.usage = usage_of(self._usage, self._timings)
-            draft.cost = cost_of(self._usage)
+            self._count(self._usage)
+        self._count(chunk.usage)
         if isinstance(chunk.model, str):
             draft.model = chunk.model
         if isinstance(tier := chunk.service_tier or self._usage.get("service_tier"), str):
@@ -100,9 +95,17 @@ class ChatReader:
             if not choice.index:
                 draft.began = True
                 shown += self._choice(choice)
-        if draft.finish is not None and not draft.is_stopped:
+            if choice.usage:  # Moonshot reports the usage of a stream in its last choice
+                self._count(choice.usage)
+        if self._state.is_needed and draft.finish is not None and not draft.is_stopped:
             draft.state = self._state.state(draft)
         return shown
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, dict) and (usage or self._timings):
+            self._usage = usage
+            self._draft.usage = usage_of(usage, self._timings)
+            self._draft.cost = cost_of(usage)
 
     def _choice(self, choice: _Choice) -> str:
         draft = self._draft
@@ -116,7 +119,8 @@ class ChatReader:
         part = choice.delta or choice.message
         if part is None:
             return draft.write(choice.text) if choice.text else ""
-        self._state.take(part, whole=choice.delta is None)
+        if self._state.is_needed:
+            self._state.take(part, whole=choice.delta is None)
         thought = (
             part.get("reasoning_content") or part.get("reasoning") or _text_of_details(part.get("reasoning_details"))
         )
@@ -209,6 +213,9 @@ def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | No
 
     Cached tokens and cache writes are part of the input, reasoning is part of the output.
     """
+    if not timings and len(usage) == len(_PLAIN) and usage.keys() == _PLAIN:
+        read, written = _count(usage["prompt_tokens"]), _count(usage["completion_tokens"])
+        return Usage(read, max(written, _count(usage["total_tokens"]) - read)) if read or written else None
     cached = _first_count(
         (usage.get("prompt_tokens_details"), "cached_tokens"),
         (usage.get("input_tokens_details"), "cached_tokens"),
@@ -243,12 +250,15 @@ def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | No
     return Usage(read, written, cached, min(stored, read - cached), min(reasoning, written))
 
 
+_PLAIN = {"prompt_tokens", "completion_tokens", "total_tokens"}
 _CACHED = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
 """The names that DeepSeek, Anthropic and Moonshot use for cached tokens."""
 
 
 def cost_of(usage: Mapping[str, Any]) -> float | None:
     """Return the cost in USD that an endpoint reports with its usage; None if it reports none."""
+    if "cost" not in usage and "cost_in_usd_ticks" not in usage:
+        return None
     if (ticks := _amount(usage.get("cost_in_usd_ticks"))) is not None:  # xAI
         return round_usd(ticks / 10**10)
     cost = usage.get("cost")

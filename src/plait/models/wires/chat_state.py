@@ -41,9 +41,10 @@ _ALWAYS = {"openrouter": "reasoning_details", "mistral": "content", "gemini": "e
 
 def add_state(said: dict[str, Any], message: Message, options: WireOptions) -> dict[str, Any]:
     """Return a message of the request with what the dialect needs back with that turn."""
-    provider, data = options.provider, state_for(message, CHAT, options.model)
-    if message.role != "assistant":
+    provider = options.provider
+    if message.role != "assistant" or (provider not in _ALWAYS and provider not in _WITH_CALLS):
         return said
+    data = state_for(message, CHAT, options.model)
     if not isinstance(data, dict):
         data = {}
     if (field := _ALWAYS.get(provider)) and data.get(field):
@@ -69,11 +70,12 @@ def _sign_calls(calls: list[dict[str, Any]], extras: Any, needed: bool) -> None:
 
 
 class StateCollector:
-    """Collects what a dialect needs back with a reply, from any number of pieces."""
+    """Collects what a dialect needs back with a reply, from any number of pieces. `is_needed`: it needs something."""
 
     def __init__(self, provider: str) -> None:
         self._text_field = _WITH_CALLS.get(provider, "")
         self._field = _ALWAYS.get(provider, "")
+        self.is_needed = bool(self._text_field or self._field)
         self._texts: list[str] = []
         self._parts: list[Any] = []
         self._extra: Any = None
