@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from conftest import LONG, examples
@@ -246,6 +247,8 @@ plans = st.lists(steps, max_size=5).map(
 
 @given(plans)
 def test_every_plan_that_is_written_reads_back(plan: Plan) -> None:
+    # An expression that calls a tool is refused: the tool would not be called.
+    assume(not any(step.tool == "calculator" and re.search(r"\w\(", str(step.input)) for step in plan.steps))
     text = FORM.write(plan)
     back, remarks = FORM.read(text, TOOLS)
     assert back == plan, text

@@ -76,7 +76,8 @@ def index_words(text: str) -> list[str]:
     found: list[str] = []
     for word in _WORD.findall(_drop_accents(text)):
         if _UNSPACED.search(word):
-            found += [word[at : at + 2] for at in range(max(len(word) - 1, 1))]
+            folded = word.casefold()
+            found += [folded[at : at + 2] for at in range(max(len(folded) - 1, 1))]
             continue
         parts = _split_parts(word)
         if len(parts) > 1:

@@ -98,13 +98,11 @@ class TextFormat(Struct, frozen=True):
         return f"{self.dialect.label('action', n)}\n```json\n{self.dialect.words.in_json(dumped)}\n```"
 
     def disarm(self, text: str) -> str:
-        """Return data with a backslash in whatever would read as a label, a fence or an action's JSON object.
+        """Return data with a backslash in whatever would read as a label, a fence or an action.
 
-        In the syntax "bracket", `Name[` at the start of a line is an action: the label may be forgotten.
+        `Name[` at the start of a line is an action too: every dialect reads it, also without its label.
         """
-        plain = self.dialect.words.disarm(text)
-        if self.dialect.syntax == "bracket":
-            plain = _LINE_CALL.sub(r"\1\\[", plain)
+        plain = _LINE_CALL.sub(r"\1\\[", self.dialect.words.disarm(text))
         return disarm_calls(disarm_objects(plain, ("action",)))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
