@@ -42,7 +42,7 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     extra_headers: dict[str, str] = {}
 
     @property
-    def given(self) -> dict[str, Any]:
+    def set_values(self) -> dict[str, Any]:
         """Return the settings that are set, without the extra fields."""
         found = structs.asdict(self)
         return {name: found[name] for name in _NAMES if found[name] is not UNSET}

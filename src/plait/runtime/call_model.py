@@ -362,7 +362,7 @@ class Thinker:
             if asked.phase != effect.phase:
                 raise differs(n, step, f"phase {asked.phase}", f"phase {effect.phase}")
             phases = self.run_context.run_spec.phases
-            made = phases.named(effect.phase, asked.model).encode(limit_reply(effect, asked.max_tokens))
+            made = phases.find_model(effect.phase, asked.model).encode(limit_reply(effect, asked.max_tokens))
             if (found := self.run_context.log.scrub(made.body)) != asked.request or made.path != asked.path:
                 raise differs(n, step, text_of(asked.request), text_of(found))
             self.run_context.compared += 1

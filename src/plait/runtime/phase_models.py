@@ -33,7 +33,7 @@ class Phases:
         members = self._members(phase)
         return next((each for each in members if each.spec not in self._left), members[-1])
 
-    def named(self, phase: str, spec: str) -> Model:
+    def find_model(self, phase: str, spec: str) -> Model:
         """Return a phase's model by its spec; the one that it asks now if it has no model of that spec."""
         return next((each for each in self._members(phase) if each.spec == spec), self.of(phase))
 

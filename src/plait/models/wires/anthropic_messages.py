@@ -99,7 +99,7 @@ def make_headers(key: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. There is no seed and no verbosity."""
-    given = settings.given
+    given = settings.set_values
     params: dict[str, Any] = {name: given.pop(name) for name in _SAME_NAME if name in given}
     if "stop" in given:
         params["stop_sequences"] = given.pop("stop")

@@ -81,7 +81,7 @@ def make_headers(key: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. OpenRouter has one table for effort and thinking tokens."""
-    given = settings.given
+    given = settings.set_values
     params = {name: given.pop(name) for name in _SAME_NAME if name in given}
     reasoning = {new: given.pop(old) for old, new in _REASONING.items() if old in given and provider == "openrouter"}
     if reasoning:

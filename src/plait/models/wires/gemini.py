@@ -109,7 +109,7 @@ def make_headers(key: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. There is no verbosity, no service tier and no switch for parallel calls."""
-    given = settings.given
+    given = settings.set_values
     params = {new: given.pop(old) for old, new in _USER_SETTINGS.items() if old in given}
     thinking = {new: given.pop(old) for old, new in _THINKING.items() if old in given}
     if thinking:

@@ -84,7 +84,7 @@ def make_headers(key: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. There are no stop strings, no seed and no budget for thinking."""
-    given = settings.given
+    given = settings.set_values
     if (choice := given.pop("tool_choice", None)) is not None:
         given["tool_choice"] = choice if choice in TOOL_CHOICES else {"type": "function", "name": choice}
     params = {new: given.pop(old) for old, new in _SETTINGS.items() if old in given}
