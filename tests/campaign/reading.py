@@ -20,6 +20,7 @@ from plait.loops.compiler.joiner import Joiner
 from plait.loops.format import Turn, Unreadable
 from plait.loops.json.format import JsonTurn
 from plait.loops.phased import action_list
+from plait.loops.phased.loop import Phased
 from plait.loops.plan_scan import PlanSplitter
 from plait.loops.plan_text import read_plan, with_llm
 from plait.loops.react.format import react_format
@@ -68,7 +69,7 @@ def readers() -> list[Whole]:
         Whole("plan", lambda text, n: read_plan(text, with_llm(TOOLS)), PlanSplitter),
         Whole("numbered calls", lambda text, n: calls.read(text, TOOLS), calls.splitter),
         Whole("joiner", lambda text, n: joiner.read(text), joiner.splitter),
-        Whole("action list", lambda text, n: action_list.read(text, TOOLS), action_list.splitter),
+        Whole("action list", lambda text, n: action_list.read(text, TOOLS), lambda: Phased().splitter("react")),
         Whole("call objects", lambda text, n: objects.read(text, TOOLS), objects.splitter),
     ]
     return made
