@@ -19,7 +19,7 @@ from cli_support import Shell
 from conftest import data_file
 from plait.journal.store import Journal
 
-EARTH = "What is the mass of Earth, and how many natural satellites does it have?"
+EARTH = "How heavy is Earth, and how many moons go round it?"
 FILES = {
     "system": "",
     "work": "{{ step.filled }}",
