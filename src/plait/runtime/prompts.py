@@ -282,9 +282,8 @@ def _as_json(value: object, indent: int | None = None) -> str:
 def variables_of(text: str) -> frozenset[str]:
     """Return the variables of a template that it does not set itself."""
     from jinja2 import meta, nodes
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    tree = ImmutableSandboxedEnvironment(**BLOCKS).parse(text)
+    tree = _environment(()).parse(text)
     # Jinja also lists a variable that is set in a branch.
     return frozenset(
         meta.find_undeclared_variables(tree) - {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
@@ -301,7 +300,6 @@ def is_included(name: str, templates: Iterable[str]) -> bool:
 def _included_names(text: str) -> frozenset[str]:
     """Return the files that a template includes; the beginning of a name such as `"format_" ~ dialect ~ ".j2"`."""
     from jinja2 import nodes
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     def beginnings(node: nodes.Node) -> frozenset[str]:
         if isinstance(node, nodes.Const):
@@ -312,9 +310,9 @@ def _included_names(text: str) -> frozenset[str]:
             return frozenset().union(*map(beginnings, node.items))
         return frozenset([""])
 
-    tree = ImmutableSandboxedEnvironment(**BLOCKS).parse(text)
+    tree = _environment(()).parse(text)
     kinds = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
-    return frozenset().union(*(beginnings(each.template) for each in tree.find_all(kinds)))  # type: ignore[attr-defined]
+    return frozenset().union(*(beginnings(each.template) for each in tree.find_all(kinds)))
 
 
 @cache

@@ -248,12 +248,10 @@ class ViewerApi:
         """Return the page of a comparison, as `plait compare --html` writes it, with links to its runs."""
 
         def render() -> str:
-            from plait.lab.page import render_served_page
-            from plait.lab.run_comparison import load_comparison  # heavy: statistics and charts
+            from plait.lab import page, run_comparison  # heavy: statistics and charts
 
-            return render_served_page(
-                load_comparison(request.query_params.get("name", ""), self._journal.path), "/#/runs/"
-            )
+            found = run_comparison.load_comparison(request.query_params.get("name", ""), self._journal.path)
+            return page.render_served_page(found, "/#/runs/")
 
         text = await asyncio.to_thread(render)
         # The page itself restricts its scripts by their hashes.

@@ -10,7 +10,6 @@ from msgspec import structs
 from plait.core.effects import Think
 from plait.core.errors import ConfigError, ModelError, PlaitError, ToolError
 from plait.core.messages import user
-from plait.models.prices import cost_of_reply
 from plait.tools.call_context import run_meter
 from plait.tools.tool import Tool, tool
 
@@ -75,6 +74,8 @@ def ask_model(model: str | Model = "local", *, max_tokens: int = MAX_TOKENS) -> 
 
 async def _ask(model: Model, question: str, max_tokens: int) -> str:
     """Send the question and return the text of the reply. The run's meter counts it."""
+    from plait.models.prices import cost_of_reply
+
     think = Think("ask_model", (user(question),), max_tokens=max_tokens)
     meter = run_meter()
     if meter is not None:
