@@ -516,7 +516,7 @@ def test_the_host_speaks_this_wire_and_can_speak_the_old_one() -> None:
     assert (model.abilities.temperature, model.abilities.prefill, model.abilities.schema) == (False, False, True)
     old = resolve("anthropic:claude-sonnet-4-0", env={"ANTHROPIC_API_KEY": "k"})
     assert (old.abilities.temperature, old.abilities.prefill, old.abilities.schema) == (True, True, False)
-    assert resolve("anthropic:claude-opus-4-1", env={"ANTHROPIC_API_KEY": "k"}).abilities.schema
+    assert not resolve("anthropic:claude-opus-4-1", env={"ANTHROPIC_API_KEY": "k"}).abilities.schema
     table = {"base_url": "https://api.anthropic.com/v1", "kind": "anthropic", "wire": "chat", "model": "claude-opus-5"}
     other = resolve("mine", ModelConfig.from_mapping({"endpoints": {"mine": table}}), env={})
     assert other.wire == "chat" and not other.abilities.schema

@@ -1,12 +1,12 @@
 """The usual model hosts and local servers: their addresses, their keys, and what they can do.
 
-This data saves a refused request. The first refusal (`Unsupported`) corrects outdated data, and users can set abilities
-in plait.toml.
+What depends on the model is in `families.py`. This data saves a refused request. The first refusal (`Unsupported`)
+corrects outdated data, and users can set abilities in plait.toml. `docs/generate_reference.py` writes it into
+docs/providers.md.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.models.base import OPENAI, Abilities, RequestDialect
+from plait.models.families import family_of
 from plait.models.wires.wire import CHAT
 
 LOCAL_TEMPERATURE = 0.0
@@ -26,7 +27,9 @@ class Host(Struct, frozen=True):
 
     `other_keys` are further environment variables that may hold the key. `overflow` is a pattern of its words for a
     prompt that is too long. `embeddings`: it has `/embeddings`. `span_name` is its name in OpenTelemetry's conventions,
-    if they use another one.
+    if they use another one. `chat_lacks` are the abilities that it lacks when asked through chat completions instead of
+    its own wire. `example` is the name of one of its models. `source` is a page of its documentation, `date` the month
+    in which it was read.
     """
 
     name: str
@@ -39,6 +42,10 @@ class Host(Struct, frozen=True):
     overflow: str = ""
     embeddings: bool = False
     span_name: str = ""
+    chat_lacks: tuple[str, ...] = ()
+    example: str = ""
+    source: str = ""
+    date: str = "2026-11"
 
     @property
     def base_env(self) -> str:
@@ -71,15 +78,36 @@ class Host(Struct, frozen=True):
 HOSTS: dict[str, Host] = {
     host.name: host
     for host in (
-        Host("openai", "https://api.openai.com/v1", Abilities(schema=True), embeddings=True),
-        Host("openrouter", "https://openrouter.ai/api/v1", Abilities(schema=True)),
-        Host("groq", "https://api.groq.com/openai/v1", Abilities(schema=True, prefill=True)),
+        Host(
+            "openai",
+            "https://api.openai.com/v1",
+            Abilities(schema=True),
+            embeddings=True,
+            example="gpt-4.1-mini",
+            source="https://developers.openai.com/api/docs/guides/reasoning",
+        ),
+        Host(
+            "openrouter",
+            "https://openrouter.ai/api/v1",
+            Abilities(schema=True),
+            example="openai/gpt-5.6",
+            source="https://openrouter.ai/docs/api-reference/overview",
+        ),
+        Host(
+            "groq",
+            "https://api.groq.com/openai/v1",
+            Abilities(schema=True, prefill=True),
+            example="openai/gpt-oss-120b",
+            source="https://console.groq.com/docs/prompting",
+        ),
         # The beta address can continue an assistant message, and accepts everything else too.
         Host(
             "deepseek",
             "https://api.deepseek.com/beta",
             Abilities(prefill=True),
             RequestDialect(max_stop=16, prefill="prefix"),
+            example="deepseek-v4-pro",
+            source="https://api-docs.deepseek.com/guides/thinking_mode",
         ),
         # Mistral reports usage in streams unasked and refuses unknown fields.
         Host(
@@ -90,6 +118,8 @@ HOSTS: dict[str, Host] = {
             overflow=r"prompt contains \d+ tokens",
             embeddings=True,
             span_name="mistral_ai",
+            example="mistral-medium-3-5",
+            source="https://docs.mistral.ai/capabilities/reasoning/adjustable",
         ),
         Host(
             "together",
@@ -97,6 +127,8 @@ HOSTS: dict[str, Host] = {
             Abilities(schema=True, completion=True),
             overflow=r"tokens?.* must be <=",
             embeddings=True,
+            example="zai-org/GLM-5.2",
+            source="https://docs.together.ai/docs/inference/chat/structured-outputs",
         ),
         Host(
             "fireworks",
@@ -104,6 +136,8 @@ HOSTS: dict[str, Host] = {
             Abilities(schema=True, grammar=True, completion=True),
             RequestDialect(grammar="response_format"),
             embeddings=True,
+            example="accounts/fireworks/models/kimi-k2p6",
+            source="https://docs.fireworks.ai/structured-responses/structured-output-grammar-based",
         ),
         Host(
             "anthropic",
@@ -112,6 +146,9 @@ HOSTS: dict[str, Host] = {
             RequestDialect(prefill="stripped"),
             wire="anthropic",
             overflow=r"prompt is too long|input length and .max_tokens. exceed",
+            example="claude-haiku-4-5",
+            source="https://platform.claude.com/docs/en/build-with-claude/structured-outputs",
+            chat_lacks=("schema",),
         ),
         Host(
             "gemini",
@@ -122,15 +159,60 @@ HOSTS: dict[str, Host] = {
             other_keys=("GOOGLE_API_KEY",),
             overflow=r"input token count.*exceeds",
             span_name="gcp.gemini",
+            example="gemini-3.5-flash",
+            source="https://ai.google.dev/gemini-api/docs/generate-content/thinking",
         ),
-        Host("xai", "https://api.x.ai/v1", Abilities(schema=True), span_name="x_ai"),
-        Host("moonshot", "https://api.moonshot.ai/v1", Abilities()),
+        Host(
+            "xai",
+            "https://api.x.ai/v1",
+            Abilities(schema=True),
+            span_name="x_ai",
+            example="grok-4.5",
+            source="https://docs.x.ai/docs/guides/reasoning",
+        ),
+        # Moonshot also has schemas, for a subset of JSON Schema of its own.
+        Host(
+            "moonshot",
+            "https://api.moonshot.ai/v1",
+            Abilities(),
+            RequestDialect(max_stop=5),
+            example="kimi-k3",
+            source="https://platform.kimi.ai/docs/api/chat",
+        ),
         # Z.AI accepts one stop string and reports usage in streams unasked.
-        Host("zai", "https://api.z.ai/api/paas/v4", Abilities(stream_usage=False), RequestDialect(max_stop=1)),
-        Host("cerebras", "https://api.cerebras.ai/v1", Abilities(schema=True)),
-        Host("huggingface", "https://router.huggingface.co/v1", Abilities(schema=True), other_keys=("HF_TOKEN",)),
+        Host(
+            "zai",
+            "https://api.z.ai/api/paas/v4",
+            Abilities(stream_usage=False),
+            RequestDialect(max_stop=1),
+            example="glm-5.3",
+            source="https://docs.z.ai/api-reference/llm/chat-completion",
+        ),
+        Host(
+            "cerebras",
+            "https://api.cerebras.ai/v1",
+            Abilities(schema=True),
+            example="gpt-oss-120b",
+            source="https://inference-docs.cerebras.ai/capabilities/structured-outputs",
+        ),
+        Host(
+            "huggingface",
+            "https://router.huggingface.co/v1",
+            Abilities(schema=True),
+            other_keys=("HF_TOKEN",),
+            example="openai/gpt-oss-120b",
+            source="https://huggingface.co/docs/inference-providers/tasks/chat-completion",
+        ),
         # Ollama also puts its chat template around raw prompts, so it cannot continue a prompt.
-        Host("ollama", "http://127.0.0.1:11434/v1", Abilities(schema=True), local=True, embeddings=True),
+        Host(
+            "ollama",
+            "http://127.0.0.1:11434/v1",
+            Abilities(schema=True),
+            local=True,
+            embeddings=True,
+            example="qwen3",
+            source="https://docs.ollama.com/api/openai-compatibility",
+        ),
         Host(
             "vllm",
             "http://127.0.0.1:8000/v1",
@@ -138,6 +220,8 @@ HOSTS: dict[str, Host] = {
             RequestDialect(grammar="structured_outputs", prefill="fields"),
             local=True,
             embeddings=True,
+            example="Qwen/Qwen3-8B",
+            source="https://docs.vllm.ai/en/stable/serving/openai_compatible_server/",
         ),
         Host(
             "llamacpp",
@@ -146,6 +230,8 @@ HOSTS: dict[str, Host] = {
             RequestDialect(raw_schema="json_schema"),
             local=True,
             embeddings=True,
+            example="qwen3-8b",
+            source="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
         ),
         Host(
             "lmstudio",
@@ -154,35 +240,22 @@ HOSTS: dict[str, Host] = {
             local=True,
             overflow=r"context the overflows",
             embeddings=True,
+            example="openai/gpt-oss-20b",
+            source="https://lmstudio.ai/docs/advanced/structured-output",
         ),
     )
 }
 OVERFLOWS = "|".join(host.overflow for host in HOSTS.values() if host.overflow)
 """Matches each host's words for a prompt that is too long: a gateway passes on those of other hosts."""
-_REASONERS = re.compile(r"(?:o[1-9]|gpt-[5-9]|codex-mini)(?![a-z0-9])(?!.*chat)")
-_RESPONSES_ONLY = re.compile(r"computer-use")
-_CHAT_ONLY = re.compile(r"search|^o1-(?:mini|preview)")
-_NO_PREFILL = re.compile(r"claude-[a-z]+-(?:4-(?:[6-9]|\d\d)|[5-9]|\d\d)(?!\d)")
-_NO_TEMPERATURE = re.compile(r"claude-(?:opus-4-[7-9]|[a-z]+-(?:[5-9]|\d\d))(?!\d)")
-_NO_SCHEMA = re.compile(r"claude-(?:[23]|instant|(?:opus|sonnet)-4(?:-0|-20\d{6})?$)")
 
 
 def abilities_of(host: str, name: str, wire: str = "") -> Abilities:
-    """Return what a model can do on a host of `HOSTS` ("" is no known host).
-
-    OpenAI's reasoning models (o1, o3, o4, gpt-5 and later) refuse `stop` and `temperature` and call max_tokens
-    max_completion_tokens. Claude refuses a prefill from 4.6 on, a temperature from Opus 4.7 on, and a schema before
-    4.1. Anthropic's compatible endpoint (`wire` "chat") ignores schemas.
-    """
-    found, family = HOSTS[host].abilities if host else Abilities(), name.rsplit("/", 1)[-1]
-    if host in ("openai", "openrouter") and is_reasoner(name):
-        found = found.without("stop", "temperature", *(("max_tokens",) if host == "openai" else ()))
-    if host == "anthropic":
-        found = found.without(
-            *(("prefill",) if _NO_PREFILL.match(family) else ()),
-            *(("temperature",) if _NO_TEMPERATURE.match(family) else ()),
-            *(("schema",) if _NO_SCHEMA.match(family) or wire == CHAT else ()),
-        )
+    """Return what a model can do on a host of `HOSTS` ("" is no known host), asked through `wire`."""
+    found = HOSTS[host].abilities if host else Abilities()
+    if host and wire == CHAT != HOSTS[host].wire:
+        found = found.without(*HOSTS[host].chat_lacks)
+    if family := family_of(name):
+        found = found.without(*family.lacks, *(family.host_lacks if host == family.host else ()))
     return found
 
 
@@ -191,21 +264,22 @@ def dialect_of(provider: str) -> RequestDialect:
     return HOSTS[provider].dialect if provider in HOSTS else OPENAI
 
 
-def wire_of(host: str, name: str) -> str:
-    """Return the wire of a model on a host of `HOSTS` ("" is no known host).
+def wire_of(host: str, name: str, address: str) -> str:
+    """Return the wire of a model on a host of `HOSTS` ("" is no known host) at `address`.
 
-    OpenAI's reasoning models use Responses. Several of them exist only there (o1-pro, o3-pro, gpt-5-pro, the codex
-    models), and chat completions lose the reasoning between two calls of tools (OpenAI's guides "Reasoning models" and
-    "Migrate to the Responses API", November 2026). Its search models exist only as chat completions.
+    A family's own wire is used at the host's own address only: a server elsewhere, such as a proxy, may have no other
+    endpoint than the one that all models of the host have.
     """
-    if host == "openai" and (is_reasoner(name) or _RESPONSES_ONLY.match(name)) and not _CHAT_ONLY.search(name):
-        return "responses"
+    family = family_of(name)
+    if host and family and family.host == host and address == HOSTS[host].base_url:
+        return family.wire or HOSTS[host].wire
     return HOSTS[host].wire if host else CHAT
 
 
 def is_reasoner(name: str) -> bool:
     """Return whether a name is that of one of OpenAI's reasoning models, at any host."""
-    return bool(_REASONERS.match(name.rsplit("/", 1)[-1]))
+    family = family_of(name)
+    return family is not None and family.host == "openai" and bool(family.efforts)
 
 
 def check_address(address: str, where: str) -> str:

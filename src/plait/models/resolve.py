@@ -153,7 +153,7 @@ def _chat_model(
     hidden = hidden or {}
     local = bool(endpoint.kind) and HOSTS[endpoint.kind].local
     tokens = endpoint.special_tokens
-    wire = endpoint.wire or wire_of(endpoint.kind, name)
+    wire = endpoint.wire or wire_of(endpoint.kind, name, endpoint.base_url)
     rate = _own_rate(spec, name, config) or endpoint.price
     if rate is None:
         electric = config.electricity or LOCAL
