@@ -1,5 +1,7 @@
 """Writes docs/reference-cli.md from the program's help and docs/reference-python.md from the docstrings of the library.
 
+It also writes the tables of docs/providers.md from what the library knows of hosts and models.
+
 `make docs` runs it; a test compares.
 """
 
@@ -17,6 +19,10 @@ import click
 
 import plait as library
 from plait.cli.commands import COMMANDS, plait
+from plait.models.families import FAMILIES, Family
+from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, Host
+from plait.models.prices import bundled_rate
+from plait.models.wires.anthropic_messages import MAX_STOP
 
 HEAD = """\
 # The command line
@@ -137,7 +143,113 @@ def escape(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"reference-cli.md": cli_page, "reference-python.md": python_page}
+def providers_page() -> str:
+    """The page of providers: its text is written by hand, its tables are made."""
+    text = (Path(__file__).parent / "providers.md").read_text(encoding="utf-8")
+    for name, rows in {"access": access_table(), "requests": requests_table(), "families": families_table()}.items():
+        before, mark, after = text.partition(f"<!-- table: {name} -->\n")
+        text = f"{before}{mark}{rows}\n{after[after.index('<!-- end -->') :]}"
+    return text
+
+
+def table(*rows: tuple[str, ...]) -> str:
+    """Rows in Markdown; the first one is the head."""
+    head, *rest = ["| " + " | ".join(cells) + " |" for cells in rows]
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *rest])
+
+
+def access_table() -> str:
+    """Where each host is, and what holds its key."""
+    head = ("provider", "such as", "address", "key, from the environment", "another address")
+    return table(head, *[(*access_cells(host), f"`{host.base_env}`") for host in HOSTS.values()])
+
+
+def access_cells(host: Host) -> tuple[str, ...]:
+    """The cells of a host up to its key."""
+    keys = " or ".join(f"`{key}`" for key in host.keys) + (" (not needed)" if host.local else "")
+    return f"`{host.name}`", f"`{host.name}:{host.example}`", f"`{host.base_url}`", keys
+
+
+def requests_table() -> str:
+    """What requests to each host hold."""
+    head = (
+        *("provider", "wire", "tools", "streams", "stop strings", "temperature", "schema", "grammar", "prefill"),
+        *("raw prompt", "cache marks", "`effort` is sent as", "`thinking_tokens` is sent as", "price", "source"),
+    )
+    return table(head, *map(request_cells, HOSTS.values()))
+
+
+def request_cells(host: Host) -> tuple[str, ...]:
+    """The cells of a host, for a model of no family."""
+    can, dialect = host.abilities, host.dialect
+    most = MAX_STOP if host.wire == "anthropic" else dialect.max_stop
+    effort, thinking = THINKING.get(host.name) or THINKING[host.wire]
+    grammars = {"response_format": "`response_format`", "structured_outputs": "`structured_outputs`"}
+    prefills = {"prefix": '`"prefix": true`', "fields": "`continue_final_message`"}
+    price = bundled_rate(host.name, host.example, url=host.base_url).is_known
+    return (
+        f"`{host.name}`",
+        f"`{host.wire}`",
+        yes(can.tools),
+        yes(can.stream),
+        f"up to {most}" if can.stop else "no",
+        f"{LOCAL_TEMPERATURE:g}" if host.local else "if set",
+        yes(can.schema),
+        grammars.get(dialect.grammar, "`grammar`") if can.grammar else "no",
+        prefills.get(dialect.prefill, "last message") if can.prefill else "no",
+        yes(can.completion),
+        yes(host.wire == "anthropic"),
+        f"`{effort}`",
+        f"`{thinking}`" if thinking else "no",
+        "electricity" if host.local else yes(price),
+        source_cell(host),
+    )
+
+
+THINKING = {
+    "chat": ("reasoning_effort", ""),
+    "openrouter": ("reasoning.effort", "reasoning.max_tokens"),
+    "anthropic": ("output_config.effort", "thinking.budget_tokens"),
+    "gemini": ("generationConfig.thinkingConfig.thinkingLevel", "generationConfig.thinkingConfig.thinkingBudget"),
+}
+"""The fields of the settings `effort` and `thinking_tokens`, by wire or host."""
+
+
+def families_table() -> str:
+    """What each family of models accepts."""
+    head = (
+        *("family", "such as", "wire", "left out at every host", "left out at its own host"),
+        *("thinking is set with", "source"),
+    )
+    return table(head, *map(family_cells, FAMILIES))
+
+
+def family_cells(family: Family) -> tuple[str, ...]:
+    """The cells of a family."""
+    settings = [f"`effort`: {', '.join(family.efforts)}"] if family.efforts else []
+    settings += ["`thinking_tokens`"] if family.has_budget else []
+    return (
+        family.name,
+        f"`{family.host}:{family.example}`",
+        f"`{family.wire or HOSTS[family.host].wire}`",
+        ", ".join(f"`{ability}`" for ability in family.lacks) or "nothing",
+        ", ".join(f"`{ability}`" for ability in family.host_lacks) or "nothing",
+        "; ".join(settings) or "-",
+        source_cell(family),
+    )
+
+
+def source_cell(row: Host | Family) -> str:
+    """The page that a row was compared with, and when."""
+    return f"[{row.date}]({row.source})"
+
+
+def yes(value: bool) -> str:
+    """A cell."""
+    return "yes" if value else "no"
+
+
+PAGES = {"reference-cli.md": cli_page, "reference-python.md": python_page, "providers.md": providers_page}
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent

@@ -223,7 +223,15 @@ FAMILIES: tuple[Family, ...] = (
         efforts=("none", "high"),
     ),
     Family(
-        name="Llama 3 at Groq",
+        name="GPT-OSS",
+        host="groq",
+        pattern=r"gpt-oss",
+        example="openai/gpt-oss-120b",
+        source="https://console.groq.com/docs/reasoning",
+        efforts=("low", "medium", "high"),
+    ),
+    Family(
+        name="Llama 3",
         host="groq",
         pattern=r"(?:meta-)?llama-?3",
         example="llama-3.3-70b-versatile",

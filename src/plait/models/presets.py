@@ -90,7 +90,7 @@ HOSTS: dict[str, Host] = {
             "openrouter",
             "https://openrouter.ai/api/v1",
             Abilities(schema=True),
-            example="openai/gpt-5.6",
+            example="openai/gpt-5.6-sol",
             source="https://openrouter.ai/docs/api-reference/overview",
         ),
         Host(

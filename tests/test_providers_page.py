@@ -1,0 +1,223 @@
+"""Every cell of docs/providers.md is what Plait does: resolved models and encoded requests are compared with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from conftest import data_file
+from docs_support import ROOT
+from plait.core import Think, ToolSpec, user
+from plait.core.errors import ConfigError
+from plait.models.chat import ChatModel
+from plait.models.families import FAMILIES, family_of
+from plait.models.presets import HOSTS, abilities_of
+from plait.models.prices import LOCAL
+from plait.models.resolve import resolve
+
+ENV = {key: "sk-0123456789" for host in HOSTS.values() for key in host.keys}
+PAGE = (ROOT / "docs" / "providers.md").read_text(encoding="utf-8")
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
+TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """The rows of a table of the page, by the words of its head. The first cell is "row"."""
+    lines = PAGE.partition(f"<!-- table: {name} -->\n")[2].partition("\n<!-- end -->")[0].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    head = ["row", *cells[0][1:]]
+    return [dict(zip(head, row, strict=True)) for row in cells[2:]]
+
+
+ACCESS, REQUESTS, ROWS = rows_of("access"), rows_of("requests"), rows_of("families")
+
+
+def model_of(spec: str) -> ChatModel:
+    model = resolve(spec, env=ENV)
+    assert isinstance(model, ChatModel)
+    return model
+
+
+def sent_to(spec: str, **think: Any) -> dict[str, Any]:
+    """The body of a request to a model, with the fields of nested tables as `a.b`, too."""
+    return flatten(json.loads(model_of(spec).encode(Think("act", (user("q"),), **think)).body))
+
+
+def flatten(table: dict[str, Any], above: str = "") -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in table.items():
+        out[f"{above}{key}"] = value
+        if isinstance(value, dict):
+            out |= flatten(value, f"{above}{key}.")
+    return out
+
+
+def names_of(cell: str) -> list[str]:
+    """The words of a cell that are marked as code."""
+    return cell.split("`")[1::2]
+
+
+def find_stop(body: dict[str, Any]) -> list[str]:
+    return next(
+        (body[key] for key in ("stop", "stop_sequences", "generationConfig.stopSequences") if key in body), list[str]()
+    )
+
+
+def has_temperature(spec: str, value: float | None = 0.5) -> bool:
+    body = sent_to(spec, temperature=value)
+    return "temperature" in body or "generationConfig.temperature" in body
+
+
+def has_schema(body: dict[str, Any]) -> bool:
+    return bool(
+        {"response_format", "output_config.format", "generationConfig.responseJsonSchema", "text.format"} & {*body}
+    )
+
+
+def find_prefill(body: dict[str, Any]) -> str:
+    """How a body asks for the continuation of "Thought:"; "" if it does not."""
+    turns = body.get("messages") or body.get("contents") or body["input"]
+    if turns[-1]["role"] not in ("assistant", "model"):
+        return "no"
+    if turns[-1].get("prefix"):
+        return '`"prefix": true`'
+    return "`continue_final_message`" if body.get("continue_final_message") else "last message"
+
+
+def find_grammar(body: dict[str, Any]) -> str:
+    for field in ("grammar", "structured_outputs", "response_format"):
+        if field in body:
+            return f"`{field}`"
+    return "no"
+
+
+# -- hosts
+
+
+def test_the_tables_have_every_host_and_every_family() -> None:
+    assert [names_of(row["row"])[0] for row in ACCESS] == [names_of(row["row"])[0] for row in REQUESTS] == [*HOSTS]
+    assert [row["row"] for row in ROWS] == [family.name for family in FAMILIES]
+
+
+@pytest.mark.parametrize("row", ACCESS, ids=lambda row: row["row"])
+def test_a_host_is_at_its_address_with_its_key(row: dict[str, str]) -> None:
+    spec, keys = names_of(row["such as"])[0], names_of(row["key, from the environment"])
+    for key in keys:
+        found = resolve(spec, env={key: "sk-0123456789"})
+        assert isinstance(found, ChatModel)
+        assert (found.endpoint, found.key_env, found.key) == (names_of(row["address"])[0], key, "sk-0123456789")
+    (moved,) = names_of(row["another address"])
+    assert resolve(spec, env={moved: "http://127.0.0.1:9/v1"}).endpoint == "http://127.0.0.1:9/v1"
+    if row["key, from the environment"].endswith("(not needed)"):
+        assert resolve(spec, env={}).secrets == ()
+    else:
+        with pytest.raises(ConfigError, match=keys[0]):
+            resolve(spec, env={})
+
+
+@pytest.mark.parametrize("row", REQUESTS, ids=lambda row: row["row"])
+def test_a_request_to_a_host_is_what_its_cells_say(row: dict[str, str]) -> None:
+    (host,) = names_of(row["row"])
+    spec = f"{host}:m"
+    assert family_of("m") is None and f"`{model_of(spec).wire}`" == row["wire"]
+    assert row["tools"] == yes("tools" in sent_to(spec, tools=(TOOL,)))
+    request = model_of(spec).encode(Think("act", (user("q"),)))
+    assert row["streams"] == yes("stream" in json.loads(request.body) or ":streamGenerateContent" in request.path)
+    assert row["stop strings"] == f"up to {len(find_stop(sent_to(spec, stop=tuple(map(str, range(20))))))}"
+    assert row["temperature"] in ("0", "if set") and has_temperature(spec)
+    assert (row["temperature"] == "0") == has_temperature(spec, None)
+    assert row["schema"] == yes(has_schema(sent_to(spec, schema=SCHEMA)))
+    assert row["grammar"] == find_grammar(sent_to(spec, grammar="root ::= x"))
+    assert row["prefill"] == find_prefill(sent_to(spec, prefill="Thought:"))
+    raw = model_of(spec).encode(Think("act", prompt="Once"))
+    assert row["raw prompt"] == yes(raw.path == "completions" and json.loads(raw.body)["prompt"] == "Once")
+    assert row["cache marks"] == yes(b"cache_control" in request.body)
+    check_thinking(spec, names_of(row["`effort` is sent as"]), "effort", "low")
+    check_thinking(spec, names_of(row["`thinking_tokens` is sent as"]), "thinking_tokens", 2000)
+
+
+@pytest.mark.parametrize("row", ACCESS, ids=lambda row: row["row"])
+def test_a_price_is_known_if_the_cell_says_so(row: dict[str, str]) -> None:
+    rate = model_of(names_of(row["such as"])[0]).rate
+    cell = next(each["price"] for each in REQUESTS if each["row"] == row["row"])
+    assert cell == ("electricity" if rate == LOCAL else yes(rate.is_known))
+
+
+def check_thinking(spec: str, fields: list[str], setting: str, value: Any) -> None:
+    """Check that a setting goes to this field; without one, that it is an error."""
+    if fields:
+        assert sent_to(f"{spec}@{setting}={value}")[fields[0]] == value
+    else:
+        with pytest.raises(ConfigError, match=setting):
+            model_of(f"{spec}@{setting}={value}")
+
+
+# -- families
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["row"])
+def test_a_request_to_a_model_of_a_family_leaves_out_what_its_cells_say(row: dict[str, str]) -> None:
+    (spec,) = names_of(row["such as"])
+    host, _, name = spec.partition(":")
+    model = model_of(spec)
+    assert f"`{model.wire}`" == row["wire"]
+    everywhere, at_home = names_of(row["left out at every host"]), names_of(row["left out at its own host"])
+    for ability in ("stop", "temperature", "schema", "prefill", "max_tokens"):
+        offered = getattr(HOSTS[host].abilities, ability)
+        left_out = ability in everywhere + at_home
+        assert sends(ability, spec) == (offered and not left_out), ability
+        for other in ("openrouter", "vllm"):
+            offered = getattr(HOSTS[other].abilities, ability)
+            assert sends(ability, f"{other}:{name}") == (offered and ability not in everywhere), (other, ability)
+    for part in row["thinking is set with"].split("; "):
+        setting, _, values = part.strip("-").partition(": ")
+        for value in values.split(", ") if values else ["2000"] if setting else []:
+            sent = sent_to(f"{spec}@{setting.strip('`')}={value}")
+            assert value in map(str, sent.values()), part
+
+
+def sends(ability: str, spec: str) -> bool:
+    """Whether Plait sends what needs an ability. The wire `responses` has no stop strings, and one name of a limit."""
+    if ability == "stop":
+        return bool(find_stop(sent_to(spec, stop=("x",))))
+    if ability == "temperature":
+        return has_temperature(spec)
+    if ability == "schema":
+        return has_schema(sent_to(spec, schema=SCHEMA))
+    if ability == "prefill":
+        return find_prefill(sent_to(spec, prefill="Thought:")) != "no"
+    body = sent_to(spec, max_tokens=99)
+    return "max_completion_tokens" not in body and "max_output_tokens" not in body
+
+
+def yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+# -- what providers accepted
+
+
+def test_no_recorded_request_that_was_accepted_has_a_field_that_the_tables_leave_out() -> None:
+    """Recordings of 2025 and 2026. A temperature is accepted by GPT-5.1 and later with the effort "none"."""
+    names = {urlsplit(host.base_url).hostname: name for name, host in HOSTS.items()}
+    seen = 0
+    for file in sorted(data_file("wires").glob("*/*.json")):
+        for exchange in json.loads(file.read_text("utf-8")):
+            asked = exchange["request"]
+            if exchange["status"] != 200 or not isinstance(asked, dict) or exchange["host"] not in names:
+                continue
+            body = flatten(asked)
+            name = body.get("model") or exchange["path"].partition("/models/")[2].partition(":")[0]
+            wire = "chat" if exchange["path"].endswith("chat/completions") else ""
+            can = abilities_of(names[exchange["host"]], name, wire)
+            warm = "temperature" in body or "generationConfig.temperature" in body
+            assert can.temperature or not warm or body.get("reasoning.effort") == "none", file.stem
+            assert can.stop or not find_stop(body), file.stem
+            assert can.schema or body.get("response_format.type") != "json_schema", file.stem
+            assert can.schema or not {"output_config.format", "text.format.schema"} & {*body}, file.stem
+            assert can.max_tokens or wire != "chat" or "max_tokens" not in body, file.stem
+            seen += 1
+    assert seen > 200
