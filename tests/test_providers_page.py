@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+import plait
 from conftest import data_file
 from docs_support import ROOT
 from plait.core import Think, ToolSpec, user
@@ -221,3 +223,30 @@ def test_no_recorded_request_that_was_accepted_has_a_field_that_the_tables_leave
             assert can.max_tokens or wire != "chat" or "max_tokens" not in body, file.stem
             seen += 1
     assert seen > 200
+
+
+# -- the first examples
+
+
+@pytest.mark.parametrize(
+    "spec", ["anthropic:claude-sonnet-5", "deepseek:deepseek-v4-pro", "mistral:mistral-medium-3-5"]
+)
+def test_the_endpoint_of_the_examples_refuses_a_result_without_the_thinking(
+    spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its state, a turn goes back as that of another model does. So the examples show that thinking is kept."""
+    monkeypatch.syspath_prepend(ROOT)
+    from examples.providers import Providers
+
+    server = Providers()
+    monkeypatch.setenv(f"{spec.partition(':')[0].upper()}_BASE_URL", server.url)
+    tools = [f"lookup:{ROOT / 'examples' / 'cities.json'}"]
+    agent = plait.Agent("tool_calling", model=spec, tools=tools, journal=tmp_path / "j.db")
+    assert agent.run("How many people live in Lyon?").status == "answered"
+    with monkeypatch.context() as patch:
+        patch.setattr("plait.models.wires.turns.state_for", lambda *_: None)
+        for wire in ("anthropic_messages", "chat_state"):
+            patch.setattr(f"plait.models.wires.{wire}.state_for", lambda *_: None)
+        run = agent.run("How many people live in Lyon?")
+    assert run.status == "crashed" and "thinking before the call" in str(run.reason)
+    server.close()
