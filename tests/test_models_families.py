@@ -53,7 +53,8 @@ def test_each_row_is_whole_and_its_example_belongs_to_it(family: Family) -> None
         ),
         ("Claude Opus 4.7, 4.8", "claude-opus-4-7 anthropic/claude-opus-4.8 claude-opus-4-7-20260416"),
         ("Claude 4.6", "claude-opus-4-6 claude-sonnet-4-6 anthropic/claude-sonnet-4.6"),
-        ("Claude 4.5", "claude-haiku-4-5 claude-sonnet-4-5-20250929 anthropic/claude-opus-4.5"),
+        ("Claude Opus 4.5", "claude-opus-4-5-20251101 anthropic/claude-opus-4.5"),
+        ("Claude Sonnet 4.5, Haiku 4.5", "claude-haiku-4-5 claude-sonnet-4-5-20250929 anthropic/claude-sonnet-4.5"),
         (
             "Claude 4.1 and older",
             "claude-opus-4-1 claude-opus-4-1-20250805 claude-sonnet-4-0 claude-sonnet-4-20250514 claude-opus-4 "

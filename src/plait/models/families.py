@@ -21,7 +21,7 @@ class Family(Struct, frozen=True, kw_only=True):
 
     `efforts` are the values of the setting `effort` that all of them accept; none for a model without that setting.
     `has_budget`: they accept `thinking_tokens`. `example` is the name of one of them. `source` is a page of the
-    documentation, `date` the month in which it was read.
+    documentation, `date` the month in which it, or a text that cites it, was read.
     """
 
     name: str
@@ -41,7 +41,8 @@ def _reasoner(name: str, pattern: str, example: str, efforts: str, *, wire: str 
     """Return a row of OpenAI's reasoning models.
 
     Several of them exist only as Responses, newer ones call tools only there, and chat completions lose the reasoning
-    between two calls of tools. A temperature is accepted with the effort "none" only.
+    between two calls of tools. A temperature is accepted with the effort "none" only. The API reference of chat
+    completions has no stop strings for reasoning models.
     """
     return Family(
         name=name,
@@ -60,8 +61,8 @@ _CLAUDE = "https://platform.claude.com/docs/en/about-claude/models/migration-gui
 _CLAUDE_SCHEMAS = "https://platform.claude.com/docs/en/build-with-claude/structured-outputs"
 _GEMINI = "https://ai.google.dev/gemini-api/docs/generate-content/thinking"
 _GEMINI_36 = "https://ai.google.dev/gemini-api/docs/generate-content/whats-new-gemini-3.6"
-_GROK = "https://docs.x.ai/docs/guides/reasoning"
-_KIMI = "https://platform.kimi.ai/docs/guide/use-thinking-effort"
+_GROK = "https://docs.x.ai/developers/model-capabilities/text/reasoning"
+_KIMI = "https://platform.kimi.ai/docs/api/models-overview"
 
 FAMILIES: tuple[Family, ...] = (
     _reasoner("GPT-5 and later with search", r"gpt-[5-9](?![a-z0-9]).*search", "gpt-5-search-api", "", wire="chat"),
@@ -107,7 +108,16 @@ FAMILIES: tuple[Family, ...] = (
         has_budget=True,
     ),
     Family(
-        name="Claude 4.5",
+        name="Claude Opus 4.5",
+        host="anthropic",
+        pattern=r"claude-opus-4[-.]5(?!\d)",
+        example="claude-opus-4-5",
+        source="https://platform.claude.com/docs/en/build-with-claude/effort",
+        efforts=("low", "medium", "high"),
+        has_budget=True,
+    ),
+    Family(
+        name="Claude Sonnet 4.5, Haiku 4.5",
         host="anthropic",
         pattern=r"claude-[a-z]+-4[-.]5(?!\d)",
         example="claude-haiku-4-5",
@@ -160,7 +170,7 @@ FAMILIES: tuple[Family, ...] = (
         host="xai",
         pattern=r"grok-3-mini",
         example="grok-3-mini",
-        source=_GROK,
+        source="https://docs.x.ai/docs/guides/reasoning",
         lacks=("stop",),
         efforts=("low", "high"),
     ),
@@ -169,7 +179,7 @@ FAMILIES: tuple[Family, ...] = (
         host="xai",
         pattern=r"grok-(?:4\.[3-9](?!\d)|[5-9]|latest)",
         example="grok-4.5",
-        source="https://docs.x.ai/developers/model-capabilities/text/reasoning",
+        source=_GROK,
         lacks=("stop",),
         efforts=("low", "medium", "high"),
     ),
@@ -194,7 +204,7 @@ FAMILIES: tuple[Family, ...] = (
         host="moonshot",
         pattern=r"kimi-k[3-9]",
         example="kimi-k3",
-        source=_KIMI,
+        source="https://platform.kimi.ai/docs/guide/use-thinking-effort",
         host_lacks=("temperature",),
         efforts=("low", "high", "max"),
     ),

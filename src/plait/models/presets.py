@@ -29,7 +29,7 @@ class Host(Struct, frozen=True):
     prompt that is too long. `embeddings`: it has `/embeddings`. `span_name` is its name in OpenTelemetry's conventions,
     if they use another one. `chat_lacks` are the abilities that it lacks when asked through chat completions instead of
     its own wire. `example` is the name of one of its models. `source` is a page of its documentation, `date` the month
-    in which it was read.
+    in which it, or a text that cites it, was read.
     """
 
     name: str
@@ -168,7 +168,7 @@ HOSTS: dict[str, Host] = {
             Abilities(schema=True),
             span_name="x_ai",
             example="grok-4.5",
-            source="https://docs.x.ai/docs/guides/reasoning",
+            source="https://docs.x.ai/developers/model-capabilities/text/reasoning",
         ),
         # Moonshot also has schemas, for a subset of JSON Schema of its own.
         Host(
