@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +15,7 @@ import plait
 from conftest import data_file
 from docs_support import ROOT
 from plait.core import Think, ToolSpec, user
-from plait.core.errors import ConfigError
+from plait.core.errors import ConfigError, PlaitError
 from plait.models.chat import ChatModel
 from plait.models.families import FAMILIES, family_of
 from plait.models.presets import HOSTS, abilities_of
@@ -26,7 +28,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required":
 TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
 
 
-def rows_of(name: str) -> list[dict[str, str]]:
+def rows_of(name: str) -> list[Row]:
     """The rows of a table of the page, by the words of its head. The first cell is "row"."""
     lines = PAGE.partition(f"<!-- table: {name} -->\n")[2].partition("\n<!-- end -->")[0].splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
@@ -34,6 +36,7 @@ def rows_of(name: str) -> list[dict[str, str]]:
     return [dict(zip(head, row, strict=True)) for row in cells[2:]]
 
 
+Row = dict[str, str]
 ACCESS, REQUESTS, ROWS = rows_of("access"), rows_of("requests"), rows_of("families")
 
 
@@ -105,7 +108,13 @@ def test_the_tables_have_every_host_and_every_family() -> None:
 
 
 @pytest.mark.parametrize("row", ACCESS, ids=lambda row: row["row"])
-def test_a_host_is_at_its_address_with_its_key(row: dict[str, str]) -> None:
+def test_a_host_is_at_its_address_with_its_key(row: Row) -> None:
+    check_access(row)
+
+
+def check_access(row: Row) -> None:
+    (host,) = names_of(row["row"])
+    assert names_of(row["such as"]) == [f"{host}:{HOSTS[host].example}"]
     spec, keys = names_of(row["such as"])[0], names_of(row["key, from the environment"])
     for key in keys:
         found = resolve(spec, env={key: "sk-0123456789"})
@@ -121,7 +130,11 @@ def test_a_host_is_at_its_address_with_its_key(row: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("row", REQUESTS, ids=lambda row: row["row"])
-def test_a_request_to_a_host_is_what_its_cells_say(row: dict[str, str]) -> None:
+def test_a_request_to_a_host_is_what_its_cells_say(row: Row) -> None:
+    check_request(row)
+
+
+def check_request(row: Row) -> None:
     (host,) = names_of(row["row"])
     spec = f"{host}:m"
     assert family_of("m") is None and f"`{model_of(spec).wire}`" == row["wire"]
@@ -137,32 +150,36 @@ def test_a_request_to_a_host_is_what_its_cells_say(row: dict[str, str]) -> None:
     raw = model_of(spec).encode(Think("act", prompt="Once"))
     assert row["raw prompt"] == yes(raw.path == "completions" and json.loads(raw.body)["prompt"] == "Once")
     assert row["cache marks"] == yes(b"cache_control" in request.body)
-    check_thinking(spec, names_of(row["`effort` is sent as"]), "effort", "low")
-    check_thinking(spec, names_of(row["`thinking_tokens` is sent as"]), "thinking_tokens", 2000)
+    check_thinking(spec, row["`effort` is sent as"], "effort", "low")
+    check_thinking(spec, row["`thinking_tokens` is sent as"], "thinking_tokens", 2000)
+    rate = model_of(f"{host}:{HOSTS[host].example}").rate
+    assert row["price"] == ("electricity" if rate == LOCAL else yes(rate.is_known))
+    assert row["source"] == f"[{HOSTS[host].date}]({HOSTS[host].source})"
 
 
-@pytest.mark.parametrize("row", ACCESS, ids=lambda row: row["row"])
-def test_a_price_is_known_if_the_cell_says_so(row: dict[str, str]) -> None:
-    rate = model_of(names_of(row["such as"])[0]).rate
-    cell = next(each["price"] for each in REQUESTS if each["row"] == row["row"])
-    assert cell == ("electricity" if rate == LOCAL else yes(rate.is_known))
-
-
-def check_thinking(spec: str, fields: list[str], setting: str, value: Any) -> None:
-    """Check that a setting goes to this field; without one, that it is an error."""
-    if fields:
-        assert sent_to(f"{spec}@{setting}={value}")[fields[0]] == value
-    else:
+def check_thinking(spec: str, cell: str, setting: str, value: Any) -> None:
+    """Check that a setting goes to the field of its cell; if the cell is "no", that it is an error."""
+    if cell == "no":
         with pytest.raises(ConfigError, match=setting):
             model_of(f"{spec}@{setting}={value}")
+    else:
+        (field,) = names_of(cell)
+        assert sent_to(f"{spec}@{setting}={value}")[field] == value
 
 
 # -- families
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["row"])
-def test_a_request_to_a_model_of_a_family_leaves_out_what_its_cells_say(row: dict[str, str]) -> None:
+def test_a_request_to_a_model_of_a_family_leaves_out_what_its_cells_say(row: Row) -> None:
+    check_family(row)
+
+
+def check_family(row: Row) -> None:
     (spec,) = names_of(row["such as"])
+    family = family_of(spec.partition(":")[2])
+    assert family is not None and (family.name, family.host) == (row["row"], spec.partition(":")[0])
+    assert row["source"] == f"[{family.date}]({family.source})"
     host, _, name = spec.partition(":")
     model = model_of(spec)
     assert f"`{model.wire}`" == row["wire"]
@@ -174,11 +191,11 @@ def test_a_request_to_a_model_of_a_family_leaves_out_what_its_cells_say(row: dic
         for other in ("openrouter", "vllm"):
             offered = getattr(HOSTS[other].abilities, ability)
             assert sends(ability, f"{other}:{name}") == (offered and ability not in everywhere), (other, ability)
-    for part in row["thinking is set with"].split("; "):
-        setting, _, values = part.strip("-").partition(": ")
-        for value in values.split(", ") if values else ["2000"] if setting else []:
-            sent = sent_to(f"{spec}@{setting.strip('`')}={value}")
-            assert value in map(str, sent.values()), part
+    settings = [f"`effort`: {', '.join(family.efforts)}"] * bool(family.efforts)
+    assert row["thinking is set with"] == "; ".join([*settings, *["`thinking_tokens`"] * family.has_budget] or ["-"])
+    for setting in names_of(row["thinking is set with"]):
+        for value in family.efforts if setting == "effort" else ["2000"]:
+            assert value in map(str, sent_to(f"{spec}@{setting}={value}").values()), value
 
 
 def sends(ability: str, spec: str) -> bool:
@@ -197,6 +214,32 @@ def sends(ability: str, spec: str) -> bool:
 
 def yes(value: bool) -> str:
     return "yes" if value else "no"
+
+
+# -- the tests themselves
+
+
+@pytest.mark.parametrize(
+    ("check", "row"),
+    [
+        *[(check_access, row) for row in ACCESS],
+        *[(check_request, row) for row in REQUESTS],
+        *[(check_family, row) for row in ROWS],
+    ],
+    ids=lambda each: each["row"] if isinstance(each, dict) else each.__name__,
+)
+def test_every_wrong_cell_is_found(check: Callable[[Row], None], row: Row) -> None:
+    for column, cell in row.items():
+        with pytest.raises((AssertionError, KeyError, ValueError, PlaitError, pytest.fail.Exception)):
+            check({**row, column: damage(cell)})
+
+
+def damage(cell: str) -> str:
+    """Another value of a cell: the opposite, abilities that are not left out, none of those that are, another word."""
+    opposite = {"yes": "no", "no": "yes", "if set": "0", "0": "if set", "nothing": "`temperature`, `prefill`, `schema`"}
+    if set(names_of(cell)) & {"stop", "schema", "temperature", "prefill", "max_tokens"}:
+        return "nothing"
+    return opposite.get(cell) or re.sub(r"`[^`]*`|[^`]+$", "`x`", cell, count=1)
 
 
 # -- what providers accepted
