@@ -17,7 +17,7 @@ CITY = {"key": "Lyon"}
 ANSWER = "522,250 people live in Lyon."
 
 
-def openai(has_result: bool) -> dict[str, object]:
+def reply_as_openai(has_result: bool) -> dict[str, object]:
     """A reply of the Responses endpoint."""
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": SIGNATURE}
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "lookup", "arguments": json.dumps(CITY)}
@@ -26,7 +26,7 @@ def openai(has_result: bool) -> dict[str, object]:
     return {"status": "completed", "output": [said] if has_result else [thought, call], "usage": usage}
 
 
-def anthropic(has_result: bool) -> dict[str, object]:
+def reply_as_anthropic(has_result: bool) -> dict[str, object]:
     """A reply of the Messages API."""
     thought = {"type": "thinking", "thinking": THOUGHT, "signature": SIGNATURE}
     call = {"type": "tool_use", "id": "toolu_1", "name": "lookup", "input": CITY}
@@ -38,7 +38,7 @@ def anthropic(has_result: bool) -> dict[str, object]:
     }
 
 
-def gemini(has_result: bool) -> dict[str, object]:
+def reply_as_gemini(has_result: bool) -> dict[str, object]:
     """A reply of `generateContent`."""
     call = {"functionCall": {"name": "lookup", "args": CITY}, "thoughtSignature": SIGNATURE}
     content = {"role": "model", "parts": [{"text": ANSWER} if has_result else call]}
@@ -46,7 +46,7 @@ def gemini(has_result: bool) -> dict[str, object]:
     return {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "usageMetadata": usage}
 
 
-def chat(has_result: bool, message: dict[str, object]) -> dict[str, object]:
+def reply_in_chat(has_result: bool, message: dict[str, object]) -> dict[str, object]:
     """A reply of chat completions: `message` is the turn with the call."""
     function = {"name": "lookup", "arguments": json.dumps(CITY)}
     called = {
@@ -60,14 +60,16 @@ def chat(has_result: bool, message: dict[str, object]) -> dict[str, object]:
     return {"choices": [{"index": 0, "message": said, "finish_reason": finish}], "usage": usage}
 
 
-def deepseek(has_result: bool) -> dict[str, object]:
+def reply_as_deepseek(has_result: bool) -> dict[str, object]:
     """A reply of DeepSeek: the thinking is a field of the message."""
-    return chat(has_result, {"content": "", "reasoning_content": THOUGHT})
+    return reply_in_chat(has_result, {"content": "", "reasoning_content": THOUGHT})
 
 
-def mistral(has_result: bool) -> dict[str, object]:
+def reply_as_mistral(has_result: bool) -> dict[str, object]:
     """A reply of Mistral: the thinking is a part of the content."""
-    return chat(has_result, {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]}]})
+    return reply_in_chat(
+        has_result, {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]}]}
+    )
 
 
 class Providers:
@@ -79,11 +81,11 @@ class Providers:
                 asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 model = json.loads(asked).get("model", "")
                 for word, result, thinking, reply in (
-                    ("/responses", '"function_call_output"', SIGNATURE, openai),
-                    ("/messages", '"tool_result"', SIGNATURE, anthropic),
-                    (":streamGenerateContent", '"functionResponse"', SIGNATURE, gemini),
-                    ("deepseek", '"role":"tool"', THOUGHT, deepseek),
-                    ("mistral", '"role":"tool"', THOUGHT, mistral),
+                    ("/responses", '"function_call_output"', SIGNATURE, reply_as_openai),
+                    ("/messages", '"tool_result"', SIGNATURE, reply_as_anthropic),
+                    (":streamGenerateContent", '"functionResponse"', SIGNATURE, reply_as_gemini),
+                    ("deepseek", '"role":"tool"', THOUGHT, reply_as_deepseek),
+                    ("mistral", '"role":"tool"', THOUGHT, reply_as_mistral),
                 ):
                     if word in self.path or word in model:
                         if result in asked and thinking not in asked:

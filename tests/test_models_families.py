@@ -56,9 +56,13 @@ def test_each_row_is_whole_and_its_example_belongs_to_it(family: Family) -> None
         ("Claude Opus 4.5", "claude-opus-4-5-20251101 anthropic/claude-opus-4.5"),
         ("Claude Sonnet 4.5, Haiku 4.5", "claude-haiku-4-5 claude-sonnet-4-5-20250929 anthropic/claude-sonnet-4.5"),
         (
-            "Claude 4.1 and older",
+            "Claude 3.7 to 4.1",
             "claude-opus-4-1 claude-opus-4-1-20250805 claude-sonnet-4-0 claude-sonnet-4-20250514 claude-opus-4 "
-            "claude-3-7-sonnet-latest anthropic/claude-3.5-haiku claude-2.1",
+            "claude-3-7-sonnet-latest anthropic/claude-3.7-sonnet anthropic/claude-sonnet-4",
+        ),
+        (
+            "Claude 3.5 and older",
+            "claude-3-5-haiku-20241022 anthropic/claude-3.5-haiku claude-3-opus-latest claude-2.1",
         ),
         ("Gemini 3.5 Flash-Lite, 3.6 and later", "gemini-3.5-flash-lite gemini-3.6-flash google/gemini-3.8-flash"),
         ("Gemini 3, 3.1, 3.5", "gemini-3-pro-preview gemini-3.1-pro-preview models/gemini-3.5-flash"),

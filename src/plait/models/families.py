@@ -37,7 +37,7 @@ class Family(Struct, frozen=True, kw_only=True):
     has_budget: bool = False
 
 
-def _reasoner(name: str, pattern: str, example: str, efforts: str, *, wire: str = "responses") -> Family:
+def _make_reasoner(name: str, pattern: str, example: str, efforts: str, *, wire: str = "responses") -> Family:
     """Return a row of OpenAI's reasoning models.
 
     Several of them exist only as Responses, newer ones call tools only there, and chat completions lose the reasoning
@@ -65,13 +65,15 @@ _GROK = "https://docs.x.ai/developers/model-capabilities/text/reasoning"
 _KIMI = "https://platform.kimi.ai/docs/api/models-overview"
 
 FAMILIES: tuple[Family, ...] = (
-    _reasoner("GPT-5 and later with search", r"gpt-[5-9](?![a-z0-9]).*search", "gpt-5-search-api", "", wire="chat"),
-    _reasoner("GPT-6", r"gpt-[6-9](?![a-z0-9])(?!.*chat)", "gpt-6-sol", "low medium high xhigh"),
-    _reasoner("GPT-5.6", r"gpt-5\.[6-9](?!.*chat)", "gpt-5.6", "none low medium high xhigh max"),
-    _reasoner("GPT-5.2 to 5.5", r"gpt-5\.[2-5](?!.*chat)", "gpt-5.5", "none low medium high xhigh"),
-    _reasoner("GPT-5.1", r"gpt-5\.1(?!.*chat)", "gpt-5.1", "none low medium high"),
-    _reasoner("GPT-5", r"gpt-5(?![a-z0-9.])(?!.*chat)", "gpt-5-mini", "minimal low medium high"),
-    _reasoner("o1, o3, o4, codex-mini", r"(?:o[1-9]|codex-mini)(?![a-z0-9])(?!.*search)", "o3", "low medium high"),
+    _make_reasoner(
+        "GPT-5 and later with search", r"gpt-[5-9](?![a-z0-9]).*search", "gpt-5-search-api", "", wire="chat"
+    ),
+    _make_reasoner("GPT-6", r"gpt-[6-9](?![a-z0-9])(?!.*chat)", "gpt-6-sol", "low medium high xhigh"),
+    _make_reasoner("GPT-5.6", r"gpt-5\.[6-9](?!.*chat)", "gpt-5.6", "none low medium high xhigh max"),
+    _make_reasoner("GPT-5.2 to 5.5", r"gpt-5\.[2-5](?!.*chat)", "gpt-5.5", "none low medium high xhigh"),
+    _make_reasoner("GPT-5.1", r"gpt-5\.1(?!.*chat)", "gpt-5.1", "none low medium high"),
+    _make_reasoner("GPT-5", r"gpt-5(?![a-z0-9.])(?!.*chat)", "gpt-5-mini", "minimal low medium high"),
+    _make_reasoner("o1, o3, o4, codex-mini", r"(?:o[1-9]|codex-mini)(?![a-z0-9])(?!.*search)", "o3", "low medium high"),
     Family(
         name="GPT-4.1, GPT-4o and older, chat models",
         host="openai",
@@ -125,13 +127,21 @@ FAMILIES: tuple[Family, ...] = (
         has_budget=True,
     ),
     Family(
-        name="Claude 4.1 and older",
+        name="Claude 3.7 to 4.1",
         host="anthropic",
-        pattern=r"claude-(?:[23]|instant|(?:opus|sonnet)-4(?!\d))",
+        pattern=r"claude-(?:3[-.]7|(?:opus|sonnet)-4(?!\d))",
         example="claude-opus-4-1",
         source=_CLAUDE_SCHEMAS,
         host_lacks=("schema",),
         has_budget=True,
+    ),
+    Family(
+        name="Claude 3.5 and older",
+        host="anthropic",
+        pattern=r"claude-(?:[23]|instant)",
+        example="claude-3-5-haiku-20241022",
+        source=_CLAUDE_SCHEMAS,
+        host_lacks=("schema",),
     ),
     Family(
         name="Gemini 3.5 Flash-Lite, 3.6 and later",
