@@ -150,7 +150,7 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
 
 def _describe_agent(agent: Any) -> str:
     tools = ", ".join(tool.name for tool in agent.specs)
-    return f"The loop {agent.loop.name}" + (f" with {tools}." if tools else ".")
+    return f"The loop {agent._loop.name}" + (f" with {tools}." if tools else ".")
 
 
 def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedAgent:
