@@ -167,8 +167,6 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
         raise _at_place(config.place(name, _wrong_key(table, flags, why)), why) from why
     with _errors_at(config, name, ""):
         made = serve_agent(name, agent, config.serve, thoughts=table.thoughts)
-    with _errors_at(config, name, "tools"):
-        _ = made.agent.specs
     try:
         _ = made.agent._parts.models
     except ConfigError as why:
@@ -176,6 +174,8 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
             with _errors_at(config, name, f"models.{phase}"):
                 resolve_all({phase: model}, lambda: config.models)
         raise _at_place(config.place(name, "model"), why) from why
+    with _errors_at(config, name, "tools"):
+        _ = made.agent.specs
     return replace(made, description=table.description or _describe_agent(made.agent))
 
 
