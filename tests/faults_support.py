@@ -60,8 +60,8 @@ class Endpoint:
 
     @property
     def env(self) -> dict[str, str]:
-        """What makes `openai:m` this endpoint."""
-        return {"OPENAI_BASE_URL": self.server.url, "OPENAI_API_KEY": KEY}
+        """What makes `openai:m` this endpoint, for scripts of text ReAct."""
+        return {"OPENAI_BASE_URL": self.server.url, "OPENAI_API_KEY": KEY, "PLAIT_LOOP": "react"}
 
 
 @contextmanager

@@ -94,15 +94,13 @@ def test_no_line_is_no_turn(plait: Shell) -> None:
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
-def test_the_loop_is_phased_unless_something_says_otherwise(plait: Shell) -> None:
+def test_the_model_chooses_the_loop_unless_something_says_otherwise(plait: Shell) -> None:
     del plait.env["PLAIT_LOOP"]
-    assert "phased" in plait("chat", "--help").out
-    (plait.folder / "plait.toml").write_text('[run]\nset = { dialect = "lines" }\n')  # of react, the loop of `run`
-    plait("chat", "--model", script(plait, "Just talk.", "Still talk.", "The reply."), given="Hello\n")
-    assert [run["loop"] for run in runs(plait)] == ["phased"]
+    plait("chat", "--model", script(plait, "Hello to you."), given="Hello\n")
+    assert [run["loop"] for run in runs(plait)] == ["react"]
     (plait.folder / "plait.toml").write_text('[run]\nloop = "json"\n')
     plait("chat", "--model", script(plait, turn("final_answer", "ok")), given="Hello\n")
-    assert [run["loop"] for run in runs(plait)] == ["phased", "json"]
+    assert [run["loop"] for run in runs(plait)] == ["react", "json"]
 
 
 # --- signals

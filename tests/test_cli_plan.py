@@ -240,7 +240,7 @@ def test_a_bad_plan_is_said_in_one_line_before_anything_runs(
         (("plan", QUESTION, "-o", "absent/plan.svg"), "absent/plan.svg can't be written: there is no folder absent."),
         (("plan", QUESTION, "-o", "."), ". is a folder. Name a file in it"),
         (("run", QUESTION, "--plan", "."), ". is a folder. Name a file in it"),
-        (("run", QUESTION, "--approve", "plan"), "'react' makes no plan that could be approved"),
+        (("run", QUESTION, "--loop", "react", "--approve", "plan"), "'react' makes no plan that could be approved"),
         (("run", QUESTION, "--approve", "plan", "--loop", "json"), "'json' makes no plan"),
     ],
 )

@@ -95,9 +95,10 @@ def test_each_outcome_has_its_exit_code(
         (["  \n"], "The question is empty."),
         (["a \udcff b"], "The question is no text: half a character at 2. Send UTF-8."),
         (["q", "--loop", "reakt"], "There is no loop 'reakt'. Did you mean react or codeact?"),
-        (["q", "--set", "dialekt=lines"], "has no option 'dialekt'"),
-        (["q", "--set", "dialect=line"], "dialect (blob or lines or numbered or original)"),
-        (["q", "--set", "max_parse_errors=many"], "max_parse_errors (int)"),
+        (["q", "--set", "dialect=lines"], "'auto' chooses the loop, and dialect belongs to one loop"),
+        (["q", "--loop", "react", "--set", "dialekt=lines"], "has no option 'dialekt'"),
+        (["q", "--loop", "react", "--set", "dialect=line"], "dialect (blob or lines or numbered or original)"),
+        (["q", "--loop", "react", "--set", "max_parse_errors=many"], "max_parse_errors (int)"),
         (["q", "--set", "max_parse_errors"], "K=V"),
         (["q", "--tools", "calculater"], "Did you mean calculator?"),
         (["q", "--tools", "absent.py"], "There is no file 'absent.py'"),
@@ -155,7 +156,8 @@ def test_the_question_can_come_from_stdin(plait: Shell) -> None:
 def test_flags_win_over_environment_over_file(plait: Shell) -> None:
     names = {where: plait.script([final(where)], f"{where}.json") for where in ("flag", "env", "file")}
     (plait.folder / "plait.toml").write_text(
-        f'[run]\nmodel = "{names["file"]}"\ntools = ["calculator"]\nmax_steps = 3\nset = {{ dialect = "lines" }}\n'
+        f'[run]\nloop = "react"\nmodel = "{names["file"]}"\ntools = ["calculator"]\nmax_steps = 3\n'
+        'set = { dialect = "lines" }\n'
     )
     assert plait("run", "q").out == "file\n"
     assert plait("run", "q", env={"PLAIT_MODEL": names["env"]}).out == "env\n"

@@ -18,6 +18,7 @@ from plait.core import events as ev
 from plait.journal.records import NoteRecord, Thinking
 from plait.loops import ToolCalling, fallback_of, phases_of, registry, splitter_of
 from plait.loops.fallback import fall_back
+from plait.models.scripted import ABILITIES
 from plait.runtime.prompts import PromptBook
 from test_tool_calling import LOOK, LYON, NO_TOOLS, REFUSALS, Endpoint, calling
 
@@ -214,7 +215,7 @@ def test_what_was_called_already_is_handed_on_and_not_called_again(journal: Path
 
 def test_misses_in_text_lead_to_the_other_loop_as_well(journal: Path) -> None:
     """Here the endpoint takes tools, and the model gives nothing at all."""
-    model = plait.Scripted({"act": ["", ""], "json.act": [TURN, DONE]}, by_turn=True)
+    model = plait.Scripted({"act": ["", ""], "json.act": [TURN, DONE]}, by_turn=True, abilities=ABILITIES)
     run = plait.Agent(
         ToolCalling(fallback="json", max_parse_errors=1), model=model, tools=[people], journal=journal
     ).run("How many?")

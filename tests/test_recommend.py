@@ -467,11 +467,6 @@ def test_without_a_row_that_meets_the_demand_there_is_no_agent(folder: Path) -> 
         plait.recommend("table.json", only={"": "local"})
 
 
-def test_the_loop_auto_is_tool_calling_or_react() -> None:
-    agent = plait.Agent("auto", journal=False)
-    assert agent.loop == plait.ToolCalling(fallback="react") and agent.model == "local"
-
-
 # --- words of loops
 
 

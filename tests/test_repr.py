@@ -46,7 +46,7 @@ def test_a_notebook_shows_a_run_with_a_table_of_its_steps(run: plait.Run) -> Non
 
 
 def test_an_agent_shows_what_is_not_the_default() -> None:
-    assert repr(plait.Agent(journal=False)) == "Agent('react', model='local', journal=False)"
+    assert repr(plait.Agent(journal=False)) == "Agent('auto', model='local', journal=False)"
     limits = plait.Limits(steps=3, code=plait.CodeLimits(seconds=1.0))
     agent = plait.Agent(plait.ReAct(dialect="lines"), tools=[echo, "calculator"], limits=limits, system=HOSTILE * 9)
     assert repr(agent).startswith(

@@ -136,7 +136,8 @@ async def test_a_forged_turn_in_a_result_has_no_control_token_of_the_model(
     asked: list[Think] = []
     model = plait.Scripted([lambda think, r=reply: (asked.append(think), r)[1] for reply in replies], by_turn=False)
     model.special_tokens = local.special_tokens  # type: ignore[attr-defined]
-    run = await plait.Agent(model=model, tools=[weather], journal=tmp_path / "j.db").arun("How is the weather?")
+    agent = plait.Agent("react", model=model, tools=[weather], journal=tmp_path / "j.db")
+    run = await agent.arun("How is the weather?")
     assert run.status == "answered"
     messages = [{"role": message.role, "content": message.content} for message in asked[-1].messages]
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]

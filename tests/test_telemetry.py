@@ -168,7 +168,7 @@ async def test_an_endpoint_is_a_client_span_with_model_usage_cost_and_failed_att
     async with Server(handle) as server:
         rate = plait.models.prices.Rate(kind="tokens", input=1.0, output=2.0)  # type: ignore[attr-defined]
         model = server.model(provider="mistral", rate=rate, params={"seed": 7, "top_p": 0.5})
-        run = await plait.Agent(model=model, journal=False).arun("2 + 2?")
+        run = await plait.Agent("react", model=model, journal=False).arun("2 + 2?")
     assert run.answer == "4"
     span = watched.one("chat m")
     known = dict(span.attributes or {})

@@ -153,7 +153,7 @@ def test_the_usual_command_runs_in_a_world_as_well(shell: Shell) -> None:
         (("world", "run", "A", "--here", "Atlantis"), "no town 'Atlantis'"),
         (("world", "run", "A", "--now", "soon"), "its date can't be read"),
         (("world", "run", "A", "--now", "1700-01-01"), "the years 2000 to 2199"),
-        (("run", "Hi", "--model", "scripted:x.json", "--tools", "world:seven"), "its seed is no whole number"),
+        (("run", "Hi", "--loop", "react", "--tools", "world:seven"), "its seed is no whole number"),
         (("world", "show", "last"), "no journal"),
     ],
 )

@@ -6,10 +6,9 @@ One agent can run any number of tasks at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +22,7 @@ from plait.core.notebook import render_html
 from plait.journal.records import RunHead
 from plait.journal.store import default_path
 from plait.journal.timeline import Timeline
+from plait.loops.registry import AUTO_LOOP
 from plait.models.base import Model
 from plait.models.resolve import check_spec
 from plait.runtime import runs
@@ -34,7 +34,7 @@ from plait.runtime.agent_description import (
     loop_of,
     sandbox_for,
 )
-from plait.runtime.background import run_blocking, stream_events
+from plait.runtime.background import EventStream, run_blocking
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
 from plait.runtime.run import Run
@@ -59,8 +59,8 @@ class Agent:
     """A loop with its models, tools and limits.
 
     `loop`: the name of a loop ("react", "json"), or an object with options (`plait.ReAct(dialect="lines")`). "auto"
-    uses the endpoint's tool calling, and continues as "react" where the endpoint has none. `model`: the model of all
-    phases, `provider:name` or an object; `models`: models of single phases. `tools`: tools, typed functions, objects,
+    is tool calling if the model's endpoint has native tools, otherwise ReAct. `model`: the model of all phases,
+    `provider:name` or an object; `models`: models of single phases. `tools`: tools, typed functions, objects,
     classes (each run gets its own instance; public methods are the tools), or words such as "calculator". `limits`:
     what a run may use, and how many tools the model sees.
 
@@ -76,7 +76,7 @@ class Agent:
     Raises `ConfigError` for an invalid field.
     """
 
-    loop: str | Loop = "react"
+    loop: str | Loop = AUTO_LOOP
     model: str | Model = field(default="local", kw_only=True)
     models: Mapping[str, str | Model] = field(default_factory=dict, kw_only=True)
     tools: Iterable[Tool | Callable[..., Any] | str | object] = field(default=(), kw_only=True)
@@ -95,25 +95,26 @@ class Agent:
         loop = loop_of(self.loop)
         object.__setattr__(self, "tools", list_tools(self.tools))
         check_fields(self, loop)
-        object.__setattr__(self, "loop", loop)
+        if self.loop != AUTO_LOOP:
+            object.__setattr__(self, "loop", loop)
         object.__setattr__(self, "models", dict(self.models))
         for model in (self.model, *self.models.values()):
             if isinstance(model, str):
                 check_spec(model, lambda: config.load().models)
         # Report wrong prompts and tools now, not in the middle of a run.
         if self.prompts is not None:
-            self._parts.check_prompts()
+            self._parts.check_prompts(loop)
         if not any(isinstance(tool, str) for tool in self.tools):
-            _ = self._parts.toolset
+            _ = self._parts.toolset if self.loop is loop else self._parts.make_tools(loop)
 
     def __repr__(self) -> str:
         """Return the loop and each field that is not the default, in one line."""
         fields = [f"{name}={value}" for name, value in changed_fields(self).items()]
-        return f"Agent({', '.join([repr(loops.word_of(self._loop)), *fields])})"
+        return f"Agent({', '.join([repr(self._loop_word), *fields])})"
 
     def _repr_html_(self) -> str:
         """Return a notebook's view: a table of the fields that are not the defaults."""
-        rows = [("loop", loops.word_of(self._loop)), *changed_fields(self).items()]
+        rows = [("loop", self._loop_word), *changed_fields(self).items()]
         return render_html("Agent", (), ("field", "value"), rows)
 
     # -- running
@@ -153,17 +154,12 @@ class Agent:
         log = await runs.open_log(run_spec, head, self._parts.journal)
         return await runs.perform(run_spec, head, log, self._parts.journal, on_event)
 
-    async def stream(
-        self, question: str, *, session: str | None = None, on_wait: OnWait | None = None
-    ) -> AsyncGenerator[Event, None]:
-        """Yield the run's events as they happen. The last is `Ended`, which holds the `Run`.
+    def stream(self, question: str, *, session: str | None = None, on_wait: OnWait | None = None) -> EventStream:
+        """Return the run's events as they happen, for `async for`, or for `for` in plain code.
 
-        Leaving the iteration early cancels the run.
+        The last event is `Ended`, which holds the `Run`. Leaving the iteration early cancels the run.
         """
-        work = partial(self.arun, question, session=session, on_wait=on_wait)
-        async with aclosing(stream_events(lambda on_event: work(on_event=on_event))) as events:
-            async for event in events:
-                yield event
+        return EventStream(lambda on_event: self.arun(question, session=session, on_wait=on_wait, on_event=on_event))
 
     # -- plans
 
@@ -270,6 +266,8 @@ class Agent:
             run = run.id
         journal = self._parts.require_journal()
         row = journal.run(run)
+        if (agent := self._with_loop_of(row.head)) is not self:
+            return await agent.aresume(run, answer, question=question, on_event=on_event, force=force, on_wait=on_wait)
         if row.status in ("answered", "failed", "stopped"):
             if answer is not None:
                 raise StaleAnswer(
@@ -295,6 +293,8 @@ class Agent:
         """
         journal = self._parts.require_journal()
         row = journal.run(run)
+        if (agent := self._with_loop_of(row.head)) is not self:
+            return agent.replay(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
         run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head)
         return run_blocking(runs.replay(run_spec, row.head, journal.timeline(row.head.run), recorded))
@@ -315,6 +315,8 @@ class Agent:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
         journal = self._parts.require_journal()
         row = journal.run(run)
+        if (agent := self._with_loop_of(row.head)) is not self:
+            return await agent.afork(run, at, on_event=on_event, on_wait=on_wait, label=label)
         require_loaded(self.tools)
         await self._parts.load_tools()
         conversation = recorded_conversation(row.head, runs.fresh_id())
@@ -352,9 +354,19 @@ class Agent:
 
     @property
     def _loop(self) -> Loop:
-        assert not isinstance(self.loop, str)
-        return self.loop
+        """Return the loop; for "auto" the one that fits the model. Raises `ConfigError` if that has no key."""
+        return self._parts.loop
+
+    @property
+    def _loop_word(self) -> str:
+        return self.loop if isinstance(self.loop, str) else loops.word_of(self.loop)
+
+    def _with_loop_of(self, head: RunHead) -> Agent:
+        """Return this agent with the loop of a recorded run, if it chooses its loop itself."""
+        if self.loop != AUTO_LOOP:
+            return self
+        return self.using(loop=loops.make(head.loop["name"], head.loop["options"]))
 
     @cached_property
     def _parts(self) -> AgentParts:
-        return AgentParts(self, self._loop)
+        return AgentParts(self)

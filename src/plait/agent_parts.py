@@ -35,35 +35,50 @@ from plait.tools import Toolset, anchor_word, tools_from
 class AgentParts:
     """The parts of one agent. Each is made when it is first needed."""
 
-    def __init__(self, agent: Description, loop: Loop) -> None:
+    def __init__(self, agent: Description) -> None:
         # The agent owns its parts. A cycle would keep both until the garbage collector comes.
         self._agent: Description = proxy(agent)
-        self._loop = loop
+
+    @cached_property
+    def loop(self) -> Loop:
+        """Return the agent's loop, or the one that fits its model. Raises `ConfigError` if the model has no key."""
+        given = self._agent.loop
+        if not isinstance(given, str):
+            return given
+        return loops.choose_loop(has_tools=(self.models.get("act") or self.models[""]).abilities.tools)
 
     @cached_property
     def toolset(self) -> Toolset:
-        tools = with_fitting_names(with_free_names(tools_from(self._agent.tools), self._loop), self._loop)
+        tools = self.make_tools(self.loop)
         if self._agent.system:
-            warn_of_gaps(self._agent.system, self._loop, self.prompts, (tool.name for tool in tools))
+            warn_of_gaps(self._agent.system, self.loop, self.prompts, (tool.name for tool in tools))
         return tools
+
+    def make_tools(self, loop: Loop) -> Toolset:
+        """Return the tools with names that a loop can use. Raises `ConfigError` for tools that do not fit together."""
+        return with_fitting_names(with_free_names(tools_from(self._agent.tools), loop), loop)
 
     @cached_property
     def models(self) -> dict[str, Model]:
         """Return the models of the phases; the key "" is for the others."""
-        wanted = {**self._agent.models}
-        if any(phase not in wanted for phase in self._loop.phases):
+        wanted, loop = {**self._agent.models}, self._agent.loop
+        if any(phase not in wanted for phase in (("act",) if isinstance(loop, str) else loop.phases)):
             wanted.setdefault("", self._agent.model)
         return resolve_all(wanted, lambda: config.load().models)
 
     @cached_property
     def prompts(self) -> PromptBook:
-        folder = self._agent.prompts
-        return book_of(self._loop, Path(folder) if folder is not None else None)
+        return self._load_prompts(self.loop)
 
-    def check_prompts(self) -> None:
+    def check_prompts(self, loop: Loop) -> None:
         """Check the user's folder of prompts. Raises `ConfigError`; warns of prompts that the loop does not use."""
-        self.prompts.check()
-        self.prompts.warn_of_unused(loops.options_of(self._loop))
+        prompts = self._load_prompts(loop)
+        prompts.check()
+        prompts.warn_of_unused(loops.options_of(loop))
+
+    def _load_prompts(self, loop: Loop) -> PromptBook:
+        folder = self._agent.prompts
+        return book_of(loop, Path(folder) if folder is not None else None)
 
     @cached_property
     def journal(self) -> Journal | None:
@@ -88,7 +103,7 @@ class AgentParts:
 
     async def check_sandbox(self, sandbox: str | Sandbox) -> str | Sandbox:
         """Return the sandbox unchanged. Raises `ConfigError` if the loop runs code and the sandbox is not available."""
-        if getattr(self._loop, "runs_code", False):
+        if getattr(self.loop, "runs_code", False):
             await check_sandbox(sandbox)
         return sandbox
 
@@ -101,7 +116,7 @@ class AgentParts:
     @cached_property
     def _max_shown(self) -> int | None:
         agent = self._agent
-        return most_shown(agent.limits.tools, self._loop, self.toolset, agent.history.embedder)
+        return most_shown(agent.limits.tools, self.loop, self.toolset, agent.history.embedder)
 
     def choose_tools(self, question: str, parent: RunHead | None = None) -> tuple[str, ...] | None:
         """Return the names of the tools to show; None for all. May take a while."""
@@ -169,7 +184,7 @@ class AgentParts:
             sandbox, why = default_sandbox()
         context = with_clean_tools(context)
         return RunSpec(
-            loop=self._loop,
+            loop=self.loop,
             task=Task(question, conversation.history if conversation is not None else ()),
             context=context,
             tools=tools.for_run(),
@@ -206,7 +221,7 @@ class AgentParts:
 
     @cached_property
     def _recorded_loop(self) -> dict[str, Any]:
-        return {"name": self._loop.name, "options": loops.options_of(self._loop)}
+        return {"name": self.loop.name, "options": loops.options_of(self.loop)}
 
     @cached_property
     def _recorded_tools(self) -> tuple[dict[str, Any], ...]:

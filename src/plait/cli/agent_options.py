@@ -18,6 +18,7 @@ from plait.config import RunDefaults, load
 from plait.core import CodeLimits, Loop
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
+from plait.loops.registry import AUTO_LOOP
 from plait.runtime.limits import Limits
 from plait.runtime.sessions import History
 from plait.sandbox import AUTO
@@ -52,7 +53,6 @@ def make_agent(
     sandbox: str | None = None,
     code_limit: Sequence[str] = (),
     max_tools: int | None = None,
-    default_loop: str = "react",
     defaults: RunDefaults | None = None,
     **limits: float | None,
 ) -> Agent:
@@ -63,14 +63,14 @@ def make_agent(
     defaults = defaults if defaults is not None else load().run
     if journal is not None and no_journal:
         raise ConfigError("--journal and --no-journal contradict each other.", hint="Give one of them.")
-    loop = loop or os.environ.get("PLAIT_LOOP") or defaults.loop or default_loop
+    loop = loop or os.environ.get("PLAIT_LOOP") or defaults.loop or AUTO_LOOP
     most = _merge_limits(defaults, limits)
     # The options in the file belong to the loop in the file. Another loop may not have them.
-    options = {**(defaults.set if loop == (defaults.loop or "react") else {}), **parse_pairs(settings)}
+    options = {**(defaults.set if loop == (defaults.loop or AUTO_LOOP) else {}), **parse_pairs(settings)}
     for_all, by_phase = split_models(models)
     general = for_all or os.environ.get("PLAIT_MODEL")
     return Agent(
-        loops.make(loop, options),
+        loops.make(loop, options) if options else loop,
         model=general or defaults.model or "local",
         # A model for all phases from an option or the environment overrides the file's models of single phases.
         models=by_phase if general else {**defaults.models, **by_phase},

@@ -30,12 +30,12 @@ EPILOG = """\
 \b
 Examples:
   plait chat --tools calculator
-  plait chat --session trip --model reply=openai:gpt-5
+  plait chat --session trip --loop phased --model reply=openai:gpt-5
   plait chat --session trip --watch < questions.txt
 
 Replies go to stdout, everything else to stderr. At a terminal, a line that begins with a slash is a command: /help
 lists them. Ctrl-C cancels a turn, Ctrl-D ends the chat. Exit codes: 0, 1 if a turn crashed, 2 wrong usage. Options
-that are not given are found as for `plait run`, but the default loop is phased.
+that are not given are found as for `plait run`.
 """
 
 
@@ -53,7 +53,7 @@ def chat(session: str | None, watch: bool, **flags: Any) -> None:
     Every turn is a recorded run. Each turn sees the last turns and can search all of them. Give a session's name to
     continue it at any time.
     """
-    agent = make_agent(default_loop="phased", **flags)
+    agent = make_agent(**flags)
     name = fresh_name() if session is None else check_session_name(session)
     talk = Chat(agent, name, options.journal_words(flags["journal"]), watch=watch, unnamed=session is None)
     commands = ChatCommands(talk)

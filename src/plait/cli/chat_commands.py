@@ -16,7 +16,6 @@ from plait.cli.run_output import view_for
 from plait.cli.runs import format_time
 from plait.core.errors import ConfigError, PlaitError
 from plait.models.resolve import resolve
-from plait.runtime.agent_description import loop_of
 from plait.runtime.costs import in_all, merge_spending, spending
 from plait.runtime.recorded_events import make_events, recorded_loop
 from plait.runtime.sessions import check_session_name, fresh_name
@@ -176,7 +175,7 @@ class ChatCommands:
             before = {} if for_all else dict(chat.agent.models)
             chat.agent = chat.changed_agent(model=for_all or chat.agent.model, models={**before, **by_phase})
         agent = chat.agent
-        phases = loops.phases_of(loop_of(agent.loop))
+        phases = loops.phases_of(agent._loop)
         asked = {phase: str(agent.models.get(phase, agent.models.get("", agent.model))) for phase in phases}
         if len(set(asked.values())) == 1:
             chat.say(f"Model: {next(iter(asked.values()))}")
@@ -186,7 +185,7 @@ class ChatCommands:
     def _loop(self, rest: str) -> None:
         chat = self.chat
         if not rest:
-            loop = loop_of(chat.agent.loop)
+            loop = chat.agent._loop
             options = " ".join(f"{key}={value}" for key, value in loops.options_of(loop).items())
             chat.say(f"Loop: {loop.name}{f' ({options})' if options else ''}")
             chat.say(f"There are: {', '.join(loops.names())}. `plait loops list` describes each.")

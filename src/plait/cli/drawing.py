@@ -210,7 +210,7 @@ class OneLineView(SpinnerView):
                 self._phase, self._thought = phase, ""
                 self._stop_spinner()
                 self._spin(ModelStatus(clean(phase), model))
-            case ev.Thought(text=text):
+            case ev.Thought(text=text) | ev.Text(text=text):
                 self._thought = (self._thought + text)[-500:]
                 self._show(f"{self._phase} · ", self._thought)
             case ev.Action() | ev.Answer():

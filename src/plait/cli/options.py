@@ -91,7 +91,7 @@ as_object = flag("--json", "as_object", help="Print one JSON object on stdout.")
 as_list = flag("--json", "as_object", help="Print one JSON list on stdout.")
 quiet = flag("--quiet", help="Do not show the steps, only how the run ended.")
 no_progress = flag("--quiet", help="Do not show the progress.")
-loop = click.option("--loop", metavar="NAME", help="The loop (see `plait loops list`), or auto.")
+loop = click.option("--loop", metavar="NAME", help="The loop (see `plait loops list`). Default auto: by the model.")
 at_least = click.option(
     "--at-least", type=ShareType(), metavar="SHARE", help="Minimum share of tasks done right (default 80%)."
 )

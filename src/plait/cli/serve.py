@@ -150,7 +150,7 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
 
 def _describe_agent(agent: Any) -> str:
     tools = ", ".join(tool.name for tool in agent.specs)
-    return f"The loop {agent.loop.name}" + (f" with {tools}." if tools else ".")
+    return f"The loop {agent._loop.name}" + (f" with {tools}." if tools else ".")
 
 
 def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedAgent:
@@ -167,8 +167,6 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
         raise _at_place(config.place(name, _wrong_key(table, flags, why)), why) from why
     with _errors_at(config, name, ""):
         made = serve_agent(name, agent, config.serve, thoughts=table.thoughts)
-    with _errors_at(config, name, "tools"):
-        _ = made.agent.specs
     try:
         _ = made.agent._parts.models
     except ConfigError as why:
@@ -176,6 +174,8 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
             with _errors_at(config, name, f"models.{phase}"):
                 resolve_all({phase: model}, lambda: config.models)
         raise _at_place(config.place(name, "model"), why) from why
+    with _errors_at(config, name, "tools"):
+        _ = made.agent.specs
     return replace(made, description=table.description or _describe_agent(made.agent))
 
 

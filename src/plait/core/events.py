@@ -51,6 +51,16 @@ class Answer(Struct, frozen=True, tag="answer"):
     text: str
 
 
+class Text(Struct, frozen=True, tag="text"):
+    """The next part of a reply that is the answer, unless tool calls follow.
+
+    When the reply is complete, its whole text comes again as `Answer`, or as `Thought` if calls followed.
+    """
+
+    step: int
+    text: str
+
+
 class Replied(Struct, frozen=True, tag="replied"):
     """A model's reply is complete. `cost` is in USD, None if no price is known."""
 
@@ -108,12 +118,25 @@ class Ended(Struct, frozen=True, tag="ended"):
 
 
 Event: TypeAlias = (
-    Began | Asked | Thought | Action | Answer | Replied | Called | Observed | Executing | Executed | Noted | Ended
+    Began
+    | Asked
+    | Thought
+    | Action
+    | Answer
+    | Text
+    | Replied
+    | Called
+    | Observed
+    | Executing
+    | Executed
+    | Noted
+    | Ended
 )
 
-WRITTEN: dict[str, type[Thought] | type[Action] | type[Answer]] = {
+WRITTEN: dict[str, type[Thought] | type[Action] | type[Answer] | type[Text]] = {
     "thought": Thought,
     "action": Action,
     "answer": Answer,
+    "text": Text,
 }
 """The event for each kind of text that a model writes."""

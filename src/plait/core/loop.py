@@ -16,7 +16,8 @@ from plait.core.tools import ToolSpec
 LoopRun: TypeAlias = Effects[Outcome]
 """A run of a loop: yields effects, receives their results, returns the outcome."""
 
-PieceKind: TypeAlias = Literal["thought", "action", "observation", "answer"]
+PieceKind: TypeAlias = Literal["thought", "action", "observation", "answer", "text"]
+"""A kind of text in a reply. "text" is a preview: a thought or an answer, which comes once more when that is known."""
 
 
 class Piece(Struct, frozen=True):

@@ -113,7 +113,7 @@ class Cell:
     def models(self) -> tuple[Model, ...]:
         """The models that the cell's run asks."""
         agent = self.agent
-        used = [agent.models.get(phase, agent.model) for phase in phases_of(_loop_of(agent))]
+        used = [agent.models.get(phase, agent.model) for phase in phases_of(agent._loop)]
         return tuple({id(model): model for model in used if not isinstance(model, str)}.values())
 
 
@@ -218,7 +218,7 @@ def tools_digest(agent: Agent) -> str:
 
 def _describe_agent(agent: Agent) -> dict[str, Any]:
     """Return what all cells of a contender have in common, as far as it could change their results."""
-    loop = _loop_of(agent)
+    loop = agent._loop
     settings = {name: value for name, value in settings_of(agent).items() if name != "prompts"}
     return {
         "loop": [loop.name, options_of(loop)],
@@ -246,11 +246,6 @@ def _describe_model(model: AnyModel) -> Mapping[str, Any]:
         params = described["params"].items()
         described["params"] = {name: value for name, value in params if name not in _NOT_IN_DIGEST_OF_LOCAL}
     return described
-
-
-def _loop_of(agent: Agent) -> Loop:
-    assert not isinstance(agent.loop, str)
-    return agent.loop
 
 
 def _spec(model: AnyModel | None) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.loops.registry import (
     OURS,
+    choose_loop,
     fallback_of,
     loop_from,
     make,
@@ -37,6 +38,7 @@ __all__ = [
     "ReAct",
     "ReWOO",
     "ToolCalling",
+    "choose_loop",
     "fallback_of",
     "loop_from",
     "make",

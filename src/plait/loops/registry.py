@@ -27,8 +27,8 @@ OURS: dict[str, tuple[str, str]] = {
     "codeact": ("codeact", "CodeAct"),
 }
 
-AUTO_LOOP = "tool_calling"
-"""The loop with which "auto" starts."""
+AUTO_LOOP = "auto"
+"""The word for the loop that fits a model: tool calling if its endpoint has native tools, otherwise ReAct."""
 
 UNLISTED = {"judge": ("judge", "Judge")}
 """Loops that Plait runs internally: found when a journal names them, and not listed."""
@@ -47,8 +47,13 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
 
     Raises `ConfigError` for an unknown name, option or value, with the valid ones.
     """
-    if name == "auto":  # tool calling if the endpoint has native tools, else react
-        name, options = AUTO_LOOP, {"fallback": "react", **(options or {})}
+    if name == AUTO_LOOP:
+        if options:
+            raise ConfigError(
+                f"'auto' chooses the loop, and {', '.join(options)} belongs to one loop.",
+                hint="Name the loop, such as react or tool_calling.",
+            )
+        return choose_loop(has_tools=True)
     kind = _kind(name)
     fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
     for option in options or {}:
@@ -63,6 +68,11 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
         raise ConfigError(f"A bad option for the loop '{name}': {why}.", hint=_choices(kind)) from why
     assert isinstance(made, Loop)
     return made
+
+
+def choose_loop(*, has_tools: bool) -> Loop:
+    """Return the loop that "auto" means for a model. Tool calling goes on as ReAct if the endpoint refuses tools."""
+    return make("tool_calling", {"fallback": "react"}) if has_tools else make("react")
 
 
 def check_options(loop: Any) -> None:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from plait.core import Call, Reply, Think, errors
 from plait.core.errors import BadRequest, ConfigError, ModelError
@@ -61,7 +62,7 @@ class Scripted:
         name: str = "scripted",
         spec: str = "",
         rate: Rate = UNKNOWN,
-        abilities: Abilities = ABILITIES,
+        abilities: Abilities | None = None,
         params: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.scripts = dict(replies) if isinstance(replies, Mapping) else {"": tuple(replies)}
@@ -72,7 +73,7 @@ class Scripted:
         self.spec = spec or f"scripted:{name}"
         self.endpoint = ""
         self.rate = rate
-        self.abilities = abilities
+        self.abilities = abilities or structs.replace(ABILITIES, tools=_holds_calls(self.scripts))
         self.params = dict(params)
         self.secrets: tuple[str, ...] = ()
         self.sent = 0
@@ -195,6 +196,12 @@ class Scripted:
             "run needs one more.",
             hint="Add a reply to the script.",
         )
+
+
+def _holds_calls(scripts: Mapping[str, Sequence[Script]]) -> bool:
+    """Return whether a script has native calls, or functions, which may make some."""
+    replies = [reply for each in scripts.values() for reply in each]
+    return any(reply.calls if isinstance(reply, Reply) else callable(reply) for reply in replies)
 
 
 def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -> int:

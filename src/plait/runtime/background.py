@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Generic, TypeVar
 
 from plait.background import BackgroundLoop
@@ -66,8 +66,35 @@ def _aside(work: Coroutine[Any, Any, T]) -> T:
         return pool.submit(contextvars.copy_context().run, asyncio.run, work).result()
 
 
-async def stream_events(begin: Callable[[Callable[[Event], None]], Awaitable[Any]]) -> AsyncGenerator[Event, None]:
-    """Yield a run's events as they happen. Leaving the iteration early cancels the run."""
+class EventStream:
+    """A run's events as they happen: `async for event in stream`, or `for event in stream` in plain code.
+
+    `begin` performs the run and receives the function that takes its events. Leaving the iteration early cancels the
+    run. A stream can be iterated once.
+    """
+
+    def __init__(self, begin: Callable[[Callable[[Event], None]], Awaitable[Any]]) -> None:
+        self._events = _yield_events(begin)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events
+
+    async def aclose(self) -> None:
+        """Cancel the run if it goes on, and wait until it has recorded its end."""
+        await self._events.aclose()
+
+    def __iter__(self) -> Iterator[Event]:
+        try:
+            while True:
+                try:
+                    yield run_blocking(anext(self._events))
+                except StopAsyncIteration:
+                    return
+        finally:
+            run_blocking(self.aclose())
+
+
+async def _yield_events(begin: Callable[[Callable[[Event], None]], Awaitable[Any]]) -> AsyncGenerator[Event, None]:
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
     task = asyncio.ensure_future(begin(queue.put_nowait))
     task.add_done_callback(lambda _: queue.put_nowait(None))

@@ -51,7 +51,7 @@ def split_reply(call: ModelCall, loop: Loop | None) -> list[Event]:
             joined[-1] = (piece.kind, joined[-1][1] + piece.text)
         else:
             joined.append((piece.kind, piece.text))
-    return [ev.WRITTEN[kind](call.step, part) for kind, part in joined if kind in ev.WRITTEN]
+    return [ev.WRITTEN[kind](call.step, part) for kind, part in joined if kind not in ("observation", "text")]
 
 
 def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:

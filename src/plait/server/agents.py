@@ -67,7 +67,7 @@ def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
 
 def _prepare(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
     agent = served.agent if served.agent.journal == journal else served.agent.using(journal=journal)
-    _ = agent.specs, agent._parts.models
+    _ = agent._parts.models, agent.specs
     return replace(served, agent=agent)
 
 

@@ -209,12 +209,17 @@ class CompletionStream(Response):
             gone.cancel()
 
 
+PREFACE = 200
+"""Characters: models that call a tool often write a sentence before the call."""
+
+
 class ReplyPieces:
     """Turn the events of a run into pieces of reasoning and of content. `thoughts` False: no reasoning.
 
-    Reasoning is sent as it arrives. Content cannot be withdrawn. So an answer is streamed only if it is certain to be
-    the answer: the phase's reply is only the answer, nothing checks answers afterwards (`grounding` off), and it is the
-    first attempt. Otherwise it is sent at the end of the run; `rest` returns what is missing.
+    Reasoning is sent as it arrives. Content cannot be withdrawn. So an answer is streamed only if nothing checks
+    answers afterwards (`grounding` off), it is the first attempt, and the phase's reply is only the answer. In tool
+    calling, text is the answer unless calls follow: it is streamed after `PREFACE` characters, or at once without
+    tools. Other answers are sent at the end of the run; `rest` returns what is missing.
     """
 
     def __init__(self, agent: Agent, *, thoughts: bool) -> None:
@@ -225,11 +230,16 @@ class ReplyPieces:
         self._phase = ""
         self._live_step = 0
         """The step whose reply is sent as content; 0: none yet, -1: none any more."""
-        self._sent = self._held = ""
+        self._sent = self._held = self._preface = self._separator = ""
+        self._is_preview = False
+        """The live step's text is the answer unless calls follow."""
+        self._max_preface = PREFACE if agent.tools else 0
         self._last = ("", 0)
 
     def add(self, event: Event | None) -> tuple[str, str]:
         """Return what an event adds: (reasoning, content), each "" for nothing."""
+        if self._is_preview and isinstance(event, ev.Thought | ev.Action | ev.Asked):
+            self._withdraw()
         match event:
             case ev.Asked(phase=phase):
                 self._phase = phase
@@ -239,6 +249,8 @@ class ReplyPieces:
                 return self._separate("action", step, replace_surrogates(text)), ""
             case ev.Answer(step=step, text=text) if self._is_sure:
                 return "", self._add_answer(step, replace_surrogates(text))
+            case ev.Text(step=step, text=text) if self._is_sure:
+                return "", self._add_text(step, replace_surrogates(text))
             case ev.Noted(kind="retry" | "model_change") if self._live_step > 0:
                 self._live_step = -1  # the reply starts again
         return "", ""
@@ -254,7 +266,7 @@ class ReplyPieces:
                 code="answer_changed",
                 may_retry=False,
             )
-        return content[len(self._sent) :]
+        return content[len(self._sent) :] if self._sent else self._separator + content
 
     def _separate(self, kind: str, step: int, text: str) -> str:
         """Begin a new line for text of another kind or step, without the blanks after its label."""
@@ -266,17 +278,38 @@ class ReplyPieces:
         return text if before == ("", 0) else f"\n{text}"
 
     def _add_answer(self, step: int, text: str) -> str:
-        if self._live_step == 0 and isinstance(splitter_of(self._loop, self._phase), OneKind):
+        streams = isinstance(splitter_of(self._loop, self._phase), OneKind)
+        if self._live_step == 0 and streams:
             self._live_step = step
         if self._live_step != step:
             self._live_step = -1 if self._live_step else 0
             return ""
+        return self._write(text) if streams else ""
+
+    def _add_text(self, step: int, text: str) -> str:
+        """Add text that is the answer unless calls follow."""
+        if self._live_step not in (0, step):
+            return ""
+        self._live_step, self._is_preview = step, True
+        self._preface += text
+        if not self._sent and len(self._preface) < self._max_preface:
+            return ""
+        text, self._preface = self._preface, ""
+        return self._write(text)
+
+    def _withdraw(self) -> None:
+        """Forget text that is not the answer. What was sent of it stays, as a paragraph of its own."""
+        self._separator = "\n\n" if self._sent else self._separator
+        self._live_step, self._is_preview, self._sent, self._held, self._preface = 0, False, "", "", ""
+
+    def _write(self, text: str) -> str:
         # An answer has no spaces around it.
         text = self._held + text if self._sent else (self._held + text).lstrip()
         ready = text.rstrip()
         self._held = text[len(ready) :]
+        before = self._separator if ready and not self._sent else ""
         self._sent += ready
-        return ready
+        return before + ready
 
 
 def _describe_model(served: ServedAgent) -> dict[str, Any]:

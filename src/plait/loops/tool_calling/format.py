@@ -36,6 +36,7 @@ _OPENING = re.compile(
     rf"|\{{\s*[\"']tool_calls[\"']\s*:)\s*\Z"
 )
 _MARKS = r"name|tool|tool_name|action|function|tool_calls|arguments|parameters|tool_input"
+_MAY_BEGIN_CALL = re.compile(r"[{\[<`]")
 _WANTS = re.compile(rf"""\{{\s*+["'“”„‘’]?(?:{_MARKS})["'“”‘’]?\s*+:""")
 _INPUTS = re.compile(r"""\b(?:arguments|parameters|params|args|tool_input|action_input|input)["'“”‘’]?\s*+:""")
 
@@ -135,15 +136,20 @@ class CallObjects(Struct, frozen=True):
 
 
 class CallObjectSplitter:
-    """Splits replies with native calls, or calls in their text."""
+    """Splits replies with native calls, or calls in their text. Shows plain text while it arrives."""
 
     def __init__(self, format: CallObjects) -> None:
         self._format = format
         self._text: list[str] = []
+        self._is_plain = True
 
     def feed(self, text: str) -> list[Piece]:
         self._text.append(text)
-        return []
+        if not self._is_plain:
+            return []
+        if found := _MAY_BEGIN_CALL.search(text):
+            self._is_plain, text = False, text[: found.start()]
+        return [Piece("text", text)] if text else []
 
     def close(self, acts: bool = False) -> list[Piece]:
         text = "".join(self._text)
