@@ -151,7 +151,7 @@ def test_golden_command_line_with_usage(published: dict[str, Any], question: str
     ]
     (folder / "replies.json").write_text(json.dumps(replies))
     (folder / "plait.toml").write_text("[params]\ntemperature = 0.0\nn = 1\n")
-    words = ["run", question, "--prompts", "prompts", "--tools", "tools.py", "--model", "scripted:replies.json"]
+    words = ["run", question, "--loop", "react", "--prompts", "prompts", "--tools", "tools.py"]
     options = [
         "--loop",
         "react",
