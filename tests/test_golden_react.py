@@ -151,19 +151,9 @@ def test_golden_command_line_with_usage(published: dict[str, Any], question: str
     ]
     (folder / "replies.json").write_text(json.dumps(replies))
     (folder / "plait.toml").write_text("[params]\ntemperature = 0.0\nn = 1\n")
-    words = ["run", question, "--loop", "react", "--prompts", "prompts", "--tools", "tools.py"]
-    options = [
-        "--loop",
-        "react",
-        "--set",
-        "transcript=user",
-        "--set",
-        f"stop={STOP}",
-        "--journal",
-        "runs.db",
-        "--config",
-        "plait.toml",
-    ]
+    words = ["run", question, "--prompts", "prompts", "--tools", "tools.py", "--model", "scripted:replies.json"]
+    options = ["--loop", "react", "--set", "transcript=user", "--set", f"stop={STOP}"]
+    options += ["--journal", "runs.db", "--config", "plait.toml"]
     done = subprocess.run([PLAIT, *words, *options], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     calls = Journal.at(folder / "runs.db").timeline("last").model_calls
