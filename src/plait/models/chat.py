@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct, structs
 
 from plait.core import Reply, Think
-from plait.core.errors import BadRequest, BadResponse, ModelError, Unsupported
+from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
 from plait.models.base import Abilities, OnText, Request, RequestDialect, Response
@@ -21,7 +21,9 @@ from plait.models.prices import UNKNOWN, Rate
 from plait.models.rate_limits import RateLimit
 from plait.models.settings import NO_SETTINGS, ModelSettings
 from plait.models.wires import replies
-from plait.models.wires.refusals import Target, bad_response, error_of, failure
+from plait.models.wires.error_bodies import error_of
+from plait.models.wires.refusals import Target, bad_response, failure
+from plait.models.wires.rejected_fields import OMITTABLE, fields_of, without_fields
 from plait.models.wires.replies import ReplyReader
 from plait.models.wires.wire import CHAT, WIRES, WireOptions, load_wire
 
@@ -70,7 +72,11 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     @property
     def target(self) -> Target:
         """Return the endpoint and model, for messages."""
-        return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets)
+        given = fields_of({**self.settings.set_values, **self.settings.extra_body})
+        user_set = {
+            ability for ability, fields in OMITTABLE.items() if any(each in given for each in (ability, *fields))
+        }
+        return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets, frozenset(user_set))
 
     @property
     def dialect(self) -> RequestDialect:
@@ -122,14 +128,9 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             if reply := replies.reply_in_error(error_of(body), think, wire, target):
                 return structs.replace(response, body=body, reply=reply)
             asked, path = request.body, request.path
-            refused = failure(
+            raise failure(
                 answer.status, body, target, asked=asked, path=path, headers=answer.headers, response=response
             )
-            if isinstance(refused, Unsupported) and getattr(self.settings, refused.ability, UNSET) is not UNSET:
-                # A setting of the user is never left out.
-                refused = BadRequest(refused.message, hint=f"Take {refused.ability!r} out of the model's settings.")
-                refused.response = response
-            raise refused
         try:
             # Decode here too, so that half a stream or garbage is a failed attempt, which is retried.
             if watch.is_broken or body != answer.body:
@@ -183,7 +184,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         }
 
     def _options(self, think: Think) -> WireOptions:
-        abilities, params = self.abilities, self.params
+        abilities = self.abilities
+        params: Mapping[str, Any] = without_fields(self.params, abilities.lacking)
         if self.settings.are_set:
             settings = self.settings if think.tools else structs.replace(self.settings, **_WITHOUT_TOOLS)
             named = load_wire(self.wire).name_settings(settings, self.provider)
