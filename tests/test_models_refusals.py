@@ -103,8 +103,6 @@ def test_other_refusals_are_bad_requests(said):
         (400, {"error": {"message": "Unsupported value: 'temperature' does not support 0.1 with this model. Only the default (1) value is supported.", "param": "temperature", "code": "unsupported_value"}}, "temperature"),
         (400, {"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.", "param": "max_tokens", "code": "unsupported_parameter"}}, "max_tokens"),
         (400, [{"error": {"code": 400, "message": "Unable to submit request because the model does not support the stopSequences parameter. Remove it and try again.", "status": "INVALID_ARGUMENT"}}], "stop"),
-        (400, {"error": {"message": "Invalid schema for response_format 'reply': 'additionalProperties' is required to be supplied and to be false.", "param": "response_format"}}, "schema"),
-        (400, {"error": {"message": "This model does not support response format `json_schema`."}}, "schema"),
         (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]}, "stream_usage"),
         (400, {"error": "registry.ollama.ai/library/gemma:2b does not support tools"}, "tools"),
         (400, {"object": "error", "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set', "code": 400}, "tools"),

@@ -463,7 +463,7 @@ QUOTA = "You exceeded your current quota, please check your plan and billing det
             ContextOverflow,
         ),
         (400, "INVALID_ARGUMENT", "Function calling is not enabled for models/gemma-3-27b-it", (), Unsupported),
-        (400, "INVALID_ARGUMENT", "JSON mode is not enabled for models/gemma-3-27b-it", (), Unsupported),
+        (400, "INVALID_ARGUMENT", "JSON mode is not enabled for models/gemma-3-27b-it", (), BadRequest),
         (400, "FAILED_PRECONDITION", "User location is not supported for the API use.", (), BadRequest),
         (401, "UNAUTHENTICATED", "Request had invalid authentication credentials.", (), AuthenticationError),
         (403, "PERMISSION_DENIED", "The caller does not have permission", (), AuthenticationError),
@@ -488,7 +488,7 @@ def test_refusals(code: int, status: str, message: str, details: tuple[Any, ...]
     if isinstance(made, ContextOverflow):
         assert (made.tokens, made.room) == (1200000, 1048576)
     if isinstance(made, Unsupported):
-        assert made.ability == ("tools" if "Function" in message else "schema")
+        assert made.ability == "tools"
 
 
 def test_an_error_inside_a_stream() -> None:

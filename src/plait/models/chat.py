@@ -73,10 +73,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     def target(self) -> Target:
         """Return the endpoint and model, for messages."""
         given = fields_of({**self.settings.set_values, **self.settings.extra_body})
-        user_set = {
-            ability for ability, fields in OMITTABLE.items() if any(each in given for each in (ability, *fields))
-        }
-        return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets, frozenset(user_set))
+        user_set = frozenset(name for name, fields in OMITTABLE.items() if not given.keys().isdisjoint((name, *fields)))
+        return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets, user_set)
 
     @property
     def dialect(self) -> RequestDialect:
