@@ -14,7 +14,7 @@ from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
-from plait.models.base import Abilities, OnText, Request, RequestDialect, Response
+from plait.models.base import ABILITIES, Abilities, OnText, Request, RequestDialect, Response
 from plait.models.http import MAX_BODY
 from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
@@ -42,7 +42,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages name `key_env` and `base_env`. `temperature` is
     sent if neither the effect nor `params` set one; None sends none. `special_tokens` are texts that the endpoint reads
     as control tokens (`special_tokens.py`). `wire` names the protocol (`wires/`). `settings` are
-    the user's, and override what an effect asks for. `rate_limit` holds for all runs of this process.
+    the user's, and override what an effect asks for. `rate_limit` holds for all runs of this process. `stated` are the
+    abilities that the user stated in plait.toml.
     """
 
     spec: str
@@ -63,6 +64,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     wire: str = CHAT
     settings: ModelSettings = NO_SETTINGS
     rate_limit: RateLimit | None = None
+    stated: tuple[str, ...] = ()
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -153,16 +155,18 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     def without(self, ability: str) -> ChatModel:
         return structs.replace(self, abilities=self.abilities.without(ability))
 
-    def with_wire_of(self, described: Mapping[str, Any]) -> ChatModel:
-        """Return the model with the wire of a recorded description, which may be older than the default wire.
+    def as_recorded(self, described: Mapping[str, Any]) -> ChatModel:
+        """Return the model with the wire and the abilities of a recorded description.
 
         The wire's own address comes with it if it is on the same host. A record never redirects a key to another one.
         """
+        recorded = {name: able for name, able in described.get("abilities", {}).items() if name in ABILITIES}
+        model = structs.replace(self, abilities=structs.replace(self.abilities, **recorded))
         wire, endpoint = str(described.get("wire", CHAT)), str(described.get("endpoint", ""))
         if wire == self.wire or wire not in WIRES:
-            return self
+            return model
         here = urlsplit(endpoint)[:2] == urlsplit(self.endpoint)[:2]
-        return structs.replace(self, wire=wire, endpoint=endpoint if here else self.endpoint)
+        return structs.replace(model, wire=wire, endpoint=endpoint if here else self.endpoint)
 
     def describe(self) -> dict[str, Any]:
         """Return what the journal stores: no key, and only the names of the headers."""
