@@ -19,6 +19,7 @@ from cli_support import Shell
 from models_server import Asked, Server, completion
 from plait.core.errors import ConfigError
 from plait.journal.records import NoteRecord
+from plait.journal.store import Journal
 from plait.models.chat import ChatModel
 from plait.models.config import ModelConfig
 from plait.models.learned import LIFETIME, forget_rejections, list_rejections, remember_rejection
@@ -73,7 +74,7 @@ async def test_a_rejected_field_is_left_out_once_and_the_next_run_begins_without
         assert notes == ["test:m does not take 'temperature': left out, asking again"]
         second, sent, notes, _ = await ask(server, journal, temperature=0.0)
         assert (second.answer, len(sent), "temperature" in sent[0], notes) == ("4", 1, False, [])
-    heads = [plait.Journal(journal).run(run.id).head.models[""]["abilities"] for run in (first, second)]
+    heads = [Journal(journal).run(run.id).head.models[""]["abilities"] for run in (first, second)]
     assert [each["temperature"] for each in heads] == [True, False]
     for run in (first, second):
         assert (await asyncio.to_thread(agent.replay, run.id)).whole
