@@ -30,7 +30,7 @@ from plait.models.resolve import resolve
 from plait.models.wires.chat_completions import GO_ON
 from plait.models.wires.gemini import NO_SIGNATURE
 from plait.models.wires.refusals import Target, failure
-from plait.runtime.phase_models import known_models
+from plait.runtime.phase_models import models_of_run
 from wire_exchanges import (
     STREAMED,
     WHOLE,
@@ -431,7 +431,9 @@ def test_a_run_that_was_recorded_on_the_old_wire_replays_and_resumes_on_it(journ
                     "react", model=server.model(spec="gemini:m", endpoint=base, wire="gemini"), journal=journal
                 )
                 assert (await asyncio.to_thread(agent.replay, first.id)).whole
-                (model,) = known_models({"": agent.model}, Journal.at(journal).run(first.id).head).values()
+                (model,) = models_of_run(
+                    {"": agent.model}, Journal.at(journal).run(first.id).head, asks_for_tools=True
+                ).values()
                 assert model.endpoint == (f"{server.url}/openai" if base == server.url else base)
             return server.asked
 

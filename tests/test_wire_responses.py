@@ -413,7 +413,7 @@ def test_a_failed_response_is_the_typed_error(error, kind):
         (404, {"code": "model_not_found", "message": "The model does not exist."}, BadRequest),
         (408, {"message": "Timeout."}, ServerFailed),
         (409, {"message": "Conflict."}, ServerFailed),
-        (413, {"message": "Payload too large."}, BadRequest),
+        (413, {"message": "Payload too large."}, ContextOverflow),
         (422, {"message": "Unprocessable."}, BadRequest),
         (429, {"code": "rate_limit_exceeded", "message": "Rate limit reached."}, RateLimited),
         (429, {"code": "insufficient_quota", "message": "You exceeded your current quota."}, AuthenticationError),

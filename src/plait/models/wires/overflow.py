@@ -24,7 +24,9 @@ _SAYS = re.compile(
     | greater\ than\ the\ context\ length | longer\ than\ the\ (?:model'?s\ |maximum\ )?(?:context|model)
     | reduce\ the\ length\ of\ the\ (?:messages|prompt|input)
     | exceeded\ model\ token\ limit | too\ many\ tokens | token\ limit\ exceeded
-    | exceed\ context\ window
+    | exceed\ context\ window | input\ token\ length\ too\ long
+    | max_tokens\ must\ be\ at\ least\ 1,\ got\ -  # vLLM: the prompt leaves less than no room
+    | must\ be\ less\ than\ the\ context\ length
     """,
     re.X | re.I | re.S,
 )
@@ -65,7 +67,8 @@ _TOKENS = (
     r"prompt \(length N#",
     r"prompt contains N#",
     r"given: N#",
-    r"Requested N#",
+    r"Requested:? N#",
+    r"input length \(N#",
 )
 
 

@@ -63,15 +63,21 @@ class Target(Struct, frozen=True):
 
 _FILTERED = re.compile(
     r"content[_ ](?:filter|policy|management)|responsible_?ai|data_inspection_failed|invalid_prompt"
-    r"|unsafe or sensitive content|requires moderation",
+    r"|unsafe or sensitive content|requires moderation|was flagged|considered high risk|safety_check",
     re.I,
 )
-"""How Azure, OpenAI, DashScope, Z.AI and OpenRouter describe a prompt that their content filter refused."""
-_QUOTA = re.compile(r"insufficient[ _](?:quota|balance|credit)|your current quota|out of credit", re.I)
+"""How Azure, OpenAI, DashScope, Z.AI, OpenRouter and Moonshot describe a prompt that their content filter refused."""
+_QUOTA = re.compile(
+    r"insufficient[ _](?:quota|balance|credit)|your current (?:token )?quota|exceeded_current_quota|out of credit"
+    r"|reached your usage limit|used all available credits",
+    re.I,
+)
 _NO_CREDIT = re.compile(r"credit balance is too low", re.I)
 """How Anthropic says so, with 400."""
-_BAD_KEY = re.compile(r"API key (?:not valid|not found|expired)|API_KEY_(?:INVALID|EXPIRED)", re.I)
-"""How Google refuses a key, with 400."""
+_BAD_KEY = re.compile(r"API key (?:not valid|not found|expired)|API_KEY_(?:INVALID|EXPIRED)|incorrect API key", re.I)
+"""How Google and xAI refuse a key, with 400."""
+_UNREADABLE = ("tool_use_failed", "json_validate_failed", "output_parse_failed")
+"""Groq's codes, if it cannot read the model's call or JSON."""
 
 _REFUSES_MODEL = re.compile(
     r"model[_ ](?:not[_ ](?:found|exist)|decommissioned|unavailable)|\bno such model|unknown model|unsupported_model"
@@ -101,7 +107,7 @@ def failure(
     `asked` is the request's body: an ability can only be missing if the request used it.
     """
     error = error_of(body)
-    made = _classify(status, error, read_sentence(error, body), target, asked, path, headers or {})
+    made = _classify(_Refusal(status, error, read_sentence(error, body), target, asked, path, headers or {}))
     made.response = response
     return made
 
@@ -131,81 +137,192 @@ def failure_in_stream(error: Any, target: Target, *, asked: bytes, response: Res
     return failure(status, body, target, asked=asked, response=response)
 
 
-def _classify(
-    status: int,
-    error: Mapping[str, Any],
-    said: str,
-    target: Target,
-    asked: bytes,
-    path: str,
-    headers: Mapping[str, str],
-) -> ModelError:
-    where = f"{target.endpoint} ({target.name})"
-    shown = target.clean(said)
-    end = "" if shown.endswith((".", "!", "?")) else "."
-    quoted = f": {shown}{end}" if shown else "."
-    code = str(error.get("code") or error.get("type") or "")
-    after = retry_after(headers) if status != 429 else retry_after(headers) or read_retry_delay(error)
+class _Refusal(Struct, frozen=True):
+    """An endpoint's refusal. `said` is its sentence, `code` its code or type, `after` the seconds it asks to wait."""
+
+    status: int
+    error: Mapping[str, Any]
+    said: str
+    target: Target
+    asked: bytes
+    path: str
+    headers: Mapping[str, str]
+
+    @property
+    def code(self) -> str:
+        return str(self.error.get("code") or self.error.get("type") or "")
+
+    @property
+    def delay(self) -> float | None:
+        return read_retry_delay(self.error)
+
+    @property
+    def after(self) -> float | None:
+        return retry_after(self.headers) or self.delay if self.status == 429 else retry_after(self.headers)
+
+    @property
+    def limits_budget(self) -> bool:
+        """Return whether OpenRouter limits the price of what runs at once. It answers that with 402, too."""
+        meta = self.error.get("metadata")
+        return isinstance(meta, dict) and "in_flight" in str(meta.get("limit_source"))
+
+    @property
+    def where(self) -> str:
+        return f"{self.target.endpoint} ({self.target.name})"
+
+    @property
+    def shown(self) -> str:
+        """Return the sentence without secrets."""
+        return self.target.clean(self.said)
+
+    @property
+    def quoted(self) -> str:
+        """Return the end of a message: the endpoint's words, if it sent any."""
+        end = "" if self.shown.endswith((".", "!", "?")) else "."
+        return f": {self.shown}{end}" if self.shown else "."
+
+    def says(self, pattern: re.Pattern[str]) -> bool:
+        return pattern.search(f"{self.code} {self.said}") is not None
+
+
+def _as_account_error(refusal: _Refusal) -> ModelError | None:
+    """The account has no credit, or its key is refused."""
+    status, target = refusal.status, refusal.target
+    key = target.key_env or "the environment"
+    if status == 402 and refusal.limits_budget:
+        return _as_rate_limit(refusal)
     # Google says "current quota" of the limit of a minute, too; then it says how long to wait.
-    spent = status in (403, 429) and not read_retry_delay(error) and _QUOTA.search(f"{code} {said}")
-    if status == 402 or spent or (status == 400 and _NO_CREDIT.search(said)):
+    is_spent = status in (403, 429) and refusal.delay is None and refusal.says(_QUOTA)
+    if status == 402 or is_spent or (status == 400 and refusal.says(_NO_CREDIT)):
         hint = "Top it up or use another model."
-        return AuthenticationError(f"{where} says that the account has no credit left{quoted}", hint=hint)
-    if status == 400 and _BAD_KEY.search(f"{said} {error.get('details')}"):
-        hint = f"Check the key in {target.key_env or 'the environment'}."
-        return AuthenticationError(f"{where} refused the key ({status}){quoted}", hint=hint)
-    if status in (401, 403) and not _FILTERED.search(f"{code} {said}"):
-        if status == 401 and not target.secrets:
-            hint = f"No key was sent; set {target.key_env or 'the key'} in the environment."
-        else:
-            hint = f"Check the key in {target.key_env or 'the environment'}."
-        return AuthenticationError(f"{where} refused the key ({status}){quoted}", hint=hint)
-    if status in (400, 413, 422, 500) and (found := find_overflow(said, error)):
-        tokens, room = found
-        numbers = f" ({tokens or '?'} tokens, room for {room or '?'})" if tokens or room else ""
-        hint = "Show less, or use a model with a longer context."
-        return ContextOverflow(
-            f"The prompt is too long for {where}{numbers}{quoted}", hint=hint, tokens=tokens, room=room
+        return AuthenticationError(
+            f"{refusal.where} says that the account has no credit left{refusal.quoted}", hint=hint
         )
-    if status == 429:
-        wait = f", asks to wait {after:g} s" if after is not None else ""
-        return RateLimited(f"{where} asks to slow down (429){wait}{quoted}", after=after)
-    if status in (400, 403, 422) and _FILTERED.search(f"{code} {said}"):
-        return ContentFiltered(f"The content filter of {where} refused the request ({status}){quoted}")
-    is_retried = status in _RETRIED
-    if not is_retried and (ability := find_missing_ability(status, error, said, asked, path)):
-        return _lacks(ability, f"{where} rejects {ability!r} ({status}){quoted}", shown, target)
-    if status >= 500 or is_retried:
-        made = ServerFailed(f"{where} failed ({status}){quoted}")
-        made.after = after
-        return made
-    if 300 <= status < 400:
-        location = target.clean(headers.get("Location", "")) or "another address"
-        hint = f"Set that address{_name_setting(target)} if you trust it."
-        return BadRequest(f"{where} redirects to {location} ({status}).", hint=hint)
-    if status == 404:
-        if "model" in said.lower():
-            hint = f"Check the name {target.name!r}; a local server must have that model loaded."
-        else:
-            hint = f"Check the address{_name_setting(target)}: /{path or 'chat/completions'} is put behind it."
-            if path == "responses":
-                hint += ' For a server without it, set wire = "chat" in plait.toml.'
-        unknown = BadRequest(f"{where} does not know what was asked for (404){quoted}", hint=hint)
-        unknown.allows_fallback = True
-        return unknown
-    refused = BadRequest(f"{where} refused the request ({status}){quoted}")
-    refused.allows_fallback = _REFUSES_MODEL.search(f"{code} {said}") is not None
-    return refused
+    if status == 401 or (status == 400 and (refusal.says(_BAD_KEY) or _BAD_KEY.search(str(refusal.error)))):
+        hint = f"Check the key in {key}."
+        if not target.secrets:
+            hint = f"No key was sent; set {target.key_env or 'the key'} in the environment."
+        return AuthenticationError(f"{refusal.where} refused the key ({status}){refusal.quoted}", hint=hint)
+    if status == 403 and not refusal.says(_FILTERED) and find_overflow(refusal.said, refusal.error) is None:
+        hint = f"Check what the key in {key} may use: its permissions, the model, your region."
+        return AuthenticationError(f"{refusal.where} refused access (403){refusal.quoted}", hint=hint)
+    return None
 
 
-def _lacks(ability: str, message: str, said: str, target: Target) -> ModelError:
-    """Return `Unsupported` for what Plait can leave out or write in another way, an error for all else."""
-    if ability in target.user_set:
+def _as_overflow(refusal: _Refusal) -> ModelError | None:
+    """The prompt is too long. Any 413 says so: showing less is what helps."""
+    if refusal.status not in (400, 403, 413, 422, 500):
+        return None
+    found = find_overflow(refusal.said, refusal.error) or ((0, 0) if refusal.status == 413 else None)
+    if found is None:
+        return None
+    tokens, room = found
+    numbers = f" ({tokens or '?'} tokens, room for {room or '?'})" if tokens or room else ""
+    return ContextOverflow(
+        f"The prompt is too long for {refusal.where}{numbers}{refusal.quoted}",
+        hint="Show less, or use a model with a longer context.",
+        tokens=tokens,
+        room=room,
+    )
+
+
+def _as_rate_limit(refusal: _Refusal) -> ModelError | None:
+    if refusal.status not in (402, 429):
+        return None
+    wait = f", asks to wait {refusal.after:g} s" if refusal.after is not None else ""
+    return RateLimited(
+        f"{refusal.where} asks to slow down ({refusal.status}){wait}{refusal.quoted}",
+        hint="Limit the requests per minute in plait.toml, or name a fallback model: a|b.",
+        after=refusal.after,
+    )
+
+
+def _as_filtered(refusal: _Refusal) -> ModelError | None:
+    if refusal.status not in (400, 403, 422) or not refusal.says(_FILTERED):
+        return None
+    return ContentFiltered(
+        f"The content filter of {refusal.where} refused the request ({refusal.status}){refusal.quoted}",
+        hint="Ask in other words, or use another model.",
+    )
+
+
+def _as_failed_generation(refusal: _Refusal) -> ModelError | None:
+    """The model wrote something that the endpoint could not read. Asking again may help."""
+    if refusal.code not in _UNREADABLE:
+        return None
+    return BadResponse(f"{refusal.where} could not read what the model wrote ({refusal.status}){refusal.quoted}")
+
+
+def _as_missing_ability(refusal: _Refusal) -> ModelError | None:
+    """The endpoint rejects a part of the request: `Unsupported` if Plait can do without it, else the error."""
+    if refusal.status in _RETRIED:
+        return None
+    ability = find_missing_ability(refusal.status, refusal.error, refusal.said, refusal.asked, refusal.path)
+    message = f"{refusal.where} rejects {ability!r} ({refusal.status}){refusal.quoted}"
+    if ability in refusal.target.user_set:
         return BadRequest(message, hint=f"Plait never leaves out what you set. Change or remove your {ability!r}.")
     if ability == "schema":
         hint = "Do without it (--set constrain=false), or say in plait.toml that the model takes none: "
-        return BadRequest(message, hint=f'{hint}[abilities."{target.name}"] schema = false.')
-    return Unsupported(message, ability, said)
+        return BadRequest(message, hint=f'{hint}[abilities."{refusal.target.name}"] schema = false.')
+    return Unsupported(message, ability, refusal.shown) if ability else None
+
+
+def _as_server_error(refusal: _Refusal) -> ModelError | None:
+    if refusal.status < 500 and refusal.status not in _RETRIED:
+        return None
+    hint = "Try again later, or name a fallback model: a|b."
+    made = ServerFailed(f"{refusal.where} failed ({refusal.status}){refusal.quoted}", hint=hint)
+    made.after = refusal.after
+    return made
+
+
+def _as_redirect(refusal: _Refusal) -> ModelError | None:
+    if not 300 <= refusal.status < 400:
+        return None
+    target = refusal.target
+    location = target.clean(refusal.headers.get("Location", "")) or "another address"
+    hint = f"Set that address{_name_setting(target)} if you trust it."
+    return BadRequest(f"{refusal.where} redirects to {location} ({refusal.status}).", hint=hint)
+
+
+def _as_unknown(refusal: _Refusal) -> ModelError | None:
+    """The endpoint does not know the model or the address."""
+    target, path = refusal.target, refusal.path or "chat/completions"
+    is_model = refusal.says(_REFUSES_MODEL) or (refusal.status == 404 and "model" in refusal.said.lower())
+    if not is_model and refusal.status != 404:
+        return None
+    if is_model:
+        hint = f"Check the name {target.name!r}; a local server must have that model loaded."
+    else:
+        hint = f"Check the address{_name_setting(target)}: /{path} is put behind it."
+        if path == "responses":
+            hint += ' For a server without it, set wire = "chat" in plait.toml.'
+    what = "does not know what was asked for" if refusal.status == 404 else "refused the request"
+    unknown = BadRequest(f"{refusal.where} {what} ({refusal.status}){refusal.quoted}", hint=hint)
+    unknown.allows_fallback = True
+    return unknown
+
+
+_RULES = (
+    _as_account_error,
+    _as_overflow,
+    _as_rate_limit,
+    _as_filtered,
+    _as_failed_generation,
+    _as_missing_ability,
+    _as_server_error,
+    _as_redirect,
+    _as_unknown,
+)
+"""The meanings of a refusal, in the order in which they are tried."""
+
+
+def _classify(refusal: _Refusal) -> ModelError:
+    for read in _RULES:
+        if (made := read(refusal)) is not None:
+            return made
+    hint = "`plait show RUN --wire` shows the request." if refusal.asked else ""
+    return BadRequest(f"{refusal.where} refused the request ({refusal.status}){refusal.quoted}", hint=hint)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -58,6 +58,12 @@ _REFUSES = re.compile(
 """What a sentence says of a part that must not be left out because of a wrong value alone, such as tools."""
 _REFUSES_5XX = re.compile(r"requires -|not support|n't support|not implemented|failed to parse grammar", re.I)
 """A failing server sends many texts; only these concern the request."""
+_TAKES_NONE = re.compile(
+    r"unsupported|not (?:currently )?support|n't support|not (?:enabled|available|implemented|permitted)"
+    r"|no endpoints found|requires -|unrecogni[sz]ed|unknown (?:parameter|field|argument|name)",
+    re.I,
+)
+"""What a sentence says of tools as a whole: a wrong call or a wrong schema is no rejection of tools."""
 _RENAMED = re.compile(r"use ['\"`]?max_completion_tokens", re.I)
 _PREFILL = re.compile(
     r"prefill|must end with a user|last (?:message|role).{0,40}(?:user|assistant)|last role|\bprefix\b",
@@ -88,6 +94,8 @@ def find_missing_ability(status: int, error: Mapping[str, Any], said: str, asked
     ability = _read_sentence(said, sent) if by_path is None else by_path
     if ability in OMITTABLE:
         return ability if refuses or status in (400, 422) else ""
+    if ability == "tools" and not by_path and not _TAKES_NONE.search(said):
+        return ""
     is_renamed = ability == "max_tokens" and _RENAMED.search(said)
     return ability if refuses or is_renamed or (ability == "schema" and by_path) else ""
 
