@@ -63,10 +63,10 @@ class Target(Struct, frozen=True):
 
 _FILTERED = re.compile(
     r"content[_ ](?:filter|policy|management)|responsible_?ai|data_inspection_failed|invalid_prompt"
-    r"|unsafe or sensitive content|requires moderation|was flagged|considered high risk|safety_check",
+    r"|unsafe or sensitive content|requires moderation|was flagged|considered high risk|content exists risk",
     re.I,
 )
-"""How Azure, OpenAI, DashScope, Z.AI, OpenRouter and Moonshot describe a prompt that their content filter refused."""
+"""How Azure, OpenAI, DashScope, Z.AI, OpenRouter, Moonshot and DeepSeek describe a prompt that their content filter refused."""
 _QUOTA = re.compile(
     r"insufficient[ _](?:quota|balance|credit)|your current (?:token )?quota|exceeded_current_quota|out of credit"
     r"|reached your usage limit|used all available credits",
@@ -82,7 +82,7 @@ _UNREADABLE = ("tool_use_failed", "json_validate_failed", "output_parse_failed")
 _REFUSES_MODEL = re.compile(
     r"model[_ ](?:not[_ ](?:found|exist)|decommissioned|unavailable)|\bno such model|unknown model|unsupported_model"
     r"|not a valid model|\bmodel\b[^.]{0,80}(?:does not exist|not (?:found|exist)|has been (?:deprecated|decommissioned"
-    r"|retired|removed)|is not available|no longer (?:available|supported))|invalid model (?:name|id)",
+    r"|retired|removed)|is not available|no longer (?:available|supported))|invalid[_ ]model",
     re.I,
 )
 """How hosts refuse the model itself with 400: they do not know it, or they have retired it."""
