@@ -153,6 +153,7 @@ CASES = [
     ("xai", 400, {"code": "Client specified an invalid argument", "error": "Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai."}, AuthenticationError, KEY_HINT),
     ("xai", 400, {"code": "Client specified an invalid argument", "error": "This model's maximum prompt length is 131072 but the request contains 136973 tokens."}, ContextOverflow, LENGTH_HINT),
     ("xai", 403, {"code": "The caller does not have permission", "error": "Your newly created team doesn't have any credits or licenses yet."}, AuthenticationError, ACCESS_HINT),
+    ("xai", 403, {"code": "The caller does not have permission", "error": "Your team x has either used all available credits or reached its monthly spending limit."}, AuthenticationError, CREDIT_HINT),
     ("xai", 404, {"code": "Some requested entity was not found", "error": "The model grok-9 does not exist or your team does not have access to it."}, BadRequest, NAME_HINT),
     ("xai", 429, {"code": "Some resource has been exhausted", "error": "Your team has used all available credits."}, AuthenticationError, CREDIT_HINT),
     ("moonshot", 400, error("invalid temperature: only 1 is allowed for this model", type="invalid_request_error"), Unsupported, "temperature"),

@@ -66,7 +66,7 @@ _FILTERED = re.compile(
     r"|unsafe or sensitive content|requires moderation|was flagged|considered high risk|content exists risk",
     re.I,
 )
-"""How Azure, OpenAI, DashScope, Z.AI, OpenRouter, Moonshot and DeepSeek describe a prompt that their content filter refused."""
+"""How Azure, OpenAI, DashScope, Z.AI, OpenRouter, Moonshot and DeepSeek say that a content filter refused a prompt."""
 _QUOTA = re.compile(
     r"insufficient[ _](?:quota|balance|credit)|your current (?:token )?quota|exceeded_current_quota|out of credit"
     r"|reached your usage limit|used all available credits",
