@@ -164,6 +164,8 @@ WORDINGS = (
     "Please remove {} from your request.",
     "The parameter {} was deprecated last year.",
     "Model m-9 ignores {}, so it must be left out",
+    "参数{}不合法",
+    "Le paramètre {} n'est pas accepté par ce modèle",
 )
 FIELDS = {"top_p": 0.5, "seed": 1, "verbosity": "low", "service_tier": "flex"}
 
@@ -206,6 +208,17 @@ def test_a_condition_is_not_the_field_that_is_rejected():
         assert isinstance(found, Unsupported) and found.ability == "temperature", said
     said = {"error": {"message": "reasoning_effort 'high' is not supported; temperature is."}}
     assert type(failure(400, json.dumps(said).encode(), PLACE, asked=body)) is BadRequest
+
+
+@pytest.mark.parametrize("error", [
+    {"message": "Invalid 'stop[0]': string too long. Expected a maximum length of 64.", "param": "stop[0]", "code": "string_above_max_length"},
+    {"message": "stop sequence exceeds max length 64"},
+])  # fmt: skip
+def test_a_stop_string_that_is_too_long_is_no_prompt_that_is_too_long(error):
+    found = meant(400, {"error": error})
+    assert isinstance(found, Unsupported) and found.ability == "stop"
+    long_message = {"message": "string too long", "param": "messages[0].content", "code": "string_above_max_length"}
+    assert isinstance(meant(400, {"error": long_message}), ContextOverflow)
 
 
 @pytest.mark.parametrize("status", [401, 404, 408, 429, 503])

@@ -1,8 +1,9 @@
-"""The parts of an error that an endpoint sends: its object, its sentence, the fields that it names."""
+"""The parts of an error that an endpoint sends: its object, its sentence, the fields that it names, the wait."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -60,6 +61,23 @@ def named_paths(error: Mapping[str, Any]) -> Iterator[str]:
         for violation in violations if isinstance(violations, list) else ():
             if isinstance(violation, dict) and isinstance(field := violation.get("field"), str) and field:
                 yield field
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return how many seconds the headers ask to wait: given as seconds, as milliseconds, or as an HTTP date."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        text = headers.get("Retry-After", "").strip()
+        if not text:
+            return None
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            return float(text)
+        from email.utils import parsedate_to_datetime
+
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except ValueError:
+        return None
 
 
 def read_retry_delay(error: Mapping[str, Any]) -> float | None:

@@ -8,7 +8,6 @@ or the server failed (`ServerFailed`). All other refusals are a `BadRequest`. No
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,9 +27,9 @@ from plait.core.errors import (
 )
 from plait.core.secrets import Scrubber, scrubber_of
 from plait.models.base import Response
-from plait.models.wires.error_bodies import error_of, read_retry_delay, read_sentence
+from plait.models.wires.error_bodies import error_of, read_retry_after, read_retry_delay, read_sentence
 from plait.models.wires.overflow import find_overflow
-from plait.models.wires.rejected_fields import find_missing_ability
+from plait.models.wires.rejected_fields import OMITTABLE, find_missing_ability
 from plait.models.wires.stream import scrub_pieces
 
 
@@ -76,7 +75,7 @@ _NO_CREDIT = re.compile(r"credit balance is too low", re.I)
 """How Anthropic says so, with 400."""
 _BAD_KEY = re.compile(r"API key (?:not valid|not found|expired)|API_KEY_(?:INVALID|EXPIRED)|incorrect API key", re.I)
 """How Google and xAI refuse a key, with 400."""
-_UNREADABLE = ("tool_use_failed", "json_validate_failed", "output_parse_failed")
+_UNREADABLE = ("tool_use_failed", "json_validate_failed")
 """Groq's codes, if it cannot read the model's call or JSON."""
 
 _REFUSES_MODEL = re.compile(
@@ -153,12 +152,9 @@ class _Refusal(Struct, frozen=True):
         return str(self.error.get("code") or self.error.get("type") or "")
 
     @property
-    def delay(self) -> float | None:
-        return read_retry_delay(self.error)
-
-    @property
     def after(self) -> float | None:
-        return retry_after(self.headers) or self.delay if self.status == 429 else retry_after(self.headers)
+        asked = read_retry_after(self.headers)
+        return read_retry_delay(self.error) if asked is None else asked
 
     @property
     def limits_budget(self) -> bool:
@@ -181,6 +177,13 @@ class _Refusal(Struct, frozen=True):
         end = "" if self.shown.endswith((".", "!", "?")) else "."
         return f": {self.shown}{end}" if self.shown else "."
 
+    @property
+    def rejected(self) -> str:
+        """Return the ability that the endpoint rejects, "" for none."""
+        if self.status in _RETRIED:
+            return ""
+        return find_missing_ability(self.status, self.error, self.said, self.asked, self.path)
+
     def says(self, pattern: re.Pattern[str]) -> bool:
         return pattern.search(f"{self.code} {self.said}") is not None
 
@@ -192,7 +195,7 @@ def _as_account_error(refusal: _Refusal) -> ModelError | None:
     if status == 402 and refusal.limits_budget:
         return _as_rate_limit(refusal)
     # Google says "current quota" of the limit of a minute, too; then it says how long to wait.
-    is_spent = status in (403, 429) and refusal.delay is None and refusal.says(_QUOTA)
+    is_spent = status in (403, 429) and read_retry_delay(refusal.error) is None and refusal.says(_QUOTA)
     if status == 402 or is_spent or (status == 400 and refusal.says(_NO_CREDIT)):
         hint = "Top it up or use another model."
         return AuthenticationError(
@@ -210,8 +213,8 @@ def _as_account_error(refusal: _Refusal) -> ModelError | None:
 
 
 def _as_overflow(refusal: _Refusal) -> ModelError | None:
-    """The prompt is too long. Any 413 says so: showing less is what helps."""
-    if refusal.status not in (400, 403, 413, 422, 500):
+    """The prompt is too long. Any 413 says so: showing less is what helps. A stop string may be too long as well."""
+    if refusal.status not in (400, 403, 413, 422, 500) or refusal.rejected in OMITTABLE:
         return None
     found = find_overflow(refusal.said, refusal.error) or ((0, 0) if refusal.status == 413 else None)
     if found is None:
@@ -255,9 +258,7 @@ def _as_failed_generation(refusal: _Refusal) -> ModelError | None:
 
 def _as_missing_ability(refusal: _Refusal) -> ModelError | None:
     """The endpoint rejects a part of the request: `Unsupported` if Plait can do without it, else the error."""
-    if refusal.status in _RETRIED:
-        return None
-    ability = find_missing_ability(refusal.status, refusal.error, refusal.said, refusal.asked, refusal.path)
+    ability = refusal.rejected
     message = f"{refusal.where} rejects {ability!r} ({refusal.status}){refusal.quoted}"
     if ability in refusal.target.user_set:
         return BadRequest(message, hint=f"Plait never leaves out what you set. Change or remove your {ability!r}.")
@@ -323,23 +324,6 @@ def _classify(refusal: _Refusal) -> ModelError:
             return made
     hint = "`plait show RUN --wire` shows the request." if refusal.asked else ""
     return BadRequest(f"{refusal.where} refused the request ({refusal.status}){refusal.quoted}", hint=hint)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return how many seconds the headers ask to wait: given as seconds, as milliseconds, or as an HTTP date."""
-    try:
-        if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
-        text = headers.get("Retry-After", "").strip()
-        if not text:
-            return None
-        if re.fullmatch(r"\d+(\.\d+)?", text):
-            return float(text)
-        from email.utils import parsedate_to_datetime
-
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except ValueError:
-        return None
 
 
 def bad_response(message: str, body: bytes, target: Target, response: Response | None) -> BadResponse:

@@ -157,7 +157,8 @@ def _mentions(said: str, sent: Mapping[str, Any]) -> Iterator[tuple[bool, int, s
     patterns += [("", _as_name(name)) for name in sent if name not in known | _CONTAINERS | {"model"}]
     patterns += [("", _ONE_TOOL)]
     for ability, words in patterns:
-        if match := re.search(rf"(?<![\w-])(?:{words})(?![\w-])", said, re.I):
+        # ASCII: in Chinese, a name stands in the text without blanks.
+        if match := re.search(rf"(?<![\w-])(?:{words})(?![\w-])", said, re.I | re.A):
             yield _CONDITION.search(said[: match.start()]) is not None, match.start(), ability
 
 
