@@ -19,6 +19,7 @@ from cli_support import Shell
 from models_server import Asked, Server, completion
 from plait.core.errors import ConfigError
 from plait.journal.records import NoteRecord
+from plait.journal.redaction import redact_with
 from plait.journal.store import Journal
 from plait.models.chat import ChatModel
 from plait.models.config import ModelConfig
@@ -198,6 +199,18 @@ async def test_no_key_is_stored(journal: Path, tmp_path: Path) -> None:
     assert "temperature" in store(tmp_path).read_text() and "sk-secret" not in store(tmp_path).read_text()
 
 
+async def test_the_endpoints_words_are_redacted_as_in_the_journal(journal: Path, tmp_path: Path) -> None:
+    said = {"error": {"message": "temperature is wrong for ada@example.com"}}
+    redact_with(lambda text: text.replace("ada@example.com", "[email]"))
+    try:
+        async with Server(rejecting("temperature", said)) as server:
+            run, _, _, _ = await ask(server, journal, temperature=0.0)
+    finally:
+        redact_with(None)
+    assert run.answer == "4" and "[email]" in store(tmp_path).read_text()
+    assert "ada@" not in store(tmp_path).read_text()
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b'[{"endpoint": 1}]', b"\xff\xfe", b"{}"])
 async def test_a_damaged_file_is_ignored_with_one_warning_and_replaced(
     journal: Path, tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
@@ -208,7 +221,7 @@ async def test_a_damaged_file_is_ignored_with_one_warning_and_replaced(
         with caplog.at_level(logging.WARNING, "plait"):
             run, sent, _, _ = await ask(server, journal, temperature=0.0)
         assert (run.answer, len(sent)) == ("4", 2)
-        assert [record.message for record in caplog.records if "learned.json" in record.message].__len__() == 1
+        assert sum("learned.json" in record.message for record in caplog.records) == 1
         assert len(list_rejections(server.model())) == 1
 
 

@@ -74,7 +74,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     @property
     def target(self) -> Target:
         """Return the endpoint and model, for messages."""
-        given = fields_of({**self.settings.set_values, **self.settings.extra_body})
+        settings = self.settings
+        given = fields_of({**settings.set_values, **settings.extra_body}) if settings.are_set else {}
         user_set = frozenset(name for name, fields in OMITTABLE.items() if not given.keys().isdisjoint((name, *fields)))
         return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets, user_set)
 
@@ -187,7 +188,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     def _options(self, think: Think) -> WireOptions:
         abilities = self.abilities
-        params: Mapping[str, Any] = without_fields(self.params, abilities.lacking)
+        params: Mapping[str, Any] = without_fields(self.params, abilities.lacking) if self.params else {}
         if self.settings.are_set:
             settings = self.settings if think.tools else structs.replace(self.settings, **_WITHOUT_TOOLS)
             named = load_wire(self.wire).name_settings(settings, self.provider)

@@ -78,7 +78,7 @@ async def ask_model(
         if think.tools and not model.abilities.tools:
             # Found out by an attempt of this effect, in this process or in one that ended right behind it.
             if said := rejected.get("tools", ""):
-                remember_rejection(model, "tools", said)
+                _remember(log, model, "tools", said)
             raise Unsupported(f"{model.spec} takes no native tools", "tools", said)
         request = model.encode(think)
         turn = await _wait_for_turn(model, request, meter, on_note)
@@ -161,8 +161,13 @@ async def ask_model(
             (ThoughtRecord(n, reply), None),
         )
         for ability, said in rejected.items():  # asking without it has helped
-            remember_rejection(model, ability, said)
+            _remember(log, model, ability, said)
         return reply
+
+
+def _remember(log: AnyLog, model: Model, ability: str, said: str) -> None:
+    """Store a rejection for later runs, with the endpoint's words as the journal would store them."""
+    remember_rejection(model, ability, log.scrub(said.encode("utf-8", "replace")).decode("utf-8", "replace"))
 
 
 async def _wait_for_turn(
