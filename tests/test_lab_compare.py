@@ -28,8 +28,8 @@ from plait.lab import Progress, SuiteTask, acompare, compare, load_comparison, r
 from plait.lab.classics import make_phase_table
 from plait.lab.schedule import EndpointGate
 from plait.models.base import Abilities
-from plait.models.learned import list_rejections
 from plait.models.prices import Rate
+from plait.models.rejections import list_rejections
 from plait.models.settings import ModelSettings
 
 TASKS = [{"id": name, "question": f"What is {name}?", "answer": name} for name in ("a", "b", "c", "d")]

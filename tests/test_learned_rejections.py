@@ -23,7 +23,7 @@ from plait.journal.redaction import redact_with
 from plait.journal.store import Journal
 from plait.models.chat import ChatModel
 from plait.models.config import ModelConfig
-from plait.models.learned import LIFETIME, forget_rejections, list_rejections, remember_rejection
+from plait.models.rejections import LIFETIME, forget_rejections, list_rejections, remember_rejection
 from plait.models.resolve import resolve
 from plait.models.settings import ModelSettings
 
@@ -248,7 +248,7 @@ async def test_off_stores_and_reads_nothing(journal: Path, tmp_path: Path, monke
 WRITER = """
 import sys
 from plait.models.chat import ChatModel
-from plait.models.learned import remember_rejection
+from plait.models.rejections import remember_rejection
 for number in range(20):
     model = ChatModel(spec="t:m", name=f"{sys.argv[1]}-{number}", endpoint="http://h/v1")
     remember_rejection(model, "stop", "no")
@@ -286,7 +286,7 @@ def test_abilities_in_plait_toml_belong_to_names_and_patterns() -> None:
 async def test_what_the_user_states_is_stronger_than_what_was_learned(journal: Path) -> None:
     async with Server(rejecting("nothing")) as server:
         remember_rejection(server.model(), "stop", "no")
-        _, sent, _, _ = await ask(server, journal, stated=("stop",))
+        _, sent, _, _ = await ask(server, journal, stated_abilities=("stop",))
         assert "stop" in sent[0]
         _, sent, _, _ = await ask(server, journal)
         assert "stop" not in sent[0]

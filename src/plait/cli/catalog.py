@@ -22,7 +22,7 @@ from plait.loops.registry import UNLISTED, choices_of
 from plait.loops.registry import names as loop_names
 from plait.models.fallback import members_of
 from plait.models.fetch import list_catalogue, model_file
-from plait.models.learned import forget_rejections
+from plait.models.rejections import forget_rejections
 from plait.models.resolve import providers, resolve
 from plait.runtime.prompts import shipped_prompts
 from plait.toolkits.method_search import lines_of

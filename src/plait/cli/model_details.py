@@ -14,8 +14,8 @@ from plait.cli.output import print_table
 from plait.core.text import clean
 from plait.models.base import Model
 from plait.models.chat import ChatModel
-from plait.models.learned import LearnedRejection, list_rejections
 from plait.models.prices import describe_rate
+from plait.models.rejections import LearnedRejection, list_rejections
 
 
 def describe_details(model: Model) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def describe_details(model: Model) -> dict[str, Any]:
             "params": dict(model.params),
             "rate_limit": str(model.rate_limit) if model.rate_limit is not None else None,
         }
-    stated = getattr(model, "stated", ())
+    stated = getattr(model, "stated_abilities", ())
     abilities = structs.asdict(model.abilities)
     return {
         **details,

@@ -42,8 +42,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages name `key_env` and `base_env`. `temperature` is
     sent if neither the effect nor `params` set one; None sends none. `special_tokens` are texts that the endpoint reads
     as control tokens (`special_tokens.py`). `wire` names the protocol (`wires/`). `settings` are
-    the user's, and override what an effect asks for. `rate_limit` holds for all runs of this process. `stated` are the
-    abilities that the user stated in plait.toml.
+    the user's, and override what an effect asks for. `rate_limit` holds for all runs of this process.
+    `stated_abilities` are those that the user stated in plait.toml.
     """
 
     spec: str
@@ -64,7 +64,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     wire: str = CHAT
     settings: ModelSettings = NO_SETTINGS
     rate_limit: RateLimit | None = None
-    stated: tuple[str, ...] = ()
+    stated_abilities: tuple[str, ...] = ()
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ def resolve(
 
 def _resolve_one(spec: str, config: ModelConfig, env: Mapping[str, str], require_key: bool) -> Model:
     bare, given = split_settings(spec.strip())
-    model = _with_stated(_resolve(bare, config, env, require_key), bare, config)
+    model = _add_stated_abilities(_resolve(bare, config, env, require_key), bare, config)
     settings = given.over(settings_for((bare, model.name), config.settings))
     if isinstance(model, ChatModel):
         requested = "" if settings.service_tier is UNSET else settings.service_tier
@@ -64,13 +64,13 @@ def _resolve_one(spec: str, config: ModelConfig, env: Mapping[str, str], require
     raise ConfigError(f"{bare} takes no settings.", hint="Models behind HTTP and local models take them.")
 
 
-def _with_stated(model: Model, spec: str, config: ModelConfig) -> Model:
+def _add_stated_abilities(model: Model, spec: str, config: ModelConfig) -> Model:
     """Return the model with the abilities that the user states in `[abilities]`."""
     if not isinstance(model, Struct) or "abilities" not in model.__struct_fields__:
         return model
     stated = find_by_name(_names_of(spec, model.name), config.abilities) or {}
     if isinstance(model, ChatModel):
-        model = structs.replace(model, stated=(*model.stated, *stated))
+        model = structs.replace(model, stated_abilities=(*model.stated_abilities, *stated))
     return structs.replace(model, abilities=structs.replace(model.abilities, **stated)) if stated else model
 
 
@@ -200,7 +200,7 @@ def _chat_model(
         special_tokens=tokens_of_family(name) if tokens is None else tokens,
         wire=wire,
         rate_limit=read_rate_limit(structs.asdict(endpoint), "endpoint"),
-        stated=tuple(endpoint.abilities),
+        stated_abilities=tuple(endpoint.abilities),
     )
 
 

@@ -26,9 +26,9 @@ from plait.journal.records import Got, Thinking, ThoughtRecord, Thrown
 from plait.journal.timeline import LoopException
 from plait.loops import splitter_of
 from plait.models.base import Model, Request
-from plait.models.learned import remember_rejection
 from plait.models.prices import SERVICE_TIER, cost_of_reply
 from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
+from plait.models.rejections import remember_rejection
 from plait.models.settings import split_settings
 from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire

@@ -14,7 +14,7 @@ from plait.loops.escape import without_tokens
 from plait.models.base import Model
 from plait.models.chat import ChatModel
 from plait.models.fallback import described_members, join_models, members_of
-from plait.models.learned import without_rejected
+from plait.models.rejections import without_rejected
 from plait.models.special_tokens import special_tokens_of
 
 
@@ -81,7 +81,7 @@ def models_of_run(models: Mapping[str, Model], head: RunHead | None, *, asks_for
     """Return the models as a run starts with them.
 
     Those of a recorded run have its wire and abilities. The others lack what their endpoints rejected in earlier runs
-    (`learned.without_rejected`).
+    (`rejections.without_rejected`).
     """
     found = {}
     for phase, model in models.items():

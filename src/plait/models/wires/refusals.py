@@ -178,7 +178,7 @@ class _Refusal(Struct, frozen=True):
         return f": {self.shown}{end}" if self.shown else "."
 
     @property
-    def rejected(self) -> str:
+    def rejected_ability(self) -> str:
         """Return the ability that the endpoint rejects, "" for none."""
         if self.status in _RETRIED:
             return ""
@@ -214,7 +214,7 @@ def _as_account_error(refusal: _Refusal) -> ModelError | None:
 
 def _as_overflow(refusal: _Refusal) -> ModelError | None:
     """The prompt is too long. Any 413 says so: showing less is what helps. A stop string may be too long as well."""
-    if refusal.status not in (400, 403, 413, 422, 500) or refusal.rejected in OMITTABLE:
+    if refusal.status not in (400, 403, 413, 422, 500) or refusal.rejected_ability in OMITTABLE:
         return None
     found = find_overflow(refusal.said, refusal.error) or ((0, 0) if refusal.status == 413 else None)
     if found is None:
@@ -258,7 +258,7 @@ def _as_failed_generation(refusal: _Refusal) -> ModelError | None:
 
 def _as_missing_ability(refusal: _Refusal) -> ModelError | None:
     """The endpoint rejects a part of the request: `Unsupported` if Plait can do without it, else the error."""
-    ability = refusal.rejected
+    ability = refusal.rejected_ability
     message = f"{refusal.where} rejects {ability!r} ({refusal.status}){refusal.quoted}"
     if ability in refusal.target.user_set:
         return BadRequest(message, hint=f"Plait never leaves out what you set. Change or remove your {ability!r}.")

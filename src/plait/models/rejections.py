@@ -64,7 +64,7 @@ def without_rejected(model: Model, *, asks_for_tools: bool) -> Model:
     """
     members = []
     for each in members_of(model):
-        stays = {*getattr(each, "stated", ()), *(("tools",) if asks_for_tools else ())}
+        stays = {*getattr(each, "stated_abilities", ()), *(("tools",) if asks_for_tools else ())}
         for found in list_rejections(each):
             if found.ability not in stays and getattr(each.abilities, found.ability):
                 each = each.without(found.ability)
