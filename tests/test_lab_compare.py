@@ -27,7 +27,10 @@ from plait.journal.store import Journal
 from plait.lab import Progress, SuiteTask, acompare, compare, load_comparison, report
 from plait.lab.classics import make_phase_table
 from plait.lab.schedule import EndpointGate
+from plait.models.base import Abilities
 from plait.models.prices import Rate
+from plait.models.rejections import list_rejections
+from plait.models.settings import ModelSettings
 
 TASKS = [{"id": name, "question": f"What is {name}?", "answer": name} for name in ("a", "b", "c", "d")]
 RIGHT = "Thought: I know.\nFinal Answer: a"
@@ -215,15 +218,29 @@ async def test_a_run_whose_tool_calls_became_text_is_counted(tmp_path: Path) -> 
             await asked.answer(200, completion("a"))
 
     async with Server(answer) as server:
-        done = await acompare(
-            TASKS,
-            loops="tool_calling",
-            models=[server.model()],
-            journal=tmp_path / "j.db",
-            tools=["calculator"],
-            limit=1,
-        )
-    assert done.rows[0].calls_as_text == 1 and "1 calls as text" in report.render_text(done)
+        models = [server.model(abilities=Abilities(tools=False)), server.model(spec="test:expected")]
+        options = {"journal": tmp_path / "j.db", "tools": ["calculator"], "limit": 1}
+        done = await acompare(TASKS, loops="tool_calling", models=models, **options)
+    known, expected = done.rows
+    assert known.calls_as_text == 1 and "1 calls as text" in report.render_text(done)
+    assert (expected.n, expected.not_measured) == (0, 1)  # its endpoint rejects what the loop is for
+
+
+async def test_a_rejected_setting_of_an_axis_is_not_measured_and_nothing_is_learned_of_it(tmp_path: Path) -> None:
+    async def answer(asked: Asked) -> None:
+        if asked.body.get("temperature") == 2:
+            await asked.answer(400, {"error": {"message": "temperature: must be 1"}})
+        else:
+            await asked.answer(200, completion("Thought: ok\nFinal Answer: a"))
+
+    async with Server(answer) as server:
+        models = [
+            server.model(spec=f"test:m@temperature={value}", settings=ModelSettings(temperature=value))
+            for value in (1, 2)
+        ]
+        done = await acompare(TASKS, loops="react", models=models, journal=tmp_path / "j.db", limit=1)
+        assert [(row.n, row.not_measured) for row in done.rows] == [(1, 0), (0, 1)]
+        assert list_rejections(models[0]) == []
 
 
 async def test_an_endpoint_that_says_too_many_is_asked_by_fewer_at_once(

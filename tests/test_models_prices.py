@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plait.core import Usage
 from plait.core.errors import ConfigError
-from plait.models.prices import LOCAL, UNKNOWN, Rate, Tier, bundled_rate, own_rate, total
+from plait.models.prices import LOCAL, UNKNOWN, Rate, Tier, bundled_rate, find_by_name, total
 
 
 def test_tokens_with_and_without_cache():
@@ -117,9 +117,9 @@ def test_an_unknown_model_has_no_price(provider):
 
 def test_own_prices_win_the_nearer_the_name():
     own = {"openai:*": Rate("tokens", 1), "openai:gpt-4o": Rate("tokens", 2), "gpt-4o": Rate("tokens", 3)}
-    assert [own_rate((f"openai:{name}", name), own).input for name in ("gpt-4o", "gpt-5")] == [2, 1]
-    assert own_rate(("groq:gpt-4o", "gpt-4o"), own).input == 3
-    assert own_rate(("groq:llama", "llama"), own) is None
+    assert [find_by_name((f"openai:{name}", name), own).input for name in ("gpt-4o", "gpt-5")] == [2, 1]
+    assert find_by_name(("groq:gpt-4o", "gpt-4o"), own).input == 3
+    assert find_by_name(("groq:llama", "llama"), own) is None
 
 
 def test_local_and_own_prices_do_not_load_the_table():

@@ -103,8 +103,6 @@ def test_other_refusals_are_bad_requests(said):
         (400, {"error": {"message": "Unsupported value: 'temperature' does not support 0.1 with this model. Only the default (1) value is supported.", "param": "temperature", "code": "unsupported_value"}}, "temperature"),
         (400, {"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.", "param": "max_tokens", "code": "unsupported_parameter"}}, "max_tokens"),
         (400, [{"error": {"code": 400, "message": "Unable to submit request because the model does not support the stopSequences parameter. Remove it and try again.", "status": "INVALID_ARGUMENT"}}], "stop"),
-        (400, {"error": {"message": "Invalid schema for response_format 'reply': 'additionalProperties' is required to be supplied and to be false.", "param": "response_format"}}, "schema"),
-        (400, {"error": {"message": "This model does not support response format `json_schema`."}}, "schema"),
         (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]}, "stream_usage"),
         (400, {"error": "registry.ollama.ai/library/gemma:2b does not support tools"}, "tools"),
         (400, {"object": "error", "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set', "code": 400}, "tools"),
@@ -146,6 +144,86 @@ def test_an_ability_that_was_not_used_is_never_found_lacking():
     plain = Think("act", (user("q"),), temperature=None)
     said = "Unsupported parameter: 'stop' is not supported with this model."
     assert type(meant(400, {"error": {"message": said, "param": "stop"}}, plain)) is BadRequest
+
+
+OMITTED = {
+    "temperature": ("temperature", "Temperature", "`temperature`", "'temperature'"),
+    "top_p": ("top_p", "top-p", "topP", "Top P", '"top_p"'),
+    "seed": ("seed", "'seed'", "Seed"),
+    "stop": ("stop", "stop sequences", "'stop'", "stopSequences", "stop_sequences", "Stop words"),
+    "verbosity": ("verbosity", "`verbosity`"),
+    "service_tier": ("service_tier", "service tier", "serviceTier"),
+    "stream_usage": ("stream_options", "stream options", "streamOptions", "include_usage"),
+}
+WORDINGS = (
+    "{} is not supported with this model.",
+    "Argument not supported on this model: {}",
+    "invalid {}: only 1 is allowed for this model",
+    "We cannot honour {} here",
+    "{}: Input should be less than or equal to 1",
+    "Please remove {} from your request.",
+    "The parameter {} was deprecated last year.",
+    "Model m-9 ignores {}, so it must be left out",
+    "参数{}不合法",
+    "Le paramètre {} n'est pas accepté par ce modèle",
+)
+FIELDS = {"top_p": 0.5, "seed": 1, "verbosity": "low", "service_tier": "flex"}
+
+
+@pytest.mark.parametrize("wording", WORDINGS)
+@pytest.mark.parametrize("ability", OMITTED)
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_field_that_can_be_left_out_is_found_in_any_wording(status, ability, wording):
+    body = encode(EVERYTHING, WireOptions("m", ABLE, params=FIELDS)).body
+    for name in OMITTED[ability]:
+        error = json.dumps({"error": {"message": wording.format(name)}}).encode()
+        found = failure(status, error, PLACE, asked=body)
+        assert isinstance(found, Unsupported) and found.ability == ability, (name, found)
+
+
+@pytest.mark.parametrize("error", [
+    {"error": {"message": "Unknown parameter: 'foo'. You may send temperature and stop.", "param": "messages"}},
+    {"error": {"message": "messages[1].content: expected text, got null; stop there."}},
+    {"error": {"message": "Invalid schema for function 'set': 'temperature' is no type."}},
+    {"error": {"message": "tools[0].function.parameters.properties.temperature is no schema"}},
+    {"error": {"message": "Please stop sending such requests."}},
+    {"error": {"message": "max_tokens must be above 1; stop and temperature are fine"}},
+    {"error": {"message": "Invalid value: 'tool'. Messages with role 'tool' must follow 'tool_calls'.", "param": "messages"}},
+    {"error": {"message": "The model `temperature-9b` is overloaded with work"}},
+    {"error": {"message": "The function set_temperature has no description"}},
+    {"detail": [{"loc": ["body", "messages", 0, "stop"], "msg": "Extra inputs are not permitted"}]},
+    {"error": {"message": "Unexpected tool call in the last message"}},
+])  # fmt: skip
+def test_a_message_about_another_field_is_not_misread(error):
+    assert type(meant(400, error)) is BadRequest
+
+
+def test_a_condition_is_not_the_field_that_is_rejected():
+    body = encode(EVERYTHING, WireOptions("m", ABLE, params={"reasoning_effort": "high"})).body
+    for said in (
+        "With reasoning_effort set, temperature must be 1.",
+        "This model does not support temperature when reasoning_effort is high.",
+    ):
+        found = failure(400, json.dumps({"error": {"message": said}}).encode(), PLACE, asked=body)
+        assert isinstance(found, Unsupported) and found.ability == "temperature", said
+    said = {"error": {"message": "reasoning_effort 'high' is not supported; temperature is."}}
+    assert type(failure(400, json.dumps(said).encode(), PLACE, asked=body)) is BadRequest
+
+
+@pytest.mark.parametrize("error", [
+    {"message": "Invalid 'stop[0]': string too long. Expected a maximum length of 64.", "param": "stop[0]", "code": "string_above_max_length"},
+    {"message": "stop sequence exceeds max length 64"},
+])  # fmt: skip
+def test_a_stop_string_that_is_too_long_is_no_prompt_that_is_too_long(error):
+    found = meant(400, {"error": error})
+    assert isinstance(found, Unsupported) and found.ability == "stop"
+    long_message = {"message": "string too long", "param": "messages[0].content", "code": "string_above_max_length"}
+    assert isinstance(meant(400, {"error": long_message}), ContextOverflow)
+
+
+@pytest.mark.parametrize("status", [401, 404, 408, 429, 503])
+def test_other_statuses_need_words_of_refusal(status):
+    assert not isinstance(meant(status, {"error": {"message": "Slow down and check your temperature."}}), Unsupported)
 
 
 def test_a_credit_that_is_used_up():

@@ -118,7 +118,7 @@ def test_odd_text_is_sent_and_base64_is_understood(server: Server) -> None:
     ("status", "error", "said"),
     [
         (401, AuthenticationError, r"refused the key \(401\): no such key \[secret\]\. Check the key in"),
-        (403, AuthenticationError, r"refused the key \(403\)"),
+        (403, AuthenticationError, r"refused access \(403\)"),
         (404, BadRequest, r"\(404\).*Check the address"),
         (429, RateLimited, r"\(429\), asks to wait 7 s"),
         (400, BadRequest, r"refused the request \(400\)"),

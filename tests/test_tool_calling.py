@@ -497,40 +497,43 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(refusal[0]))
-def test_an_endpoint_that_refuses_tools_is_asked_so_once_and_then_in_text(journal: Path, refusal: Any) -> None:
-    run, sent, seen = go([refusal, completion(LOOK), completion("522250")], journal)
-    assert (run.answer, run.steps, run.calls, CALLS) == ("522250", 2, 2, ["Lyon"])
-    assert ["tools" in body for body in sent] == [True, False, False]
-    kinds = [type(row.record).__name__ for row in run.trace][:4]
-    assert kinds == ["Thinking", "Got", "Thrown", "NoteRecord"]
+def test_an_endpoint_that_rejects_tools_fails_the_run_and_the_hint_names_other_loops(
+    journal: Path, refusal: Any
+) -> None:
+    run, sent, _ = go([refusal], journal)
+    assert (run.status, run.outcome.error, len(sent)) == ("crashed", "Unsupported", 1)
+    assert "--loop auto" in run.outcome.hint and "--loop react" in run.outcome.hint
+    words = refusal[1].get("message") or refusal[1].get("error", {}).get("message") or "Extra inputs are not permitted"
+    assert words in run.reason or words.rstrip(".") in run.reason
     got, thrown = run.trace[1].record, run.trace[2].record
     assert isinstance(got, Got) and (got.status, got.lost) == (refusal[0], "tools")
     assert isinstance(thrown, Thrown) and (thrown.kind, thrown.limit) == ("Unsupported", "tools")
-    assert [row.record.step for row in run.trace if isinstance(row.record, Thinking)] == [1, 1, 2]
-    assert [e.text for e in seen if isinstance(e, ev.Noted)] == noted(run, "calls_as_text")
 
 
-def test_what_was_called_before_tools_were_refused_is_not_called_again(journal: Path) -> None:
-    run, sent, _ = go([calling(LYON, text="I look."), REFUSALS[0], completion("522250")], journal)
-    assert (run.answer, CALLS) == ("522250", ["Lyon"])
-    assert [(m["role"], m["content"]) for m in sent[2]["messages"][2:]] == [
-        ("assistant", f"I look.\n{LOOK}"),
-        ("user", "The result of people: 522250" + GO_ON),
-    ]
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(refusal[0]))
+def test_the_loop_auto_goes_on_as_react_where_tools_are_rejected(journal: Path, refusal: Any) -> None:
+    action = 'Thought: I look.\nAction:\n```json\n{"action": "people", "action_input": {"city": "Lyon"}}\n```'
+    replies = [refusal, completion(action), completion("Thought: ok\nFinal Answer: 522250")]
+    run, sent, seen = go(replies, journal, "auto")
+    assert (run.answer, run.steps, run.calls, CALLS) == ("522250", 2, 2, ["Lyon"]), run.reason
+    assert ["tools" in body for body in sent] == [True, False, False]
+    assert [e.kind for e in seen if isinstance(e, ev.Noted)] == ["fallback"]
 
 
 def test_a_refusal_does_not_use_up_the_call_in_reserve(journal: Path) -> None:
     replies = [calling(LYON), REFUSALS[0], completion("522250 or so")]
-    run, sent, _ = go(replies, journal, limits=plait.Limits(steps=1))
+    run, sent, _ = go(replies, journal, ToolCalling(fallback="json"), limits=plait.Limits(steps=1))
     assert (run.status, run.answer, run.steps) == ("stopped", "522250 or so", 1)
     assert ["tools" in body for body in sent] == [True, True, False]
 
 
 @pytest.mark.parametrize("after", ["Got", "Thrown", "ThoughtRecord", "ObservedRecord"])
-def test_a_run_that_broke_off_around_the_refusal_goes_on_in_text(
+def test_a_run_that_broke_off_around_the_refusal_goes_on_as_the_other_loop(
     journal: Path, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends right behind a row; when it goes on, the endpoint is asked for tools no second time."""
+    look = '{"thought": "I look.", "tool": "people", "tool_input": "Lyon"}'
+    done = '{"thought": "That is it.", "tool": "final_answer", "tool_input": "522250"}'
     breaking = [True]
 
     def broken(entries: Any) -> bool:
@@ -556,8 +559,8 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_in_text(
     monkeypatch.setattr(RunLog, "buffer", buffer)
 
     async def main() -> Any:
-        async with Server(Endpoint(REFUSALS[0], completion(LOOK), completion("522250"))) as server:
-            agent = plait.Agent(ToolCalling(), model=server.model(), tools=[people], journal=journal)
+        async with Server(Endpoint(REFUSALS[0], completion(look), completion(done))) as server:
+            agent = plait.Agent(ToolCalling(fallback="json"), model=server.model(), tools=[people], journal=journal)
             broke = await agent.arun("How many?")
             assert (broke.status, type(broke.trace[-1].record).__name__) == ("cancelled", after)
             breaking.clear()
@@ -567,22 +570,8 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_in_text(
     run, sent, agent = asyncio.run(main())
     assert (run.status, run.answer, run.steps) == ("answered", "522250", 2), run.reason
     assert ["tools" in body for body in sent] == [True, False, False]
-    assert '{"name": "people", "arguments"' in sent[1]["messages"][0]["content"]
-    assert len(noted(run, "calls_as_text")) == 1
+    assert len(noted(run, "fallback")) == 1
     assert agent.replay(run.id).whole
-
-
-def test_one_model_found_to_take_no_tools_leaves_the_next_run_its_own_try(journal: Path) -> None:
-    """What is found out belongs to the run: the agent is not changed by it."""
-
-    async def main() -> list[bool]:
-        async with Server(Endpoint(*[REFUSALS[0], completion("a")] * 2)) as server:
-            agent = plait.Agent(ToolCalling(), model=server.model(), tools=[people], journal=journal)
-            await agent.arun("1")
-            await agent.arun("2")
-            return ["tools" in asked.body for asked in server.asked]
-
-    assert asyncio.run(main()) == [True, False, True, False]
 
 
 def test_observations_by_hand_have_their_note(journal: Path) -> None:

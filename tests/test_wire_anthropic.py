@@ -549,7 +549,7 @@ def error(kind: str, message: str) -> bytes:
         ),
         (400, "invalid_request_error", "Output blocked by content filtering policy", ContentFiltered),
         (400, "invalid_request_error", "`temperature` is deprecated for this model.", Unsupported),
-        (400, "invalid_request_error", "'claude-3' does not support output format.", Unsupported),
+        (400, "invalid_request_error", "'claude-3' does not support output format.", BadRequest),
         (401, "authentication_error", "invalid x-api-key", AuthenticationError),
         (402, "billing_error", "There is a problem with your billing.", AuthenticationError),
         (403, "permission_error", "Your API key does not have permission.", AuthenticationError),

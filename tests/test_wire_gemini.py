@@ -30,7 +30,7 @@ from plait.models.resolve import resolve
 from plait.models.wires.chat_completions import GO_ON
 from plait.models.wires.gemini import NO_SIGNATURE
 from plait.models.wires.refusals import Target, failure
-from plait.runtime.phase_models import known_models
+from plait.runtime.phase_models import models_of_run
 from wire_exchanges import (
     STREAMED,
     WHOLE,
@@ -431,7 +431,9 @@ def test_a_run_that_was_recorded_on_the_old_wire_replays_and_resumes_on_it(journ
                     "react", model=server.model(spec="gemini:m", endpoint=base, wire="gemini"), journal=journal
                 )
                 assert (await asyncio.to_thread(agent.replay, first.id)).whole
-                (model,) = known_models({"": agent.model}, Journal.at(journal).run(first.id).head).values()
+                (model,) = models_of_run(
+                    {"": agent.model}, Journal.at(journal).run(first.id).head, asks_for_tools=True
+                ).values()
                 assert model.endpoint == (f"{server.url}/openai" if base == server.url else base)
             return server.asked
 
@@ -463,7 +465,7 @@ QUOTA = "You exceeded your current quota, please check your plan and billing det
             ContextOverflow,
         ),
         (400, "INVALID_ARGUMENT", "Function calling is not enabled for models/gemma-3-27b-it", (), Unsupported),
-        (400, "INVALID_ARGUMENT", "JSON mode is not enabled for models/gemma-3-27b-it", (), Unsupported),
+        (400, "INVALID_ARGUMENT", "JSON mode is not enabled for models/gemma-3-27b-it", (), BadRequest),
         (400, "FAILED_PRECONDITION", "User location is not supported for the API use.", (), BadRequest),
         (401, "UNAUTHENTICATED", "Request had invalid authentication credentials.", (), AuthenticationError),
         (403, "PERMISSION_DENIED", "The caller does not have permission", (), AuthenticationError),
@@ -488,7 +490,7 @@ def test_refusals(code: int, status: str, message: str, details: tuple[Any, ...]
     if isinstance(made, ContextOverflow):
         assert (made.tokens, made.room) == (1200000, 1048576)
     if isinstance(made, Unsupported):
-        assert made.ability == ("tools" if "Function" in message else "schema")
+        assert made.ability == "tools"
 
 
 def test_an_error_inside_a_stream() -> None:

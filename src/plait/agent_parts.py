@@ -21,7 +21,7 @@ from plait.models.base import Model
 from plait.models.resolve import resolve_all
 from plait.runtime import runs
 from plait.runtime.agent_description import Description, book_of, settings_of
-from plait.runtime.phase_models import Phases, known_models, special_tokens
+from plait.runtime.phase_models import Phases, models_of_run, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
 from plait.runtime.sessions import Conversation, as_recorded, open_conversation, recorded_conversation, session_spec
@@ -188,7 +188,9 @@ class AgentParts:
             task=Task(question, conversation.history if conversation is not None else ()),
             context=context,
             tools=tools.for_run(),
-            phases=Phases(known_models(self.models, recorded)),
+            phases=Phases(
+                models_of_run(self.models, recorded, asks_for_tools=loops.fallback_of(self._loop) is None),
+            ),
             limits=agent.limits,
             approve=agent.approve,
             on_interrupted_call=agent.on_interrupted_call,

@@ -32,7 +32,7 @@ WORDS = {
 }
 TABLES = {
     *("run", "serve", "agents", "endpoints", "prices", "params", "electricity", "local", "telemetry", "timeout"),
-    *("journal", "settings", "rate_limits"),
+    *("journal", "settings", "abilities", "rate_limits"),
 }
 
 

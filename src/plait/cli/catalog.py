@@ -12,6 +12,7 @@ import msgspec
 
 from plait import trust as trust_store
 from plait.cli import options
+from plait.cli.model_details import describe_details, print_details
 from plait.cli.output import as_json, print_json, print_table
 from plait.config import load
 from plait.core.errors import ConfigError, PlaitError
@@ -19,8 +20,10 @@ from plait.core.text import clean
 from plait.loops import make, options_of, prompts_of
 from plait.loops.registry import UNLISTED, choices_of
 from plait.loops.registry import names as loop_names
+from plait.models.fallback import members_of
 from plait.models.fetch import list_catalogue, model_file
-from plait.models.resolve import providers
+from plait.models.rejections import forget_rejections
+from plait.models.resolve import providers, resolve
 from plait.runtime.prompts import shipped_prompts
 from plait.toolkits.method_search import lines_of
 from plait.tools import load as load_tools
@@ -79,7 +82,7 @@ def _option_type(option: str, owner: type) -> str:
 
 @click.group()
 def models() -> None:
-    """The local models, and the providers of other models."""
+    """The local models, the providers of other models, and what Plait knows of a model."""
 
 
 @models.command("list")
@@ -112,6 +115,34 @@ def list_models(as_object: bool) -> None:
 def pull(name: str) -> None:
     """Fetch the local model NAME, check its hash, and print the path of its file."""
     click.echo(str(model_file(name.removeprefix("local:") if name != "local" else "")))
+
+
+@models.command("show")
+@click.argument("name", metavar="SPEC")
+@options.config
+@options.as_list
+def show_model(name: str, as_object: bool) -> None:
+    """Show what Plait knows of the model SPEC, such as openai:gpt-5: endpoint, wire, settings, price, abilities.
+
+    An ability comes from Plait's table, from plait.toml, or from a rejection in an earlier run. Needs no key.
+    """
+    members = members_of(resolve(name, load().models, require_key=False))
+    details = [describe_details(each) for each in members]
+    if as_object:
+        print_json(details)
+        return
+    for number, each in enumerate(details):
+        click.echo("\n" if number else "", nl=False)
+        print_details(each)
+
+
+@models.command("forget")
+@click.argument("name", metavar="SPEC")
+@options.config
+def forget_model(name: str) -> None:
+    """Forget what the endpoint of the model SPEC rejected in earlier runs. Needs no key."""
+    count = sum(map(forget_rejections, members_of(resolve(name, load().models, require_key=False))))
+    click.echo(f"Forgotten: {count} rejection{'' if count == 1 else 's'} of {name}.")
 
 
 # -- tools

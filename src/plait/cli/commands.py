@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("show", "Write the record of a run as JSON lines."),
     "rate": ("runs", "Rate a run good or bad; list the ratings."),
     "trajectories": ("show", "Write good runs as chat lines for training."),
-    "models": ("catalog", "List and fetch the local models."),
+    "models": ("catalog", "List models, fetch the local ones, show what is known of one."),
     "prompts": ("catalog", "List, show and copy the prompts of the loops."),
     "tools": ("catalog", "List and search tools."),
     "world": ("world", "Run tasks in an offline world, graded by what was sent."),

@@ -122,12 +122,14 @@ class ContentFiltered(ModelError):
 class Unsupported(ModelError):
     """The endpoint does not support a part of the request. `ability` names it; omit it and ask again.
 
-    Thrown into a loop if its request needs the ability. Today that is "tools".
+    Thrown into a loop if its request needs the ability. Today that is "tools". `said` are the words with which the
+    endpoint rejected it in this run, "" if that was known before.
     """
 
-    def __init__(self, message: str, ability: str) -> None:
+    def __init__(self, message: str, ability: str, said: str = "") -> None:
         super().__init__(message)
         self.ability = ability
+        self.said = said
 
 
 class ContextOverflow(ModelError):

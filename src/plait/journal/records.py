@@ -161,7 +161,10 @@ class TookRecord(Struct, frozen=True, tag="took"):
 
 
 class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
-    """The loop received an exception instead of a result of effect `n`. `kind` is its class name."""
+    """The loop received an exception instead of a result of effect `n`. `kind` is its class name.
+
+    `said` are the words with which an endpoint rejected native tools, "" if that was known before.
+    """
 
     n: int
     step: int
@@ -170,6 +173,7 @@ class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
     detail: str
     tokens: int = 0
     room: int = 0
+    said: str = ""
 
 
 class Resumed(Struct, frozen=True, omit_defaults=True, tag="resumed"):

@@ -160,6 +160,7 @@ class LoopException(Struct, frozen=True):
     detail: str
     tokens: int
     room: int
+    said: str = ""
 
 
 class Resumption(Struct, frozen=True):
@@ -385,8 +386,8 @@ def _read_single_row(record: Record) -> Iterator[tuple[Change, Entry]]:
             yield "ran", code
         case NoteRecord(n=n, step=step, kind=kind, text=text):
             yield "noted", RecordedNote(n, step, kind, text)
-        case Thrown(n=n, step=step, kind=kind, limit=limit, detail=detail, tokens=tokens, room=room):
-            yield "raised", LoopException(n, step, kind, limit, detail, tokens, room)
+        case Thrown(n=n, step=step, kind=kind, limit=limit, detail=detail, tokens=tokens, room=room, said=said):
+            yield "raised", LoopException(n, step, kind, limit, detail, tokens, room, said)
         case Resumed(models=models, lost=lost, lost_calls=lost_calls):
             yield "resumed", Resumption(models, lost, lost_calls)
         case StartRecord(n=n, tickets=tickets):

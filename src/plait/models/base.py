@@ -12,7 +12,7 @@ from plait.models.prices import Rate
 
 
 class Abilities(Struct, frozen=True, omit_defaults=True):
-    """What an endpoint can do. A model emulates or leaves out missing abilities.
+    """What an endpoint can do or accepts. A model emulates or leaves out missing abilities.
 
     If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`.
     """
@@ -27,6 +27,15 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
     tools: bool = True
     completion: bool = False
     max_tokens: bool = True
+    top_p: bool = True
+    seed: bool = True
+    verbosity: bool = True
+    service_tier: bool = True
+
+    @property
+    def lacking(self) -> frozenset[str]:
+        """Return the abilities that are missing."""
+        return frozenset(name for name in self.__struct_fields__ if not getattr(self, name))
 
     def without(self, *abilities: str) -> Abilities:
         """Return the abilities without some of them. Raises `ValueError` for an unknown word."""

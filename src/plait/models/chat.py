@@ -11,17 +11,19 @@ import msgspec
 from msgspec import UNSET, Struct, structs
 
 from plait.core import Reply, Think
-from plait.core.errors import BadRequest, BadResponse, ModelError, Unsupported
+from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
-from plait.models.base import Abilities, OnText, Request, RequestDialect, Response
+from plait.models.base import ABILITIES, Abilities, OnText, Request, RequestDialect, Response
 from plait.models.http import MAX_BODY
 from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.rate_limits import RateLimit
 from plait.models.settings import NO_SETTINGS, ModelSettings
 from plait.models.wires import replies
-from plait.models.wires.refusals import Target, bad_response, error_of, failure
+from plait.models.wires.error_bodies import error_of
+from plait.models.wires.refusals import Target, bad_response, failure
+from plait.models.wires.rejected_fields import OMITTABLE, fields_of, without_fields
 from plait.models.wires.replies import ReplyReader
 from plait.models.wires.wire import CHAT, WIRES, WireOptions, load_wire
 
@@ -41,6 +43,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     sent if neither the effect nor `params` set one; None sends none. `special_tokens` are texts that the endpoint reads
     as control tokens (`special_tokens.py`). `wire` names the protocol (`wires/`). `settings` are
     the user's, and override what an effect asks for. `rate_limit` holds for all runs of this process.
+    `stated_abilities` are those that the user stated in plait.toml.
     """
 
     spec: str
@@ -61,6 +64,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     wire: str = CHAT
     settings: ModelSettings = NO_SETTINGS
     rate_limit: RateLimit | None = None
+    stated_abilities: tuple[str, ...] = ()
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -70,7 +74,10 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     @property
     def target(self) -> Target:
         """Return the endpoint and model, for messages."""
-        return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets)
+        settings = self.settings
+        given = fields_of({**settings.set_values, **settings.extra_body}) if settings.are_set else {}
+        user_set = frozenset(name for name, fields in OMITTABLE.items() if not given.keys().isdisjoint((name, *fields)))
+        return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets, user_set)
 
     @property
     def dialect(self) -> RequestDialect:
@@ -122,14 +129,9 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             if reply := replies.reply_in_error(error_of(body), think, wire, target):
                 return structs.replace(response, body=body, reply=reply)
             asked, path = request.body, request.path
-            refused = failure(
+            raise failure(
                 answer.status, body, target, asked=asked, path=path, headers=answer.headers, response=response
             )
-            if isinstance(refused, Unsupported) and getattr(self.settings, refused.ability, UNSET) is not UNSET:
-                # A setting of the user is never left out.
-                refused = BadRequest(refused.message, hint=f"Take {refused.ability!r} out of the model's settings.")
-                refused.response = response
-            raise refused
         try:
             # Decode here too, so that half a stream or garbage is a failed attempt, which is retried.
             if watch.is_broken or body != answer.body:
@@ -154,16 +156,18 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     def without(self, ability: str) -> ChatModel:
         return structs.replace(self, abilities=self.abilities.without(ability))
 
-    def with_wire_of(self, described: Mapping[str, Any]) -> ChatModel:
-        """Return the model with the wire of a recorded description, which may be older than the default wire.
+    def as_recorded(self, described: Mapping[str, Any]) -> ChatModel:
+        """Return the model with the wire and the abilities of a recorded description.
 
         The wire's own address comes with it if it is on the same host. A record never redirects a key to another one.
         """
+        recorded = {name: able for name, able in described.get("abilities", {}).items() if name in ABILITIES}
+        model = structs.replace(self, abilities=structs.replace(self.abilities, **recorded))
         wire, endpoint = str(described.get("wire", CHAT)), str(described.get("endpoint", ""))
         if wire == self.wire or wire not in WIRES:
-            return self
+            return model
         here = urlsplit(endpoint)[:2] == urlsplit(self.endpoint)[:2]
-        return structs.replace(self, wire=wire, endpoint=endpoint if here else self.endpoint)
+        return structs.replace(model, wire=wire, endpoint=endpoint if here else self.endpoint)
 
     def describe(self) -> dict[str, Any]:
         """Return what the journal stores: no key, and only the names of the headers."""
@@ -183,7 +187,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         }
 
     def _options(self, think: Think) -> WireOptions:
-        abilities, params = self.abilities, self.params
+        abilities = self.abilities
+        params: Mapping[str, Any] = without_fields(self.params, abilities.lacking) if self.params else {}
         if self.settings.are_set:
             settings = self.settings if think.tools else structs.replace(self.settings, **_WITHOUT_TOOLS)
             named = load_wire(self.wire).name_settings(settings, self.provider)

@@ -50,15 +50,16 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
 class ModelConfig(Struct, frozen=True, kw_only=True):
     """All settings of models.
 
-    `prices` maps "provider:name", a name or a pattern to rates, `settings` to the settings of requests. `rate_limits`
-    maps a known host to its limits. `params` are more body fields for every HTTP model. `electricity` is the rate of
-    models on this machine. `local` are options of the embedded model. `timeout` is the longest silence of an endpoint
-    in seconds. `source` is the file, for errors.
+    `prices` maps "provider:name", a name or a pattern to rates, `settings` to the settings of requests, `abilities` to
+    what the model can do ({"schema": False}). `rate_limits` maps a known host to its limits. `params` are more body
+    fields for every HTTP model. `electricity` is the rate of models on this machine. `local` are options of the
+    embedded model. `timeout` is the longest silence of an endpoint in seconds. `source` is the file, for errors.
     """
 
     endpoints: dict[str, EndpointConfig] = {}
     prices: dict[str, Rate] = {}
     settings: dict[str, ModelSettings] = {}
+    abilities: dict[str, dict[str, bool]] = {}
     rate_limits: dict[str, RateLimit] = {}
     params: dict[str, Any] = {}
     electricity: Rate | None = None
@@ -72,7 +73,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
         _check_names(settings, set(cls.__struct_fields__) - {"source"}, source)
         tables = {
             key: _convert(settings.get(key, {}), dict[str, Any], f"{source}: {key}")
-            for key in ("endpoints", "prices", "settings", "rate_limits", "params", "local")
+            for key in ("endpoints", "prices", "settings", "abilities", "rate_limits", "params", "local")
         }
         return cls(
             endpoints={name: _endpoint(name, value, source) for name, value in tables["endpoints"].items()},
@@ -84,6 +85,10 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
                 for name, value in tables["settings"].items()
                 for place in [f'{source}: settings."{name}"']
             },
+            abilities={
+                name: _read_abilities(value, f'{source}: abilities."{name}"')
+                for name, value in tables["abilities"].items()
+            },
             rate_limits=_rate_limits(tables["rate_limits"], tables["endpoints"], f"{source}: rate_limits"),
             params=tables["params"],
             electricity=_electricity(settings, f"{source}: electricity"),
@@ -91,6 +96,12 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
             timeout=_seconds(settings, source),
             source=source,
         )
+
+
+def _read_abilities(value: Any, where: str) -> dict[str, bool]:
+    abilities = _convert(value, dict[str, bool], where)
+    _check_names(abilities, ABILITIES, where)
+    return abilities
 
 
 def _rate_limits(table: Mapping[str, Any], endpoints: Mapping[str, Any], where: str) -> dict[str, RateLimit]:

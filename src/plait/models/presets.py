@@ -57,8 +57,10 @@ class Host(Struct, frozen=True):
         """Return the environment variables that may hold the key. The first one that is set counts."""
         return (f"{self.name.upper()}_API_KEY", *self.other_keys)
 
-    def find_access(self, spec: str, env: Mapping[str, str], instead: str) -> tuple[str, str, str]:
-        """Return the address, the variable of the key, and the key. Raises `ConfigError` if a key is missing.
+    def find_access(
+        self, spec: str, env: Mapping[str, str], instead: str, *, require_key: bool = True
+    ) -> tuple[str, str, str]:
+        """Return the address, the variable of the key, and the key. Raises `ConfigError` if a required key is missing.
 
         `instead` is what the error suggests to users without a key.
         """
@@ -67,7 +69,7 @@ class Host(Struct, frozen=True):
         for key_env in self.keys:
             if key := env.get(key_env, "").strip():
                 return address, key_env, key
-        if not self.local and address == self.base_url:
+        if require_key and not self.local and address == self.base_url:
             raise ConfigError(
                 f"{spec} needs a key, and {' or '.join(self.keys)} is not set.",
                 hint=f"Set it in the environment (export {self.keys[0]}=...), or use {instead}.",

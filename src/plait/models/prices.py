@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
@@ -191,12 +191,15 @@ def total(costs: Iterable[float | None]) -> float | None:
     return nano / NANO
 
 
-def own_rate(names: Sequence[str], own: Mapping[str, Rate]) -> Rate | None:
-    """Return the user's price for one of these names: by the exact name, in their order, or by a pattern."""
+T = TypeVar("T")
+
+
+def find_by_name(names: Sequence[str], own: Mapping[str, T]) -> T | None:
+    """Return what the user set for one of these names: by the exact name, in their order, or by a pattern."""
     for name in names:
         if name in own:
             return own[name]
-    return next((rate for key, rate in own.items() if any(fnmatchcase(name, key) for name in names)), None)
+    return next((value for key, value in own.items() if any(fnmatchcase(name, key) for name in names)), None)
 
 
 def own_service_tiers(names: Sequence[str], own: Mapping[str, Rate]) -> dict[str, Rate]:
@@ -206,7 +209,7 @@ def own_service_tiers(names: Sequence[str], own: Mapping[str, Rate]) -> dict[str
         name, _, tier = key.partition(SERVICE_TIER)
         if tier:
             tables.setdefault(tier, {})[name] = rate
-    found = {tier: own_rate(names, table) for tier, table in tables.items()}
+    found = {tier: find_by_name(names, table) for tier, table in tables.items()}
     return {tier: rate for tier, rate in found.items() if rate is not None}
 
 

@@ -18,7 +18,7 @@ from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.fallback import join_models, split_fallbacks
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, wire_of
-from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, own_rate, own_service_tiers
+from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, find_by_name, own_service_tiers
 from plait.models.rate_limits import read_rate_limit
 from plait.models.settings import settings_for, split_settings
 from plait.models.special_tokens import tokens_of_family
@@ -30,20 +30,26 @@ PLUGINS = "plait.models"
 """Entry points of this group are called as `plugin(name, config)` and return a `Model`."""
 
 
-def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, str] | None = None) -> Model:
+def resolve(
+    spec: str,
+    config: ModelConfig | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    require_key: bool = True,
+) -> Model:
     """Return the model that `spec` names, or the fallback models of `a|b`. Sends nothing and uses no network.
 
-    `env` (the environment by default) holds keys and addresses. Raises `ConfigError` for an unknown word or a missing
-    key.
+    `env` (the environment by default) holds keys and addresses. `require_key=False` is for a model that is only
+    described. Raises `ConfigError` for an unknown word or a missing key.
     """
     config = config or ModelConfig()
     env = os.environ if env is None else env
-    return join_models(tuple(_resolve_one(each, config, env) for each in split_fallbacks(spec)))
+    return join_models(tuple(_resolve_one(each, config, env, require_key) for each in split_fallbacks(spec)))
 
 
-def _resolve_one(spec: str, config: ModelConfig, env: Mapping[str, str]) -> Model:
+def _resolve_one(spec: str, config: ModelConfig, env: Mapping[str, str], require_key: bool) -> Model:
     bare, given = split_settings(spec.strip())
-    model = _resolve(bare, config, env)
+    model = _add_stated_abilities(_resolve(bare, config, env, require_key), bare, config)
     settings = given.over(settings_for((bare, model.name), config.settings))
     if isinstance(model, ChatModel):
         requested = "" if settings.service_tier is UNSET else settings.service_tier
@@ -58,7 +64,17 @@ def _resolve_one(spec: str, config: ModelConfig, env: Mapping[str, str]) -> Mode
     raise ConfigError(f"{bare} takes no settings.", hint="Models behind HTTP and local models take them.")
 
 
-def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str]) -> Model:
+def _add_stated_abilities(model: Model, spec: str, config: ModelConfig) -> Model:
+    """Return the model with the abilities that the user states in `[abilities]`."""
+    if not isinstance(model, Struct) or "abilities" not in model.__struct_fields__:
+        return model
+    stated = find_by_name(_names_of(spec, model.name), config.abilities) or {}
+    if isinstance(model, ChatModel):
+        model = structs.replace(model, stated_abilities=(*model.stated_abilities, *stated))
+    return structs.replace(model, abilities=structs.replace(model.abilities, **stated)) if stated else model
+
+
+def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str], require_key: bool) -> Model:
     provider, _, name = spec.partition(":")
     name = name.strip()
     if provider == "local":
@@ -73,9 +89,9 @@ def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str]) -> Model:
 
         return Scripted.from_file(name, rate=_own_rate(spec, name, config) or UNKNOWN, params=config.params)
     if provider in config.endpoints:
-        return _model_of_endpoint(spec, provider, name, config.endpoints[provider], config, env)
+        return _model_of_endpoint(spec, provider, name, config.endpoints[provider], config, env, require_key)
     if provider in HOSTS:
-        return _model_of_host(spec, provider, name, config, env)
+        return _model_of_host(spec, provider, name, config, env, require_key)
     return _model_of_plugin(spec, provider, name, config)
 
 
@@ -102,11 +118,13 @@ def providers(config: ModelConfig | None = None) -> list[str]:
     return sorted({"local", "scripted", *HOSTS, *own, *(point.name for point in plugins(PLUGINS))})
 
 
-def _model_of_host(spec: str, provider: str, name: str, config: ModelConfig, env: Mapping[str, str]) -> ChatModel:
+def _model_of_host(
+    spec: str, provider: str, name: str, config: ModelConfig, env: Mapping[str, str], require_key: bool
+) -> ChatModel:
     host = HOSTS[provider]
     if not name:
         raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
-    address, key_env, key = host.find_access(spec, env, "a local model: local")
+    address, key_env, key = host.find_access(spec, env, "a local model: local", require_key=require_key)
     endpoint = EndpointConfig(base_url=address, kind=provider, key_env=key_env)
     # A server at another address may belong to anybody; use the prices of its own address.
     priced_as = provider if address == host.base_url else ""
@@ -115,14 +133,20 @@ def _model_of_host(spec: str, provider: str, name: str, config: ModelConfig, env
 
 
 def _model_of_endpoint(
-    spec: str, provider: str, name: str, endpoint: EndpointConfig, config: ModelConfig, env: Mapping[str, str]
+    spec: str,
+    provider: str,
+    name: str,
+    endpoint: EndpointConfig,
+    config: ModelConfig,
+    env: Mapping[str, str],
+    require_key: bool,
 ) -> ChatModel:
     name = name or endpoint.model
     where = f"endpoints.{provider}"
     if not name:
         raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME, or give {where}.model.")
     key = env.get(endpoint.key_env, "").strip()
-    if endpoint.key_env and not key:
+    if endpoint.key_env and not key and require_key:
         hint = f"Set it in the environment, or take key_env out of {where} ({config.source})."
         raise ConfigError(f"{spec} needs a key, and {endpoint.key_env} is not set.", hint=hint)
     hidden: dict[str, str] = {}
@@ -130,7 +154,7 @@ def _model_of_endpoint(
         if value.startswith("$"):
             variable = value[1:].strip("{}")
             hidden[header] = env.get(variable, "").strip()
-            if not hidden[header]:
+            if not hidden[header] and require_key:
                 header = f"{config.source}: {where}.headers.{header}"
                 raise ConfigError(f"{header} needs {variable}, which is not set.", hint="Set it in the environment.")
             _warn_of_short_secret(hidden[header], variable)
@@ -176,11 +200,12 @@ def _chat_model(
         special_tokens=tokens_of_family(name) if tokens is None else tokens,
         wire=wire,
         rate_limit=read_rate_limit(structs.asdict(endpoint), "endpoint"),
+        stated_abilities=tuple(endpoint.abilities),
     )
 
 
 def _own_rate(spec: str, name: str, config: ModelConfig) -> Rate | None:
-    return own_rate(_names_of(spec, name), config.prices)
+    return find_by_name(_names_of(spec, name), config.prices)
 
 
 def _names_of(spec: str, name: str) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from plait.loops import splitter_of
 from plait.models.base import Model, Request
 from plait.models.prices import SERVICE_TIER, cost_of_reply
 from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
+from plait.models.rejections import remember_rejection
 from plait.models.settings import split_settings
 from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire
@@ -39,6 +40,8 @@ from plait.runtime.tracing import ModelSpan
 
 LONGEST_WAIT = 60.0
 """Seconds: an endpoint that asks for a longer pause is taken to be out for this run."""
+_INSTEAD = {"max_tokens": "sent as 'max_completion_tokens'", "prefill": "sent as a message to continue"}
+"""What a note says of a rejected ability that is not left out."""
 NOTED_WAIT = 1.0
 """Seconds: a longer wait for a rate limit is noted."""
 
@@ -63,16 +66,20 @@ async def ask_model(
     Raises `ContextOverflow`, `Unsupported` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room,
     or another `ModelError` when all is lost.
     """
+    rejected: dict[str, str] = {}  # abilities, with the endpoint's words
     for earlier in past.attempts:
         if earlier.response is not None and earlier.response.lost:
             phases.lost(earlier.model, earlier.response.lost)
+            rejected[earlier.response.lost] = earlier.response.error.partition(": ")[2]
     attempt = len(past.attempts)
     failures = 0
     while True:
         model = phases.of(think.phase)
         if think.tools and not model.abilities.tools:
             # Found out by an attempt of this effect, in this process or in one that ended right behind it.
-            raise Unsupported(f"{model.spec} takes no native tools", "tools")
+            if said := rejected.get("tools", ""):
+                _remember(log, model, "tools", said)
+            raise Unsupported(f"{model.spec} takes no native tools", "tools", said)
         request = model.encode(think)
         turn = await _wait_for_turn(model, request, meter, on_note)
         if phases.of(think.phase) is not model:
@@ -108,7 +115,7 @@ async def ask_model(
             usage, cost = _count_lost(meter, model, limited, why, seconds)
             span.record_failure(why)
             answer = why.response
-            lost = why.ability if isinstance(why, Unsupported) else ""
+            lost, words = (why.ability, why.said or why.message) if isinstance(why, Unsupported) else ("", "")
             status = answer.status if answer is not None else 0
             is_given_up = not why.retry or failures >= retries or (why.after or 0.0) > LONGEST_WAIT
             following = phases.fallback(think.phase, model) if is_given_up and why.allows_fallback else None
@@ -128,8 +135,10 @@ async def ask_model(
                 raise
             if lost and getattr(model.abilities, lost, False):
                 phases.lost(model.spec, lost)
+                rejected[lost] = words
                 if lost != "tools":
-                    on_note("retry", f"{model.spec} does not take '{lost}': left out, asking again")
+                    instead = _INSTEAD.get(lost, "left out")
+                    on_note("retry", f"{model.spec} does not take '{lost}': {instead}, asking again")
                 continue
             if isinstance(why, Unsupported):  # The request does not hold what the endpoint refuses.
                 raise BadRequest(why.message) from why
@@ -151,7 +160,14 @@ async def ask_model(
             (Got(n, attempt, response.status, seconds, cut=response.cut), response.body),
             (ThoughtRecord(n, reply), None),
         )
+        for ability, said in rejected.items():  # asking without it has helped
+            _remember(log, model, ability, said)
         return reply
+
+
+def _remember(log: AnyLog, model: Model, ability: str, said: str) -> None:
+    """Store a rejection for later runs, with the endpoint's words as the journal would store them."""
+    remember_rejection(model, ability, log.scrub(said.encode("utf-8", "replace")).decode("utf-8", "replace"))
 
 
 async def _wait_for_turn(
@@ -321,7 +337,7 @@ class Thinker:
             case LimitReached():
                 thrown, said = Thrown(n, step, "LimitReached", why.limit, why.detail), ""
             case Unsupported():
-                thrown, said = Thrown(n, step, "Unsupported", why.ability, why.message), ""
+                thrown, said = Thrown(n, step, "Unsupported", why.ability, why.message, said=why.said), ""
             case ContextOverflow():
                 thrown = Thrown(n, step, "ContextOverflow", "context", str(why), why.tokens, why.room)
                 said = "The prompt is too long for the model; showing it less."
@@ -351,7 +367,7 @@ class Thinker:
         if thrown.kind == "LimitReached":
             raise LimitReached(thrown.limit, thrown.detail)
         if thrown.kind == "Unsupported":
-            raise Unsupported(thrown.detail, thrown.limit)
+            raise Unsupported(thrown.detail, thrown.limit, thrown.said)
         raise ContextOverflow(thrown.detail, tokens=thrown.tokens, room=thrown.room)
 
     def _same_request(self, n: int, effect: Think, past: PastEffect, step: int) -> None:

@@ -239,9 +239,9 @@ class Engine:
                 self.run_context.meter.steps += self.run_context.meter.near is None
                 return Stopped("context", f"The prompt does not fit the model's context: {why}")
             case Unsupported():
-                return Crashed(
-                    sentence(why.message), error="Unsupported", hint="Choose another model, or another loop."
-                )
+                said = f": {why.said.rstrip('.')}." if why.said else "."
+                hint = "Use --loop auto (tool calling, otherwise react) or --loop react, or choose another model."
+                return Crashed(f"{why.message}{said}", error="Unsupported", hint=hint)
             case ExceptionGroup():
                 return self._ended_by(why.exceptions[0])
             case PlaitError():

@@ -14,6 +14,7 @@ from plait.loops.escape import without_tokens
 from plait.models.base import Model
 from plait.models.chat import ChatModel
 from plait.models.fallback import described_members, join_models, members_of
+from plait.models.rejections import without_rejected
 from plait.models.special_tokens import special_tokens_of
 
 
@@ -76,19 +77,26 @@ class Phases:
         return join_models(self._members(phase)).spec
 
 
-def known_models(models: Mapping[str, Model], head: RunHead | None) -> dict[str, Model]:
-    """Return the models as they were in a recorded run: with its wire, without the abilities that they lacked."""
-    known = dict(models)
-    for phase, said in (head.models if head is not None else {}).items():
-        if phase in known and said.get("spec") == known[phase].spec:
-            pairs = zip(members_of(known[phase]), described_members(said), strict=True)
-            known[phase] = join_models(tuple(_known_model(*pair) for pair in pairs))
-    return known
+def models_of_run(models: Mapping[str, Model], head: RunHead | None, *, asks_for_tools: bool) -> dict[str, Model]:
+    """Return the models as a run starts with them.
+
+    Those of a recorded run have its wire and abilities. The others lack what their endpoints rejected in earlier runs
+    (`rejections.without_rejected`).
+    """
+    found = {}
+    for phase, model in models.items():
+        said = head.models.get(phase, {}) if head is not None else {}
+        if said.get("spec") == model.spec:
+            pairs = zip(members_of(model), described_members(said), strict=True)
+            found[phase] = join_models(tuple(_as_recorded(*pair) for pair in pairs))
+        else:
+            found[phase] = without_rejected(model, asks_for_tools=asks_for_tools)
+    return found
 
 
-def _known_model(model: Model, said: Mapping[str, Any]) -> Model:
+def _as_recorded(model: Model, said: Mapping[str, Any]) -> Model:
     if isinstance(model, ChatModel):
-        model = model.with_wire_of(said)
+        return model.as_recorded(said)
     for ability, able in said.get("abilities", {}).items():
         if not able and getattr(model.abilities, ability, False):
             model = model.without(ability)

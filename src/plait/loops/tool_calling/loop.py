@@ -38,7 +38,8 @@ class ToolCalling:
     """Native tool calling.
 
     `fallback`: the loop to use if the endpoint has no native tools, or after `max_parse_errors` unreadable replies in a
-    row; "" writes the calls in text, as JSON. `max_parse_errors`: unreadable or empty replies in a row before that, or
+    row. With "", the loop writes the calls in text, as JSON, for a model that is known to take no tools, and the run
+    fails if the endpoint rejects tools. `max_parse_errors`: unreadable or empty replies in a row before that, or
     before the run fails. `max_tokens`: limit for one reply.
     """
 
@@ -76,6 +77,8 @@ class ToolCalling:
                 near = limit
             except Unsupported as lacking:
                 why = lacking.message
+                if lacking.said and not self.fallback:
+                    raise  # the endpoint rejects what this loop is for
                 if self.fallback and near is None:
                     break
                 yield from note("calls_as_text", f"{why}. Going on with calls as JSON in text.")

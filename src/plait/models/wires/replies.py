@@ -12,7 +12,8 @@ from plait.core import Reply, Think
 from plait.models.base import Response
 from plait.models.wires.chat_replies import calls_in_error
 from plait.models.wires.draft import Draft
-from plait.models.wires.refusals import Target, bad_response, error_of, failure, failure_in_stream
+from plait.models.wires.error_bodies import error_of
+from plait.models.wires.refusals import Target, bad_response, failure, failure_in_stream
 from plait.models.wires.stream import Events, is_json
 from plait.models.wires.wire import CHAT, Wire
 
