@@ -189,7 +189,7 @@ class AgentParts:
             context=context,
             tools=tools.for_run(),
             phases=Phases(
-                models_of_run(self.models, recorded, asks_for_tools=loops.fallback_of(self._loop) is None),
+                models_of_run(self.models, recorded, asks_for_tools=loops.fallback_of(self.loop) is None),
             ),
             limits=agent.limits,
             approve=agent.approve,
