@@ -18,6 +18,7 @@ from plait.journal.records import RunHead
 from plait.journal.store import Journal
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
+from plait.models.rejections import without_rejected
 from plait.models.resolve import resolve_all
 from plait.runtime import runs
 from plait.runtime.agent_description import Description, book_of, settings_of
@@ -45,7 +46,8 @@ class AgentParts:
         given = self._agent.loop
         if not isinstance(given, str):
             return given
-        return loops.choose_loop(has_tools=(self.models.get("act") or self.models[""]).abilities.tools)
+        model = without_rejected(self.models.get("act") or self.models[""], asks_for_tools=False)
+        return loops.choose_loop(has_tools=model.abilities.tools)
 
     @cached_property
     def toolset(self) -> Toolset:
