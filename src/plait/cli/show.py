@@ -180,7 +180,7 @@ def _print_body(body: bytes, *, pretty: bool) -> None:
 def export(run: str, journal: str | None) -> None:
     """Write the record of RUN: one line of JSON for the run, then one for every row, bodies included."""
     row, store = find_run(run, journal)
-    for line in lines(row, store.iter_rows(row.head.run)):
+    for line in lines(row, store.iter_rows(row.head.run), store.contents(row.head.attachments)):
         click.echo(line)
 
 

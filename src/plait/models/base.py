@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, structs
@@ -14,7 +14,8 @@ from plait.models.prices import Rate
 class Abilities(Struct, frozen=True, omit_defaults=True):
     """What an endpoint can do. A model emulates or leaves out missing abilities.
 
-    If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`.
+    If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`. `images` and `files`: it accepts
+    images, and PDF files.
     """
 
     stream: bool = True
@@ -27,6 +28,8 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
     tools: bool = True
     completion: bool = False
     max_tokens: bool = True
+    images: bool = False
+    files: bool = False
 
     def without(self, *abilities: str) -> Abilities:
         """Return the abilities without some of them. Raises `ValueError` for an unknown word."""
@@ -58,10 +61,15 @@ ABILITIES: tuple[str, ...] = Abilities.__struct_fields__
 
 
 class Request(Struct, frozen=True):
-    """One request exactly as sent: the path under the endpoint's base address, and the body's bytes."""
+    """One request: the path under the endpoint's base address, and the body's bytes.
+
+    Attachments are references in the body (`wires/contents.py`). `contents` are their bytes, by digest, when the
+    request is sent.
+    """
 
     path: str
     body: bytes
+    contents: Mapping[str, bytes] = {}
 
 
 class Response(Struct, frozen=True):

@@ -15,12 +15,13 @@ from msgspec import structs
 
 from plait.core import Call, Event, Loop, LoopContext, Task, Waiting
 from plait.core import events as ev
-from plait.core.errors import BadInput, ConfigError, ReplayDiffers
+from plait.core.errors import BadInput, ConfigError, JournalError, ReplayDiffers
 from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, UserAnswer, Waits
 from plait.journal.timeline import Question
+from plait.models.wires.contents import find_references
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.grounding import Grounding, Sources, sources_of
@@ -91,6 +92,8 @@ class RunSpec:
     """Observes the run from outside."""
     data_tokens: tuple[str, ...] = ()
     """Special tokens of the models that no prompt of the loop holds. In a request they can only be data."""
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+    """The bytes of the question's files, by digest."""
     past: Past = field(default_factory=Past)
     replay: bool = False
     """Perform nothing; stop where the record ends or at the first difference."""
@@ -120,6 +123,17 @@ class RunContext:
         self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)
         if self.run_spec.grounding != "off":
             self.sources = sources_of(self.run_spec.task, self.run_spec.context.system)
+
+    def find_contents(self, body: bytes) -> dict[str, bytes]:
+        """Return the bytes of the files that a request refers to, by digest. Raises `JournalError`."""
+        known = self.run_spec.contents
+        found = {digest: known.get(digest) or self.artifacts.find_content(digest) for digest in find_references(body)}
+        if missing := [digest for digest, content in found.items() if content is None]:
+            raise JournalError(
+                f"The journal has no bytes of the file with the digest {missing[0]}, which the request needs.",
+                hint="Ask the question again with the file.",
+            )
+        return {digest: content for digest, content in found.items() if content is not None}
 
     def say(self, event: Event) -> None:
         if self.on_event is not None:

@@ -22,7 +22,7 @@ from plait.core import (
     user,
 )
 from plait.core.text import shorten
-from plait.loops.escape import escape_of, escape_task
+from plait.loops.escape import escape_history, escape_of, show_texts
 from plait.loops.grounding import find_ungrounded, strike_values
 from plait.loops.phased import action_list
 from plait.loops.plan import Results
@@ -49,7 +49,8 @@ class PhasedChat:
         self._escape = escape_of(context, action_list.disarm)
         self._turns: list[dict[str, str]] = []
         self._values = {
-            **escape_task(task, self._escape),
+            "question": self._escape.question(task.question),
+            "history": escape_history(task, self._escape),
             "described": action_list.describe(context.tools),
             "forms": action_list.forms(context.tools),
             "memory": MEMORY if context.tool(MEMORY) else "",
@@ -57,7 +58,7 @@ class PhasedChat:
             "complaint": "",
             "reason": "",
         }
-        earlier = [(user(turn.question), assistant(turn.answer)) for turn in self._values["history"]]
+        earlier = [(user(turn.question), assistant(turn.answer)) for turn in escape_history(task, self._escape)]
         self._head = (system(context.rules("identity", results=(), **self._values)), *sum(earlier, ()))
         self._said: list[tuple[Prompt, str]] = []
         self._fresh: tuple[Sequence[Step], Results] = ((), {})
@@ -108,7 +109,9 @@ class PhasedChat:
 
         def attempt(chars: int) -> Effects[Reply]:
             said = [message for prompt, text in self._said for message in (user(prompt(chars)), assistant(text))]
-            return think(phase, (*self._head, *said, user(prompt(chars)), *tail), **options)
+            first, *others = (*said, user(prompt(chars)))
+            asked = self.task.ask(show_texts(first.content, self.task, self._escape))
+            return think(phase, (*self._head, asked, *others, *tail), **options)
 
         reply, self._chars = yield from fit_prompt(attempt, self._chars)
         self._turns.append({"phase": phase, "reply": self._escape.tokens(reply.text)})

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from plait.core import Call, Message, Think
+from plait.models.base import Abilities
 
 GO_ON = (
     "Your message broke off. Write only what comes next, beginning at the very character where it ends; "
@@ -19,15 +20,15 @@ GO_ON = (
 _encode = msgspec.json.Encoder().encode
 
 
-def split_system(think: Think, *, tools: bool, prefill: bool) -> tuple[list[str], list[Message]]:
+def split_system(think: Think, abilities: Abilities, *, prefill: bool) -> tuple[list[str], list[Message]]:
     """Return the texts of the leading system messages, and all other messages.
 
-    Each call has an id, and each tool's message names its call. `tools`: the endpoint accepts calls; otherwise they
-    are written in words. `prefill`: the wire sends the prefill itself; otherwise the last message asks to continue it.
+    The other messages are prepared (`prepare`). `prefill`: the wire sends the prefill itself; otherwise the last
+    message asks to continue it.
     """
     messages = (Message("user", think.prompt),) if think.prompt else think.messages
     first = next((i for i, each in enumerate(messages) if each.role != "system"), len(messages))
-    rest = prepare(messages[first:], tools=tools)
+    rest = prepare(messages[first:], abilities)
     if think.prefill and not prefill:
         rest += [Message("assistant", think.prefill), Message("user", GO_ON)]
     return [each.content for each in messages[:first]], rest
@@ -54,9 +55,19 @@ def arguments(call: Call) -> str:
     return _encode(input_object(call)).decode() if call.input is not None else "{}"
 
 
-def prepare(messages: Sequence[Message], *, tools: bool) -> list[Message]:
-    """Return the messages with an id for each call and its result; without `tools`, with calls and results in words."""
-    return _with_ids(messages) if tools else [_in_words(each) for each in messages]
+def prepare(messages: Sequence[Message], abilities: Abilities) -> list[Message]:
+    """Return the messages with an id for each call and its result, and with the attachments that the model accepts.
+
+    For an endpoint without tools, calls and results are in words.
+    """
+    shown = [_with_accepted(each, abilities) if each.attachments else each for each in messages]
+    return _with_ids(shown) if abilities.tools else [_in_words(each) for each in shown]
+
+
+def _with_accepted(message: Message, abilities: Abilities) -> Message:
+    accepted = {"image": abilities.images, "file": abilities.files}
+    kept = tuple(each for each in message.attachments if accepted.get(each.kind, False))
+    return structs.replace(message, attachments=kept)
 
 
 def _with_ids(messages: Sequence[Message]) -> list[Message]:
@@ -84,7 +95,7 @@ def _with_ids(messages: Sequence[Message]) -> list[Message]:
 def _in_words(message: Message) -> Message:
     """Return a message of tool calls as text."""
     if message.role == "tool":
-        return Message("user", f"Result of the tool call:\n{message.content}")
+        return Message("user", f"Result of the tool call:\n{message.content}", attachments=message.attachments)
     if not message.calls:
         return message
     calls = "\n".join(f"Calling {call.tool} with {arguments(call)}" for call in message.calls)
