@@ -90,6 +90,8 @@ def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
     origin += f" · session {clean(head.session)}" if head.session else ""
     click.echo(f"run {head.run} · {head.loop['name']} · {clean(models)} · {format_time(row.started)}{origin}")
     click.echo(f"Question: {clean_text(head.question)}")
+    if head.attachments:
+        click.echo(f"Attached: {clean(', '.join(map(str, head.attachments)))}")
     view = view_for(sys.stdout, limit=None if full else SHOWN)
     for event in make_events(timeline, recorded_loop(head)):
         view(event)
@@ -112,6 +114,7 @@ def _show_object(row: RunRow, timeline: Timeline) -> None:
         {
             **run_as_json(row),
             "fork_at": row.head.fork_at or None,
+            "attachments": msgspec.to_builtins(row.head.attachments),
             "phases": [each.json() for each in spending(timeline)],
             "events": msgspec.to_builtins(make_events(timeline, recorded_loop(row.head))),
         }

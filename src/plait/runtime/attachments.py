@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -118,11 +118,6 @@ def check_acceptance(task: Task, loop: Loop, phases: Phases) -> None:
 def accepts(abilities: Abilities, attachment: Attachment) -> bool:
     """Return whether a model with these abilities accepts an image or PDF file."""
     return abilities.images if attachment.kind == "image" else abilities.files
-
-
-def describe_files(attachments: Iterable[Attachment]) -> str:
-    """Return files in one line, for people."""
-    return ", ".join(map(str, attachments))
 
 
 def _check_file(file: Attachment) -> None:
