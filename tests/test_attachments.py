@@ -17,7 +17,7 @@ import plait
 from fork_server import run_forked
 from media_servers import SEES, WIRES, MediaEndpoint, digest, png
 from models_server import Asked, Server, completion
-from plait.core import Message, Reply, Think
+from plait.core import Call, Message, Reply, Think
 from plait.core.attachments import describe_content, detect_media_type
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.adopt import adopt, pack
@@ -140,7 +140,7 @@ def seen_by_each_phase(loop: str, question: Any, journal: Path) -> dict[str, Thi
         "rewoo": "Plan: look.\n#E1 = calculator[1+1]",
         "compiler": "1. calculator(1+1)\n2. join()",
         "phased": "a cat",
-        "codeact": 'THOUGHT: I see.\nACTION:\n```python\nfinal_answer("a cat")\n```',
+        "codeact": 'It is clear.\n```python\nstop("a cat")\n```\n',
         "tool_calling": "a cat",
     }
 
@@ -453,3 +453,38 @@ def test_tokens_of_an_endpoint_without_usage_include_the_image(tmp_path: Path) -
             return await plait.Agent("tool_calling", model=model, journal=False).arun(["What?", PHOTO])
 
     assert asyncio.run(ask()).usage.input_tokens > 1600
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_every_loop_shows_its_model_the_image_of_a_tool(loop: str, tmp_path: Path) -> None:
+    first = {
+        "react": "Thought: look.\nAction: take_photo\nAction Input: cat",
+        "json": '{"thought": "look", "tool": "take_photo", "tool_input": {"of": "cat"}}',
+        "rewoo": "Plan: look.\n#E1 = take_photo[cat]",
+        "compiler": '1. take_photo("cat")\n2. join()',
+        "phased": "Look at it.",
+        "codeact": 'I look.\n```python\nprint(take_photo(of="cat"))\n```\n',
+        "tool_calling": Reply("", calls=(Call("take_photo", {"of": "cat"}),)),
+    }
+    last = {
+        "react": "Final Answer: a cat",
+        "json": '{"thought": "clear", "final_answer": "a cat"}',
+        "compiler": "Thought: I see.\nFinish: a cat",
+        "codeact": 'It is clear.\n```python\nstop("a cat")\n```\n',
+    }
+    seen: list[Think] = []
+
+    def reply(think: Think) -> Any:
+        seen.append(think)
+        if loop == "phased" and think.phase == "react":
+            return '[{"action": "take_photo", "args": {"of": "cat"}}]' if len(seen) < 4 else "[]"
+        return first[loop] if len(seen) == 1 else last.get(loop, "a cat")
+
+    model = Scripted([reply] * 12, by_turn=False, abilities=Abilities(images=True))
+    agent = plait.Agent(loop, model=model, tools=[take_photo], journal=tmp_path / "j.db")
+    run = agent.run("What do you see?")
+    assert run.answer == "a cat", run.outcome
+    assert len(seen[0].messages[-1].attachments) == 0
+    shown = [each.digest for message in seen[-1].messages for each in message.attachments]
+    assert shown == [digest(png(7))]
+    assert agent.replay(run.id).whole
