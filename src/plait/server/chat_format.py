@@ -56,10 +56,15 @@ class ChatRequest(Struct, frozen=True):
     thoughts: bool = True
 
     @property
-    def question(self) -> UserQuestion:
-        """Return the agent's question: the client's instructions, then the last message with its files."""
-        last = self.messages[-1]
-        return [*filter(None, (self.system, last.text)), *last.files]
+    def question(self) -> str:
+        """Return the agent's question: the client's instructions, then the last message."""
+        last = self.messages[-1].text
+        return f"{self.system}\n\n{last}" if self.system else last
+
+    @property
+    def parts(self) -> UserQuestion:
+        """Return the agent's question with the files of the last message."""
+        return [self.question, *self.messages[-1].files]
 
     @property
     def history(self) -> tuple[Exchange, ...]:

@@ -132,7 +132,7 @@ class ChatCompletion:
             return await manager.resume(state.waiting_run, answer, question=question, caller=caller, on_event=on_event)
         return await manager.start(
             asked.model,
-            asked.question,
+            asked.parts,
             caller=caller,
             session=state.session,
             history=None if named is not None and state.is_known else asked.history,

@@ -37,7 +37,8 @@ def work_page(
     given = EVIDENCE.fill(step.input, _as_results(evidence))
     instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     shown = {"step": show_step(context, step, evidence), "evidence": evidence, "instruction": instruction}
-    return (task.ask(context.prompt("work", **escape_task(task, escape), **shown)),)
+    seen = tuple(each for observation in needed.values() for each in observation.attachments)
+    return (task.ask(context.prompt("work", **escape_task(task, escape), **shown), seen),)
 
 
 def solve_page(
