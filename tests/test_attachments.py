@@ -18,7 +18,7 @@ from fork_server import run_forked
 from media_servers import SEES, WIRES, MediaEndpoint, digest, png
 from models_server import Asked, Server, completion
 from plait.core import Call, Message, Reply, Think
-from plait.core.attachments import describe_content, detect_media_type
+from plait.core.attachments import MAX_BYTES, MAX_SEEN, describe_content, detect_media_type, find_attachment
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.adopt import adopt, pack
 from plait.journal.export import export
@@ -31,7 +31,7 @@ from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
 from plait.models.scripted import Scripted
 from plait.models.wires.contents import count_referenced_tokens, fill_contents, find_references
-from plait.runtime.attachments import MAX_BYTES
+from plait.runtime.attachments import restore_request
 from plait.runtime.limits import Limits, Meter
 
 PDF = b"%PDF-1.4\n1 0 obj << /Type /Page >> endobj\n"
@@ -279,6 +279,20 @@ def test_hosted_models_that_accept_images_are_known() -> None:
     assert sees("mine:llava", config) == (True, False)
 
 
+def test_a_tools_image_above_the_limit_is_only_described() -> None:
+    assert find_attachment(plait.File("image/png", png() + bytes(MAX_SEEN))) is None
+    assert find_attachment(plait.File("audio/wav", b"RIFF")) is None
+    assert find_attachment(plait.File("image/png", png())) is not None
+
+
+def test_a_request_holds_the_images_of_the_question_and_of_the_last_results() -> None:
+    model = ChatModel(spec="test:m", name="m", endpoint="http://x", abilities=SEES)
+    images = [describe_content(bytes([i]) * 3_000_000, "image/png") for i in range(7)]
+    messages = tuple(Message("user", "look", attachments=(each,)) for each in images)
+    kept = find_references(model.encode(Think("act", messages)).body)
+    assert kept == tuple(each.digest for each in (images[0], *images[-3:]))
+
+
 # --- the journal
 
 
@@ -299,9 +313,8 @@ def test_the_journal_gives_back_the_exact_bytes_that_were_sent(tmp_path: Path) -
     endpoint = MediaEndpoint("anthropic", ("take_photo", {"of": "cat"}), "a cat")
     journal = tmp_path / "j.db"
     run = ask_endpoint(endpoint, ["What is it?", PHOTO], tools=[take_photo], journal=journal)
-    contents = Journal(journal).contents(Journal(journal).head(run.id).attachments) | {digest(png(7)): png(7)}
-    stored = requests_of(journal, run.id)
-    assert [fill_contents(each, contents) for each in stored] == endpoint.bodies
+    head, stored = Journal(journal).head(run.id), requests_of(journal, run.id)
+    assert [restore_request(each, head, Journal(journal)) for each in stored] == endpoint.bodies
     assert all(json.loads(each) for each in stored)  # a request with references is still JSON
 
 

@@ -72,7 +72,7 @@ def test_plait_run_attaches_files_and_plait_show_names_them(shell: Shell) -> Non
     assert b'<file name=\\"notes.md\\">\\nThe cat is called Tom.' in endpoint.bodies[0]
     shown = shell("show", "last").out
     assert f"Attached: photo.png (image/png, {len(png())} bytes), notes.md (text/plain, 22 bytes)" in shown
-    (entry, _) = shell("show", "last", "--json").object["attachments"]
+    (entry, _) = json.loads(shell("show", "last", "--json").out)["attachments"]
     assert entry["digest"] == digest(png())
     assert json.loads(shell("export", "last").out.splitlines()[1])["type"] == "content"
 
@@ -135,6 +135,10 @@ def test_the_endpoint_takes_images_and_files_as_content_parts(tmp_path: Path) ->
         assert status == 200 and another["x-plait-session"] != headers["x-plait-session"]
         status, _, facts = here.ask("GET", f"/api/runs/{headers['x-plait-run']}")
         assert facts["run"]["attachments"][0].startswith("image (image/png")
+        status, _, exchanges = here.ask("GET", f"/api/runs/{headers['x-plait-run']}/wire?step=1")
+        seq = exchanges["exchanges"][0]["seq"]
+        status, _, body = here.ask("GET", f"/api/runs/{headers['x-plait-run']}/wire/{seq}")
+        assert status == 200 and base64.b64encode(png()).decode() in body
     assert [each.media_type for each in seen[0].messages[-1].attachments] == ["image/png", "application/pdf"]
     assert not any(each.attachments for each in seen[1].messages)
     assert "What is it?\n(attached: image, report.pdf)" in "\n".join(each.content for each in seen[1].messages)

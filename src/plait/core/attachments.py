@@ -19,6 +19,11 @@ AttachmentKind: TypeAlias = Literal["image", "file", "text"]
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Media types of images that models accept."""
 PDF = "application/pdf"
+MAX_BYTES = 14 << 20
+"""Maximum size of all files in a request. In base64 they stay below 20 MB, the lowest limit of a provider (Gemini's)."""
+MAX_SEEN = 3_500_000
+"""Maximum size of a file that a tool returned and a model sees: in base64 below 5 MB, Claude's limit for an image. Of a
+larger one the model reads the description."""
 IMAGE_TOKENS = 1600
 """Estimated tokens of an image. Claude counts at most about 1,600 (Anthropic's page "Vision"), Gemini 3 1,120 (Google's
 page "Image understanding")."""
@@ -108,9 +113,10 @@ def with_names(question: str, attachments: Iterable[Attachment]) -> str:
 
 
 def find_attachment(artifact: Artifact) -> tuple[Attachment, bytes] | None:
-    """Return an artifact as an image or PDF that a model may see, and its bytes; None for any other artifact."""
+    """Return an artifact as an image or PDF that a model may see, and its bytes; None for any other artifact, and for a
+    file above `MAX_SEEN`."""
     data, media_type = getattr(artifact, "data", None), getattr(artifact, "media_type", "")
-    if not isinstance(data, bytes) or media_type not in (*IMAGE_TYPES, PDF):
+    if not isinstance(data, bytes) or media_type not in (*IMAGE_TYPES, PDF) or not 0 < len(data) <= MAX_SEEN:
         return None
     return describe_content(data, media_type, getattr(artifact, "name", "")), data
 

@@ -9,19 +9,19 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from plait.core import Artifact, Attachment, Exchange, File, Loop, Task
-from plait.core.attachments import IMAGE_TYPES, PDF, describe_content
-from plait.core.errors import ConfigError
+from plait.core.attachments import IMAGE_TYPES, MAX_BYTES, PDF, describe_content
+from plait.core.errors import ConfigError, JournalError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
 from plait.models.base import Abilities
+from plait.models.wires.contents import fill_contents, find_references
+from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.phase_models import Phases
+from plait.runtime.recorded_effects import Past
 
 UserQuestion: TypeAlias = str | Sequence[str | Artifact]
 """A question: text, or a list of texts and files (`File`, or another artifact that holds an image)."""
 
-MAX_BYTES = 20 << 20
-"""Maximum size of all files of a question: 20 MiB. Gemini accepts requests up to 20 MB with the files as base64, other
-providers up to 32 or 50 MB (their pages "Image understanding", "Vision", "Images and vision", 2026)."""
 MAX_TEXT = 1 << 20
 """Maximum size of a text file in bytes: it goes into the prompt whole."""
 
@@ -95,6 +95,34 @@ def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
 def restore_files(head: RunHead, journal: Journal) -> AttachedFiles:
     """Return the files of a recorded run. Raises `JournalError` if one is missing or damaged."""
     return AttachedFiles(head.attachments, journal.contents(head.attachments))
+
+
+def restore_request(body: bytes, head: RunHead, journal: Journal) -> bytes:
+    """Return a recorded request as it was sent: with the files in place of the references to them.
+
+    Raises `JournalError` if a file is missing or damaged.
+    """
+    if not find_references(body):
+        return body
+    artifacts = ArtifactStore(Past(journal.timeline(head.run)).artifacts)
+    return fill_contents(body, find_contents(body, journal.contents(head.attachments), artifacts))
+
+
+def find_contents(body: bytes, known: Mapping[str, bytes], artifacts: ArtifactStore) -> dict[str, bytes]:
+    """Return the bytes of the files that a request refers to, by digest: of the question's (`known`) and of results.
+
+    Raises `JournalError` if one is missing.
+    """
+    found: dict[str, bytes] = {}
+    for digest in find_references(body):
+        content = known.get(digest) or artifacts.find_content(digest)
+        if content is None:
+            raise JournalError(
+                f"The journal has no bytes of the file with the digest {digest}, which the request needs.",
+                hint="Ask the question again with the file.",
+            )
+        found[digest] = content
+    return found
 
 
 def check_acceptance(task: Task, loop: Loop, phases: Phases) -> None:

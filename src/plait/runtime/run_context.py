@@ -15,15 +15,15 @@ from msgspec import structs
 
 from plait.core import Call, Event, Loop, LoopContext, Task, Waiting
 from plait.core import events as ev
-from plait.core.errors import BadInput, ConfigError, JournalError, ReplayDiffers
+from plait.core.errors import BadInput, ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, UserAnswer, Waits
 from plait.journal.timeline import Question
-from plait.models.wires.contents import find_references
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.attachments import find_contents
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.limits import Limits, Meter
 from plait.runtime.loop_breaker import Breaker
@@ -126,14 +126,7 @@ class RunContext:
 
     def find_contents(self, body: bytes) -> dict[str, bytes]:
         """Return the bytes of the files that a request refers to, by digest. Raises `JournalError`."""
-        known = self.run_spec.contents
-        found = {digest: known.get(digest) or self.artifacts.find_content(digest) for digest in find_references(body)}
-        if missing := [digest for digest, content in found.items() if content is None]:
-            raise JournalError(
-                f"The journal has no bytes of the file with the digest {missing[0]}, which the request needs.",
-                hint="Ask the question again with the file.",
-            )
-        return {digest: content for digest, content in found.items() if content is not None}
+        return find_contents(body, self.run_spec.contents, self.artifacts)
 
     def say(self, event: Event) -> None:
         if self.on_event is not None:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from plait.core import Call, Message, Think
+from plait.core.attachments import MAX_BYTES
 from plait.models.base import Abilities
 
 GO_ON = (
@@ -60,14 +61,22 @@ def prepare(messages: Sequence[Message], abilities: Abilities) -> list[Message]:
 
     For an endpoint without tools, calls and results are in words.
     """
-    shown = [_with_accepted(each, abilities) if each.attachments else each for each in messages]
+    shown = _with_accepted(messages, abilities)
     return _with_ids(shown) if abilities.tools else [_in_words(each) for each in shown]
 
 
-def _with_accepted(message: Message, abilities: Abilities) -> Message:
-    accepted = {"image": abilities.images, "file": abilities.files}
-    kept = tuple(each for each in message.attachments if accepted.get(each.kind, False))
-    return structs.replace(message, attachments=kept)
+def _with_accepted(messages: Sequence[Message], abilities: Abilities) -> list[Message]:
+    """Return the messages with the attachments that the model accepts and that fit into a request.
+
+    If there are too many, the first message with attachments (the question) and the last ones keep theirs.
+    """
+    out, accepted, room = list(messages), {"image": abilities.images, "file": abilities.files}, MAX_BYTES
+    holders = [i for i, each in enumerate(messages) if each.attachments]
+    for i in (*holders[:1], *reversed(holders[1:])):
+        kept = tuple(each for each in messages[i].attachments if accepted.get(each.kind, False))
+        room -= sum(each.size for each in kept)
+        out[i] = structs.replace(messages[i], attachments=kept if room >= 0 else ())
+    return out
 
 
 def _with_ids(messages: Sequence[Message]) -> list[Message]:
