@@ -20,7 +20,7 @@ IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Media types of images that models accept."""
 PDF = "application/pdf"
 MAX_BYTES = 14 << 20
-"""Maximum size of all files in a request. In base64 they stay below 20 MB, the lowest limit of a provider (Gemini's)."""
+"""Maximum size of all files in a request: in base64 below 20 MB, the lowest limit of a provider (Gemini's)."""
 MAX_SEEN = 3_500_000
 """Maximum size of a file that a tool returned and a model sees: in base64 below 5 MB, Claude's limit for an image. Of a
 larger one the model reads the description."""
