@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, structs
 
-from plait.core import Reply, Think
+from plait.core import Attachment, Reply, Think
 from plait.models.prices import Rate
 
 
@@ -30,6 +30,10 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
     max_tokens: bool = True
     images: bool = False
     files: bool = False
+
+    def accepts(self, attachment: Attachment) -> bool:
+        """Return whether the endpoint accepts an image, or a PDF file."""
+        return {"image": self.images, "file": self.files}.get(attachment.kind, False)
 
     def without(self, *abilities: str) -> Abilities:
         """Return the abilities without some of them. Raises `ValueError` for an unknown word."""

@@ -13,7 +13,6 @@ from plait.core.attachments import IMAGE_TYPES, MAX_BYTES, PDF, describe_content
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
-from plait.models.base import Abilities
 from plait.models.wires.contents import fill_contents, find_references
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.phase_models import Phases
@@ -127,25 +126,22 @@ def find_contents(body: bytes, known: Mapping[str, bytes], artifacts: ArtifactSt
 
 def check_acceptance(task: Task, loop: Loop, phases: Phases) -> None:
     """Raise `ConfigError` if a model of the run does not accept a file of the task."""
-    if task.attachments and getattr(loop, "transcript", "chat") == "completion":
+    if not task.attachments:
+        return
+    if getattr(loop, "transcript", "chat") == "completion":
         raise ConfigError(
             f"{task.attachments[0]} can't be sent: the transcript 'completion' is one raw text.",
             hint="Use the transcript 'chat' or 'user'.",
         )
     for model in phases.models_of(loop.phases):
-        for each in task.attachments:
-            if not accepts(model.abilities, each):
-                kind, ability = ("images", "images") if each.kind == "image" else ("PDF files", "files")
-                raise ConfigError(
-                    f"{model.spec} does not accept {kind}, and {each} is attached.",
-                    hint=f"Choose another model. If this one does, set abilities = {{ {ability} = true }} for its "
-                    "endpoint in plait.toml.",
-                )
-
-
-def accepts(abilities: Abilities, attachment: Attachment) -> bool:
-    """Return whether a model with these abilities accepts an image or PDF file."""
-    return abilities.images if attachment.kind == "image" else abilities.files
+        refused = next((each for each in task.attachments if not model.abilities.accepts(each)), None)
+        if refused is not None:
+            kind, ability = ("images", "images") if refused.kind == "image" else ("PDF files", "files")
+            raise ConfigError(
+                f"{model.spec} does not accept {kind}, and {refused} is attached.",
+                hint=f"Choose another model. If this one does, set abilities = {{ {ability} = true }} for its "
+                "endpoint in plait.toml.",
+            )
 
 
 def _check_file(file: Attachment) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from plait.core import Call, Message, Think
+from plait.core import Attachment, Call, Message, Think
 from plait.core.attachments import MAX_BYTES
 from plait.models.base import Abilities
 
@@ -70,12 +70,14 @@ def _with_accepted(messages: Sequence[Message], abilities: Abilities) -> list[Me
 
     If there are too many, the first message with attachments (the question) and the last ones keep theirs.
     """
-    out, accepted, room = list(messages), {"image": abilities.images, "file": abilities.files}, MAX_BYTES
+    out, room = list(messages), MAX_BYTES
     holders = [i for i, each in enumerate(messages) if each.attachments]
     for i in (*holders[:1], *reversed(holders[1:])):
-        kept = tuple(each for each in messages[i].attachments if accepted.get(each.kind, False))
-        room -= sum(each.size for each in kept)
-        out[i] = structs.replace(messages[i], attachments=kept if room >= 0 else ())
+        kept: list[Attachment] = []
+        for each in filter(abilities.accepts, messages[i].attachments):
+            room -= each.size
+            kept += [each] if room >= 0 else []
+        out[i] = structs.replace(messages[i], attachments=tuple(kept))
     return out
 
 
