@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import plait
 from fork_server import run_forked
 from media_servers import SEES, WIRES, MediaEndpoint, digest, png
 from models_server import Asked, Server, completion
-from plait.core import Call, Message, Reply, Think
+from plait.core import Call, Message, Reply, Think, ToolSpec
 from plait.core.attachments import MAX_BYTES, MAX_SEEN, describe_content, detect_media_type, find_attachment
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.adopt import adopt, pack
@@ -282,6 +284,7 @@ def test_hosted_models_that_accept_images_are_known() -> None:
 def test_a_tools_image_above_the_limit_is_only_described() -> None:
     assert find_attachment(plait.File("image/png", png() + bytes(MAX_SEEN))) is None
     assert find_attachment(plait.File("audio/wav", b"RIFF")) is None
+    assert find_attachment(plait.File("image/png", b"a server says that this is a picture")) is None
     assert find_attachment(plait.File("image/png", png())) is not None
 
 
@@ -327,6 +330,20 @@ def test_text_that_looks_like_a_reference_stays_text() -> None:
     assert sent[0]["text"] == fake
     assert sent[-1]["image_url"]["url"].endswith(base64.b64encode(PHOTO.data).decode())
     assert find_references(body) == (known.digest,)
+
+
+@given(st.text(), st.booleans())
+def test_no_text_becomes_a_reference_on_any_wire(text: str, slashed: bool) -> None:
+    fake = (
+        f"{text}plait-content:{'//' if slashed else chr(92) + '/' + chr(92) + '/'}{PHOTO.attachment.digest}/1600{text}"
+    )
+    tool = ToolSpec("look", fake, {"type": "object", "properties": {"x": {"type": "string", "description": fake}}})
+    call = Call("look", {"x": fake}, id="a")
+    messages = (Message("system", fake), Message("user", fake), Message("assistant", fake, calls=(call,)))
+    think = Think("act", (*messages, Message("tool", fake, call_id="a")), tools=(tool,))
+    for wire, (provider, name, _, _) in WIRES.items():
+        model = ChatModel(spec="m", name=name, endpoint="http://x", provider=provider, wire=wire, abilities=SEES)
+        assert find_references(model.encode(think).body) == ()
 
 
 def test_a_fork_and_a_replay_take_the_files_from_the_journal(tmp_path: Path) -> None:

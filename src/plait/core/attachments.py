@@ -114,9 +114,11 @@ def with_names(question: str, attachments: Iterable[Attachment]) -> str:
 
 def find_attachment(artifact: Artifact) -> tuple[Attachment, bytes] | None:
     """Return an artifact as an image or PDF that a model may see, and its bytes; None for any other artifact, and for a
-    file above `MAX_SEEN`."""
-    data, media_type = getattr(artifact, "data", None), getattr(artifact, "media_type", "")
-    if not isinstance(data, bytes) or media_type not in (*IMAGE_TYPES, PDF) or not 0 < len(data) <= MAX_SEEN:
+    file above `MAX_SEEN`. The content decides, not what a tool or a server says of it."""
+    data = getattr(artifact, "data", None)
+    if not isinstance(data, bytes) or len(data) > MAX_SEEN:
+        return None
+    if (media_type := detect_media_type(data[:64])) not in (*IMAGE_TYPES, PDF):
         return None
     return describe_content(data, media_type, getattr(artifact, "name", "")), data
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from plait.core import Artifact, Attachment, Exchange, File, Loop, Task
-from plait.core.attachments import IMAGE_TYPES, MAX_BYTES, PDF, describe_content
+from plait.core.attachments import IMAGE_TYPES, MAX_BYTES, PDF, describe_content, detect_media_type
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
@@ -82,6 +82,8 @@ def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
                 f"A part of the question is of type {type(part).__name__}.",
                 hint="Give texts and files: plait.attach(PATH).",
             )
+        if not media_type.startswith("text/"):
+            media_type = detect_media_type(data)
         attachment = describe_content(data, media_type, getattr(part, "name", ""))
         _check_file(attachment)
         files.append(attachment)
