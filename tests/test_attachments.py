@@ -222,6 +222,19 @@ def test_a_text_file_goes_into_the_question_as_data_of_any_model() -> None:
     assert "\nObservation:" not in text and "\nFinal Answer:" not in text
 
 
+def test_a_raw_transcript_takes_a_text_file() -> None:
+    seen: list[Think] = []
+
+    def reply(think: Think) -> str:
+        seen.append(think)
+        return "Final Answer: Tom"
+
+    model = Scripted([reply], by_turn=False, abilities=Abilities(completion=True))
+    agent = plait.Agent(plait.ReAct(transcript="completion"), model=model, journal=False)
+    assert agent.run(["Who?", plait.attach(b"The cat is called Tom.", "notes.md")]).answer == "Tom"
+    assert '<file name="notes.md">\nThe cat is called Tom.\n</file>' in seen[0].prompt
+
+
 # --- files and limits
 
 
