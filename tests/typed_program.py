@@ -57,6 +57,7 @@ def recommended(rows: str, words: Iterable[str]) -> plait.Agent:
 async def main() -> None:
     """Runs the agent."""
     show(await agent.arun("?", on_event=on_event, on_wait=on_wait, now=0.0))
+    show(await agent.arun(["Which day?", plait.attach(b"It is Monday.", "notes.md")]))
     async for event in agent.stream("?"):
         assert_type(event, Event)
 

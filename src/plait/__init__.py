@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from plait.agent import Agent
     from plait.config import use_config
     from plait.core.artifacts import Artifact
+    from plait.core.attachments import File
     from plait.core.code import CodeLimits
     from plait.core.errors import ConfigError, PlaitError, ReplayDiffers, ToolError
     from plait.core.plans import Plan, Step
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from plait.loops import CodeAct, JsonReAct, LLMCompiler, Phased, ReAct, ReWOO, ToolCalling
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
+    from plait.runtime.attachments import attach
     from plait.runtime.limits import Limits
     from plait.runtime.run import Run
     from plait.runtime.sessions import History
@@ -58,11 +60,13 @@ _PLACES = {
     "Scripted": "plait.models.scripted",
     "Step": "plait.core.plans",
     "Artifact": "plait.core.artifacts",
+    "File": "plait.core.attachments",
     "Tool": "plait.tools",
     "ToolError": "plait.core.errors",
     "ConfigError": "plait.core.errors",
     "History": "plait.runtime.sessions",
     "acompare": "plait.lab.run_comparison",
+    "attach": "plait.runtime.attachments",
     "cancelled": "plait.tools.call_context",
     "compare": "plait.lab.run_comparison",
     "mcp": "plait.tools.mcp.tools",
@@ -80,6 +84,7 @@ __all__ = [
     "CodeLimits",
     "ConfigError",
     "Demand",
+    "File",
     "History",
     "JsonReAct",
     "LLMCompiler",
@@ -100,6 +105,7 @@ __all__ = [
     "ToolError",
     "__version__",
     "acompare",
+    "attach",
     "cancelled",
     "compare",
     "mcp",

@@ -34,6 +34,7 @@ from plait.runtime.agent_description import (
     loop_of,
     sandbox_for,
 )
+from plait.runtime.attachments import UserQuestion, check_acceptance, restore_files
 from plait.runtime.background import EventStream, run_blocking
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
@@ -120,9 +121,16 @@ class Agent:
     # -- running
 
     def run(
-        self, question: str, *, session: str | None = None, on_wait: OnWait | None = None, now: float | None = None
+        self,
+        question: UserQuestion,
+        *,
+        session: str | None = None,
+        on_wait: OnWait | None = None,
+        now: float | None = None,
     ) -> Run:
         """Run a task to its end, blocking. Also works inside a running event loop, as in a notebook.
+
+        `question` is a text, or a list of texts and files: `["What is in this picture?", plait.attach("photo.jpg")]`.
 
         `session` makes the run a turn of that conversation in the journal. The run sees the latest turns, as
         `Agent.history` says, and can search all of them. `now` is the time that code sees, in seconds since 1970; None
@@ -134,7 +142,7 @@ class Agent:
 
     async def arun(
         self,
-        question: str,
+        question: UserQuestion,
         *,
         session: str | None = None,
         on_event: Callable[[Event], None] | None = None,
@@ -154,7 +162,9 @@ class Agent:
         log = await runs.open_log(run_spec, head, self._parts.journal)
         return await runs.perform(run_spec, head, log, self._parts.journal, on_event)
 
-    def stream(self, question: str, *, session: str | None = None, on_wait: OnWait | None = None) -> EventStream:
+    def stream(
+        self, question: UserQuestion, *, session: str | None = None, on_wait: OnWait | None = None
+    ) -> EventStream:
         """Return the run's events as they happen, for `async for`, or for `for` in plain code.
 
         The last event is `Ended`, which holds the `Run`. Leaving the iteration early cancels the run.
@@ -325,12 +335,15 @@ class Agent:
         sandbox = await self._parts.check_sandbox(
             sandbox_for(self, row.head, any(each.step < at for each in Timeline(rows).code))
         )
-        now = row.head.settings.get("now")
+        now, files = row.head.settings.get("now"), restore_files(row.head, journal)
         run_spec = self._parts.make_run_spec(
-            row.head.question, on_wait, conversation=conversation, shown=shown, sandbox=sandbox, now=now
+            row.head.question, on_wait, conversation=conversation, shown=shown, sandbox=sandbox, now=now, files=files
         )
+        check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = self._parts.make_head(row.head.question, run_spec, conversation)
-        head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)
+        head = msgspec.structs.replace(
+            head, parent=row.head.run, fork_at=at, label=label, attachments=row.head.attachments
+        )
         run_spec, log = await runs.fork(run_spec, head, rows, at, journal)
         return await runs.perform(run_spec, head, log, journal, on_event)
 

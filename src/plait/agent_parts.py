@@ -12,7 +12,7 @@ from weakref import proxy
 import msgspec
 
 from plait import __version__, config, loops, telemetry
-from plait.core import Exchange, Loop, LoopContext, Task
+from plait.core import Exchange, Loop, LoopContext
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
@@ -22,6 +22,14 @@ from plait.models.rejections import without_rejected
 from plait.models.resolve import resolve_all
 from plait.runtime import runs
 from plait.runtime.agent_description import Description, book_of, settings_of
+from plait.runtime.attachments import (
+    NO_FILES,
+    AttachedFiles,
+    UserQuestion,
+    check_acceptance,
+    restore_files,
+    split_question,
+)
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
@@ -128,13 +136,14 @@ class AgentParts:
 
     async def prepare_run(
         self,
-        question: str,
+        asked: UserQuestion,
         session: str | None,
         on_wait: OnWait | None,
         history: Iterable[Exchange] | None,
         now: float | None,
     ) -> tuple[RunSpec, RunHead]:
         """Check the arguments of a new run and return what it needs."""
+        question, files = split_question(asked)
         check_run_arguments(question, session, history, now)
         await self.load_tools()
         await self.check_sandbox(self._agent.sandbox)
@@ -142,8 +151,10 @@ class AgentParts:
         if session is not None:
             conversation = open_conversation(session, self.require_journal(), self._agent.history, history)
         shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
-        run_spec = self.make_run_spec(question, on_wait, conversation=conversation, shown=shown, now=now)
-        return run_spec, self.make_head(question, run_spec, conversation)
+        run_spec = self.make_run_spec(question, on_wait, conversation=conversation, shown=shown, now=now, files=files)
+        check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
+        head = self.make_head(question, run_spec, conversation)
+        return run_spec, msgspec.structs.replace(head, attachments=files.attachments)
 
     def make_run_spec(
         self,
@@ -154,10 +165,12 @@ class AgentParts:
         shown: tuple[str, ...] | None = None,
         sandbox: str | Sandbox | None = None,
         now: float | None = None,
+        files: AttachedFiles = NO_FILES,
     ) -> RunSpec:
         """Return the specification of a new run, or of a `recorded` one."""
         agent = self._agent
         if recorded is not None:
+            files = restore_files(recorded, self.require_journal()) if recorded.attachments else files
             shown, now = shown_by(recorded), recorded.settings.get("now")
         conversation = conversation or (recorded_conversation(recorded) if recorded is not None else None)
         tools = self.toolset if recorded is None else as_recorded(self.toolset, recorded)
@@ -187,7 +200,8 @@ class AgentParts:
         context = with_clean_tools(context)
         return RunSpec(
             loop=self.loop,
-            task=Task(question, conversation.history if conversation is not None else ()),
+            task=files.make_task(question, conversation.history if conversation is not None else ()),
+            contents=files.contents,
             context=context,
             tools=tools.for_run(),
             phases=Phases(

@@ -21,8 +21,10 @@ from plait.cli.main import CANCELLED, CRASHED
 from plait.cli.output import clean_text, format_count
 from plait.cli.run import perform_run
 from plait.cli.run_output import next_steps, print_answer, summarize_run, view_for
+from plait.core import File
 from plait.core.errors import ConfigError, PlaitError
 from plait.journal.store import Journal
+from plait.runtime.attachments import UserQuestion
 from plait.runtime.run import Run
 from plait.runtime.sessions import check_session_name, fresh_name
 
@@ -89,6 +91,8 @@ class Chat:
         self.journal_words = journal_words
         self.lines: LineReader
         self.turns = 0
+        self.files: tuple[File, ...] = ()
+        """The files of the next question."""
         self.crashed = False
         self.interrupted = False
         """A signal ended the chat itself, not only a turn."""
@@ -125,10 +129,12 @@ class Chat:
             view = OneLineView(sys.stderr)
             summarize = view.summary
         self.turns += 1
+        asked: UserQuestion = [question, *self.files]
+        self.files = ()
         try:
             run = perform_run(
                 lambda on_event, on_wait: self.agent.arun(
-                    question, session=self.session, on_event=on_event, on_wait=on_wait
+                    asked, session=self.session, on_event=on_event, on_wait=on_wait
                 ),
                 view,
                 plans=PlanPrompt(self.agent, question),

@@ -16,6 +16,7 @@ from plait.cli.run_output import view_for
 from plait.cli.runs import format_time
 from plait.core.errors import ConfigError, PlaitError
 from plait.models.resolve import resolve
+from plait.runtime.attachments import attach
 from plait.runtime.costs import in_all, merge_spending, spending
 from plait.runtime.recorded_events import make_events, recorded_loop
 from plait.runtime.sessions import check_session_name, fresh_name
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "help": ("", "List the commands."),
+    "attach": ("[FILE ...]", "Add files to the next question: images, PDF or text files; without FILE, remove them."),
     "show": ("[TURN]", "Show the last turn, or the one with that number, step by step."),
     "cost": ("", "Show the time and cost of the session, by phase."),
     "model": ("[[PHASE=]SPEC ...]", "Show the model of each phase, or change it."),
@@ -108,6 +110,12 @@ class ChatCommands:
             view(event)
         view.close()
         chat.say(f"{row.status} · run {turn.run}")
+
+    def _attach(self, rest: str) -> None:
+        chat = self.chat
+        chat.files = (*chat.files, *map(attach, _split_words(rest))) if rest else ()
+        said = ", ".join(str(each.attachment) for each in chat.files)
+        chat.say(f"With the next question: {said}" if said else "The next question has no files.")
 
     def _cost(self, rest: str) -> None:
         chat = self.chat

@@ -169,6 +169,13 @@ embedder = click.option(
 evidence = click.option(
     "--evidence", metavar="RUN", help="With --plan: reuse what RUN found for the steps that did not change."
 )
+attach = click.option(
+    "--attach",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    help="An image, a PDF file or a text file of the question. Repeat it for several.",
+)
 no_ask = flag("--no-ask", help="The model may not ask the user.")
 repeat_finished = flag("--again", help="Run finished tasks again.")
 jobs = click.option("--jobs", type=WHOLE, default=1, metavar="N", help="Maximum runs at the same time (default 1).")

@@ -19,6 +19,7 @@ from plait.core import Event
 from plait.core.errors import ConfigError
 from plait.core.events import Action, Answer, Asked, Began, Ended, Thought
 from plait.models.stages import StageEnded, listen_to_stages
+from plait.runtime.attachments import UserQuestion, attach
 from plait.runtime.run import Run
 from plait.runtime.run_context import OnWait
 
@@ -30,6 +31,7 @@ Examples:
   plait run "What is 17% of 2,340?" --tools calculator
   plait run "How many more people live in Lyon than in Nice?" \\
       --tools lookup:cities.json --tools calculator --model local
+  plait run "What is in this picture?" --attach photo.jpg --model openai:gpt-5
   plait run "..." --loop json --model openai:gpt-5 --max-cost 0.05 --json
   plait run - --set transcript=user --set dialect=lines < question.txt
 
@@ -46,6 +48,7 @@ PLAIT_LOOP, PLAIT_JOURNAL), and the environment overrides plait.toml.
 @click.option("--plan", metavar="FILE", help="A plan to carry out (rewoo), as text or JSON; - is stdin.")
 @options.evidence
 @options.no_ask
+@options.attach
 @options.session
 @options.embedder
 @options.journal
@@ -54,6 +57,7 @@ PLAIT_LOOP, PLAIT_JOURNAL), and the environment overrides plait.toml.
 @options.quiet
 def run(
     question: str,
+    files: tuple[str, ...],
     session: str | None,
     plan: str | None,
     evidence: str | None,
@@ -80,8 +84,9 @@ def run(
     else:
         agent = make_agent(**flags)
     plans = PlanPrompt(agent, question)
+    asked: UserQuestion = [question, *map(attach, files)]
     done = perform_run(
-        lambda on_event, on_wait: agent.arun(question, session=session, on_event=on_event, on_wait=on_wait),
+        lambda on_event, on_wait: agent.arun(asked, session=session, on_event=on_event, on_wait=on_wait),
         view_for(sys.stderr, quiet=quiet),
         plans=plans,
         may_ask=not as_object,

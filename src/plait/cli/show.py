@@ -90,6 +90,8 @@ def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
     origin += f" · session {clean(head.session)}" if head.session else ""
     click.echo(f"run {head.run} · {head.loop['name']} · {clean(models)} · {format_time(row.started)}{origin}")
     click.echo(f"Question: {clean_text(head.question)}")
+    if head.attachments:
+        click.echo(f"Attached: {clean(', '.join(map(str, head.attachments)))}")
     view = view_for(sys.stdout, limit=None if full else SHOWN)
     for event in make_events(timeline, recorded_loop(head)):
         view(event)
@@ -112,6 +114,7 @@ def _show_object(row: RunRow, timeline: Timeline) -> None:
         {
             **run_as_json(row),
             "fork_at": row.head.fork_at or None,
+            "attachments": msgspec.to_builtins(row.head.attachments),
             "phases": [each.json() for each in spending(timeline)],
             "events": msgspec.to_builtins(make_events(timeline, recorded_loop(row.head))),
         }
@@ -180,7 +183,7 @@ def _print_body(body: bytes, *, pretty: bool) -> None:
 def export(run: str, journal: str | None) -> None:
     """Write the record of RUN: one line of JSON for the run, then one for every row, bodies included."""
     row, store = find_run(run, journal)
-    for line in lines(row, store.iter_rows(row.head.run)):
+    for line in lines(row, store.iter_rows(row.head.run), store.contents(row.head.attachments)):
         click.echo(line)
 
 

@@ -1,6 +1,7 @@
 """The values that all packages share: effects, messages, calls, outcomes, usage. No I/O, no clock."""
 
 from plait.core.artifacts import Artifact, ArtifactHandle
+from plait.core.attachments import Attachment, File
 from plait.core.code import CodeError, CodeLimits, Ran
 from plait.core.effects import (
     UNKNOWN,
@@ -47,6 +48,7 @@ __all__ = [
     "Artifact",
     "ArtifactHandle",
     "AskUser",
+    "Attachment",
     "Call",
     "Cancelled",
     "CheckAnswer",
@@ -62,6 +64,7 @@ __all__ = [
     "Exchange",
     "Execute",
     "Failed",
+    "File",
     "LimitNear",
     "Loop",
     "LoopContext",

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkabl
 
 from msgspec import Struct, structs
 
+from plait.core.attachments import Attachment
 from plait.core.call_check import IsOpen, find_call_problem
 from plait.core.effects import Effects
-from plait.core.messages import JSON, Exchange
+from plait.core.messages import JSON, Exchange, Message
 from plait.core.outcomes import Outcome
 from plait.core.tools import ToolSpec
 
@@ -53,10 +54,19 @@ class OneKind:
 
 
 class Task(Struct, frozen=True, omit_defaults=True):
-    """The user's request. `history` are the recent turns of its conversation, oldest first."""
+    """The user's request. `history` are the recent turns of its conversation, oldest first.
+
+    `attachments` are its images and PDF files, `texts` its text files: their names and their text.
+    """
 
     question: str
     history: tuple[Exchange, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()
+
+    def ask(self, text: str, more: tuple[Attachment, ...] = ()) -> Message:
+        """Return the user's message that holds the question, with its attachments and `more`."""
+        return Message("user", text, attachments=(*self.attachments, *more))
 
 
 class Prompts(Protocol):

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from plait.core.attachments import Attachment
 from plait.core.tools import Call
 
 JSON: TypeAlias = Any
@@ -29,7 +30,8 @@ class Message(Struct, frozen=True, omit_defaults=True):
     """One message of a chat: its role and its content.
 
     `calls` are an assistant's native tool calls; `call_id` is the call that a tool's message answers. `state`
-    is what the provider gave with an assistant's turn and needs back.
+    is what the provider gave with an assistant's turn and needs back. `attachments` are images and PDF files that a
+    model sees with a user's or a tool's message, if it accepts them.
     """
 
     role: Role
@@ -37,6 +39,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
     calls: tuple[Call, ...] = ()
     call_id: str = ""
     state: ProviderState | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 class Exchange(Struct, frozen=True):

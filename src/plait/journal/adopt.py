@@ -29,12 +29,13 @@ class Carried(Struct, frozen=True):
     """A finished run on its way from one journal to another.
 
     `run` has the columns of its row in `runs` without its number. `rows` are the rows of its record, from a journal of
-    this `version`. Secrets are already replaced, as in the other journal.
+    this `version`. `contents` are its attached files, by digest. Secrets are already replaced, as in the other journal.
     """
 
     version: int
     run: dict[str, Any]
     rows: tuple[CarriedRow, ...]
+    contents: dict[str, bytes] = {}
 
 
 def pack(journal: Journal, run: str) -> Carried:
@@ -46,7 +47,8 @@ def pack(journal: Journal, run: str) -> Carried:
             raise JournalError(f"Run {row.head.run} has not ended ({row.status}): it can't be carried over yet.")
         values = connection.execute(f"SELECT {', '.join(_RUN)} FROM runs WHERE n = ?", (n,)).fetchone()
         rows = connection.execute(f"SELECT {', '.join(_ROW)} FROM events WHERE run = ? ORDER BY seq", (n,)).fetchall()
-        return Carried(reader.version(connection), dict(zip(_RUN, values, strict=True)), tuple(rows))
+        contents = {each.digest: reader.content(connection, each, journal.path) for each in row.head.attachments}
+        return Carried(reader.version(connection), dict(zip(_RUN, values, strict=True)), tuple(rows), contents)
 
 
 async def adopt(journal: Journal, runs: Sequence[Carried]) -> bool:
@@ -77,6 +79,7 @@ async def adopt(journal: Journal, runs: Sequence[Carried]) -> bool:
         for each in new:
             n = connection.execute(_INSERT_RUN, [each.run[name] for name in _RUN]).lastrowid
             connection.executemany(_INSERT_ROW, [(n, *row) for row in each.rows])
+            connection.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?)", list(each.contents.items()))
         return True
 
     return await journal.writer().transact(work)

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec import structs
 
+from plait.core import Attachment
 from plait.core.errors import JournalError
 from plait.journal.records import ObservedRecord, Record, RunHead
 
@@ -104,6 +105,11 @@ def decode_head(data: str) -> RunHead:
                 f"The head of a run can't be read ({first}): {data[:80]!r}.",
                 hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
             ) from None
+
+
+def decode_attachments(data: str | None) -> tuple[Attachment, ...]:
+    """The attachments in a run's head; none for NULL."""
+    return msgspec.json.decode(data, type=tuple[Attachment, ...]) if data else ()
 
 
 def decode_plain(data: str) -> Any:

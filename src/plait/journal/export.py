@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from plait.journal import codec
 from plait.journal.records import Row, RunRow
 
 
-def export(run: RunRow, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    """Yield the run (`type` "run"), then every row in order, as dicts that JSON can hold.
+def export(
+    run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes] = MappingProxyType({})
+) -> Iterator[dict[str, Any]]:
+    """Yield the run (`type` "run"), its attached files (`type` "content", `contents` by digest), then every row in
+    order, as dicts that JSON can hold.
 
     A row has `seq`, `at` (ISO 8601, UTC), the record's own fields with its kind as `type`, and its exact body: `body`
     if it is UTF-8 text, else `body_base64`. `restore_body` returns the bytes.
@@ -27,6 +31,8 @@ def export(run: RunRow, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
         "totals": run.totals,
         "head": json.loads(codec.encode(run.head)),
     }
+    for digest, content in contents.items():
+        yield {"type": "content", "digest": digest, "body_base64": base64.b64encode(content).decode()}
     for row in rows:
         record = json.loads(codec.encode(row.record))
         line = {"type": record.pop("type"), "seq": row.seq, "at": _iso(row.at), **record}
@@ -38,9 +44,9 @@ def export(run: RunRow, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
         yield line
 
 
-def lines(run: RunRow, rows: Iterable[Row]) -> Iterator[str]:
+def lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes] = MappingProxyType({})) -> Iterator[str]:
     """Yield the same dicts as lines of JSON, without line ends."""
-    for each in export(run, rows):
+    for each in export(run, rows, contents):
         try:
             text = json.dumps(each, ensure_ascii=False)
             text.encode()

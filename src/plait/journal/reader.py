@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from plait.core import Attachment
+from plait.core.attachments import with_names
 from plait.core.errors import JournalError, UnknownRun
 from plait.journal import chain, codec, delta, faults, opening, owner
 from plait.journal.records import Record, Row, RunRow, SessionRow, SessionTurn, Thinking
@@ -82,6 +85,19 @@ def _has_bytes(path: Path) -> bool:
     return False
 
 
+def content(connection: sqlite3.Connection, attachment: Attachment, path: Path) -> bytes:
+    """Return the bytes of an attached file. Raises JournalError when they are missing or damaged."""
+    found = connection.execute("SELECT body FROM contents WHERE digest = ?", (attachment.digest,)).fetchone()
+    # A text may differ from its digest, because secrets in it are replaced.
+    if found is None or (attachment.kind != "text" and hashlib.sha256(found[0]).hexdigest() != attachment.digest):
+        what = "is not in" if found is None else "is damaged in"
+        raise JournalError(
+            f"The attached file {attachment} {what} the journal {path}.",
+            hint="The run can be shown, but not resumed, forked or replayed. Ask the question again with the file.",
+        )
+    return bytes(found[0])
+
+
 def run_row(found: tuple[Any, ...], path: Path) -> RunRow:
     """Return a run as listed. The status is "interrupted" if the run's process died before ending it."""
     _, _, status, owned, started, updated, head, outcome, totals = found
@@ -121,11 +137,12 @@ def turns(connection: sqlite3.Connection, session: str, before: str | None, limi
     if before is not None and (n := _origin(connection, before)) is not None:
         where, values = f"{where} AND n < ?", [session, n]
     (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE {where}", values).fetchone()
-    question = f"SELECT id, question, outcome, started FROM runs WHERE {where} ORDER BY n DESC LIMIT ?"
+    columns = "id, question, json_extract(head, '$.attachments'), outcome, started"
+    question = f"SELECT {columns} FROM runs WHERE {where} ORDER BY n DESC LIMIT ?"
     found = connection.execute(question, [*values, -1 if limit is None else limit]).fetchall()
     return [
-        SessionTurn(count - i, run, asked, _said(outcome), started)
-        for i, (run, asked, outcome, started) in reversed(list(enumerate(found)))
+        SessionTurn(count - i, run, with_names(asked, codec.decode_attachments(files)), _said(outcome), started)
+        for i, (run, asked, files, outcome, started) in reversed(list(enumerate(found)))
     ]
 
 

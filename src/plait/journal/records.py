@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from plait.core import Call, Exchange, Observation, Ran, Reply, Usage, WaitResult
+from plait.core import Attachment, Call, Exchange, Observation, Ran, Reply, Usage, WaitResult
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
@@ -222,7 +222,7 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     `tools` are the specs that the model saw; `sources` are the words they were loaded by ("" for one given in Python).
     `settings` has limits, approval and other settings. `session` is the run's conversation, `history` the recent turns
     that the loop saw, `given` all turns before it if the caller passed them and not all are shown. `label` is a name
-    for finding the run again.
+    for finding the run again. `attachments` are the files of the question.
     """
 
     run: str
@@ -239,6 +239,7 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     history: tuple[Exchange, ...] = ()
     label: str = ""
     given: tuple[Exchange, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
     def address(self, phase: str, path: str, spec: str = "") -> str:
         """Return where a request went: the endpoint's address and path; the path alone if there is no server.

@@ -99,7 +99,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
         for each in rows:  # if the run's own row is lost, the rows get new digests
             digest = chain.digest_of_row(digest, each[:-1])
             target.execute(INSERTS[1], (n, *each[:-1], digest))
-    for table in (schema.COMPARISONS, schema.RESULTS, schema.RATINGS):
+    for table in (schema.COMPARISONS, schema.RESULTS, schema.RATINGS, schema.CONTENTS):
         places = ",".join("?" * len(table.columns))
         for _, *row in _scan(source, f"SELECT rowid, * FROM {table.name} WHERE rowid >= ? ORDER BY rowid", bound):
             target.execute(f"INSERT OR IGNORE INTO {table.name} VALUES ({places})", row)

@@ -9,7 +9,7 @@ from plait.journal.records import Record
 APPLICATION_ID = 0x506C6169
 """An id in the file's header ("Plai"), which distinguishes it from another program's database."""
 
-VERSION = 6
+VERSION = 7
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
@@ -121,7 +121,16 @@ RATINGS = SqlTable(
     ),
 )
 
-TABLES = (RUNS, EVENTS, COMPARISONS, RESULTS, RATINGS)
+CONTENTS = SqlTable(
+    "contents",
+    "One row per attached file. Runs name its digest in their head, and requests refer to it.",
+    (
+        SqlColumn("digest", "TEXT PRIMARY KEY", "SHA-256 of the file, in hex"),
+        SqlColumn("body", "BLOB NOT NULL", "the file's bytes; in a text file, secrets are replaced"),
+    ),
+)
+
+TABLES = (RUNS, EVENTS, COMPARISONS, RESULTS, RATINGS, CONTENTS)
 
 SESSIONS = "CREATE INDEX runs_of_session ON runs (session) WHERE session <> ''"
 LABELS = "CREATE INDEX runs_of_label ON runs (label) WHERE label <> ''"

@@ -18,10 +18,12 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
+from plait.core import Attachment
 from plait.core.errors import JournalError, RecordChanged
 from plait.journal import chain, codec, faults, reader, redaction
 from plait.journal.effects import EffectsFile, has_effects
@@ -35,6 +37,9 @@ _BEGIN = (
     "INSERT INTO runs (id, question, loop, status, owner, parent, fork_at, started, updated, head, "
     "totals, session, label, digest, state) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}', ?, ?, ?, ?)"
 )
+
+_ADD_CONTENT = "INSERT OR IGNORE INTO contents (digest, body) VALUES (?, ?)"
+_DELETE_CONTENT = "DELETE FROM contents WHERE digest = ? AND NOT EXISTS (SELECT 1 FROM runs WHERE instr(head, ?))"
 
 _going: weakref.WeakValueDictionary[tuple[str, str], RunLog] = weakref.WeakValueDictionary()
 """The logs of this process, by file and run: a run that was left behind here may be claimed here."""
@@ -112,9 +117,16 @@ class Journal:
     # ---- writing
 
     async def begin(
-        self, head: RunHead, owner: str, records: Sequence[Entry] = (), *, secrets: Iterable[str] = ()
+        self,
+        head: RunHead,
+        owner: str,
+        records: Sequence[Entry] = (),
+        *,
+        secrets: Iterable[str] = (),
+        contents: Mapping[str, bytes] = MappingProxyType({}),
     ) -> RunLog:
-        """Begin a run: its row and first records are written together. Raises JournalError."""
+        """Begin a run: its row, its first records and the `contents` of its attachments (by digest) are written
+        together. A content that the journal has is not written again. Raises JournalError."""
         writer = self.writer()
         scrubber = redaction.scrubber(secrets)
         now = self._clock()
@@ -126,6 +138,11 @@ class Journal:
         state = chain.digest_of_state(origin, "running", owner, None, None, "{}")
         begun = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text, session, head.label)
         effects = EffectsFile(self.path, head.run, is_new=True)
+        stored = [
+            (each.digest, scrubber(contents[each.digest]) if each.kind == "text" else contents[each.digest])
+            for each in head.attachments
+            if each.digest in contents
+        ]
 
         def work(connection: sqlite3.Connection) -> RunLog:
             self._hold_lock(owner)
@@ -136,6 +153,7 @@ class Journal:
                     f"There is a run {head.run} already in the journal {self.path}.",
                     hint="Give the new run another id.",
                 ) from None
+            connection.executemany(_ADD_CONTENT, stored)
             if has_effects(head):
                 effects.start(len(records))
             log = RunLog(writer, n, head.run, scrubber, self._clock, origin=origin, effects=effects)
@@ -218,8 +236,9 @@ class Journal:
     async def delete(self, run_id: str) -> None:
         """Remove a run and its record. Raises JournalError when it is unknown or still going on.
 
-        Its rating goes with it; its forks, its session's other turns and results of comparisons stay. What was deleted
-        may still be in the file's free pages: `compact` removes it and makes the file smaller.
+        Its rating goes with it, and attached files that no other run has; its forks, its session's other turns and
+        results of comparisons stay. What was deleted may still be in the file's free pages: `compact` removes it and
+        makes the file smaller.
         """
         self._must_exist()
         removed: list[str] = []
@@ -231,6 +250,8 @@ class Journal:
             connection.execute("DELETE FROM events WHERE run = ?", (n,))
             connection.execute("DELETE FROM runs WHERE n = ?", (n,))
             connection.execute("DELETE FROM ratings WHERE run = ?", (run.head.run,))
+            for each in run.head.attachments:  # unless another run has it too
+                connection.execute(_DELETE_CONTENT, (each.digest, each.digest))
             removed.append(run.head.run)
 
         await self.writer().transact(work)
@@ -294,6 +315,14 @@ class Journal:
     def head(self, run_id: str) -> RunHead:
         """What a run was started with."""
         return self.run(run_id).head
+
+    def contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
+        """The bytes of attached files, by digest. Raises JournalError when one is missing or damaged."""
+        wanted = {each.digest: each for each in attachments}
+        if not wanted:
+            return {}
+        with reader.reading(self.path) as connection:
+            return {digest: reader.content(connection, each, self.path) for digest, each in wanted.items()}
 
     def rows(self, run_id: str) -> list[Row]:
         """A run's whole record in order, every body byte for byte as it was."""

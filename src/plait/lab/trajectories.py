@@ -27,10 +27,12 @@ from plait.journal.timeline import LoopException, ModelCall, RecordedNote, Timel
 from plait.lab.cells import read_result
 from plait.lab.results import CellResult
 from plait.lab.run_comparison import load_comparison
+from plait.models.wires.contents import find_references
 from plait.models.wires.turns import arguments
 
 SAME = "the same as another"
 """Why a line is skipped: an earlier run has the same messages."""
+ATTACHED = "with attached files"
 DAMAGED = "of a run whose record can't be read"
 Chat = dict[str, Any]
 """A message as it was sent: role, content, and of native calls tool_calls or tool_call_id."""
@@ -343,6 +345,8 @@ def _make_example(said: _RecordedReply, about: Mapping[str, Any]) -> TrainingExa
         return UNENDED
     if not reply.text.strip() and not reply.calls:
         return EMPTY
+    if find_references(call.last.request):
+        return ATTACHED
     try:
         sent = msgspec.json.decode(call.last.request)
     except msgspec.DecodeError:

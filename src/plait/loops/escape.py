@@ -35,6 +35,7 @@ _VALUE = r"(?:(?!\\(?:[:：]|->))[^\n])"
 _LAST_VALUE = r"(?:(?!\\(?:[:：]|->)|->)[^\n:：])"
 _FLAGS = re.M | re.I
 _ANY_SIGN = re.compile(r"[:：]|->")
+_FILE_END, _OPENED = re.compile(r"<(?=/file)", re.IGNORECASE), r"<\\"
 
 
 class LabelGuard:
@@ -106,7 +107,21 @@ def escape_history(task: Task, escape: Escape) -> tuple[Exchange, ...]:
 
 def escape_task(task: Task, escape: Escape) -> dict[str, Any]:
     """Return the escaped question and earlier turns, as the templates take them."""
-    return {"question": escape.question(task.question), "history": escape_history(task, escape)}
+    return {"question": escape_question(task, escape), "history": escape_history(task, escape)}
+
+
+def escape_question(task: Task, escape: Escape) -> str:
+    """Return the escaped question, with the task's text files below it."""
+    return show_texts(escape.question(task.question), task, escape)
+
+
+def show_texts(text: str, task: Task, escape: Callable[[str], str]) -> str:
+    """Return a text with the task's text files below it. They are data like observations: each stands in an element
+    `<file>`, which it cannot close."""
+    parts = [text]
+    for name, content in task.texts:
+        parts.append(f'<file name="{escape(name)}">\n{_FILE_END.sub(_OPENED, escape(content))}\n</file>')
+    return "\n\n".join(parts)
 
 
 def begins_line(prompt: str) -> bool:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from plait.core import LoopContext, Message, Observation, Task, Think, assistant, system, user
+from msgspec import structs
+
+from plait.core import Attachment, LoopContext, Message, Observation, Task, Think, assistant, system, user
 from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops.escape import begins_line, escape_of, escape_task, without_tokens
@@ -46,9 +48,10 @@ class Transcript:
         self._escape = escape = escape_of(context, format.disarm)
         self._harmless = harmless
         self._inline = not begins_line(self._observe("", HOLE, 1))
-        self._task = escape_task(task, escape)
+        self._ask, self._task = task.ask, escape_task(task, escape)
         self._rules = context.rules(**words)
-        self._head = (system(self._rules), user(context.prompt("question", **self._task))) if kind == "chat" else ()
+        asked = () if kind != "chat" else (system(self._rules), task.ask(context.prompt("question", **self._task)))
+        self._head: tuple[Message, ...] = asked
         self._tools: dict[str, str] = {}
         """The tools' names, made harmless."""
         self._chat: dict[int, list[Message]] = {}
@@ -65,7 +68,8 @@ class Transcript:
         shown = {"log": raw, "turns": turns, "opening": "" if tail else opening}
         values = {**self._task, **shown, "phase": phase}
         if self._kind == "user":
-            return Think(phase, (system(self._rules), user(self._kit.prompt("earlier", **values)), *tail))
+            seen = tuple(each for entry in log.entries for each in entry.attachments)
+            return Think(phase, (system(self._rules), self._ask(self._kit.prompt("earlier", **values), seen), *tail))
         text = self._kit.prompt("completion", system=self._rules, **values)
         if tail:
             text = "\n".join((text, *(message.content for message in tail), opening))
@@ -77,7 +81,8 @@ class Transcript:
         done = self._chat.setdefault(chars, [])
         for i in range(len(done) // 2, len(log.entries)):
             entry = log.entries[i]
-            done += (assistant(entry.turn), user(self._shown(entry, i + 1, chars)))
+            shown = Message("user", self._shown(entry, i + 1, chars), attachments=entry.attachments)
+            done += (assistant(entry.turn), shown)
         return done
 
     def _raw(self, log: Scratchpad, chars: int) -> str:
@@ -153,7 +158,9 @@ class PastTurn:
 
 def _with_word(said: list[Message], word: str) -> list[Message]:
     """The messages with a word behind the last one."""
-    return [*said[:-1], user(f"{said[-1].content.rstrip()}\n({word})")] if word else said
+    if not word:
+        return said
+    return [*said[:-1], structs.replace(said[-1], content=f"{said[-1].content.rstrip()}\n({word})")]
 
 
 def with_repair(bad: str, request: str) -> tuple[Message, ...]:
@@ -163,12 +170,14 @@ def with_repair(bad: str, request: str) -> tuple[Message, ...]:
 
 @dataclass(frozen=True)
 class Entry:
-    """The part of a turn that counts, the observation after it (whole), the tool that gave it, and the whole reply."""
+    """The part of a turn that counts, the observation after it (whole), the tool that gave it, the whole reply, and the
+    observation's attachments."""
 
     turn: str
     observation: str
     tool: str
     reply: str
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,7 +191,7 @@ class Scratchpad:
         """Append a turn and its observation."""
         text = observation.with_note
         tool = turn.call.tool if turn.call is not None else "final_answer"
-        return Scratchpad((*self.entries, Entry(turn.kept, text, tool, turn.reply)))
+        return Scratchpad((*self.entries, Entry(turn.kept, text, tool, turn.reply, observation.attachments)))
 
     def once_more(self, words: str) -> Scratchpad:
         """Leave out a turn that only repeated a call, and remark that behind the last entry."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, structs
 
-from plait.core import Reply, Think
+from plait.core import Attachment, Reply, Think
 from plait.models.prices import Rate
 
 
 class Abilities(Struct, frozen=True, omit_defaults=True):
     """What an endpoint can do or accepts. A model emulates or leaves out missing abilities.
 
-    If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`.
+    If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`. `images` and `files`: it accepts
+    images, and PDF files.
     """
 
     stream: bool = True
@@ -27,6 +28,13 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
     tools: bool = True
     completion: bool = False
     max_tokens: bool = True
+    images: bool = False
+    files: bool = False
+
+    def accepts(self, attachment: Attachment) -> bool:
+        """Return whether the endpoint accepts an image, or a PDF file."""
+        return {"image": self.images, "file": self.files}.get(attachment.kind, False)
+
     top_p: bool = True
     seed: bool = True
     verbosity: bool = True
@@ -67,10 +75,15 @@ ABILITIES: tuple[str, ...] = Abilities.__struct_fields__
 
 
 class Request(Struct, frozen=True):
-    """One request exactly as sent: the path under the endpoint's base address, and the body's bytes."""
+    """One request: the path under the endpoint's base address, and the body's bytes.
+
+    Attachments are references in the body (`wires/contents.py`). `contents` are their bytes, by digest, when the
+    request is sent.
+    """
 
     path: str
     body: bytes
+    contents: Mapping[str, bytes] = {}
 
 
 class Response(Struct, frozen=True):

@@ -21,6 +21,7 @@ from plait.models.prices import UNKNOWN, Rate
 from plait.models.rate_limits import RateLimit
 from plait.models.settings import NO_SETTINGS, ModelSettings
 from plait.models.wires import replies
+from plait.models.wires.contents import fill_contents
 from plait.models.wires.error_bodies import error_of
 from plait.models.wires.refusals import Target, bad_response, failure
 from plait.models.wires.rejected_fields import OMITTABLE, fields_of, without_fields
@@ -105,7 +106,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         watch = _Watch(ReplyReader(wire, think, prefill, self.provider), on_text, scrubber)
         broken: ModelError | None = None
         try:
-            await http.post(target, request.path, request.body, headers, self.timeout, answer, watch.take)
+            body = fill_contents(request.body, request.contents)
+            await http.post(target, request.path, body, headers, self.timeout, answer, watch.take)
         except asyncio.CancelledError as error:
             # For the usage of the call: the part that was received.
             error.response = Response(answer.status, target.clean_bytes(answer.body))  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.fallback import join_models, split_fallbacks
+from plait.models.media import media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, wire_of
 from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, find_by_name, own_service_tiers
 from plait.models.rate_limits import read_rate_limit
@@ -187,7 +188,9 @@ def _chat_model(
         name=name,
         endpoint=endpoint.base_url,
         key=key,
-        abilities=structs.replace(abilities_of(endpoint.kind, name, wire), **endpoint.abilities),
+        abilities=structs.replace(
+            abilities_of(endpoint.kind, name, wire), **{**media_of(endpoint.kind, name), **endpoint.abilities}
+        ),
         rate=rate,
         params={**config.params, **endpoint.params},
         headers={**endpoint.headers, **hidden},

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from plait.core.artifacts import Artifact, ArtifactHandle
+from plait.core.attachments import find_attachment
 from plait.core.messages import JSON
 from plait.sandbox.worker_values import unpack
 from plait.tools import Tool
@@ -29,6 +31,8 @@ class ArtifactStore:
         self._live: dict[str, Artifact] = {}
         self._unwritten: dict[str, bytes] = {}
         self._counts: dict[str, int] = {}
+        self._contents: dict[str, bytes] = {}
+        """The bytes of images and PDF files, by digest."""
         for name in kept:
             kind, _, number = name.rpartition("-")
             self._counts[kind] = max(self._counts.get(kind, 0), int(number))
@@ -44,6 +48,8 @@ class ArtifactStore:
         name = f"{artifact.kind}-{number}"
         self._live[name] = artifact
         self._unwritten[name] = data
+        if found := find_attachment(artifact):
+            self._contents[found[0].digest] = found[1]
         return ArtifactHandle(name, about)
 
     def put_away(self, artifact: Artifact) -> JSON:
@@ -88,6 +94,14 @@ class ArtifactStore:
         except ValueError:
             return None
         return artifact
+
+    def find_content(self, digest: str) -> bytes | None:
+        """Return the bytes of an image or PDF file that a tool returned, by their digest; None if there is none."""
+        if digest not in self._contents:
+            for _, data in self._kept.values():  # of files, the bytes stand below one line
+                content = data.partition(b"\n")[2]
+                self._contents.setdefault(sha256(content).hexdigest(), content)
+        return self._contents.get(digest)
 
     def encode_new(self, value: JSON) -> bytes | None:
         """Return the new artifacts in a value as bytes for the journal; None if there are none."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NoReturn
 
@@ -57,11 +57,13 @@ async def ask_model(
     retries: int,
     on_text: Callable[[str], None] | None,
     on_note: Callable[[str, str], None],
+    find_contents: Callable[[bytes], Mapping[str, bytes]],
     span: ModelSpan,
     meter: Meter,
     share: Share,
 ) -> Reply:
     """The reply to a think effect. `on_note` gets the kind and text of a note before the model is asked again.
+    `find_contents` gives the files that a request refers to.
 
     Raises `ContextOverflow`, `Unsupported` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room,
     or another `ModelError` when all is lost.
@@ -94,6 +96,7 @@ async def ask_model(
         if limited is not think:
             request = model.encode(limited)
         given = max_tokens if limited is not think else None
+        request = structs.replace(request, contents=find_contents(request.body))
         await log.append((Thinking(n, step, think.phase, model.spec, request.path, attempt, given), request.body))
         span.record_attempt(request)
         began = time.perf_counter()
@@ -265,6 +268,7 @@ class Thinker:
                     retries=self.run_context.run_spec.limits.retries,
                     on_text=listener.feed if listener is not None else None,
                     on_note=partial(self._say_again, step, listener),
+                    find_contents=self.run_context.find_contents,
                     span=span,
                     meter=meter,
                     share=share,

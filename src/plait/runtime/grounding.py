@@ -194,7 +194,8 @@ class Sources:
 def sources_of(task: Task, system: str | None = None) -> Sources:
     """Return the sources that a run begins with."""
     before = (text for turn in task.history for text in (turn.question, turn.answer))
-    return Sources((task.question, *before, *([system] if system else [])))
+    files = (text for _, text in task.texts)
+    return Sources((task.question, *files, *before, *([system] if system else [])))
 
 
 def describe_findings(found: Iterable[str]) -> str:

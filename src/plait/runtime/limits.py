@@ -13,6 +13,7 @@ from plait.core import CodeLimits, LimitNear, Reply, Usage
 from plait.core.errors import ConfigError
 from plait.models.base import Model
 from plait.models.prices import total
+from plait.models.wires.contents import count_referenced_tokens
 from plait.tools.call_context import BudgetSpent, run_meter
 
 TOKENS_A_BYTE = 0.25
@@ -157,12 +158,13 @@ class Meter:
 
     def learn(self, model: Model, body: bytes, usage: Usage) -> None:
         """Remember how many tokens a byte of a model's requests has."""
-        if usage.input_tokens and body and not usage.estimated:
+        if usage.input_tokens and body and not usage.estimated and not count_referenced_tokens(body):
             self._density[model.spec] = usage.input_tokens / len(body)
 
     def prompt_tokens(self, model: Model, body: bytes) -> int:
-        """The estimated tokens of a request."""
-        return math.ceil((len(body) + LENGTH_FIELD) * self._density.get(model.spec, TOKENS_A_BYTE))
+        """The estimated tokens of a request, its attached files included."""
+        text = math.ceil((len(body) + LENGTH_FIELD) * self._density.get(model.spec, TOKENS_A_BYTE))
+        return text + count_referenced_tokens(body)
 
     def asking(self, *, started: bool = False) -> Share:
         """A model call is under way. Its share is reserved: calls that begin meanwhile count it as used."""

@@ -13,7 +13,8 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core import Artifact, Call, Observation
+from plait.core import JSON, Artifact, Attachment, Call, Observation
+from plait.core.attachments import find_attachment
 from plait.core.errors import BadInput, CallLost, ConfigError, ToolError
 from plait.core.tools import Trouble
 from plait.runtime.artifacts import ArtifactStore
@@ -55,15 +56,21 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, artifacts: Arti
     except BadInput as why:
         return Observation(str(why), trouble="bad_input")
     exact, unfit = None, ""
+    seen: list[Attachment] = []
+
+    def keep(artifact: Artifact) -> JSON:
+        seen.extend(found[:1] if (found := find_attachment(artifact)) else ())
+        return artifacts.put_away(artifact)
+
     limit = tool.timeout if tool.timeout is not None else seconds
     began = time.perf_counter()
     try:
         value = await _run_within_limit(tool, args, kwargs, limit)
         if isinstance(value, Artifact):
-            handle = artifacts.keep(value)
-            text, plain = f"{handle.id}: {handle.about}", handle.json()
+            handle, plain = artifacts.keep(value), keep(value)
+            text = f"{handle.id}: {handle.about}"
         else:
-            text, plain = render(value, artifacts.put_away)
+            text, plain = render(value, keep)
             if call.by_code:
                 exact, unfit = exact_result(value, plain, artifacts)
     except TimeoutError:
@@ -77,7 +84,8 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, artifacts: Arti
             raise
         trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
         return Observation(_describe_error(why), trouble=trouble, seconds=time.perf_counter() - began)
-    return Observation(text, value=plain, exact=exact, unfit=unfit, seconds=time.perf_counter() - began)
+    spent = time.perf_counter() - began
+    return Observation(text, value=plain, exact=exact, unfit=unfit, seconds=spent, attachments=tuple(seen))
 
 
 async def _run_within_limit(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: float) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -63,6 +63,10 @@ class Phases:
                 hint="Give model=..., or one for this phase in models={...}.",
             )
         return members
+
+    def models_of(self, phases: Iterable[str]) -> tuple[Model, ...]:
+        """Return every model that these phases may ask, each once."""
+        return tuple({each.spec: each for phase in phases for each in self._members(phase)}.values())
 
     def secrets(self) -> tuple[str, ...]:
         """Return what must never be stored."""

@@ -23,6 +23,7 @@ from plait.journal.records import NoteRecord, UserAnswer, Waits
 from plait.journal.timeline import Question
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.attachments import find_contents
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.limits import Limits, Meter
 from plait.runtime.loop_breaker import Breaker
@@ -91,6 +92,8 @@ class RunSpec:
     """Observes the run from outside."""
     data_tokens: tuple[str, ...] = ()
     """Special tokens of the models that no prompt of the loop holds. In a request they can only be data."""
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+    """The bytes of the question's files, by digest."""
     past: Past = field(default_factory=Past)
     replay: bool = False
     """Perform nothing; stop where the record ends or at the first difference."""
@@ -120,6 +123,10 @@ class RunContext:
         self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)
         if self.run_spec.grounding != "off":
             self.sources = sources_of(self.run_spec.task, self.run_spec.context.system)
+
+    def find_contents(self, body: bytes) -> dict[str, bytes]:
+        """Return the bytes of the files that a request refers to, by digest. Raises `JournalError`."""
+        return find_contents(body, self.run_spec.contents, self.artifacts)
 
     def say(self, event: Event) -> None:
         if self.on_event is not None:

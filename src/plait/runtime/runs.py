@@ -54,7 +54,7 @@ async def open_log(run_spec: RunSpec, head: RunHead, journal: Journal | None) ->
     secrets = run_spec.phases.secrets()
     if journal is None:
         return MemoryLog(head, secrets=secrets)
-    return await journal.begin(head, owner_of_this_process(), secrets=secrets)
+    return await journal.begin(head, owner_of_this_process(), secrets=secrets, contents=run_spec.contents)
 
 
 async def claim(

@@ -6,6 +6,9 @@ the client gets, and that an agent cannot do, is refused: see docs/serve.md.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 from urllib.parse import unquote
@@ -13,23 +16,32 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Struct
 
-from plait.core import Exchange, Waiting
+from plait.core import Exchange, File, Waiting
+from plait.core.attachments import with_names
 from plait.core.errors import ConfigError
 from plait.journal.codec import encode
 from plait.journal.timeline import Question
+from plait.runtime.attachments import UserQuestion, attach
 from plait.runtime.run import Run
 from plait.runtime.sessions import check_session_name
 from plait.server.errors import RequestRejected
 from plait.tools.render import replace_surrogates
 
+_DATA_URL = re.compile(r"data:[\w.+/-]*;base64,([A-Za-z0-9+/=]+)")
 ROLES = ("system", "developer", "user", "assistant")
 
 
 class ChatMessage(Struct, frozen=True):
-    """One message of the user or of the agent, as the client has it."""
+    """One message of the user or of the agent, as the client has it. `files` are the user's."""
 
     role: str
     text: str
+    files: tuple[File, ...] = ()
+
+    @property
+    def text_with_names(self) -> str:
+        """Return the text with the names of the files, as later turns see it."""
+        return with_names(self.text, [each.attachment for each in self.files])
 
 
 class ChatRequest(Struct, frozen=True):
@@ -50,9 +62,16 @@ class ChatRequest(Struct, frozen=True):
         return f"{self.system}\n\n{last}" if self.system else last
 
     @property
+    def parts(self) -> UserQuestion:
+        """Return the agent's question with the files of the last message."""
+        return [self.question, *self.messages[-1].files]
+
+    @property
     def history(self) -> tuple[Exchange, ...]:
         before = self.messages[:-1]
-        return tuple(Exchange(one.text, other.text) for one, other in zip(before[::2], before[1::2], strict=True))
+        return tuple(
+            Exchange(one.text_with_names, other.text) for one, other in zip(before[::2], before[1::2], strict=True)
+        )
 
 
 def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
@@ -112,18 +131,45 @@ def _parse_messages(given: Any) -> tuple[str, tuple[ChatMessage, ...]]:
         role = str(message["role"])
         if message.get("tool_calls") or message.get("function_call"):
             _reject(f"'{where}' calls tools. The agent has tools of its own.", f"{where}.tool_calls")
-        text = _parse_text(message.get("content"), f"{where}.content", may_be_empty=role == "assistant")
+        content, files = message.get("content"), tuple[File, ...]()
+        if role == "user" and isinstance(content, list):
+            content, files = _split_files(content, f"{where}.content")
+        text = _parse_text(content, f"{where}.content", may_be_empty=role == "assistant")
         if role in ("system", "developer"):
             system.append(text)
         elif messages and messages[-1].role == role:
-            messages[-1] = ChatMessage(role, f"{messages[-1].text}\n\n{text}")
+            before = messages[-1]
+            messages[-1] = ChatMessage(role, f"{before.text}\n\n{text}", (*before.files, *files))
         elif not messages and role == "assistant":
             messages += [ChatMessage("user", "(nothing was asked yet)"), ChatMessage(role, text)]  # a greeting
         else:
-            messages.append(ChatMessage(role, text))
+            messages.append(ChatMessage(role, text, files))
     if not messages or messages[-1].role != "user":
         _reject("The last message is not the user's.", "messages", hint="End with the question.")
     return "\n\n".join(each for each in system if each), tuple(messages)
+
+
+def _split_files(parts: list[Any], where: str) -> tuple[list[Any], tuple[File, ...]]:
+    """Return the text parts of a user's message, and its images and files. They have to be data URLs: the server
+    fetches no address."""
+    texts: list[Any] = []
+    files: list[File] = []
+    for i, part in enumerate(parts):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in ("image_url", "file"):
+            texts.append(part)
+            continue
+        inner = part.get(kind) if isinstance(part.get(kind), dict) else {}
+        data = _DATA_URL.fullmatch(str(inner.get("url" if kind == "image_url" else "file_data")))
+        if data is None:
+            _reject(f"'{where}[{i}]' is no data URL.", where, hint="Send the content as data:image/png;base64,...")
+        try:
+            files.append(attach(base64.b64decode(data[1], validate=True), str(inner.get("filename") or "")))
+        except binascii.Error:
+            _reject(f"'{where}[{i}]' is not valid base64.", where)
+        except ConfigError as error:
+            _reject(f"'{where}[{i}]': {error}", where)
+    return texts, tuple(files)
 
 
 def _parse_text(content: Any, where: str, *, may_be_empty: bool) -> str:
@@ -131,7 +177,9 @@ def _parse_text(content: Any, where: str, *, may_be_empty: bool) -> str:
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, dict):
             if part.get("type") not in ("text", "input_text", "output_text"):
-                _reject(f"'{where}' has a part of type {part.get('type')!r}. Agents take text.", where)
+                _reject(
+                    f"'{where}' has a part of type {part.get('type')!r}. Agents take text, images and files.", where
+                )
             part = part.get("text")
         if part is None and may_be_empty:
             continue

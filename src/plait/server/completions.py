@@ -126,11 +126,13 @@ class ChatCompletion:
         conversations.check_agent(state, asked.model)
         question = await asyncio.to_thread(conversations.find_answered_question, manager.journal, state, asked.messages)
         if state.waiting_run:
+            if asked.messages[-1].files:
+                raise RequestRejected(400, "The answer to a question of the agent is text: it has no files.")
             answer = asked.messages[-1].text
             return await manager.resume(state.waiting_run, answer, question=question, caller=caller, on_event=on_event)
         return await manager.start(
             asked.model,
-            asked.question,
+            asked.parts,
             caller=caller,
             session=state.session,
             history=None if named is not None and state.is_known else asked.history,

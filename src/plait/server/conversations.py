@@ -57,7 +57,9 @@ class ConversationState(Struct, frozen=True):
 
 def conversation_key(messages: Sequence[ChatMessage]) -> str:
     """Return a key for a conversation up to here. Ignores spaces around a message, because clients trim them."""
-    text = msgspec.json.encode([(each.role, each.text.strip()) for each in messages])
+    text = msgspec.json.encode(
+        [(each.role, each.text.strip(), *(file.attachment.digest for file in each.files)) for each in messages]
+    )
     return hashlib.sha256(text).hexdigest()[:32]
 
 

@@ -60,6 +60,7 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         **list_entry(row),
         **timeline.totals(),
         "question": head.question,
+        "attachments": [str(each) for each in head.attachments],
         "answer": format_answer(outcome.get("answer"))[:ANSWER] if outcome.get("answer") is not None else None,
         "reason": outcome.get("reason"),
         "hint": outcome.get("hint", ""),

@@ -23,6 +23,7 @@ from plait.core.events import Began, Ended
 from plait.journal.reader import NoJournal
 from plait.journal.records import RunHead, RunRow
 from plait.journal.store import Journal
+from plait.runtime.attachments import UserQuestion
 from plait.runtime.run import Run
 from plait.server.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
 from plait.server.auth import ANYONE, AccessTokens, Caller, RunLabel
@@ -133,7 +134,7 @@ class RunManager:
     async def start(
         self,
         agent: str,
-        question: str,
+        question: UserQuestion,
         *,
         caller: Caller = ANYONE,
         session: str | None = None,

@@ -17,6 +17,7 @@ from plait import loops
 from plait.agent import Agent
 from plait.core.errors import ConfigError
 from plait.journal.results import Results
+from plait.runtime.attachments import restore_request
 from plait.server import live, run_search
 from plait.server.auth import LOGGED_IN, LoginLimit, cookie_name
 from plait.server.errors import RequestRejected, json_response
@@ -191,11 +192,18 @@ class ViewerApi:
 
     async def body(self, request: Request) -> Response:
         seq = _parse_number("seq", request.path_params["seq"])
-        found = await asyncio.to_thread(lambda: exact_body(self._journal.iter_rows(_run_id(request)), seq))
-        if found is None:
-            raise RequestRejected(404, "That row has no body.")
+
+        def read() -> bytes:
+            run = _run_id(request)
+            found = exact_body(self._journal.iter_rows(run), seq)
+            if found is None:
+                raise RequestRejected(404, "That row has no body.")
+            is_request = any(each.seq == seq for _, each in self._journal.timeline(run, bodies=False).attempts)
+            return restore_request(found, self._journal.head(run), self._journal) if is_request else found
+
         headers = {"Content-Disposition": f'attachment; filename="{seq}.txt"'}
-        return Response(found, media_type="application/octet-stream", headers=headers)
+        body = await asyncio.to_thread(read)
+        return Response(body, media_type="application/octet-stream", headers=headers)
 
     async def sides(self, request: Request) -> Response:
         """Return two runs, where they first differ, and which steps are equal."""

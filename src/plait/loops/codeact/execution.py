@@ -18,6 +18,7 @@ from plait.core import (
     JSON,
     Answered,
     ArtifactHandle,
+    Attachment,
     Call,
     CodeError,
     Effects,
@@ -70,6 +71,8 @@ class RunningAction:
     """The last call, if it gave no result."""
     brought: list[tuple[Call, str]] = field(default_factory=list)
     """The calls that returned a value, with the value."""
+    files: list[Attachment] = field(default_factory=list)
+    """The images and PDF files in the results of its calls."""
     called: int = 0
     """The number of calls that gave a result."""
     again: bool = False
@@ -160,6 +163,7 @@ class Work:
             self._action.trouble = self._action.trouble if seen.ok else (call, seen)
             self._action.called += seen.ok
             self._action.again = self._action.again or seen.repeated
+            self._action.files += seen.attachments
             tool = self._kit.tool(call.tool)
             self._action.acted = self._action.acted or (seen.ok and tool is not None and not tool.repeatable)
             if seen.ok and seen.text != NOTHING:
@@ -257,7 +261,7 @@ class Work:
         times = self._seen[code, bare]
         self._same = times > 1 and bool(self._repeats)
         if not self._repeats or times == 1:
-            return Observation(text, repeated=self._action.again)
+            return Observation(text, repeated=self._action.again, attachments=tuple(self._action.files))
         if times > self._repeats:
             self._last = text
             raise LimitNear("loop", f"the same code brought the same observation {times} times")

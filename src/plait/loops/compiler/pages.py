@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from plait.core import LoopContext, Message, Task, assistant, system, user
+from plait.core import Attachment, LoopContext, Message, Task, assistant, system, user
 from plait.core.text import shorten
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.streamed_plan import StreamedPlan
@@ -33,7 +33,7 @@ class Pages:
 
     def __init__(self, task: Task, context: LoopContext) -> None:
         self._kit = context
-        self.question = task.question
+        self._ask, self.question = task.ask, task.question
         self._escape = escape = escape_of(context, FORM.disarm)
         self._task = escape_task(task, escape)
         self._described = FORM.describe(context.tools)
@@ -42,7 +42,7 @@ class Pages:
         """Return the planner's request after these rounds, with at most `chars` characters of each result."""
         context = self._kit
         rules = context.rules(described=self._described)
-        messages = [system(rules), user(context.prompt("task", **self._task))]
+        messages = [system(rules), self._ask(context.prompt("task", **self._task))]
         for round in before:
             after = round.work.next
             missing = self._escape(round.missing, inline=True)
@@ -55,10 +55,10 @@ class Pages:
         context = self._kit
         first = self._shown(rounds[0], chars)
         asked = context.prompt("join_task", **self._task, **first, last=last and len(rounds) == 1)
-        messages = [system(context.prompt("join_system")), user(asked)]
+        messages = [system(context.prompt("join_system")), self._ask(asked, _seen_in(rounds[0]))]
         for number, (before, round) in enumerate(pairwise(rounds), 2):
             more = context.prompt("join_more", **self._shown(round, chars), last=last and number == len(rounds))
-            messages += [assistant(before.said), user(more)]
+            messages += [assistant(before.said), Message("user", more, attachments=_seen_in(round))]
         return tuple(messages)
 
     def conclude(self, rounds: Sequence[Round], chars: int, reason: str) -> tuple[Message, ...]:
@@ -76,3 +76,8 @@ class Pages:
             result = self._escape(shorten(seen.with_note if seen else "(no result yet)", chars)[0])
             rows.append({"id": id, "call": FORM.line(step), "result": result})
         return {"rows": rows, "refused": tuple(round.work.refused)}
+
+
+def _seen_in(round: Round) -> tuple[Attachment, ...]:
+    """Return the images and PDF files in a round's results."""
+    return tuple(each for seen in round.work.results.values() for each in seen.attachments)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 
 from plait.core import (
+    Attachment,
     Effects,
     LoopContext,
     Message,
@@ -22,7 +24,7 @@ from plait.core import (
     user,
 )
 from plait.core.text import shorten
-from plait.loops.escape import escape_of, escape_task
+from plait.loops.escape import escape_history, escape_of, show_texts
 from plait.loops.grounding import find_ungrounded, strike_values
 from plait.loops.phased import action_list
 from plait.loops.plan import Results
@@ -30,14 +32,24 @@ from plait.loops.references import RESULTS
 from plait.loops.transcript import with_repair
 from plait.loops.turn import Bad, fit_prompt
 
-Prompt: TypeAlias = Callable[[int], str]
-"""A phase's prompt, given the maximum number of characters of each result."""
-
 MEMORY = "chat_history"
 """The tool that searches a conversation; the prompt mentions it if it exists."""
 
 CALL_CHARS = 300
 """Maximum number of characters of an action shown beside its result."""
+
+
+@dataclass(frozen=True)
+class PhasePrompt:
+    """A phase's prompt: `render` takes the maximum number of characters of each result, `files` are the images and PDF
+    files of the results."""
+
+    render: Callable[[int], str]
+    files: tuple[Attachment, ...]
+
+    def write(self, chars: int) -> Message:
+        """Return the prompt as the user's message."""
+        return Message("user", self.render(chars), attachments=self.files)
 
 
 class PhasedChat:
@@ -49,7 +61,8 @@ class PhasedChat:
         self._escape = escape_of(context, action_list.disarm)
         self._turns: list[dict[str, str]] = []
         self._values = {
-            **escape_task(task, self._escape),
+            "question": self._escape.question(task.question),
+            "history": escape_history(task, self._escape),
             "described": action_list.describe(context.tools),
             "forms": action_list.forms(context.tools),
             "memory": MEMORY if context.tool(MEMORY) else "",
@@ -57,16 +70,17 @@ class PhasedChat:
             "complaint": "",
             "reason": "",
         }
-        earlier = [(user(turn.question), assistant(turn.answer)) for turn in self._values["history"]]
+        earlier = [(user(turn.question), assistant(turn.answer)) for turn in escape_history(task, self._escape)]
         self._head = (system(context.rules("identity", results=(), **self._values)), *sum(earlier, ()))
-        self._said: list[tuple[Prompt, str]] = []
+        self._said: list[tuple[PhasePrompt, str]] = []
         self._fresh: tuple[Sequence[Step], Results] = ((), {})
         self.seen: list[str] = []
 
-    def prompt(self, name: str, **values: str) -> Prompt:
+    def prompt(self, name: str, **values: str) -> PhasePrompt:
         """Return a phase's prompt, which includes the new results if its template shows them."""
         fresh, filled = self._fresh, {**self._values, "turns": tuple(self._turns), **values}
-        return cache(lambda chars: self.context.prompt(name, results=self._show(*fresh, chars), **filled))
+        render = cache(lambda chars: self.context.prompt(name, results=self._show(*fresh, chars), **filled))
+        return PhasePrompt(render, tuple(each for seen in fresh[1].values() for each in seen.attachments))
 
     def say(self, phase: str, name: str, **values: str) -> Effects[str]:
         """Return a phase's reply to the prompt `name`, after adding both to the chat."""
@@ -76,10 +90,10 @@ class PhasedChat:
         self.add(prompt, strike_values(text, (yield from find_ungrounded(text))))
         return text
 
-    def ask_for_list(self, prompt: Prompt, bad: Bad | None, most: int, schema: Any) -> Effects[str]:
+    def ask_for_list(self, prompt: PhasePrompt, bad: Bad | None, most: int, schema: Any) -> Effects[str]:
         """Return the list of actions that the model writes, up to its last complete entry. `bad` is a list to
         repair."""
-        tail = with_repair(bad[0], self.prompt("repair", complaint=bad[1])(self._chars)) if bad else ()
+        tail = with_repair(bad[0], self.prompt("repair", complaint=bad[1]).render(self._chars)) if bad else ()
         reply = yield from self._ask(
             "react",
             prompt,
@@ -94,7 +108,7 @@ class PhasedChat:
         yield from note("cut", f"the list of actions {reply.how_cut}: those that are complete count")
         return action_list.whole(reply.text.strip())
 
-    def add(self, prompt: Prompt, text: str) -> None:
+    def add(self, prompt: PhasePrompt, text: str) -> None:
         """Add a prompt and its reply. The results in the prompt are not shown again."""
         self._said.append((prompt, text or "(no words)"))  # some endpoints refuse an empty message
         self._fresh = ((), {})
@@ -103,12 +117,14 @@ class PhasedChat:
         """Show these actions in the next prompt, with the results that exist then."""
         self._fresh = (steps, results)
 
-    def _ask(self, phase: str, prompt: Prompt, tail: tuple[Message, ...] = (), **options: Any) -> Effects[Reply]:
+    def _ask(self, phase: str, prompt: PhasePrompt, tail: tuple[Message, ...] = (), **options: Any) -> Effects[Reply]:
         """Make one model call with the chat and a prompt; shorten results as far as necessary."""
 
         def attempt(chars: int) -> Effects[Reply]:
-            said = [message for prompt, text in self._said for message in (user(prompt(chars)), assistant(text))]
-            return think(phase, (*self._head, *said, user(prompt(chars)), *tail), **options)
+            said = [message for prompt, text in self._said for message in (prompt.write(chars), assistant(text))]
+            first, *others = (*said, prompt.write(chars))
+            asked = self.task.ask(show_texts(first.content, self.task, self._escape), first.attachments)
+            return think(phase, (*self._head, asked, *others, *tail), **options)
 
         reply, self._chars = yield from fit_prompt(attempt, self._chars)
         self._turns.append({"phase": phase, "reply": self._escape.tokens(reply.text)})

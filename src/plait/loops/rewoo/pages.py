@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from plait.core import LoopContext, Message, Observation, Plan, Step, Task, system, user
+from plait.core import LoopContext, Message, Observation, Plan, Step, Task, system
 from plait.core.text import shorten
 from plait.loops import plan_text
 from plait.loops.escape import Escape, escape_of, escape_task
@@ -20,7 +20,7 @@ def plan_page(context: LoopContext, task: Task) -> tuple[Message, ...]:
     tools = plan_text.with_llm(context.tools, context.prompt("llm").strip())
     listed = {"described": plan_text.describe(tools), "names": ", ".join(tool.name for tool in tools)}
     asked = context.prompt("task", **listed, **escape_task(task, escape_of(context, disarm)))
-    return system(context.rules(**listed)), user(asked)
+    return system(context.rules(**listed)), task.ask(asked)
 
 
 def work_page(
@@ -37,7 +37,8 @@ def work_page(
     given = EVIDENCE.fill(step.input, _as_results(evidence))
     instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     shown = {"step": show_step(context, step, evidence), "evidence": evidence, "instruction": instruction}
-    return (user(context.prompt("work", **escape_task(task, escape), **shown)),)
+    seen = tuple(each for observation in needed.values() for each in observation.attachments)
+    return (task.ask(context.prompt("work", **escape_task(task, escape), **shown), seen),)
 
 
 def solve_page(
@@ -49,7 +50,8 @@ def solve_page(
     evidence = {step.id: _show_evidence(context, step.id, results.get(step.id), chars, escape) for step in plan.calls}
     steps = [{**show_step(context, step, evidence), "evidence": evidence.get(step.id, "")} for step in plan.steps]
     shown = {"plan": steps, "evidence": evidence, "reason": reason}
-    return (user(context.prompt("solve", **escape_task(task, escape), **shown)),)
+    seen = tuple(each for observation in results.values() for each in observation.attachments)
+    return (task.ask(context.prompt("solve", **escape_task(task, escape), **shown), seen),)
 
 
 def show_step(context: LoopContext, step: Step, evidence: Mapping[str, str]) -> dict[str, Any]:

@@ -6,12 +6,22 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from plait.core import Call, LoopContext, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
 from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops import label_scan
 from plait.loops.call_notations import disarm_calls
-from plait.loops.escape import Escape, begins_line, escape_history, escape_of, without_tokens
+from plait.loops.escape import (
+    Escape,
+    begins_line,
+    escape_history,
+    escape_of,
+    escape_question,
+    show_texts,
+    without_tokens,
+)
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import read_part
 from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, resolve_tool_name
@@ -27,8 +37,8 @@ class NativeTurns(Turns):
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
         rules = context.prompt("system").strip() if context.system is None else context.system
-        said = (*said_before(task), user(task.question))
-        plain = (Message(each.role, without_tokens(each.content, context.special_tokens)) for each in said)
+        said = (*said_before(task), task.ask(show_texts(task.question, task, str)))
+        plain = (structs.replace(each, content=without_tokens(each.content, context.special_tokens)) for each in said)
         super().__init__(context, (system(rules), *plain), max_tokens)
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
@@ -37,7 +47,10 @@ class NativeTurns(Turns):
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
         results = (
             Message(
-                "tool", without_tokens(shorten(each.with_note, chars)[0], self._context.special_tokens), call_id=call.id
+                "tool",
+                without_tokens(shorten(each.with_note, chars)[0], self._context.special_tokens),
+                call_id=call.id,
+                attachments=each.attachments,
             )
             for call, each in zip(turn.calls, seen, strict=True)
         )
@@ -97,16 +110,17 @@ class TextTurns(Turns):
         self._escape = escape = escape_for_text(context)
         self._inline = not begins_line(context.prompt("result", tool="", given="", text=HOLE))
         asked = escape.question(task.question)
-        question = context.prompt("question", question=asked, rules=beside).strip()
+        question = context.prompt("question", question=escape_question(task, escape), rules=beside).strip()
         self._go_on = context.prompt("go_on", question=asked).strip()
-        history = said_before(Task(task.question, escape_history(task, escape)))
-        super().__init__(context, (system(above), *history, user(question)), max_tokens)
+        history = said_before(structs.replace(task, history=escape_history(task, escape)))
+        super().__init__(context, (system(above), *history, task.ask(question)), max_tokens)
 
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
         """Return the results of one turn as one message, in the order of the calls, which asks for the next turn."""
         results = (self._result(turn, call, each, chars) for call, each in zip(turn.calls, seen, strict=True))
         said = "\n\n".join((*results, self._go_on)).rstrip()
-        return (assistant(turn.kept or FORMAT.show_turn(turn)), user(said))
+        images = tuple(each for result in seen for each in result.attachments)
+        return (assistant(turn.kept or FORMAT.show_turn(turn)), Message("user", said, attachments=images))
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
         turn = self._read(reply.text)
@@ -159,7 +173,7 @@ def carry_over(task: Task, context: LoopContext, log: Log) -> Task:
         for turn, seen in log
         for call, each in zip(turn.calls, seen, strict=True)
     ]
-    return Task(context.prompt("carried", question=task.question, work=work).strip(), task.history)
+    return structs.replace(task, question=context.prompt("carried", question=task.question, work=work).strip())
 
 
 def escape_for_text(context: LoopContext, *disarm: Callable[[str], str]) -> Escape:

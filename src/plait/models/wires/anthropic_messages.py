@@ -1,8 +1,8 @@
 """Anthropic's Messages API: a think effect as the exact body of a request. Pure.
 
 Sources: Anthropic's documentation, pages "Messages", "Extended thinking", "Adaptive thinking", "Prompt caching",
-"Structured outputs" and "Models overview" (2025), and recordings of 2025 and 2026. `anthropic_replies.py` reads the
-responses.
+"Structured outputs" and "Models overview" (2025), "Vision", "PDF support" and "Handle tool calls" (2026), and
+recordings of 2025 and 2026. `anthropic_replies.py` reads the responses.
 
 - Messages alternate between user and assistant. Results of tools are blocks of the user's message.
 - A turn with thinking goes back exactly as it came, with its signatures. The ids of its calls are those of the run.
@@ -20,12 +20,13 @@ from typing import Any
 
 import msgspec
 
-from plait.core import Call, Message, Think, ToolSpec
+from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Request
 from plait.models.settings import ModelSettings, require_none_left
 from plait.models.wires.anthropic_replies import MessagesReader
 from plait.models.wires.chat_completions import RESAMPLED
 from plait.models.wires.closed_schema import close_schema
+from plait.models.wires.contents import refer_to, show_parts
 from plait.models.wires.draft import Draft
 from plait.models.wires.turns import input_object, split_system, state_for
 from plait.models.wires.wire import WireOptions
@@ -55,7 +56,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     """Return the request for an effect. `params` are added last."""
     abilities, params = options.abilities, options.params
     prefill = _prefill(think, options)
-    system, messages = split_system(think, tools=abilities.tools, prefill=bool(prefill))
+    system, messages = split_system(think, abilities, prefill=bool(prefill))
     marks = "cache_control" not in params
     turns = _turns(messages, options)
     if prefill:
@@ -143,15 +144,27 @@ def _turns(messages: list[Message], options: WireOptions) -> list[dict[str, Any]
     out: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "tool":
-            block = {"type": "tool_result", "tool_use_id": _id(message.call_id), "content": message.content}
-            _add(out, "user", [block])
+            content = _content(message) if message.attachments else message.content
+            _add(out, "user", [{"type": "tool_result", "tool_use_id": _id(message.call_id), "content": content}])
         elif message.role == "assistant":
             _add(out, "assistant", _said(message, options))
         else:
-            _add(out, "user", [_text(message.content)] if message.content.strip() else [])
+            _add(out, "user", _content(message))
     if out and out[-1]["role"] == "assistant" and (last := out[-1]["content"][-1]).get("type") == "text":
         out[-1]["content"][-1] = {**last, "text": str(last["text"]).rstrip()}
     return out
+
+
+def _content(message: Message) -> list[Any]:
+    """Return a message's files and text as blocks. Claude works best with images before the text."""
+    text = [_text(message.content)] if message.content.strip() else []
+    return [*show_parts(message.attachments, _text, _file), *text]
+
+
+def _file(attachment: Attachment) -> dict[str, Any]:
+    kind = "image" if attachment.kind == "image" else "document"
+    source = {"type": "base64", "media_type": attachment.media_type, "data": refer_to(attachment)}
+    return {"type": kind, "source": source}
 
 
 def _add(turns: list[dict[str, Any]], role: str, blocks: list[Any]) -> None:

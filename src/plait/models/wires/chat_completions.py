@@ -2,6 +2,8 @@
 
 Keys have a fixed order (model, messages or prompt, then the rest). So the same effect gives the same bytes, and a
 longer conversation shares its beginning with a shorter one.
+
+Attachments are content parts (OpenAI's guides "Images and vision" and "File inputs", November 2026).
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ from typing import Any
 
 import msgspec
 
-from plait.core import Call, Message, Think, ToolSpec
+from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Abilities, Request, RequestDialect
 from plait.models.settings import TOOL_CHOICES, ModelSettings, require_none_left
 from plait.models.wires.chat_replies import ChatReader
 from plait.models.wires.chat_state import add_state
+from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
 from plait.models.wires.draft import Draft
 from plait.models.wires.turns import GO_ON, arguments, prepare
 from plait.models.wires.wire import CHAT, WireOptions
@@ -142,7 +145,11 @@ def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, dialect
 def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions) -> list[Any]:
     abilities, dialect = options.abilities, options.dialect
     out: list[Any] = []
-    for message in prepare(messages, tools=abilities.tools):
+    for message in with_files_behind_results(prepare(messages, abilities)):
+        if message.attachments:
+            parts = [_text(message.content), *show_parts(message.attachments, _text, _file)]
+            out.append({"role": message.role, "content": parts})
+            continue
         if message.state is None and not message.calls and message.role != "tool":
             out.append(message)  # a plain Message encodes to exactly {"role", "content"}
             continue
@@ -161,6 +168,17 @@ def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions)
         return [*out, {"role": "assistant", "content": prefill, "prefix": True}]
     # The reply filter drops blanks that a reply repeats.
     return [*out, Message("assistant", prefill.rstrip() if dialect.prefill == "stripped" else prefill)]
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _file(attachment: Attachment) -> dict[str, Any]:
+    data = refer_to(attachment, data_url=True)
+    if attachment.kind == "image":
+        return {"type": "image_url", "image_url": {"url": data}}
+    return {"type": "file", "file": {"filename": attachment.name or "file.pdf", "file_data": data}}
 
 
 def _call(call: Call) -> dict[str, Any]:

@@ -171,6 +171,7 @@ class Draft:
     def _estimate(self, think: Think, calls: tuple[Call, ...]) -> Usage:
         asked = len(think.prompt.encode()) + len(think.prefill.encode())
         asked += sum(len(m.content.encode()) + 16 for m in think.messages)
+        asked += sum(4 * each.tokens for m in think.messages for each in m.attachments)
         if think.tools:
             asked += len(msgspec.json.encode(think.tools))
         # A call is counted whole, with the name of its tool.

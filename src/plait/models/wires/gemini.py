@@ -1,8 +1,8 @@
 """Gemini's own API (`generateContent`): a think effect as the exact body of a request. Pure.
 
 Sources: Google's documentation for the Gemini API, pages "Generating content", "Function calling", "Structured
-outputs", "Thinking" and "Thought signatures" (2025), and recordings of 2025 and 2026. `gemini_replies.py` reads the
-responses.
+outputs", "Thinking" and "Thought signatures" (2025), "Image understanding" and "Document understanding" (2026), and
+recordings of 2025 and 2026. `gemini_replies.py` reads the responses.
 
 - A turn with thought signatures goes back part by part, as it came. Only the ids of its calls are those of the run.
 - Gemini 3 and later refuse a call of theirs without a signature. A call of another model gets the placeholder that
@@ -18,10 +18,11 @@ from typing import Any
 
 import msgspec
 
-from plait.core import Call, Message, Think, ToolSpec
+from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Request
 from plait.models.settings import ModelSettings, require_none_left
 from plait.models.wires.chat_completions import RESAMPLED
+from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
 from plait.models.wires.draft import Draft
 from plait.models.wires.gemini_replies import ContentReader
 from plait.models.wires.turns import input_object, split_system, state_for
@@ -60,6 +61,9 @@ _USER_SETTINGS = {
 _THINKING = {"effort": "thinkingLevel", "thinking_tokens": "thinkingBudget"}
 _UNSIGNED = re.compile(r"gemini-[12]|gemma|learnlm")
 """Models that expect no signatures."""
+_TEXT_RESULTS = re.compile(r"gemini-[12]|gemma|learnlm")
+"""Models that accept only text in the result of a function. Gemini 3 also accepts images and PDF files (Google's page
+"Function calling", section "Multimodal function responses", 2026)."""
 _NO_SYSTEM = re.compile(r"gemma-[123]")
 """Models that refuse a system instruction."""
 _SCHEMA_OR_TOOLS = re.compile(r"gemini-[12]")
@@ -71,7 +75,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     """Return the request for an effect. `params` are added last."""
     abilities, family = options.abilities, options.model.rsplit("/", 1)[-1]
     prefill = think.prefill if abilities.prefill else ""
-    system, messages = split_system(think, tools=abilities.tools, prefill=bool(prefill))
+    system, messages = split_system(think, abilities, prefill=bool(prefill))
     parts = [{"text": text} for text in system if text.strip()]
     contents = _contents(messages, options)
     if prefill:
@@ -136,19 +140,22 @@ def _contents(messages: list[Message], options: WireOptions) -> list[dict[str, A
     out: list[dict[str, Any]] = []
     names: dict[str, str] = {}  # the tool of each call id
     results = False  # whether the last content holds results, which stand alone
-    for message in messages:
+    nested = not _TEXT_RESULTS.match(options.model.rsplit("/", 1)[-1])
+    for message in messages if nested else with_files_behind_results(messages):
         if message.role == "tool":
-            response = {
+            response: dict[str, Any] = {
                 "id": message.call_id,
                 "name": names.get(message.call_id, "unknown"),
                 "response": {"result": message.content},
             }
+            if message.attachments:
+                response["parts"] = [_file(each) for each in message.attachments]
             _add(out, "user", [{"functionResponse": response}], apart=not results)
         elif message.role == "assistant":
             names.update((call.id, call.tool) for call in message.calls)
             _add(out, "model", _said(message, options))
         else:
-            _add(out, "user", [{"text": message.content}], apart=results)
+            _add(out, "user", [*show_parts(message.attachments, _text, _file), _text(message.content)], apart=results)
         results = message.role == "tool"
     return out
 
@@ -179,6 +186,14 @@ def _said(message: Message, options: WireOptions) -> list[Any]:
     if made and not _UNSIGNED.match(options.model.rsplit("/", 1)[-1]):
         made[0]["thoughtSignature"] = NO_SIGNATURE  # of calls side by side, only the first one has a signature
     return [*out, *made]
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"text": text}
+
+
+def _file(attachment: Attachment) -> dict[str, Any]:
+    return {"inlineData": {"mimeType": attachment.media_type, "data": refer_to(attachment)}}
 
 
 def _function_call(call: Call) -> dict[str, Any]:

@@ -8,6 +8,8 @@ the Responses API", as of November 2026:
   responses, it returns their content encrypted if `include` requests it. Other models refuse this value of `include`.
 - There are no stop strings. `max_output_tokens` has the minimum 16.
 - Functions are strict unless `strict` is false.
+- Messages and results of functions hold images and files (guides "Images and vision", "File inputs", "Function
+  calling").
 
 Keys have a fixed order (model, instructions, input, then the rest). So the same effect gives the same bytes, and a
 longer conversation shares its beginning with a shorter one.
@@ -20,11 +22,12 @@ from typing import Any
 
 import msgspec
 
-from plait.core import Call, Message, Think, ToolSpec
+from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Request
 from plait.models.presets import is_reasoner
 from plait.models.settings import TOOL_CHOICES, ModelSettings, require_none_left
 from plait.models.wires import chat_completions as chat
+from plait.models.wires.contents import refer_to, show_parts
 from plait.models.wires.draft import Draft
 from plait.models.wires.responses_replies import ResponsesReader
 from plait.models.wires.turns import arguments, split_system, state_for
@@ -53,7 +56,7 @@ _encode = msgspec.json.Encoder().encode
 def encode(think: Think, options: WireOptions) -> Request:
     """Return the request for an effect. `params` are added last; their tables are merged with the request's."""
     abilities = options.abilities
-    rules, messages = split_system(think, tools=abilities.tools, prefill=False)
+    rules, messages = split_system(think, abilities, prefill=False)
     body: dict[str, Any] = {"model": options.model}
     if rules:
         body["instructions"] = "\n\n".join(rules)
@@ -124,12 +127,29 @@ def _add_params(body: dict[str, Any], params: Mapping[str, Any]) -> None:
 def _items(message: Message, options: WireOptions) -> list[Any]:
     """Return the items of one message."""
     if message.role == "tool":
-        return [{"type": "function_call_output", "call_id": message.call_id, "output": message.content}]
+        return [{"type": "function_call_output", "call_id": message.call_id, "output": _content(message)}]
     kept = _kept_items(message, state_for(message, NAME, options.model))
     if kept:
         return kept
-    said = [{"role": message.role, "content": message.content}] if message.content or not message.calls else []
+    said = [{"role": message.role, "content": _content(message)}] if message.content or not message.calls else []
     return [*said, *(_call(call) for call in message.calls)]
+
+
+def _content(message: Message) -> str | list[Any]:
+    if not message.attachments:
+        return message.content
+    return [_text(message.content), *show_parts(message.attachments, _text, _file)]
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+def _file(attachment: Attachment) -> dict[str, Any]:
+    data = refer_to(attachment, data_url=True)
+    if attachment.kind == "image":
+        return {"type": "input_image", "detail": "auto", "image_url": data}
+    return {"type": "input_file", "filename": attachment.name or "file.pdf", "file_data": data}
 
 
 def _kept_items(message: Message, state: Any) -> list[Any]:

@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from plait.core import Call, Message, Think
+from plait.core import Attachment, Call, Message, Think
+from plait.core.attachments import MAX_BYTES
+from plait.models.base import Abilities
 
 GO_ON = (
     "Your message broke off. Write only what comes next, beginning at the very character where it ends; "
@@ -19,15 +21,15 @@ GO_ON = (
 _encode = msgspec.json.Encoder().encode
 
 
-def split_system(think: Think, *, tools: bool, prefill: bool) -> tuple[list[str], list[Message]]:
+def split_system(think: Think, abilities: Abilities, *, prefill: bool) -> tuple[list[str], list[Message]]:
     """Return the texts of the leading system messages, and all other messages.
 
-    Each call has an id, and each tool's message names its call. `tools`: the endpoint accepts calls; otherwise they
-    are written in words. `prefill`: the wire sends the prefill itself; otherwise the last message asks to continue it.
+    The other messages are prepared (`prepare`). `prefill`: the wire sends the prefill itself; otherwise the last
+    message asks to continue it.
     """
     messages = (Message("user", think.prompt),) if think.prompt else think.messages
     first = next((i for i, each in enumerate(messages) if each.role != "system"), len(messages))
-    rest = prepare(messages[first:], tools=tools)
+    rest = prepare(messages[first:], abilities)
     if think.prefill and not prefill:
         rest += [Message("assistant", think.prefill), Message("user", GO_ON)]
     return [each.content for each in messages[:first]], rest
@@ -54,9 +56,29 @@ def arguments(call: Call) -> str:
     return _encode(input_object(call)).decode() if call.input is not None else "{}"
 
 
-def prepare(messages: Sequence[Message], *, tools: bool) -> list[Message]:
-    """Return the messages with an id for each call and its result; without `tools`, with calls and results in words."""
-    return _with_ids(messages) if tools else [_in_words(each) for each in messages]
+def prepare(messages: Sequence[Message], abilities: Abilities) -> list[Message]:
+    """Return the messages with an id for each call and its result, and with the attachments that the model accepts.
+
+    For an endpoint without tools, calls and results are in words.
+    """
+    shown = _with_accepted(messages, abilities)
+    return _with_ids(shown) if abilities.tools else [_in_words(each) for each in shown]
+
+
+def _with_accepted(messages: Sequence[Message], abilities: Abilities) -> list[Message]:
+    """Return the messages with the attachments that the model accepts and that fit into a request.
+
+    If there are too many, the first message with attachments (the question) and the last ones keep theirs.
+    """
+    out, room = list(messages), MAX_BYTES
+    holders = [i for i, each in enumerate(messages) if each.attachments]
+    for i in (*holders[:1], *reversed(holders[1:])):
+        kept: list[Attachment] = []
+        for each in filter(abilities.accepts, messages[i].attachments):
+            room -= each.size
+            kept += [each] if room >= 0 else []
+        out[i] = structs.replace(messages[i], attachments=tuple(kept))
+    return out
 
 
 def _with_ids(messages: Sequence[Message]) -> list[Message]:
@@ -84,7 +106,7 @@ def _with_ids(messages: Sequence[Message]) -> list[Message]:
 def _in_words(message: Message) -> Message:
     """Return a message of tool calls as text."""
     if message.role == "tool":
-        return Message("user", f"Result of the tool call:\n{message.content}")
+        return Message("user", f"Result of the tool call:\n{message.content}", attachments=message.attachments)
     if not message.calls:
         return message
     calls = "\n".join(f"Calling {call.tool} with {arguments(call)}" for call in message.calls)

@@ -2,7 +2,7 @@
 
 Structured content is the result if there is some, because its text is the same data again. Otherwise the result is the
 text; Plait joins several texts with an empty line. With the extra `images`, an image becomes an image artifact. Sound
-and other files become an `Attachment`. A text resource becomes its address and its text, a link its address.
+and other files become a `File`. A text resource becomes its address and its text, a link its address.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import importlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any
 
 from plait.core.artifacts import Artifact
+from plait.core.attachments import File
 from plait.core.errors import PlaitError, ToolError
 
 if TYPE_CHECKING:
@@ -28,29 +28,6 @@ IMAGE_MODULE = "plait.toolkits.image"
 
 PROGRESS_SECONDS = 0.25
 """The shortest time between two reports of progress."""
-
-
-@dataclass(frozen=True)
-class Attachment(Artifact):
-    """A file from a server: its bytes, and its media type as the server states it."""
-
-    kind: ClassVar[str] = "file"
-    media_type: str
-    data: bytes
-
-    def about(self) -> str:
-        return f"<File {self.media_type}, {len(self.data):,} bytes>"
-
-    def dump(self) -> bytes:
-        return json.dumps({"media_type": self.media_type}).encode() + b"\n" + self.data
-
-    @classmethod
-    def load(cls, data: bytes) -> Self:
-        head, _, rest = data.partition(b"\n")
-        try:
-            return cls(str(json.loads(head)["media_type"]), rest)
-        except (KeyError, TypeError, RecursionError) as error:
-            raise ValueError("These bytes are not a stored file.") from error
 
 
 def read_result(result: CallToolResult, *, unwrap: bool = False) -> Any:
@@ -132,4 +109,4 @@ def _read_file(encoded: str, media_type: str) -> str | Artifact:
             return image
         except (PlaitError, ImportError):  # Pillow is not installed, or cannot read it
             pass
-    return Attachment(media_type, data)
+    return File(media_type, data)

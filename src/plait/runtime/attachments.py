@@ -1,0 +1,162 @@
+"""The files of a question: read and checked before the run, and restored from the journal later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from plait.core import Artifact, Attachment, Exchange, File, Loop, Task
+from plait.core.attachments import IMAGE_TYPES, MAX_BYTES, PDF, describe_content, detect_media_type
+from plait.core.errors import ConfigError, JournalError
+from plait.journal.records import RunHead
+from plait.journal.store import Journal
+from plait.models.wires.contents import fill_contents, find_references
+from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.phase_models import Phases
+from plait.runtime.recorded_effects import Past
+
+UserQuestion: TypeAlias = str | Sequence[str | Artifact]
+"""A question: text, or a list of texts and files (`File`, or another artifact that holds an image)."""
+
+MAX_TEXT = 1 << 20
+"""Maximum size of a text file in bytes: it goes into the prompt whole."""
+
+
+class AttachedFiles(Struct, frozen=True):
+    """The files of a question, in order, and their bytes by digest."""
+
+    attachments: tuple[Attachment, ...] = ()
+    contents: Mapping[str, bytes] = {}
+
+    def make_task(self, question: str, history: tuple[Exchange, ...]) -> Task:
+        """Return the task with these files: images and PDF files as attachments, text files as text."""
+        texts = tuple(
+            (each.name or "file", self.contents[each.digest].decode("utf-8", "replace"))
+            for each in self.attachments
+            if each.kind == "text"
+        )
+        return Task(question, history, tuple(each for each in self.attachments if each.kind != "text"), texts)
+
+
+NO_FILES = AttachedFiles()
+
+
+def attach(source: str | Path | bytes, name: str = "") -> File:
+    """Return a file for a question: `agent.run(["What is in this picture?", plait.attach("photo.jpg")])`.
+
+    `source` is a path, or the bytes. The content decides the media type: an image (PNG, JPEG, GIF, WebP), a PDF file or
+    UTF-8 text. `name` is what models see; the default is the file's own name. Raises `ConfigError` if the file cannot
+    be read, is of another kind, or is too large.
+    """
+    if isinstance(source, bytes):
+        file = File.from_bytes(source, name)
+    else:
+        path = Path(source).expanduser()
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise _too_large(name or path.name, path.stat().st_size, MAX_BYTES)
+            file = File.from_bytes(path.read_bytes(), name or path.name)
+        except OSError as why:
+            raise ConfigError(f"{path} can't be attached: {why.strerror or why}.", hint="Check the path.") from None
+    _check_file(file.attachment)
+    return file
+
+
+def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
+    """Return the text of a question, and its files. Raises `ConfigError` for an invalid part."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return given, NO_FILES
+    texts: list[str] = []
+    files: list[Attachment] = []
+    contents: dict[str, bytes] = {}
+    for part in given:
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        data, media_type = getattr(part, "data", None), getattr(part, "media_type", "")
+        if not isinstance(part, Artifact) or not isinstance(data, bytes):
+            raise ConfigError(
+                f"A part of the question is of type {type(part).__name__}.",
+                hint="Give texts and files: plait.attach(PATH).",
+            )
+        if not media_type.startswith("text/"):
+            media_type = detect_media_type(data)
+        attachment = describe_content(data, media_type, getattr(part, "name", ""))
+        _check_file(attachment)
+        files.append(attachment)
+        contents[attachment.digest] = data
+    if (size := sum(map(len, contents.values()))) > MAX_BYTES:
+        raise _too_large("The files of the question", size, MAX_BYTES)
+    return "\n\n".join(texts), AttachedFiles(tuple(files), contents)
+
+
+def restore_files(head: RunHead, journal: Journal) -> AttachedFiles:
+    """Return the files of a recorded run. Raises `JournalError` if one is missing or damaged."""
+    return AttachedFiles(head.attachments, journal.contents(head.attachments))
+
+
+def restore_request(body: bytes, head: RunHead, journal: Journal) -> bytes:
+    """Return a recorded request as it was sent: with the files in place of the references to them.
+
+    Raises `JournalError` if a file is missing or damaged.
+    """
+    if not find_references(body):
+        return body
+    artifacts = ArtifactStore(Past(journal.timeline(head.run)).artifacts)
+    return fill_contents(body, find_contents(body, journal.contents(head.attachments), artifacts))
+
+
+def find_contents(body: bytes, known: Mapping[str, bytes], artifacts: ArtifactStore) -> dict[str, bytes]:
+    """Return the bytes of the files that a request refers to, by digest: of the question's (`known`) and of results.
+
+    Raises `JournalError` if one is missing.
+    """
+    found: dict[str, bytes] = {}
+    for digest in find_references(body):
+        content = known.get(digest) or artifacts.find_content(digest)
+        if content is None:
+            raise JournalError(
+                f"The journal has no bytes of the file with the digest {digest}, which the request needs.",
+                hint="Ask the question again with the file.",
+            )
+        found[digest] = content
+    return found
+
+
+def check_acceptance(task: Task, loop: Loop, phases: Phases) -> None:
+    """Raise `ConfigError` if a model of the run does not accept a file of the task."""
+    if not task.attachments:
+        return
+    if getattr(loop, "transcript", "chat") == "completion":
+        raise ConfigError(
+            f"{task.attachments[0]} can't be sent: the transcript 'completion' is one raw text.",
+            hint="Use the transcript 'chat' or 'user'.",
+        )
+    for model in phases.models_of(loop.phases):
+        refused = next((each for each in task.attachments if not model.abilities.accepts(each)), None)
+        if refused is not None:
+            kind, ability = ("images", "images") if refused.kind == "image" else ("PDF files", "files")
+            raise ConfigError(
+                f"{model.spec} does not accept {kind}, and {refused} is attached.",
+                hint=f"Choose another model. If this one does, set abilities = {{ {ability} = true }} for its "
+                "endpoint in plait.toml.",
+            )
+
+
+def _check_file(file: Attachment) -> None:
+    if file.media_type not in (*IMAGE_TYPES, PDF) and file.kind != "text":
+        raise ConfigError(
+            f"{file} can't be attached: no model accepts such a file.",
+            hint="Attach an image (PNG, JPEG, GIF, WebP), a PDF file or a text file.",
+        )
+    if not file.size:
+        raise ConfigError(f"{file} is empty.")
+    if file.size > (limit := MAX_TEXT if file.kind == "text" else MAX_BYTES):
+        raise _too_large(str(file), file.size, limit)
+
+
+def _too_large(what: str, size: int, limit: int) -> ConfigError:
+    return ConfigError(f"{what}: {size:,} bytes are more than the {limit:,} that can be attached.", hint="Shrink it.")
