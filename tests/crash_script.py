@@ -15,11 +15,11 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import plait
+from loop_scripts import QUESTION, SCRIPTS, Turn
 from plait.core import Call, Reply
 from plait.journal.log import RunLog
 from plait.journal.records import ObservedRecord
@@ -65,112 +65,10 @@ def send(text: str) -> str:
     return f"sent {text}"
 
 
-def action(tool: str, value: str) -> str:
-    return f'Thought: next.\nAction:\n```json\n{{"action": "{tool}", "action_input": "{value}"}}\n```\n'
-
-
-def turn(thought: str, tool: str, value: str) -> str:
-    return json.dumps({"thought": thought, "tool": tool, "tool_input": value})
-
-
-def calls(*made: tuple[str, str]) -> Reply:
-    return Reply(
-        "", "calls", calls=tuple(Call(tool, {name: value}, f"{tool}-{value}") for tool, name, value in named(made))
-    )
-
-
-def named(made: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
-    return [(tool, "key" if tool == "fetch" else "text", value) for tool, value in made]
-
-
-PLAN = """\
-Plan: get a value
-#E1 = fetch[a]
-Plan: send, beside it
-#E2 = send[one]
-Plan: send what was fetched, and get another
-#E3 = send[two #E1]
-#E4 = fetch[b]
-Plan: put it into words
-#E5 = LLM[say #E4]
-Plan: send once more
-#E6 = send[three #E5]
-"""
-
-NUMBERED = """\
-1. fetch("a")
-2. send("one")
-3. send("two $1")
-4. fetch("b")
-5. send("three ${4}")
-6. join()
-"""
-
-ACTIONS = json.dumps(
-    [
-        {"ACTION": "fetch", "ARGUMENTS": ["a"], "EXPLANATION": "get a value"},
-        {"ACTION": "send", "ARGUMENTS": ["one"], "EXPLANATION": "beside it"},
-        {"ACTION": "send", "ARGUMENTS": ["two $1"], "EXPLANATION": "what was fetched"},
-        {"ACTION": "fetch", "ARGUMENTS": ["b"], "EXPLANATION": "another"},
-        {"ACTION": "send", "ARGUMENTS": ["three"], "EXPLANATION": "once more"},
-    ]
-)
-
-CODE = """\
-ACTION 2:
-```python
-done = []
-a = fetch("a")
-for text in ["one", f"two {a}"]:
-    try:
-        done.append(send(text))
-    except Exception as why:
-        print("not sent:", why)
-print(len(done))
-```"""
-
-AWAITED = """\
-ACTION 3:
-```python
-try:
-    print(await asyncio.gather(fetch("b"), send(f"three {a}")))
-except Exception as why:
-    print("not sent:", why)
-```"""
-
-STOP = 'Done.\nACTION 4:\n```python\nstop("all is sent")\n```'
-
-SCRIPTS: dict[str, Any] = {
-    "react": [
-        action("fetch", "a"),
-        action("send", "one"),
-        action("fetch", "b"),
-        action("send", "two"),
-        action("send", "three"),
-        "Thought: done.\nFinal Answer: all is sent",
-    ],
-    "json": [
-        turn("first", "fetch", "a"),
-        turn("then", "send", "one"),
-        turn("again", "fetch", "b"),
-        turn("then", "send", "two"),
-        turn("then", "send", "three"),
-        turn("done", "final_answer", "all is sent"),
-    ],
-    "rewoo": {"plan": [PLAN], "work": ["it is b"], "solve": ["all is sent"]},
-    "compiler": {"plan": [NUMBERED], "join": ["Thought: done.\nFinish: all is sent"]},
-    "phased": {"reason": ["Fetch and send."], "react": [ACTIONS], "reply": ["all is sent"]},
-    "codeact": {
-        "decompose": ["1. Fetch a value\n2. Send it"],
-        # The first turn is made by the loop: its reply is that of the other phase.
-        "act": ["", "I send.\n" + CODE, "And the rest.\n" + AWAITED, STOP],
-    },
-    "tool_calling": [
-        calls(("fetch", "a"), ("send", "one")),
-        calls(("send", "two"), ("fetch", "b"), ("send", "three")),
-        Reply("all is sent"),
-    ],
-}
+def reply_of(turn: Turn) -> str | Reply:
+    if isinstance(turn, str):
+        return turn
+    return Reply("", "calls", calls=tuple(Call(tool, given, f"{tool}-{i}") for i, (tool, given) in enumerate(turn)))
 
 
 class Dying(plait.Scripted):
@@ -197,11 +95,11 @@ if __name__ == "__main__":
     RunLog.append = append  # type: ignore[method-assign]
     agent = plait.Agent(
         loop,
-        model=Dying(SCRIPTS[loop], chunk=20),
+        model=Dying({phase: [*map(reply_of, turns)] for phase, turns in SCRIPTS[loop].items()}, chunk=20),
         tools=[fetch, send],
         journal=journal,
         limits=plait.Limits(tools=0 if loop == "codeact" else None),
     )
-    run = agent.resume("last") if "resume" in sys.argv else agent.run("Send one, two and three.")
+    run = agent.resume("last") if "resume" in sys.argv else agent.run(QUESTION)
     troubles = [row.record.observation.trouble for row in run.trace if isinstance(row.record, ObservedRecord)]
     print(json.dumps({"status": run.status, "answer": run.answer, "troubles": troubles, "points": passed}))

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fork_server import run_forked
+from loop_scripts import ANSWER, SENT
 from plait.journal.store import Journal
 
 SCRIPT = Path(__file__).with_name("crash_script.py")
-LOOPS = ("react", "json", "rewoo", "compiler", "phased", "codeact", "tool_calling")
-ANSWER = "all is sent"
-SENT = {"one", "two", "three"}
 
 
 def run_script(folder: Path, loop: str, point: int | str = 0, *words: str) -> dict[str, Any]:

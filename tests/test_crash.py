@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import plait
-from crash_support import ANSWER, LOOPS, kill_and_resume, run_script
+from crash_support import kill_and_resume, run_script
+from loop_scripts import ANSWER, LOOPS
 from plait.journal.store import Journal
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from figures import Figures, line_of
 
-from crash_support import LOOPS, Killed, kill_and_resume, run_script
+from crash_support import Killed, kill_and_resume, run_script
+from loop_scripts import LOOPS
 
 
 def run(count: int, seed: int, folder: Path) -> Figures:

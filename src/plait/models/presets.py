@@ -164,6 +164,7 @@ _RESPONSES_ONLY = re.compile(r"computer-use")
 _CHAT_ONLY = re.compile(r"search|^o1-(?:mini|preview)")
 _NO_PREFILL = re.compile(r"claude-[a-z]+-(?:4-(?:[6-9]|\d\d)|[5-9]|\d\d)(?!\d)")
 _NO_TEMPERATURE = re.compile(r"claude-(?:opus-4-[7-9]|[a-z]+-(?:[5-9]|\d\d))(?!\d)")
+_NO_STOP = re.compile(r"grok-(?:[4-9]|\d\d|3-mini|code|build)(?!.*non-reasoning)")
 _NO_SCHEMA = re.compile(r"claude-(?:[23]|instant|(?:opus|sonnet)-4(?:-0|-20\d{6})?$)")
 
 
@@ -172,11 +173,14 @@ def abilities_of(host: str, name: str, wire: str = "") -> Abilities:
 
     OpenAI's reasoning models (o1, o3, o4, gpt-5 and later) refuse `stop` and `temperature` and call max_tokens
     max_completion_tokens. Claude refuses a prefill from 4.6 on, a temperature from Opus 4.7 on, and a schema before
-    4.1. Anthropic's compatible endpoint (`wire` "chat") ignores schemas.
+    4.1. Anthropic's compatible endpoint (`wire` "chat") ignores schemas. Grok's reasoning models refuse `stop`
+    (xAI's guide "Reasoning", November 2026).
     """
     found, family = HOSTS[host].abilities if host else Abilities(), name.rsplit("/", 1)[-1]
     if host in ("openai", "openrouter") and is_reasoner(name):
         found = found.without("stop", "temperature", *(("max_tokens",) if host == "openai" else ()))
+    if host == "xai" and _NO_STOP.match(family):
+        found = found.without("stop")
     if host == "anthropic":
         found = found.without(
             *(("prefill",) if _NO_PREFILL.match(family) else ()),

@@ -1,0 +1,387 @@
+"""Loopback endpoints that behave as hosted providers document: they answer from `loop_scripts`, and refuse the rest.
+
+A request names its script in the header `X-Script` ("react/act"), and the turn follows from the request alone. So an
+endpoint keeps no conversation, and any number of processes may ask it. `refused` are the messages of all refusals.
+`answers` are given before anything else, one for each request: (status, body).
+
+Each rule names its source: the provider's documentation, or reports of its exact words, as of November 2026.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import structs
+
+from loop_scripts import SCRIPTS, Turn
+from models_server import Asked, event
+from plait.models.chat import ChatModel
+from plait.models.wires.turns import GO_ON
+from wire_servers import ResponsesEndpoint, events_of, find_responses_turn
+from wire_writers import Json, chat_body, chat_stream, claude_body, claude_stream, gemini_body, gemini_stream
+
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+
+
+def with_script(model: ChatModel, loop: str, phase: str) -> ChatModel:
+    """The model, with the header that names its script."""
+    return structs.replace(model, headers={**model.headers, "X-Script": f"{loop}/{phase}"})
+
+
+class Refusal(Exception):
+    """A request that the provider refuses, with the body of its error."""
+
+    def __init__(self, message: str, status: int = 400, body: Json | None = None, **fields: Any) -> None:
+        super().__init__(message)
+        self.status = status
+        error = {"message": message, "type": "invalid_request_error", "param": None, "code": None, **fields}
+        self.body = body or {"error": error}
+
+
+class ProfileServer:
+    """A handler for `models_server.Server`. A subclass has the rules of one wire and writes its replies."""
+
+    def __init__(self, model: str, **rules: Any) -> None:
+        self.model = model
+        self.rules = rules
+        self.refused: list[str] = []
+        self.answers: list[tuple[int, Json]] = []
+
+    async def __call__(self, asked: Asked) -> None:
+        if self.answers:
+            await asked.answer(*self.answers.pop(0))
+            return
+        try:
+            self.check(asked)
+        except Refusal as why:
+            self.refused.append(str(why))
+            await asked.answer(why.status, why.body)
+            return
+        loop, _, phase = asked.headers["X-Script"].partition("/")
+        number = self.find_turn(asked.body) - _is_continued(asked)
+        script = SCRIPTS[loop][phase]
+        await self.reply(asked, script[min(number, len(script) - 1)], number)
+
+    def check(self, asked: Asked) -> None:
+        """Raise `Refusal` for what the provider refuses."""
+        raise NotImplementedError
+
+    def find_turn(self, body: Json) -> int:
+        """The number of the turn that a request asks for, from 0."""
+        return sum(each["role"] == "assistant" for each in body["messages"])
+
+    async def reply(self, asked: Asked, turn: Turn, number: int) -> None:
+        """Answer with a turn."""
+        raise NotImplementedError
+
+    def ids(self, turn: Turn, number: int) -> list[str]:
+        """The ids of a turn's calls. They are the same in each turn, as some providers have them."""
+        return [f"call_{at}" for at in range(len(turn))]
+
+
+def _is_continued(asked: Asked) -> bool:
+    """Whether the last turn in a request is the beginning of the reply, which the endpoint or the model continues."""
+    messages = asked.body.get("messages")
+    return GO_ON.encode() in asked.raw or bool(messages and messages[-1]["role"] == "assistant")
+
+
+class ChatServer(ProfileServer):
+    """Chat completions. Rules: `reasoning` (the field of the thoughts), `refused_fields`, `known_fields`,
+    `nine` (Mistral's ids and order), `needs` (texts that may not stand for reasoning), `strict`, `failed_call`."""
+
+    def check(self, asked: Asked) -> None:
+        body, rules = asked.body, self.rules
+        if asked.path != "/v1/chat/completions":
+            raise Refusal(f"Invalid URL (POST {asked.path})", 404)
+        for field in rules.get("refused_fields", ()):
+            if field in body:
+                # docs.x.ai "Reasoning": presence_penalty, frequency_penalty and stop are errors. Words: litellm #16265.
+                said = f"Model {self.model} does not support parameter {field}."
+                raise Refusal(said, body={"code": "Client specified an invalid argument", "error": said})
+        if unknown := set(body) - rules.get("known_fields", set(body)):
+            # docs.mistral.ai API: additionalProperties false; answers 422 in FastAPI's form.
+            where = ["body", min(unknown)]
+            detail = {"type": "extra_forbidden", "loc": where, "msg": "Extra inputs are not permitted", "input": 1}
+            raise Refusal(f"{min(unknown)}: Extra inputs are not permitted", 422, {"detail": [detail]})
+        if "temperature" in rules and body.get("temperature", rules["temperature"]) != rules["temperature"]:
+            # platform.kimi.ai "Kimi K2.6": the temperature is fixed. Words: VideoAdGuard #34.
+            raise Refusal(f"invalid temperature: only {rules['temperature']} is allowed for this model")
+        if rules.get("no_schema") and body.get("response_format", {}).get("type") == "json_schema":
+            # api-docs.deepseek.com "JSON Output": only json_object.
+            raise Refusal("This response_format type is unavailable now")
+        _check_pairs(body["messages"])
+        self._check_reasoning(body["messages"])
+        if rules.get("nine"):
+            _check_mistral(body["messages"])
+        if rules.get("strict"):
+            _check_strict(body)
+
+    def _check_reasoning(self, messages: list[Json]) -> None:
+        refused = self.rules.get("needs", ())
+        for at, each in enumerate(messages):
+            if not refused or not each.get("tool_calls"):
+                continue
+            if each.get("reasoning_content") not in refused:
+                continue
+            if self.rules["reasoning_words"] == "kimi":  # platform.kimi.ai "Use Kimi K2 Thinking"; "" counts as missing
+                said = (
+                    f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {at}"
+                )
+            else:  # api-docs.deepseek.com "Thinking Mode"
+                said = "The `reasoning_content` in the thinking mode must be passed back to the API."
+            raise Refusal(said, code="invalid_request_error")
+
+    async def reply(self, asked: Asked, turn: Turn, number: int) -> None:
+        if number == self.rules.get("failed_call") and not isinstance(turn, str) and asked.body.get("tools"):
+            # console.groq.com "Tool use": a call that does not fit its schema. Form: the recording tool_use_failed_error.
+            calls = [{"name": name, "arguments": given} for name, given in turn]
+            error = {"code": "tool_use_failed", "failed_generation": json.dumps(calls), "type": "invalid_request_error"}
+            await asked.answer(400, {"error": {**error, "message": "Tool call validation failed"}})
+            return
+        body = chat_body(turn, self.ids(turn, number), self.rules.get("reasoning", ""))
+        if asked.body.get("stream"):
+            options = asked.body.get("stream_options") or {}
+            await asked.stream(chat_stream(body, bool(options.get("include_usage")) or bool(self.rules.get("nine"))))
+        else:
+            await asked.answer(200, body)
+
+    def ids(self, turn: Turn, number: int) -> list[str]:
+        return [f"aB3dE{number:02}{at:02}" if self.rules.get("nine") else f"call_{at}" for at in range(len(turn))]
+
+
+def _check_pairs(messages: list[Json]) -> None:
+    """OpenAI, "Function calling": each call is followed by its result."""
+    for at, each in enumerate(messages):
+        ids = [call["id"] for call in each.get("tool_calls") or ()]
+        results = [later.get("tool_call_id") for later in messages[at + 1 : at + 1 + len(ids)]]
+        if sorted(ids) != sorted(map(str, results)):
+            raise Refusal(
+                "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+                f"'tool_call_id'. The following tool_call_ids did not have response messages: {ids}",
+                param=f"messages.[{at}].role",
+            )
+
+
+def _check_mistral(messages: list[Json]) -> None:
+    """docs.mistral.ai "Function calling", and mistral-common's validator. Words: ironclaw #1241, datapizza-ai #98."""
+    for before, each in zip([{"role": "system"}, *messages], messages, strict=False):
+        ids = [call["id"] for call in each.get("tool_calls") or ()] + [each[k] for k in ("tool_call_id",) if k in each]
+        for id in ids:
+            if not re.fullmatch(r"[a-zA-Z0-9]{9}", id):
+                said = f"Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9."
+                raise Refusal(said, body={"object": "error", "message": said, "type": "invalid_function_call"})
+        if before["role"] == "tool" and each["role"] not in ("tool", "assistant"):
+            said = f"Unexpected role '{each['role']}' after role 'tool'"
+            raise Refusal(said, body={"object": "error", "message": said, "type": "invalid_request_message_order"})
+        if each is messages[-1] and each["role"] == "assistant" and not each.get("prefix"):
+            said = "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant"
+            raise Refusal(said, body={"object": "error", "message": said, "type": "invalid_request_message_order"})
+        if each["role"] == "assistant" and not each.get("content") and not ids:
+            said = "Assistant message must have either content or tool_calls, but not none."
+            raise Refusal(said, body={"object": "error", "message": said, "type": "invalid_request_assistant_message"})
+
+
+def _check_strict(body: Json) -> None:
+    """OpenAI, "Function calling", strict mode: closed objects whose properties are all required."""
+    schemas = [
+        (f"function '{tool['function']['name']}'", tool["function"]["parameters"]) for tool in body.get("tools", ())
+    ]
+    form = body.get("response_format") or {}
+    schemas += [("response_format 'reply'", form["json_schema"]["schema"])] if "json_schema" in form else []
+    for name, schema in schemas:
+        for node in _objects(schema):
+            if node.get("additionalProperties") is not False:
+                said = "'additionalProperties' is required to be supplied and to be false."
+            elif set(node.get("required", ())) != set(node.get("properties", ())):
+                said = "'required' is required to be supplied and to be an array including every key in properties."
+            else:
+                continue
+            where = "response_format" if "format" in name else "tools[0].function.parameters"
+            raise Refusal(f"Invalid schema for {name}: In context=(), {said}", param=where)
+
+
+def _objects(node: Any) -> list[Json]:
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    own = [node] if isinstance(node, dict) and node.get("type") == "object" else []
+    return own + [found for each in inner for found in _objects(each)]
+
+
+class ResponsesServer(ProfileServer):
+    """OpenAI's Responses, with `wire_servers.ResponsesEndpoint`. Rule: `chat` is what chat completions answer."""
+
+    def __init__(self, model: str, **rules: Any) -> None:
+        super().__init__(model, **rules)
+        self._endpoint = ResponsesEndpoint(name=model)
+
+    def check(self, asked: Asked) -> None:
+        if asked.path == "/v1/chat/completions":
+            raise Refusal(*self.rules["chat"])
+        if problem := self._endpoint.find_problem(asked.body):
+            raise Refusal(**problem)
+
+    def find_turn(self, body: Json) -> int:
+        return find_responses_turn(body["input"])
+
+    async def reply(self, asked: Asked, turn: Turn, number: int) -> None:
+        planned = turn if isinstance(turn, str) else tuple(f"{name} {json.dumps(given)}" for name, given in turn)
+        response = self._endpoint.respond(asked.body, planned, number)
+        if asked.body.get("stream"):
+            await asked.stream(b"".join(map(event, events_of(response))))
+        else:
+            await asked.answer(200, response)
+
+
+class ClaudeServer(ProfileServer):
+    """Anthropic's Messages.
+
+    Rules: `thinks` ("never", "fixed": with a budget, "always"), `samples` (takes a temperature), `prefills`, `binds`
+    (thinking belongs to the conversation before it).
+    """
+
+    def check(self, asked: Asked) -> None:
+        body, rules = asked.body, self.rules
+        thinking = body.get("thinking") or {}
+        if "max_tokens" not in body:
+            self._refuse("max_tokens: Field required")
+        for field in ("temperature", "top_p", "top_k"):
+            if field in body and not rules.get("samples"):  # "Migration guide", Opus 4.7. Words: ComfyUI #13923
+                self._refuse(f"`{field}` is deprecated for this model.")
+        refused = {"always": ("enabled", "disabled"), "never": ("enabled",)}.get(rules["thinks"], ())
+        if thinking.get("type") in refused:  # "What's new in Claude Opus 5.5"
+            self._refuse(f'"thinking.type.{thinking["type"]}" is not supported for this model.')
+        if "temperature" in body and thinking:  # "Extended thinking"
+            self._refuse("`temperature` may only be set to 1 when thinking is enabled.")
+        if len(re.findall(r'"cache_control"', json.dumps(body))) > 4:  # "Prompt caching"
+            self._refuse("A maximum of 4 blocks with cache_control may be provided.")
+        binding = thinking.get("block_binding") or {}
+        if binding and not (rules.get("binds") and asked.headers.get("anthropic-beta") == BINDING_BETA):
+            self._refuse("thinking.block_binding: Extra inputs are not permitted")
+        self._check_messages(body, thinking, binding)
+
+    def _check_messages(self, body: Json, thinking: Json, binding: Json) -> None:
+        messages, previous = body["messages"], ""
+        if messages[-1]["role"] == "assistant" and not self.rules.get("prefills"):  # Words: deepagents #1585
+            self._refuse(
+                "This model does not support assistant message prefill. The conversation must end with a user message."
+            )
+        called: list[str] = []
+        for at, message in enumerate(messages):
+            blocks, where = message["content"], f"messages.{at}"
+            if message["role"] == previous or message["role"] not in ("user", "assistant"):
+                self._refuse(f"{where}: roles must alternate")
+            if not blocks or any(each["type"] == "text" and not each["text"].strip() for each in blocks):
+                self._refuse(f"{where}: text content blocks must contain non-whitespace text")
+            results = [each["tool_use_id"] for each in blocks if each["type"] == "tool_result"]
+            if results != called:  # "Tool use", troubleshooting
+                self._refuse(
+                    f"{where}: `tool_use` ids were found without `tool_result` blocks immediately after: {called}"
+                )
+            called = [each["id"] for each in blocks if each["type"] == "tool_use"]
+            if called and not body.get("tools"):
+                self._refuse("Requests which include `tool_use` or `tool_result` blocks must define tools.")
+            self._check_thinking(body, at, thinking, binding)
+            previous = message["role"]
+
+    def _check_thinking(self, body: Json, at: int, thinking: Json, binding: Json) -> None:
+        message, is_last = body["messages"][at], at == len(body["messages"]) - 2
+        blocks = message["content"]
+        is_call = any(each["type"] == "tool_use" for each in blocks)
+        if thinking.get("type") == "enabled" and is_last and is_call and blocks[0]["type"] != "thinking":
+            # "Extended thinking with tool use". Words: mastra #7799
+            self._refuse(
+                f"messages.{at}.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
+                f"`{blocks[0]['type']}`. When `thinking` is enabled, a final `assistant` message must start with a "
+                "thinking block"
+            )
+        for place, block in enumerate(blocks):
+            if block["type"] != "thinking":
+                continue
+            said = f"messages.{at}.content.{place}: Invalid `signature` in `thinking` block."
+            if not block["signature"].startswith(f"{self.model}-"):
+                self._refuse(said)
+            is_bound = self.rules.get("binds") and binding.get("prefix_mismatch_behavior") != "drop_block"
+            if is_bound and block["signature"] != self._sign(body, at):  # "Preserved thinking"
+                self._refuse(f"{said} The block is bound to a different conversation. Remove the block")
+
+    def _refuse(self, message: str) -> None:
+        error = {"type": "invalid_request_error", "message": message}
+        raise Refusal(message, body={"type": "error", "error": error})
+
+    def _sign(self, body: Json, at: int) -> str:
+        """The signature of a thinking block in message `at`."""
+        if not self.rules.get("binds"):
+            return f"{self.model}-{at}"
+        before = _plain([body.get("system"), body.get("tools"), body["messages"][:at]])
+        return f"{self.model}-{hashlib.sha256(json.dumps(before).encode()).hexdigest()}"
+
+    async def reply(self, asked: Asked, turn: Turn, number: int) -> None:
+        kind = (asked.body.get("thinking") or {}).get("type")
+        thinks = self.rules["thinks"] == "always" or kind in ("enabled", "adaptive")
+        signature = self._sign(asked.body, len(asked.body["messages"])) if thinks else ""
+        ids = [f"toolu_{number}_{at}" for at in range(len(turn))]
+        body = claude_body(turn, ids, self.model, signature)
+        if asked.body.get("stream"):
+            await asked.stream(claude_stream(body))
+        else:
+            await asked.answer(200, body)
+
+
+def _plain(value: Any) -> Any:
+    """What the check of a thinking block's conversation compares: all but cache marks and thinking."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value if not (isinstance(each, Mapping) and each.get("type") == "thinking")]
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items() if key != "cache_control"}
+    return value
+
+
+class GeminiServer(ProfileServer):
+    """Gemini's `generateContent`. Source: ai.google.dev, "Thought signatures" and "Function calling"."""
+
+    placeholders = ("Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv", "skip_thought_signature_validator")
+
+    def check(self, asked: Asked) -> None:
+        contents, config = asked.body["contents"], asked.body.get("generationConfig", {})
+        if len(config.get("stopSequences", ())) > 5:
+            self._refuse("stopSequences: at most 5 stop sequences are allowed.")
+        if contents[-1]["role"] != "user":
+            self._refuse("Please ensure that single turn requests end with a user role or the role field is empty.")
+        asks = [at for at, each in enumerate(contents) if each["role"] == "user" and "text" in each["parts"][0]]
+        for at, content in enumerate(contents):
+            calls = [part for part in content["parts"] if "functionCall" in part]
+            if not calls:
+                continue
+            if contents[at - 1]["role"] != "user":
+                self._refuse("Please ensure that function call turn comes immediately after a user turn.")
+            answers = [part for part in contents[at + 1]["parts"] if "functionResponse" in part]
+            if len(answers) != len(calls) or len(contents[at + 1]["parts"]) != len(answers):
+                self._refuse(
+                    "Please ensure that the number of function response parts is equal to the number of function call "
+                    "parts of the function call turn."
+                )
+            signature = calls[0].get("thoughtSignature", "")
+            if at > asks[-1] and not signature:  # only the current turn is checked. Words: continue #8785
+                name = calls[0]["functionCall"]["name"]
+                self._refuse(
+                    "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
+                    f"work correctly. Additional data, function call `default_api:{name}` , position {at}."
+                )
+            if signature and signature not in self.placeholders and not signature.startswith(f"{self.model}-"):
+                self._refuse("Thought signature is not valid.")
+
+    def _refuse(self, message: str) -> None:
+        raise Refusal(message, body={"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}})
+
+    def find_turn(self, body: Json) -> int:
+        return sum(each["role"] == "model" for each in body["contents"])
+
+    async def reply(self, asked: Asked, turn: Turn, number: int) -> None:
+        body = gemini_body(turn, self.ids(turn, number), f"{self.model}-{number}")
+        if "streamGenerateContent" in asked.path:
+            await asked.stream(gemini_stream(body))
+        else:
+            await asked.answer(200, body)
