@@ -174,8 +174,8 @@ def test_reasoning_goes_back_with_calls_and_only_with_them(provider):
 
 def test_only_its_own_model_gets_a_state():
     reply = read({"reasoning_content": "I add."}, {"tool_calls": [CALL]}, provider="moonshot")
-    assert "reasoning_content" not in sent_back(reply, "moonshot", "another")
-    assert sent_back(reply, "deepseek", "another")["reasoning_content"] == ""  # the endpoint refuses a turn without it
+    assert sent_back(reply, "moonshot", "another")["reasoning_content"] == " "
+    assert sent_back(reply, "deepseek", "another")["reasoning_content"] == ""  # both refuse a turn without it
 
 
 def test_groq_gets_its_reasoning_back():
@@ -261,7 +261,7 @@ def test_mistrals_thinking_goes_back_in_the_content():
 def test_a_state_of_another_wire_changes_nothing():
     said = Message("assistant", "a", (Call("add", None, "c"),), state=ProviderState("responses", "m", [{"a": 1}]))
     plain = Message("assistant", "a", (Call("add", None, "c"),))
-    for provider in ("", "openrouter", "groq", "mistral", "moonshot"):
+    for provider in ("", "openrouter", "groq", "mistral", "moonshot", "deepseek"):
         made = [model(provider).encode(Think("act", (user("?"), each))).body for each in (said, plain)]
         assert made[0] == made[1]
 

@@ -43,7 +43,8 @@ class RequestDialect(Struct, frozen=True):
     `max_stop`: the maximum number of stop strings. `grammar`: the field that holds a grammar. `raw_schema`: the field
     that holds the schema of a raw prompt's reply. `prefill`: how an assistant message is sent that the endpoint has to
     continue: unchanged, without blanks at its end, with `"prefix": true`, or with the request's own fields.
-    `repeats_prefill`: the reply begins with that message again.
+    `repeats_prefill`: the reply begins with that message again. `nine_char_ids`: ids of calls have nine letters or
+    digits. `closes_results`: results are followed by a message of the assistant, never by one of the user.
     """
 
     max_stop: int = 4
@@ -51,6 +52,8 @@ class RequestDialect(Struct, frozen=True):
     raw_schema: Literal["response_format", "json_schema"] = "response_format"
     prefill: Literal["message", "stripped", "prefix", "fields"] = "message"
     repeats_prefill: bool = False
+    nine_char_ids: bool = False
+    closes_results: bool = False
 
 
 OPENAI = RequestDialect()

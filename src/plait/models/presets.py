@@ -81,12 +81,13 @@ HOSTS: dict[str, Host] = {
             Abilities(prefill=True),
             RequestDialect(max_stop=16, prefill="prefix"),
         ),
-        # Mistral reports usage in streams unasked and refuses unknown fields.
+        # Mistral reports usage in streams unasked and refuses unknown fields, other ids of calls, and a user's message
+        # behind results (mistral-common's validator, and its API's errors 3280 and 3230, November 2026).
         Host(
             "mistral",
             "https://api.mistral.ai/v1",
             Abilities(schema=True, prefill=True, stream_usage=False),
-            RequestDialect(prefill="prefix", repeats_prefill=True),
+            RequestDialect(prefill="prefix", repeats_prefill=True, nine_char_ids=True, closes_results=True),
             overflow=r"prompt contains \d+ tokens",
             embeddings=True,
             span_name="mistral_ai",

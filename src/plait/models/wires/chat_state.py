@@ -7,6 +7,7 @@ The facts come from these pages, as of November 2026:
   The endpoint refuses such a turn without it. It accepts "", which a turn of another model gets. Older reasoning
   models refuse the field in turns without calls.
 - Moonshot, "Use Kimi K2 Thinking Model", and Z.AI, "Thinking Mode": the same field, within a task of several calls.
+  Kimi K2.5 and later refuse such a turn without it, and take "" for none. A turn of another model gets one blank.
 - OpenRouter, "Reasoning Tokens": `reasoning_details` come back as they came, in the same order.
 - Google, "OpenAI compatibility" and "Thought signatures": the `extra_content` of a tool call comes back with it. Gemini
   3 refuses a step whose first call has no signature. A fixed text stands for that of another model's call.
@@ -36,6 +37,8 @@ _WITH_CALLS = {
     "groq": "reasoning",
 }
 """The field that a dialect needs back with calls, and only with them."""
+_NO_REASONING = {"deepseek": "", "moonshot": " "}
+"""Stands for the reasoning of a call that another model made, where the endpoint refuses a call without any."""
 _ALWAYS = {"openrouter": "reasoning_details", "mistral": "content", "gemini": "extra_content"}
 
 
@@ -52,8 +55,8 @@ def add_state(said: dict[str, Any], message: Message, options: WireOptions) -> d
     if (field := _WITH_CALLS.get(provider)) and message.calls:
         if data.get(field):
             said[field] = data[field]
-        elif provider == "deepseek":
-            said[field] = ""
+        elif provider in _NO_REASONING:
+            said[field] = _NO_REASONING[provider]
     if provider == "gemini" and message.calls:
         _sign_calls(said["tool_calls"], data.get("calls"), bool(_SIGNED.search(options.model)))
     return said
