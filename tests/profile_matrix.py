@@ -91,9 +91,10 @@ PROFILES: dict[str, Profile] = {
 
 @dataclass
 class Tally:
-    """The texts that a run's tool sent."""
+    """The texts that a run's tool sent. `length`: characters of the other tool's result."""
 
     sent: list[str] = field(default_factory=list)
+    length: int = 0
 
     def tools(self) -> list[Any]:
         """The tools of the scripts."""
@@ -105,7 +106,7 @@ class Tally:
             Args:
                 key: what to fetch
             """
-            return f"value of {key}"
+            return f"value of {key}".ljust(self.length, ".")
 
         @plait.tool(inline=True)
         def send(text: str) -> str:
@@ -126,13 +127,12 @@ class Tally:
         return "" if sorted(self.sent) == sorted(SENT) else f"sent {self.sent}"
 
 
-def make_agent(model: ChatModel, loop: str, tools: list[Any], journal: Path, **options: Any) -> plait.Agent:
+def make_agent(model: ChatModel, loop: str, tools: list[Any], journal: Path, **limits: Any) -> plait.Agent:
     """An agent whose phases follow the loop's script."""
     models = {phase: with_script(model, loop, phase) for phase in SCRIPTS[loop]}
-    limits = plait.Limits(tools=0 if loop == "codeact" else None, retries=0)
-    return plait.Agent(
-        loop, model=next(iter(models.values())), models=models, tools=tools, journal=journal, limits=limits, **options
-    )
+    most = plait.Limits(**{"tools": 0 if loop == "codeact" else None, "retries": 0, **limits})
+    first = next(iter(models.values()))
+    return plait.Agent(loop, model=first, models=models, tools=tools, journal=journal, limits=most)
 
 
 @dataclass

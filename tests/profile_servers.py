@@ -2,7 +2,8 @@
 
 A request names its script in the header `X-Script` ("react/act"), and the turn follows from the request alone. So an
 endpoint keeps no conversation, and any number of processes may ask it. `refused` are the messages of all refusals.
-`answers` are given before anything else, one for each request: (status, body).
+`answers` has what is answered to a request by its number, before anything else: (status, body). `changed` counts the
+thinking blocks whose conversation has changed.
 
 Each rule names its source: the provider's documentation, or reports of its exact words, as of November 2026.
 """
@@ -49,11 +50,13 @@ class ProfileServer:
         self.model = model
         self.rules = rules
         self.refused: list[str] = []
-        self.answers: list[tuple[int, Json]] = []
+        self.answers: dict[int, tuple[int, Json]] = {}
+        self.requests = self.changed = 0
 
     async def __call__(self, asked: Asked) -> None:
-        if self.answers:
-            await asked.answer(*self.answers.pop(0))
+        self.requests += 1
+        if self.requests in self.answers:
+            await asked.answer(*self.answers[self.requests])
             return
         try:
             self.check(asked)
@@ -303,9 +306,10 @@ class ClaudeServer(ProfileServer):
             said = f"messages.{at}.content.{place}: Invalid `signature` in `thinking` block."
             if not block["signature"].startswith(f"{self.model}-"):
                 self._refuse(said)
-            is_bound = self.rules.get("binds") and binding.get("prefix_mismatch_behavior") != "drop_block"
-            if is_bound and block["signature"] != self._sign(body, at):  # "Preserved thinking"
-                self._refuse(f"{said} The block is bound to a different conversation. Remove the block")
+            if self.rules.get("binds") and block["signature"] != self._sign(body, at):  # "Preserved thinking"
+                self.changed += 1
+                if binding.get("prefix_mismatch_behavior") != "drop_block":
+                    self._refuse(f"{said} The block is bound to a different conversation. Remove the block")
 
     def _refuse(self, message: str) -> None:
         error = {"type": "invalid_request_error", "message": message}

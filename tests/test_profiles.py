@@ -5,10 +5,16 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import pytest
+from typing import Any
 
+import pytest
+from msgspec import structs
+
+import plait
 from loop_scripts import LOOPS, QUESTION, SCRIPTS
 from models_server import Server
+from plait.core import Stopped
+from plait.models.base import Abilities
 from profile_matrix import PROFILES, Tally, make_agent, run_cell
 
 
@@ -27,7 +33,7 @@ async def test_a_tool_calling_run_is_forked_to_every_other_model_and_replayed(na
         handlers = {each: profile.server() for each, profile in PROFILES.items()}
         servers = {each: await stack.enter_async_context(Server(handler)) for each, handler in handlers.items()}
 
-        def agent(of: str, tally: Tally):
+        def agent(of: str, tally: Tally) -> plait.Agent:
             return make_agent(PROFILES[of].resolve(servers[of].url), "tool_calling", tally.tools(), journal)
 
         first = Tally()
@@ -39,3 +45,142 @@ async def test_a_tool_calling_run_is_forked_to_every_other_model_and_replayed(na
             assert (tally.find_fault(forked), handlers[other].refused) == ("", []), other
             replayed = agent(other, tally).replay(forked.id)
             assert replayed.whole and replayed.requests == len(SCRIPTS["tool_calling"]["act"]) - 1, other
+
+
+@pytest.mark.parametrize("name", PROFILES)
+async def test_a_run_that_reaches_its_limit_concludes_and_nothing_is_refused(name: str, tmp_path: Path) -> None:
+    """The request to conclude follows results, which not every provider accepts."""
+    handler = PROFILES[name].server()
+    async with Server(handler) as server:
+        model = PROFILES[name].resolve(server.url)
+        run = await make_agent(model, "tool_calling", Tally().tools(), tmp_path / "j.db", calls=2).arun(QUESTION)
+    assert (run.status, handler.refused, len(server.asked)) == ("stopped", [], 2)
+
+
+WIDE = Abilities(schema=True, prefill=True)
+"""Abilities of an endpoint of which nothing is known."""
+
+
+@pytest.mark.parametrize(
+    "name, fields",
+    [
+        ("Claude", {"temperature", "prefill"}),
+        ("Claude, always thinking", {"temperature", "prefill"}),
+        ("GPT-5.6", {"temperature"}),
+        ("Grok", {"stop"}),
+        ("Mistral", {"stream_options"}),
+    ],
+)
+async def test_a_refused_field_is_left_out_and_the_run_is_answered(name: str, fields: set[str], tmp_path: Path) -> None:
+    handler, tally = PROFILES[name].server(), Tally()
+    async with Server(handler) as server:
+        model = structs.replace(PROFILES[name].resolve(server.url), temperature=0.5, abilities=WIDE)
+        run = await make_agent(model, "codeact", tally.tools(), tmp_path / "j.db").arun(QUESTION)
+    assert tally.find_fault(run) == ""
+    assert len(handler.refused) == len(fields)
+    assert all(any(each in said for said in handler.refused) for each in fields)
+
+
+OVERFLOWS: dict[str, dict[str, Any]] = {
+    "Claude, fixed thinking": {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"},
+    },
+    "GPT-5.6": {
+        "error": {
+            "message": "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            "type": "invalid_request_error",
+            "param": "input",
+            "code": "context_length_exceeded",
+        }
+    },
+    "Gemini 3": {
+        "error": {
+            "code": 400,
+            "message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "status": "INVALID_ARGUMENT",
+        }
+    },
+    "DeepSeek V4": {
+        "error": {
+            "message": "This model's maximum context length is 131072 tokens. However, you requested 140000 tokens.",
+            "type": "invalid_request_error",
+        }
+    },
+    "Kimi K2": {
+        "error": {
+            "message": "Invalid request: Your request exceeded model token limit: 262144 (requested: 300000)",
+            "type": "invalid_request_error",
+        }
+    },
+    "Grok": {
+        "code": "Client specified an invalid argument",
+        "error": "This model's maximum prompt length is 131072 but the request contains 148000 tokens.",
+    },
+    "Mistral": {
+        "object": "error",
+        "message": "Prompt contains 140000 tokens and 0 draft tokens, too large for model with 131072 maximum context "
+        "length",
+        "type": "invalid_request_prompt",
+        "code": "3051",
+    },
+    "Groq": {
+        "error": {
+            "message": "Please reduce the length of the messages or completion.",
+            "type": "invalid_request_error",
+            "code": "context_length_exceeded",
+        }
+    },
+}
+OVERFLOWS["Claude, always thinking"] = OVERFLOWS["Claude, fixed thinking"]
+
+
+@pytest.mark.parametrize("name", OVERFLOWS)
+async def test_a_prompt_that_is_too_long_is_sent_again_with_less_of_the_results(name: str, tmp_path: Path) -> None:
+    handler, tally = PROFILES[name].server(), Tally(length=6_000)
+    handler.answers = {3: (400, OVERFLOWS[name])}
+    async with Server(handler) as server:
+        agent = make_agent(PROFILES[name].resolve(server.url), "tool_calling", tally.tools(), tmp_path / "j.db")
+        run = await agent.arun(QUESTION)
+        sizes = [len(asked.raw) for asked in server.asked]
+    assert (tally.find_fault(run), handler.refused) == ("", [])
+    assert len(sizes) == 4 and sizes[3] < sizes[1] < sizes[2]
+    # Claude's thinking of the second turn belongs to the longer results.
+    assert handler.changed == (name == "Claude, always thinking")
+    assert agent.replay(run.id).whole
+
+
+FILTERED: dict[str, dict[str, Any]] = {
+    "Claude": {"type": "message", "content": [], "stop_reason": "refusal", "usage": {"output_tokens": 1}},
+    "GPT-5.6": {
+        "object": "response",
+        "status": "incomplete",
+        "incomplete_details": {"reason": "content_filter"},
+        "output": [],
+    },
+    "Gemini 3": {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}},
+    "Grok": {"choices": [{"index": 0, "message": {"content": ""}, "finish_reason": "content_filter"}]},
+}
+
+
+@pytest.mark.parametrize("loop", ["react", "tool_calling"])
+@pytest.mark.parametrize("name", FILTERED)
+async def test_a_filtered_reply_stops_the_run_and_says_so(name: str, loop: str, tmp_path: Path) -> None:
+    handler = PROFILES[name].server()
+    handler.answers = {number: (200, FILTERED[name]) for number in range(2, 9)}
+    async with Server(handler) as server:
+        agent = make_agent(PROFILES[name].resolve(server.url), loop, Tally().tools(), tmp_path / "j.db")
+        run = await agent.arun(QUESTION)
+    assert isinstance(run.outcome, Stopped) and run.outcome.limit == "reply"
+    assert "content filter" in str(run.reason)
+
+
+@pytest.mark.parametrize("name", FILTERED)
+async def test_a_busy_endpoint_is_asked_again(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait.runtime.call_model._pause", lambda why, failures: 0.0)
+    handler, tally = PROFILES[name].server(), Tally()
+    handler.answers = {2: (429, {"error": {"message": "Rate limit reached", "type": "rate_limit_error"}})}
+    async with Server(handler) as server:
+        model = PROFILES[name].resolve(server.url)
+        run = await make_agent(model, "tool_calling", tally.tools(), tmp_path / "j.db", retries=1).arun(QUESTION)
+    assert (tally.find_fault(run), len(server.asked)) == ("", 4)
