@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from msgspec import structs
 
 import plait
+from cli_support import Shell
 from loop_scripts import LOOPS, QUESTION, SCRIPTS
-from models_server import Server
+from models_server import Asked, Server
 from plait.core import Stopped
 from plait.models.base import Abilities
 from profile_matrix import PROFILES, Tally, make_agent, run_cell
@@ -184,3 +186,25 @@ async def test_a_busy_endpoint_is_asked_again(name: str, tmp_path: Path, monkeyp
         model = PROFILES[name].resolve(server.url)
         run = await make_agent(model, "tool_calling", tally.tools(), tmp_path / "j.db", retries=1).arun(QUESTION)
     assert (tally.find_fault(run), len(server.asked)) == ("", 4)
+
+
+NO_SUCH_MODEL: dict[str, dict[str, Any]] = {
+    "Claude": {"type": "error", "error": {"type": "not_found_error", "message": "model: claude-opus-4-7"}},
+    "GPT-5.6": {"error": {"message": "The model `gpt-5.6` does not exist.", "code": "model_not_found"}},
+    "Gemini 3": {"error": {"code": 404, "message": "models/gemini-3-pro-preview is not found", "status": "NOT_FOUND"}},
+    "Grok": {"code": "not-found", "error": "The model grok-4.5 does not exist"},
+}
+
+
+@pytest.mark.parametrize("name", NO_SUCH_MODEL)
+async def test_compare_does_not_measure_a_model_that_rejects_every_request(name: str, tmp_path: Path) -> None:
+    async def reject(asked: Asked) -> None:
+        await asked.answer(404, NO_SUCH_MODEL[name])
+
+    spec, shell = PROFILES[name].spec, Shell(tmp_path)
+    async with Server(reject) as server:
+        env = {f"{spec.partition(':')[0].upper()}_BASE_URL": server.url}
+        words = ("compare", "basics:report", "--loops", "tool_calling", "--models", spec, "--limit", "2")
+        ended = await asyncio.to_thread(shell, *words, env=env)
+    assert ended.code == 4 and "not measured" in ended.out
+    assert "does not know what was asked for (404)" in ended.out and "0%" not in ended.out
