@@ -2,6 +2,7 @@
 
     python crash_script.py JOURNAL COUNTS POINT LOOP         runs to the end or dies
     python crash_script.py JOURNAL COUNTS POINT LOOP resume  resumes the run, and ends or dies as well
+    ... PROFILE ADDRESS                                      asks this profile's endpoint, not a scripted model
 
 POINT is the number of the point, or its kind ("after send": the first of it). 0 never dies. A script that ends prints
 one JSON object: status, answer, troubles of the tool calls on record, and the kinds of the points that it passed.
@@ -23,8 +24,12 @@ from loop_scripts import QUESTION, SCRIPTS, Turn
 from plait.core import Call, Reply
 from plait.journal.log import RunLog
 from plait.journal.records import ObservedRecord
+from plait.models.chat import ChatModel
+from profile_matrix import PROFILES
+from profile_servers import with_script
 
 journal, counts, fatal, loop = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+endpoint = [word for word in sys.argv[5:] if word != "resume"]
 passed: list[str] = []
 
 
@@ -71,14 +76,27 @@ def reply_of(turn: Turn) -> str | Reply:
     return Reply("", "calls", calls=tuple(Call(tool, given, f"{tool}-{i}") for i, (tool, given) in enumerate(turn)))
 
 
-class Dying(plait.Scripted):
-    """The scripted model with a point before and after each call."""
+def add_points(model: type[Any]) -> None:
+    """Add a point before and after each call of a model."""
+    send = model.send
 
-    async def send(self, *args: Any, **kwargs: Any) -> Any:
+    async def send_with_points(*args: Any, **kwargs: Any) -> Any:
         point("before model")
-        response = await super().send(*args, **kwargs)
+        response = await send(*args, **kwargs)
         point("after model")
         return response
+
+    model.send = send_with_points
+
+
+def make_models() -> dict[str, Any]:
+    """The models of the loop's phases."""
+    if endpoint:
+        name, address = endpoint
+        model = PROFILES[name].resolve(address)
+        return {phase: with_script(model, loop, phase) for phase in SCRIPTS[loop]}
+    script = {phase: [*map(reply_of, turns)] for phase, turns in SCRIPTS[loop].items()}
+    return dict.fromkeys(script, plait.Scripted(script, chunk=20))
 
 
 _append = RunLog.append
@@ -93,9 +111,12 @@ async def append(self: RunLog, *entries: Any) -> None:
 
 if __name__ == "__main__":
     RunLog.append = append  # type: ignore[method-assign]
+    add_points(ChatModel if endpoint else plait.Scripted)
+    models = make_models()
     agent = plait.Agent(
         loop,
-        model=Dying({phase: [*map(reply_of, turns)] for phase, turns in SCRIPTS[loop].items()}, chunk=20),
+        model=next(iter(models.values())),
+        models=models,
         tools=[fetch, send],
         journal=journal,
         limits=plait.Limits(tools=0 if loop == "codeact" else None),

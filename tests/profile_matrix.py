@@ -89,6 +89,14 @@ PROFILES: dict[str, Profile] = {
 }
 
 
+ONE_OF_EACH_WIRE = {
+    "chat": "Kimi K2",
+    "responses": "GPT-5.6",
+    "anthropic": "Claude, always thinking",
+    "gemini": "Gemini 3",
+}
+
+
 @dataclass
 class Tally:
     """The texts that a run's tool sent. `length`: characters of the other tool's result."""
