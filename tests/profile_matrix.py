@@ -13,11 +13,15 @@ from models_server import Server
 from plait.models.chat import ChatModel
 from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
-from profile_servers import ChatServer, ClaudeServer, GeminiServer, ProfileServer, ResponsesServer, with_script
+from profile_chat_server import ChatServer
+from profile_servers import ClaudeServer, GeminiServer, ProfileServer, ResponsesServer, with_script
 
 MISTRALS_FIELDS = frozenset(
-    "model messages temperature top_p max_tokens stream stop random_seed response_format tools tool_choice n prediction "
-    "presence_penalty frequency_penalty parallel_tool_calls prompt_mode safe_prompt metadata reasoning_effort".split()
+    {
+        *("model", "messages", "temperature", "top_p", "max_tokens", "stream", "stop", "random_seed", "n"),
+        *("response_format", "tools", "tool_choice", "parallel_tool_calls", "presence_penalty", "frequency_penalty"),
+        *("prediction", "prompt_mode", "reasoning_effort", "safe_prompt", "metadata"),
+    }
 )
 NOT_CHAT = ("This model is only supported in v1/responses and not in v1/chat/completions.", 404)
 NO_TOOLS_IN_CHAT = (
@@ -76,9 +80,7 @@ PROFILES: dict[str, Profile] = {
         ChatServer,
         {"reasoning": "reasoning_content", "needs": (None, ""), "reasoning_words": "kimi", "temperature": 1.0},
     ),
-    "Grok": Profile(
-        "xai:grok-4.5", ChatServer, {"refused_fields": ("presence_penalty", "frequency_penalty", "stop")}
-    ),
+    "Grok": Profile("xai:grok-4.5", ChatServer, {"refused_fields": ("presence_penalty", "frequency_penalty", "stop")}),
     "Mistral": Profile(
         "mistral:mistral-large-latest",
         ChatServer,
@@ -180,6 +182,4 @@ async def run_cell(profile: Profile, loop: str, folder: Path) -> Cell:
 
 async def run_matrix(folder: Path) -> dict[tuple[str, str], Cell]:
     """Run each loop with each profile."""
-    return {
-        (name, loop): await run_cell(profile, loop, folder) for name, profile in PROFILES.items() for loop in LOOPS
-    }
+    return {(name, loop): await run_cell(profile, loop, folder) for name, profile in PROFILES.items() for loop in LOOPS}

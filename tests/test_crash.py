@@ -34,7 +34,7 @@ def test_a_run_killed_at_each_kind_of_point_is_resumed_and_repeats_no_effect(loo
 
 @pytest.mark.parametrize("wire", ONE_OF_EACH_WIRE)
 async def test_a_run_killed_behind_an_effect_is_resumed_on_each_wire(wire: str, tmp_path: Path) -> None:
-    """The resumed run sends the reasoning of the first process's replies back, so it must have survived in the journal."""
+    """The resumed run sends the reasoning of the first process back, so the journal must have it."""
     name = ONE_OF_EACH_WIRE[wire]
     handler = PROFILES[name].server()
     async with Server(handler) as server:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
-
 from typing import Any
 
 import pytest
@@ -169,7 +168,7 @@ FILTERED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", FILTERED)
 async def test_a_filtered_reply_stops_the_run_and_says_so(name: str, loop: str, tmp_path: Path) -> None:
     handler = PROFILES[name].server()
-    handler.answers = {number: (200, FILTERED[name]) for number in range(2, 9)}
+    handler.answers = dict.fromkeys(range(2, 9), (200, FILTERED[name]))
     async with Server(handler) as server:
         agent = make_agent(PROFILES[name].resolve(server.url), loop, Tally().tools(), tmp_path / "j.db")
         run = await agent.arun(QUESTION)

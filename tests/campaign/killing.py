@@ -1,4 +1,4 @@
-"""Kills runs of all loops on all wires with SIGKILL at every point, a third of their resumes as well, and resumes them."""
+"""Kills runs of all loops on all wires with SIGKILL at every point, and a third of their resumes; resumes them."""
 
 from __future__ import annotations
 
