@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 import plait
 from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS, SENT
 from models_server import Server
@@ -160,14 +162,16 @@ class Cell:
         return ("!" if self.faults else "") + " ".join(f"{n}-{len(said)}" if said else str(n) for n, said in pairs)
 
 
-async def run_cell(profile: Profile, loop: str, folder: Path) -> Cell:
-    """Run a loop twice with a profile, and replay the second run. In the second run, nothing may be refused."""
+async def run_cell(profile: Profile, loop: str, folder: Path, stream: bool = True) -> Cell:
+    """Run a loop twice with a profile, and replay both runs. In the second run, nothing may be refused."""
     cell, handler = Cell(), profile.server()
     async with Server(handler) as server:
         for number in (1, 2):
             before, refused = len(server.asked), len(handler.refused)
             tally = Tally()
-            agent = make_agent(profile.resolve(server.url), loop, tally.tools(), folder / "journal.db")
+            model = profile.resolve(server.url)
+            model = structs.replace(model, abilities=structs.replace(model.abilities, stream=stream))
+            agent = make_agent(model, loop, tally.tools(), folder / "journal.db")
             run = await agent.arun(QUESTION)
             cell.requests.append(len(server.asked) - before)
             cell.refused.append(handler.refused[refused:])

@@ -16,7 +16,9 @@ from loop_scripts import LOOPS, QUESTION, SCRIPTS
 from models_server import Asked, Server
 from plait.core import Stopped
 from plait.models.base import Abilities
-from profile_matrix import PROFILES, Tally, make_agent, run_cell
+from plait.models.fallback import join_models
+from profile_matrix import ONE_OF_EACH_WIRE, PROFILES, Tally, make_agent, run_cell
+from profile_servers import with_script
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -207,3 +209,55 @@ async def test_compare_does_not_measure_a_model_that_rejects_every_request(name:
         ended = await asyncio.to_thread(shell, *words, env=env)
     assert ended.code == 4 and "not measured" in ended.out
     assert "does not know what was asked for (404)" in ended.out and "0%" not in ended.out
+
+
+@pytest.mark.parametrize("name", PROFILES)
+async def test_runs_that_are_not_streamed_are_answered_and_replayed_with_equal_bytes(name: str, tmp_path: Path) -> None:
+    for loop in ("react", "tool_calling"):
+        cell = await run_cell(PROFILES[name], loop, tmp_path, stream=False)
+        assert (cell.faults, cell.refused) == ([], [[], []]), loop
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_WIRE.values())
+async def test_a_run_goes_on_with_a_fallback_model_of_another_wire_when_its_own_is_out(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in ONE_OF_EACH_WIRE.values():
+        first, second, tally = PROFILES[name].server(), PROFILES[other].server(), Tally()
+        first.answers = {2: (503, {"error": {"message": "The engine is overloaded."}})}
+        async with Server(first) as one, Server(second) as two:
+            members = (PROFILES[name].resolve(one.url), PROFILES[other].resolve(two.url))
+            model = join_models(
+                tuple(
+                    with_script(structs.replace(each, spec=each.spec + str(at)), "tool_calling", "act")
+                    for at, each in enumerate(members)
+                )
+            )
+            limits = plait.Limits(retries=0)
+            agent = plait.Agent(
+                "tool_calling", model=model, tools=tally.tools(), journal=tmp_path / "j.db", limits=limits
+            )
+            run = await agent.arun(QUESTION)
+        assert (tally.find_fault(run), first.refused, second.refused) == ("", [], []), other
+        assert (len(one.asked), len(two.asked)) == (2, 2)
+        assert agent.replay(run.id).whole
+
+
+@pytest.mark.parametrize("loop", ["rewoo", "compiler", "phased", "codeact"])
+async def test_each_phase_may_have_a_model_of_another_wire(loop: str, tmp_path: Path) -> None:
+    handlers = [PROFILES[name].server() for name in ONE_OF_EACH_WIRE.values()]
+    profiles = [PROFILES[name] for name in ONE_OF_EACH_WIRE.values()]
+    for shift in range(len(profiles)):
+        tally = Tally()
+        async with AsyncExitStack() as stack:
+            servers = [await stack.enter_async_context(Server(handler)) for handler in handlers]
+            models = {}
+            for at, phase in enumerate(SCRIPTS[loop]):
+                chosen = (at + shift) % len(profiles)
+                models[phase] = with_script(profiles[chosen].resolve(servers[chosen].url), loop, phase)
+            limits = plait.Limits(retries=0, tools=0 if loop == "codeact" else None)
+            agent = plait.Agent(loop, models=models, tools=tally.tools(), journal=tmp_path / "j.db", limits=limits)
+            run = await agent.arun(QUESTION)
+        assert tally.find_fault(run) == ""
+        assert [handler.refused for handler in handlers] == [[]] * len(handlers)
+        assert agent.replay(run.id).whole
