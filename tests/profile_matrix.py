@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ class Profile:
     """A hosted model: its spec in Plait, and how its endpoint behaves. `params` are the user's."""
 
     spec: str
-    make_server: Callable[..., ProfileServer]
+    make_server: type[ProfileServer]
     rules: dict[str, Any] = field(default_factory=dict)
     params: dict[str, Any] = field(default_factory=dict)
 
@@ -45,17 +44,20 @@ class Profile:
     def model(self) -> str:
         return self.spec.partition(":")[2]
 
+    def endpoints(self, url: str) -> dict[str, dict[str, Any]]:
+        """The provider's table in plait.toml, for this address."""
+        provider = self.spec.partition(":")[0]
+        if provider == "strict":
+            return {provider: {"base_url": url, "abilities": {"schema": True}}}
+        return {provider: {"base_url": url, "kind": provider, "wire": self.make_server.wire}}
+
     def server(self) -> ProfileServer:
         """A new endpoint of this profile."""
         return self.make_server(self.model, **self.rules)
 
     def resolve(self, url: str) -> ChatModel:
         """The model as a user gets it, at this address."""
-        provider = self.spec.partition(":")[0]
-        table = {"params": self.params}
-        if provider == "strict":
-            table["endpoints"] = {"strict": {"base_url": url, "abilities": {"schema": True}}}
-        model = resolve(self.spec, ModelConfig.from_mapping(table), env={f"{provider.upper()}_BASE_URL": url})
+        model = resolve(self.spec, ModelConfig.from_mapping({"params": self.params, "endpoints": self.endpoints(url)}))
         assert isinstance(model, ChatModel)
         return model
 

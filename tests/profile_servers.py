@@ -44,7 +44,9 @@ class Refusal(Exception):
 
 
 class ProfileServer:
-    """A handler for `models_server.Server`. A subclass has the rules of one wire and writes its replies."""
+    """A handler for `models_server.Server`. A subclass has the rules of one `wire` and writes its replies."""
+
+    wire = "chat"
 
     def __init__(self, model: str, **rules: Any) -> None:
         self.model = model
@@ -95,6 +97,8 @@ def _is_continued(asked: Asked) -> bool:
 class ResponsesServer(ProfileServer):
     """OpenAI's Responses, with `wire_servers.ResponsesEndpoint`. Rule: `chat` is what chat completions answer."""
 
+    wire = "responses"
+
     def __init__(self, model: str, **rules: Any) -> None:
         super().__init__(model, **rules)
         self._endpoint = ResponsesEndpoint(name=model)
@@ -123,6 +127,8 @@ class ClaudeServer(ProfileServer):
     Rules: `thinks` ("never", "fixed": with a budget, "always"), `samples` (takes a temperature), `prefills`, `binds`
     (thinking belongs to the conversation before it).
     """
+
+    wire = "anthropic"
 
     def check(self, asked: Asked) -> None:
         body, rules = asked.body, self.rules
@@ -224,6 +230,8 @@ def _plain(value: Any) -> Any:
 
 class GeminiServer(ProfileServer):
     """Gemini's `generateContent`. Source: ai.google.dev, "Thought signatures" and "Function calling"."""
+
+    wire = "gemini"
 
     placeholders = ("Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv", "skip_thought_signature_validator")
 

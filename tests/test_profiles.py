@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -204,9 +205,11 @@ async def test_compare_does_not_measure_a_model_that_rejects_every_request(name:
 
     spec, shell = PROFILES[name].spec, Shell(tmp_path)
     async with Server(reject) as server:
-        env = {f"{spec.partition(':')[0].upper()}_BASE_URL": server.url}
+        ((provider, table),) = PROFILES[name].endpoints(server.url).items()
+        lines = [f"[endpoints.{provider}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+        (tmp_path / "plait.toml").write_text("\n".join(lines))
         words = ("compare", "basics:report", "--loops", "tool_calling", "--models", spec, "--limit", "2")
-        ended = await asyncio.to_thread(shell, *words, env=env)
+        ended = await asyncio.to_thread(shell, *words)
     assert ended.code == 4 and "not measured" in ended.out
     assert "does not know what was asked for (404)" in ended.out and "0%" not in ended.out
 
