@@ -81,8 +81,7 @@ HOSTS: dict[str, Host] = {
             Abilities(prefill=True),
             RequestDialect(max_stop=16, prefill="prefix"),
         ),
-        # Mistral reports usage in streams unasked and refuses unknown fields, other ids of calls, and a user's message
-        # behind results (mistral-common's validator, and its API's errors 3280 and 3230, November 2026).
+        # Mistral reports usage in streams unasked and refuses unknown fields.
         Host(
             "mistral",
             "https://api.mistral.ai/v1",

@@ -6,9 +6,7 @@ longer conversation shares its beginning with a shorter one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -17,9 +15,9 @@ from plait.core import Call, Message, Think, ToolSpec
 from plait.models.base import Abilities, Request, RequestDialect
 from plait.models.settings import TOOL_CHOICES, ModelSettings, require_none_left
 from plait.models.wires.chat_replies import ChatReader
-from plait.models.wires.chat_state import add_state
+from plait.models.wires.chat_state import add_state, fit_to_dialect
 from plait.models.wires.draft import Draft
-from plait.models.wires.turns import GO_ON, RESULTS_READ, arguments, prepare
+from plait.models.wires.turns import GO_ON, arguments, prepare
 from plait.models.wires.wire import CHAT, WireOptions
 
 NAME = CHAT
@@ -144,20 +142,16 @@ def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, dialect
 def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions) -> list[Any]:
     abilities, dialect = options.abilities, options.dialect
     out: list[Any] = []
-    before = ""
-    for message in prepare(messages, tools=abilities.tools):
-        if dialect.closes_results and before == "tool" and message.role not in ("tool", "assistant"):
-            out.append(Message("assistant", RESULTS_READ))
-        before = message.role
+    for message in fit_to_dialect(prepare(messages, tools=abilities.tools), dialect):
         if message.state is None and not message.calls and message.role != "tool":
             out.append(message)  # a plain Message encodes to exactly {"role", "content"}
             continue
         said: dict[str, Any] = {"role": message.role, "content": message.content}
         if message.role == "tool":
-            said = {"role": "tool", "tool_call_id": _fit_id(message.call_id, dialect), "content": message.content}
+            said = {"role": "tool", "tool_call_id": message.call_id, "content": message.content}
         elif message.calls:
             said["content"] = message.content or None
-            said["tool_calls"] = [_call(call, dialect) for call in message.calls]
+            said["tool_calls"] = [_call(call) for call in message.calls]
         out.append(add_state(said, message, options))
     if not prefill:
         return out
@@ -169,16 +163,8 @@ def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions)
     return [*out, Message("assistant", prefill.rstrip() if dialect.prefill == "stripped" else prefill)]
 
 
-def _call(call: Call, dialect: RequestDialect) -> dict[str, Any]:
-    function = {"name": call.tool, "arguments": arguments(call)}
-    return {"id": _fit_id(call.id, dialect), "type": "function", "function": function}
-
-
-def _fit_id(id: str, dialect: RequestDialect) -> str:
-    """Return an id that the endpoint accepts: the same one wherever possible."""
-    if not dialect.nine_char_ids or re.fullmatch(r"[a-zA-Z0-9]{9}", id):
-        return id
-    return sha256(id.encode()).hexdigest()[:9]
+def _call(call: Call) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments(call)}}
 
 
 def tool_json(tool: ToolSpec) -> dict[str, Any]:

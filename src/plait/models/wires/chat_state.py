@@ -1,4 +1,5 @@
-"""What dialects of chat completions need back with an assistant's turn: collected from a reply, added to a message.
+"""What dialects of chat completions need back with an assistant's turn: collected from a reply, added to a message;
+and the ids and the order of messages that they accept.
 
 Pure. A reply's state holds the fields that its dialect (`WireOptions.provider`) documents, as the endpoint sent them.
 The facts come from these pages, as of November 2026:
@@ -11,21 +12,28 @@ The facts come from these pages, as of November 2026:
 - OpenRouter, "Reasoning Tokens": `reasoning_details` come back as they came, in the same order.
 - Google, "OpenAI compatibility" and "Thought signatures": the `extra_content` of a tool call comes back with it. Gemini
   3 refuses a step whose first call has no signature. A fixed text stands for that of another model's call.
-- Mistral, "Reasoning": the thinking parts of the content come back in it.
+- Mistral, "Reasoning": the thinking parts of the content come back in it. Its API refuses ids of calls that are not
+  nine letters or digits (error 3280), and a user's message behind results (error 3230).
 - Groq, "Reasoning": the reasoning comes back as `reasoning`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import Any, TypeGuard
 
+from msgspec import structs
+
 from plait.core import Message
+from plait.models.base import RequestDialect
 from plait.models.wires.draft import Draft
 from plait.models.wires.turns import state_for
 from plait.models.wires.wire import CHAT, WireOptions
 
+RESULTS_READ = "I have read the results."
+"""Stands between results and a user's message, if the endpoint demands a message of the assistant there."""
 DUMMY = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 """Stands for the signature of a call that another model made."""
 
@@ -40,6 +48,24 @@ _WITH_CALLS = {
 _NO_REASONING = {"deepseek": "", "moonshot": " "}
 """Stands for the reasoning of a call that another model made, where the endpoint refuses a call without any."""
 _ALWAYS = {"openrouter": "reasoning_details", "mistral": "content", "gemini": "extra_content"}
+
+
+def fit_to_dialect(messages: Iterable[Message], dialect: RequestDialect) -> Iterator[Message]:
+    """Yield the messages with ids and in an order that the dialect accepts."""
+    before = ""
+    for message in messages:
+        if dialect.closes_results and before == "tool" and message.role not in ("tool", "assistant"):
+            yield Message("assistant", RESULTS_READ)
+        before = message.role
+        if dialect.nine_char_ids and (message.calls or message.call_id):
+            calls = tuple(structs.replace(call, id=_make_nine_chars(call.id)) for call in message.calls)
+            message = structs.replace(message, calls=calls, call_id=_make_nine_chars(message.call_id))
+        yield message
+
+
+def _make_nine_chars(id: str) -> str:
+    """Return an id that has nine letters or digits, or is "", and for any other one nine that stand for it."""
+    return id if re.fullmatch(r"(?:[a-zA-Z0-9]{9})?", id) else sha256(id.encode()).hexdigest()[:9]
 
 
 def add_state(said: dict[str, Any], message: Message, options: WireOptions) -> dict[str, Any]:

@@ -16,9 +16,6 @@ GO_ON = (
 )
 """Asks for the rest of a prefilled reply if the endpoint cannot continue an assistant message."""
 
-RESULTS_READ = "I have read the results."
-"""Stands between results and a user's message, if the endpoint demands a message of the assistant there."""
-
 _encode = msgspec.json.Encoder().encode
 
 
