@@ -151,16 +151,14 @@ class ClaudeServer(ProfileServer):
         self._check_messages(body, thinking, binding)
 
     def _check_messages(self, body: Json, thinking: Json, binding: Json) -> None:
-        messages, previous = body["messages"], ""
+        messages = body["messages"]
         if messages[-1]["role"] == "assistant" and not self.rules.get("prefills"):  # Words: deepagents #1585
             self._refuse(
                 "This model does not support assistant message prefill. The conversation must end with a user message."
             )
         called: list[str] = []
         for at, message in enumerate(messages):
-            blocks, where = message["content"], f"messages.{at}"
-            if message["role"] == previous or message["role"] not in ("user", "assistant"):
-                self._refuse(f"{where}: roles must alternate")
+            blocks, where = blocks_of(message), f"messages.{at}"
             if not blocks or any(each["type"] == "text" and not each["text"].strip() for each in blocks):
                 self._refuse(f"{where}: text content blocks must contain non-whitespace text")
             results = [each["tool_use_id"] for each in blocks if each["type"] == "tool_result"]
@@ -172,11 +170,10 @@ class ClaudeServer(ProfileServer):
             if called and not body.get("tools"):
                 self._refuse("Requests which include `tool_use` or `tool_result` blocks must define tools.")
             self._check_thinking(body, at, thinking, binding)
-            previous = message["role"]
 
     def _check_thinking(self, body: Json, at: int, thinking: Json, binding: Json) -> None:
         message, is_last = body["messages"][at], at == len(body["messages"]) - 2
-        blocks = message["content"]
+        blocks = blocks_of(message)
         is_call = any(each["type"] == "tool_use" for each in blocks)
         if thinking.get("type") == "enabled" and is_last and is_call and blocks[0]["type"] != "thinking":
             # "Extended thinking with tool use". Words: mastra #7799
@@ -217,6 +214,12 @@ class ClaudeServer(ProfileServer):
             await asked.stream(claude_stream(body))
         else:
             await asked.answer(200, body)
+
+
+def blocks_of(message: Json) -> list[Json]:
+    """The blocks of a message of Anthropic's, whose content may be one text."""
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _plain(value: Any) -> Any:

@@ -14,8 +14,10 @@ import pytest
 import profile_matrix
 from loop_scripts import LOOPS, QUESTION
 from models_server import Asked, Server
+from profile_chat_server import ChatServer
 from profile_matrix import PROFILES, Profile, Tally, make_agent
-from profile_servers import Refusal
+from profile_servers import ClaudeServer, GeminiServer, ProfileServer, Refusal, ResponsesServer
+from recorded_wires import recorded
 
 Body = dict[str, Any]
 
@@ -99,6 +101,41 @@ async def test_an_endpoint_refuses_what_its_provider_refuses(
         return
     with pytest.raises(Refusal, match=re.escape(said)):
         handler.check(asked)
+
+
+UNKNOWABLE = re.compile(
+    r"Invalid `signature`|Thought signature is not valid|not persisted when `store` is set to false"
+)
+"""What an endpoint of ours says of signatures and encrypted reasoning that it did not make."""
+
+
+def test_an_endpoint_accepts_what_the_services_accepted() -> None:
+    """Each recorded request that was answered passes the rules of the same wire."""
+    accepted = 0
+    folders = ("anthropic", "deepseek", "google", "groq", "mistral", "openai-chat", "openai-responses", "openrouter")
+    for name, exchange in recorded(*folders):
+        body, path = exchange["request"], exchange["path"].split("?")[0]
+        if exchange["status"] != 200 or not isinstance(body, dict):
+            continue
+        model, folder = str(body.get("model", path)), name.partition("/")[0]
+        if path.endswith("/messages"):
+            handler: ProfileServer = ClaudeServer(model, thinks="fixed", samples=True, prefills=True)
+        elif "gemini-3" in model and "enerateContent" in path:
+            handler = GeminiServer(model)
+        elif path.endswith("/responses") and body.get("store") is False:
+            handler = ResponsesServer(model)
+        elif path.endswith("/chat/completions"):
+            profile = {"mistral": "Mistral", "deepseek": "DeepSeek V4"}.get(folder)
+            handler, path = ChatServer(model, **(PROFILES[profile].rules if profile else {})), "/v1/chat/completions"
+        else:
+            continue
+        asked = Asked("POST", path, {}, json.dumps(body).encode(), None)  # type: ignore[arg-type]
+        try:
+            handler.check(asked)
+        except Refusal as why:
+            assert UNKNOWABLE.search(str(why)), (name, str(why))
+        accepted += 1
+    assert accepted >= 130
 
 
 async def test_claudes_thinking_belongs_to_the_conversation_before_it(tmp_path: Path) -> None:

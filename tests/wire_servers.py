@@ -49,7 +49,7 @@ class ResponsesEndpoint:
     def find_problem(self, body: dict[str, Any]) -> Item:
         if "stop" in body:
             return {"code": "unknown_parameter", "param": "stop", "message": "Unknown parameter: 'stop'."}
-        if self.reasons and "temperature" in body:
+        if self.reasons and "temperature" in body and (body.get("reasoning") or {}).get("effort") != "none":
             said = "Unsupported parameter: 'temperature' is not supported with this model."
             return {"code": None, "param": "temperature", "message": said}
         if not self.reasons and "reasoning.encrypted_content" in body.get("include", ()):
