@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from loop_scripts import Turn
 from models_server import Asked
-from profile_servers import ProfileServer, Refusal
+from profile_servers import ProfileServer, Refusal, check_strict_schemas, is_strict
 from wire_writers import Json, chat_body, chat_stream
 
 
 class ChatServer(ProfileServer):
     """Chat completions. Rules: `reasoning` (the field of the thoughts), `refused_fields`, `known_fields`,
-    `nine` (Mistral's ids and order), `needs` (texts that may not stand for reasoning), `strict`, `failed_call`."""
+    `nine` (Mistral's ids and order), `needs` (texts that may not stand for reasoning), `strict` (every schema has to be
+    in the strict subset), `failed_call`."""
 
     def check(self, asked: Asked) -> None:
         body, rules = asked.body, self.rules
@@ -40,8 +40,12 @@ class ChatServer(ProfileServer):
         self._check_reasoning(body["messages"])
         if rules.get("nine"):
             _check_mistral(body["messages"])
-        if rules.get("strict"):
-            _check_strict(body)
+        form = (body.get("response_format") or {}).get("json_schema") or {}
+        named = [*((tool["function"]["name"], tool["function"]) for tool in body.get("tools") or ()), ("reply", form)]
+        schemas = [
+            (name, each.get("parameters") or each.get("schema")) for name, each in named if is_strict(each, rules)
+        ]
+        check_strict_schemas(schemas)
 
     def _check_reasoning(self, messages: list[Json]) -> None:
         refused = self.rules.get("needs", ())
@@ -106,28 +110,3 @@ def _check_mistral(messages: list[Json]) -> None:
         if each["role"] == "assistant" and not each.get("content") and not ids:
             said = "Assistant message must have either content or tool_calls, but not none."
             raise Refusal(said, body={"object": "error", "message": said, "type": "invalid_request_assistant_message"})
-
-
-def _check_strict(body: Json) -> None:
-    """OpenAI, "Function calling", strict mode: closed objects whose properties are all required."""
-    schemas = [
-        (f"function '{tool['function']['name']}'", tool["function"]["parameters"]) for tool in body.get("tools", ())
-    ]
-    form = body.get("response_format") or {}
-    schemas += [("response_format 'reply'", form["json_schema"]["schema"])] if "json_schema" in form else []
-    for name, schema in schemas:
-        for node in _objects(schema):
-            if node.get("additionalProperties") is not False:
-                said = "'additionalProperties' is required to be supplied and to be false."
-            elif set(node.get("required", ())) != set(node.get("properties", ())):
-                said = "'required' is required to be supplied and to be an array including every key in properties."
-            else:
-                continue
-            where = "response_format" if "format" in name else "tools[0].function.parameters"
-            raise Refusal(f"Invalid schema for {name}: In context=(), {said}", param=where)
-
-
-def _objects(node: Any) -> list[Json]:
-    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    own = [node] if isinstance(node, dict) and node.get("type") == "object" else []
-    return own + [found for each in inner for found in _objects(each)]
