@@ -7,7 +7,7 @@ import re
 
 from loop_scripts import Turn
 from models_server import Asked
-from profile_servers import ProfileServer, Refusal, check_strict_schemas, is_strict
+from profile_servers import ProfileServer, Refusal, check_strict_schemas
 from wire_writers import Json, chat_body, chat_stream
 
 
@@ -41,11 +41,7 @@ class ChatServer(ProfileServer):
         if rules.get("nine"):
             _check_mistral(body["messages"])
         form = (body.get("response_format") or {}).get("json_schema") or {}
-        named = [*((tool["function"]["name"], tool["function"]) for tool in body.get("tools") or ()), ("reply", form)]
-        schemas = [
-            (name, each.get("parameters") or each.get("schema")) for name, each in named if is_strict(each, rules)
-        ]
-        check_strict_schemas(schemas)
+        check_strict_schemas([tool["function"] for tool in body.get("tools") or ()], form, bool(rules.get("strict")))
 
     def _check_reasoning(self, messages: list[Json]) -> None:
         refused = self.rules.get("needs", ())

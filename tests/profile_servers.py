@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import structs
@@ -88,14 +88,15 @@ class ProfileServer:
         return [f"call_{at}" for at in range(len(turn))]
 
 
-def is_strict(part: Json, rules: Mapping[str, Any]) -> bool:
-    """Whether the schema of a tool or of a reply has to be in the strict subset."""
-    return bool(part.get("strict")) or bool(part and rules.get("strict"))
+def check_strict_schemas(tools: list[Json], form: Json, all_strict: bool = False) -> None:
+    """OpenAI, "Structured outputs" and "Function calling": closed objects whose properties are all required.
 
-
-def check_strict_schemas(schemas: Iterable[tuple[str, Any]]) -> None:
-    """OpenAI, "Structured outputs" and "Function calling": closed objects whose properties are all required."""
-    for name, schema in schemas:
+    `form` has the schema of the reply. `all_strict`: also schemas that do not say `strict` have to be in the subset.
+    """
+    for each in (*tools, form):
+        if not each or not (each.get("strict") or all_strict):
+            continue
+        schema = each.get("parameters") or each.get("schema")
         for node in _objects(schema):
             if node.get("additionalProperties") is not False:
                 said = "'additionalProperties' is required to be supplied and to be false."
@@ -103,9 +104,9 @@ def check_strict_schemas(schemas: Iterable[tuple[str, Any]]) -> None:
                 said = "'required' is required to be supplied and to be an array including every key in properties."
             else:
                 continue
-            kind = "response_format" if name == "reply" else "function"
-            where = kind if name == "reply" else "tools[0].function.parameters"
-            raise Refusal(f"Invalid schema for {kind} '{name}': In context=(), {said}", param=where)
+            kind = "response_format" if each is form else "function"
+            where = kind if each is form else "tools[0].function.parameters"
+            raise Refusal(f"Invalid schema for {kind} '{each['name']}': In context=(), {said}", param=where)
 
 
 def _objects(node: Any) -> list[Json]:
@@ -134,10 +135,7 @@ class ResponsesServer(ProfileServer):
             raise Refusal(*self.rules["chat"])
         if problem := self._endpoint.find_problem(asked.body):
             raise Refusal(**problem)
-        form = (asked.body.get("text") or {}).get("format") or {}
-        named = [*((tool["name"], tool) for tool in asked.body.get("tools") or () if "name" in tool), ("reply", form)]
-        schemas = [(name, each.get("parameters") or each.get("schema")) for name, each in named if is_strict(each, {})]
-        check_strict_schemas(schemas)
+        check_strict_schemas(asked.body.get("tools") or [], (asked.body.get("text") or {}).get("format") or {})
 
     def find_turn(self, body: Json) -> int:
         return find_responses_turn(body["input"])

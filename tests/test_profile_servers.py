@@ -133,7 +133,9 @@ def test_an_endpoint_accepts_what_the_services_accepted() -> None:
         try:
             handler.check(asked)
         except Refusal as why:
-            assert UNKNOWABLE.search(str(why)), (name, str(why))
+            # OpenRouter passes a strict schema on to providers with other rules.
+            is_gateways = folder == "openrouter" and "Invalid schema" in str(why)
+            assert UNKNOWABLE.search(str(why)) or is_gateways, (name, str(why))
         accepted += 1
     assert accepted >= 130
 
