@@ -1,8 +1,7 @@
-"""What dialects of chat completions need back with an assistant's turn: collected from a reply, added to a message;
-and the ids and the order of messages that they accept.
+"""What dialects of chat completions demand of a conversation: state with an assistant's turn, ids of calls, an order.
 
-Pure. A reply's state holds the fields that its dialect (`WireOptions.provider`) documents, as the endpoint sent them.
-The facts come from these pages, as of November 2026:
+Pure. State is collected from a reply and added to its message. It holds the fields that the dialect
+(`WireOptions.provider`) documents, as the endpoint sent them. The facts come from these pages, as of November 2026:
 
 - DeepSeek, "Thinking Mode": `reasoning_content` must come back with a turn that has tool calls, in all later requests.
   The endpoint refuses such a turn without it. It accepts "", which a turn of another model gets. Older reasoning
