@@ -1,4 +1,4 @@
-"""A chat-completions endpoint on loopback that answers at once, in a process of its own.
+"""An endpoint on loopback that answers at once, in a process of its own, with the protocol of each wire.
 
 It speaks just enough HTTP: it reads a request, finds the script by the model's name and the turn by the assistant
 messages in it, and gives the reply of that turn, as one JSON body or as a stream, whichever was asked for.
@@ -10,6 +10,8 @@ import asyncio
 import json
 import multiprocessing
 import re
+
+from wires import WIRES, event
 
 ACTION = 'Thought: I need the next number.\nAction:\n```json\n{{"action": "add", "action_input": "{n}"}}\n```'
 ANSWER = "Thought: I know the answer now\nFinal Answer: it is 6"
@@ -43,9 +45,10 @@ SCRIPTS: dict[str, list[str | list[str]]] = {
 """The replies of each model of the endpoint, a turn each."""
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.I)
-_MODEL = re.compile(rb'"model": ?"([^"]+)"')
-_ASSISTANT = re.compile(rb'"role": ?"assistant"')
-_STREAMED = re.compile(rb'"stream": ?true')
+_PATHS = {"anthropic": b"/messages ", "responses": b"/responses ", "gemini": b"enerateContent"}
+_MODEL = re.compile(rb'"model": ?"([^"]+)"|/models/([^:]+):')
+_ASSISTANT = re.compile(rb'"role": ?"(?:assistant|model)"|"type": ?"function_call"')
+_STREAMED = re.compile(rb'"stream": ?true|:stream')
 _USAGE = {"prompt_tokens": 300, "completion_tokens": 30, "total_tokens": 330}
 
 
@@ -88,7 +91,14 @@ def _called(inputs: list[str]) -> tuple[dict[str, object], list[dict[str, object
     return {"role": "assistant", "content": None, "tool_calls": calls}, [{"tool_calls": [call]} for call in calls]
 
 
-_BODIES = {name: _bodies(replies) for name, replies in SCRIPTS.items()}
+def _bodies_of_wire(wire: str, replies: list[str | list[str]]) -> list[tuple[bytes, bytes]]:
+    made = [WIRES[wire].write(reply) for reply in replies]
+    return [(json.dumps(whole).encode(), b"".join(map(event, events))) for whole, events in made]
+
+
+_BODIES = {("chat", name): _bodies(replies) for name, replies in SCRIPTS.items()} | {
+    (wire, name): _bodies_of_wire(wire, replies) for wire in WIRES for name, replies in SCRIPTS.items()
+}
 
 
 class _Endpoint(asyncio.Protocol):
@@ -103,9 +113,11 @@ class _Endpoint(asyncio.Protocol):
         if not mark or length is None or len(body) < int(length[1]):
             return
         self.buffer = b""
-        script = _BODIES[_MODEL.search(body)[1].decode()]  # type: ignore[index]
+        wire = next((name for name, path in _PATHS.items() if path in head), "chat")
+        named = _MODEL.search(body) or _MODEL.search(head)
+        script = _BODIES[wire, (named[1] or named[2]).decode()]  # type: ignore[index]
         plain, stream = script[min(len(_ASSISTANT.findall(body)), len(script) - 1)]
-        if _STREAMED.search(body):
+        if _STREAMED.search(body) or _STREAMED.search(head):
             kind, content = b"text/event-stream", stream
         else:
             kind, content = b"application/json", plain

@@ -1,6 +1,7 @@
 """What a run of each loop costs in CPU time, compared with the same loop written by hand with aiohttp.
 
     python benchmarks/overhead.py             CPU a run, one at a time and 64 at once; 1,000 at once with memory
+    python benchmarks/overhead.py --wire all  CPU of a run with tool calling on each wire, streamed and not
 
 The hand-written loop is minimal: one shared session, `json=` with a dict, the reply looked up in the decoded dict,
 the action read with `json.loads`, the tool called from a dict, messages appended to a list. For the planners it only
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import resource
 import statistics
 import tempfile
@@ -26,12 +28,14 @@ from typing import Any
 
 import aiohttp
 import loopback
+from wires import WIRES, Wire
 
 import plait
 from plait.core import Loop, Message, Think
 from plait.models.base import Abilities
 from plait.models.chat import ChatModel
 from plait.models.prices import Rate
+from plait.models.wires.wire import CHAT
 
 QUESTION = "Add the numbers from 0 to 3."
 
@@ -56,7 +60,7 @@ LOOPS: dict[str, Loop] = {
 }
 
 
-def agent(address: str, stream: bool, journal: Path, loop: str = "react") -> plait.Agent:
+def agent(address: str, stream: bool, journal: Path, loop: str = "react", wire: str = CHAT) -> plait.Agent:
     chosen = LOOPS[loop]
 
     def model(name: str) -> ChatModel:
@@ -64,6 +68,7 @@ def agent(address: str, stream: bool, journal: Path, loop: str = "react") -> pla
             spec=f"openai:{name}",
             name=name,
             endpoint=address,
+            wire=wire,
             abilities=Abilities(stream=stream),
             rate=Rate("tokens", input=1.0, output=2.0),
         )
@@ -146,6 +151,24 @@ async def bare_turns(session: aiohttp.ClientSession, url: str, first: dict[str, 
             messages.append({"role": "user", "content": f"Observation: {result}"})
 
 
+async def bare_wire_turns(
+    session: aiohttp.ClientSession, url: str, first: dict[str, Any], wire: Wire, stream: bool
+) -> None:
+    """The loop by hand on another wire than chat completions."""
+    log = list(first[wire.log])
+    while True:
+        async with session.post(url, json={**first, wire.log: log}) as response:
+            if stream:
+                lines = [line async for line in response.content]
+                body = wire.join([json.loads(line[6:]) for line in lines if line.startswith(b"data: {")])
+            else:
+                body = await response.json()
+        log += wire.turn(body)
+        if (call := wire.call(body)) is None:
+            return
+        log.append(wire.result(call, PLAIN_TOOLS[call["name"]](**call["input"])))
+
+
 async def bare_requests(session: aiohttp.ClientSession, url: str, requests: list[dict[str, Any]]) -> None:
     """The requests of a planner, made already: even less than its loop by hand would do."""
     for request in requests:
@@ -163,15 +186,20 @@ async def cpu(work: Callable[[], Awaitable[object]], runs: int, at_once: int) ->
     return (time.process_time() - began) / runs * 1000
 
 
-async def compare(address: str, loop: str, stream: bool, at_once: int, runs: int, rounds: int) -> None:
+async def compare(
+    address: str, loop: str, stream: bool, at_once: int, runs: int, rounds: int, wire: str = CHAT
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        one = agent(address, stream, Path(folder) / "journal.db", loop)
+        one = agent(address, stream, Path(folder) / "journal.db", loop, wire)
         requests = sent(await one.arun(QUESTION))
-        url = f"{address}/chat/completions"
+        path = "chat/completions" if wire == CHAT else WIRES[wire].path(loop, stream)
+        url = f"{address}/{path}"
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
             async def plainly() -> None:
-                if loop in READERS:
+                if wire != CHAT:
+                    await bare_wire_turns(session, url, requests[0], WIRES[wire], stream)
+                elif loop in READERS:
                     await bare_turns(session, url, requests[0], loop)
                 else:
                     await bare_requests(session, url, requests)
@@ -190,7 +218,7 @@ async def compare(address: str, loop: str, stream: bool, at_once: int, runs: int
     ours_ms, bare_ms = (statistics.median(column) for column in zip(*pairs, strict=True))
     kind = "streamed" if stream else "not streamed"
     print(
-        f"{loop:9} {len(requests)} calls, {kind:12} {at_once:4} at once: "
+        f"{loop if wire == CHAT else wire:9} {len(requests)} calls, {kind:12} {at_once:4} at once: "
         f"ratio {ratio:.2f} ({min(a / b for a, b in pairs):.2f} to {max(a / b for a, b in pairs):.2f}); "
         f"a run {ours_ms:.2f} ms, bare {bare_ms:.2f} ms; "
         f"a call {ours_ms / len(requests):.3f} ms, bare {bare_ms / len(requests):.3f} ms",
@@ -237,12 +265,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--runs", type=int, default=128)
     parser.add_argument("--loops", default=",".join(LOOPS))
+    parser.add_argument("--wire", choices=[CHAT, *WIRES, "all"], help="only runs with tool calling on this wire")
     parser.add_argument("--quick", action="store_true", help="only the ratios, without 1,000 runs and long runs")
     options = parser.parse_args()
     # What is imported at the first use is not a run's cost.
     ChatModel(spec="x:y", name="y", endpoint="http://127.0.0.1").encode(Think("act", (Message("user", "x"),)))
     process, address = loopback.start()
     try:
+        if options.wire:
+            print(f"load of this machine: {', '.join(f'{each:.1f}' for each in os.getloadavg())}", flush=True)
+            for wire in [CHAT, *WIRES] if options.wire == "all" else [options.wire]:
+                for stream in (False, True):
+                    asyncio.run(compare(address, "tool_calling", stream, 1, options.runs, options.rounds, wire))
+            return
         for loop in options.loops.split(","):
             for stream in (False, True):
                 for at_once in (1, 64):

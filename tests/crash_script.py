@@ -2,6 +2,7 @@
 
     python crash_script.py JOURNAL COUNTS POINT LOOP         runs to the end or dies
     python crash_script.py JOURNAL COUNTS POINT LOOP resume  resumes the run, and ends or dies as well
+    ... PROFILE ADDRESS                                      asks this profile's endpoint, not a scripted model
 
 POINT is the number of the point, or its kind ("after send": the first of it). 0 never dies. A script that ends prints
 one JSON object: status, answer, troubles of the tool calls on record, and the kinds of the points that it passed.
@@ -15,16 +16,20 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import plait
+from loop_scripts import QUESTION, SCRIPTS, Turn
 from plait.core import Call, Reply
 from plait.journal.log import RunLog
 from plait.journal.records import ObservedRecord
+from plait.models.chat import ChatModel
+from profile_matrix import PROFILES
+from profile_servers import with_script
 
 journal, counts, fatal, loop = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+endpoint = [word for word in sys.argv[5:] if word != "resume"]
 passed: list[str] = []
 
 
@@ -65,122 +70,33 @@ def send(text: str) -> str:
     return f"sent {text}"
 
 
-def action(tool: str, value: str) -> str:
-    return f'Thought: next.\nAction:\n```json\n{{"action": "{tool}", "action_input": "{value}"}}\n```\n'
+def reply_of(turn: Turn) -> str | Reply:
+    if isinstance(turn, str):
+        return turn
+    return Reply("", "calls", calls=tuple(Call(tool, given, f"{tool}-{i}") for i, (tool, given) in enumerate(turn)))
 
 
-def turn(thought: str, tool: str, value: str) -> str:
-    return json.dumps({"thought": thought, "tool": tool, "tool_input": value})
+def add_points(model: type[Any]) -> None:
+    """Add a point before and after each call of a model."""
+    send = model.send
 
-
-def calls(*made: tuple[str, str]) -> Reply:
-    return Reply(
-        "", "calls", calls=tuple(Call(tool, {name: value}, f"{tool}-{value}") for tool, name, value in named(made))
-    )
-
-
-def named(made: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
-    return [(tool, "key" if tool == "fetch" else "text", value) for tool, value in made]
-
-
-PLAN = """\
-Plan: get a value
-#E1 = fetch[a]
-Plan: send, beside it
-#E2 = send[one]
-Plan: send what was fetched, and get another
-#E3 = send[two #E1]
-#E4 = fetch[b]
-Plan: put it into words
-#E5 = LLM[say #E4]
-Plan: send once more
-#E6 = send[three #E5]
-"""
-
-NUMBERED = """\
-1. fetch("a")
-2. send("one")
-3. send("two $1")
-4. fetch("b")
-5. send("three ${4}")
-6. join()
-"""
-
-ACTIONS = json.dumps(
-    [
-        {"ACTION": "fetch", "ARGUMENTS": ["a"], "EXPLANATION": "get a value"},
-        {"ACTION": "send", "ARGUMENTS": ["one"], "EXPLANATION": "beside it"},
-        {"ACTION": "send", "ARGUMENTS": ["two $1"], "EXPLANATION": "what was fetched"},
-        {"ACTION": "fetch", "ARGUMENTS": ["b"], "EXPLANATION": "another"},
-        {"ACTION": "send", "ARGUMENTS": ["three"], "EXPLANATION": "once more"},
-    ]
-)
-
-CODE = """\
-ACTION 2:
-```python
-done = []
-a = fetch("a")
-for text in ["one", f"two {a}"]:
-    try:
-        done.append(send(text))
-    except Exception as why:
-        print("not sent:", why)
-print(len(done))
-```"""
-
-AWAITED = """\
-ACTION 3:
-```python
-try:
-    print(await asyncio.gather(fetch("b"), send(f"three {a}")))
-except Exception as why:
-    print("not sent:", why)
-```"""
-
-STOP = 'Done.\nACTION 4:\n```python\nstop("all is sent")\n```'
-
-SCRIPTS: dict[str, Any] = {
-    "react": [
-        action("fetch", "a"),
-        action("send", "one"),
-        action("fetch", "b"),
-        action("send", "two"),
-        action("send", "three"),
-        "Thought: done.\nFinal Answer: all is sent",
-    ],
-    "json": [
-        turn("first", "fetch", "a"),
-        turn("then", "send", "one"),
-        turn("again", "fetch", "b"),
-        turn("then", "send", "two"),
-        turn("then", "send", "three"),
-        turn("done", "final_answer", "all is sent"),
-    ],
-    "rewoo": {"plan": [PLAN], "work": ["it is b"], "solve": ["all is sent"]},
-    "compiler": {"plan": [NUMBERED], "join": ["Thought: done.\nFinish: all is sent"]},
-    "phased": {"reason": ["Fetch and send."], "react": [ACTIONS], "reply": ["all is sent"]},
-    "codeact": {
-        "decompose": ["1. Fetch a value\n2. Send it"],
-        # The first turn is made by the loop: its reply is that of the other phase.
-        "act": ["", "I send.\n" + CODE, "And the rest.\n" + AWAITED, STOP],
-    },
-    "tool_calling": [
-        calls(("fetch", "a"), ("send", "one")),
-        calls(("send", "two"), ("fetch", "b"), ("send", "three")),
-        Reply("all is sent"),
-    ],
-}
-
-
-class Dying(plait.Scripted):
-    """The scripted model with a point before and after each call."""
-
-    async def send(self, *args: Any, **kwargs: Any) -> Any:
+    async def send_with_points(*args: Any, **kwargs: Any) -> Any:
         point("before model")
-        response = await super().send(*args, **kwargs)
+        response = await send(*args, **kwargs)
         point("after model")
         return response
+
+    model.send = send_with_points
+
+
+def make_models() -> dict[str, Any]:
+    """The models of the loop's phases."""
+    if endpoint:
+        name, address = endpoint
+        model = PROFILES[name].resolve(address)
+        return {phase: with_script(model, loop, phase) for phase in SCRIPTS[loop]}
+    script = {phase: [*map(reply_of, turns)] for phase, turns in SCRIPTS[loop].items()}
+    return dict.fromkeys(script, plait.Scripted(script, chunk=20))
 
 
 _append = RunLog.append
@@ -195,13 +111,16 @@ async def append(self: RunLog, *entries: Any) -> None:
 
 if __name__ == "__main__":
     RunLog.append = append  # type: ignore[method-assign]
+    add_points(ChatModel if endpoint else plait.Scripted)
+    models = make_models()
     agent = plait.Agent(
         loop,
-        model=Dying(SCRIPTS[loop], chunk=20),
+        model=next(iter(models.values())),
+        models=models,
         tools=[fetch, send],
         journal=journal,
         limits=plait.Limits(tools=0 if loop == "codeact" else None),
     )
-    run = agent.resume("last") if "resume" in sys.argv else agent.run("Send one, two and three.")
+    run = agent.resume("last") if "resume" in sys.argv else agent.run(QUESTION)
     troubles = [row.record.observation.trouble for row in run.trace if isinstance(row.record, ObservedRecord)]
     print(json.dumps({"status": run.status, "answer": run.answer, "troubles": troubles, "points": passed}))

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fork_server import run_forked
+from loop_scripts import ANSWER, SENT
 from plait.journal.store import Journal
 
 SCRIPT = Path(__file__).with_name("crash_script.py")
-LOOPS = ("react", "json", "rewoo", "compiler", "phased", "codeact", "tool_calling")
-ANSWER = "all is sent"
-SENT = {"one", "two", "three"}
 
 
 def run_script(folder: Path, loop: str, point: int | str = 0, *words: str) -> dict[str, Any]:
@@ -42,21 +40,24 @@ class Killed:
     wrong: str = ""
 
 
-def kill_and_resume(folder: Path, loop: str, point: int | str, *during_resume: int) -> Killed:
+def kill_and_resume(
+    folder: Path, loop: str, point: int | str, *during_resume: int, endpoint: tuple[str, ...] = ()
+) -> Killed:
     """Kill a run at a point, then its resumes at the points given, then let it end; count effects done twice or lost.
 
-    An effect is lost if it neither happened nor is reported as in doubt.
+    An effect is lost if it neither happened nor is reported as in doubt. `endpoint`: the profile and the address of the
+    model to ask; without it, a scripted one.
     """
     found = Killed()
-    ended = run_script(folder, loop, point)
+    ended = run_script(folder, loop, point, *endpoint)
     found.kills += not ended
     for later in during_resume:
         if not ended and on_record(folder):
-            ended = run_script(folder, loop, later, "resume")
+            ended = run_script(folder, loop, later, "resume", *endpoint)
             found.kills += not ended
             found.resumed += 1
     if not ended and on_record(folder):
-        ended = run_script(folder, loop, 0, "resume")
+        ended = run_script(folder, loop, 0, "resume", *endpoint)
         found.resumed += 1
     counts = folder / "counts"
     lines = counts.read_text().splitlines() if counts.exists() else []
@@ -69,7 +70,7 @@ def kill_and_resume(folder: Path, loop: str, point: int | str, *during_resume: i
     found.in_doubt = ended["troubles"].count("in_doubt")
     found.lost = max(0, len(SENT) - len(sends) - found.in_doubt)
     if (ended["status"], ended["answer"]) != ("answered", ANSWER) or not set(sends) <= SENT:
-        found.wrong = f"{loop} {point} {during_resume}: {ended}, sent {sends}"
+        found.wrong = f"{loop} {point} {during_resume} {endpoint}: {ended}, sent {sends}"
     return found
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 import plait
-from crash_support import ANSWER, LOOPS, kill_and_resume, run_script
+from crash_support import kill_and_resume, run_script
+from loop_scripts import ANSWER, LOOPS
+from models_server import Server
 from plait.journal.store import Journal
+from profile_matrix import ONE_OF_EACH_WIRE, PROFILES
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -27,6 +30,20 @@ def test_a_run_killed_at_each_kind_of_point_is_resumed_and_repeats_no_effect(loo
     assert sum(each.kills for each in found.values()) == len(kinds)
     assert [kind for kind, each in found.items() if each.repeated or each.lost] == []
     assert found["after send"].in_doubt >= 1
+
+
+@pytest.mark.parametrize("wire", ONE_OF_EACH_WIRE)
+async def test_a_run_killed_behind_an_effect_is_resumed_on_each_wire(wire: str, tmp_path: Path) -> None:
+    """The resumed run sends the reasoning of the first process back, so the journal must have it."""
+    name = ONE_OF_EACH_WIRE[wire]
+    handler = PROFILES[name].server()
+    async with Server(handler) as server:
+        endpoint = (name, server.url)
+        found = await asyncio.to_thread(
+            kill_and_resume, tmp_path / "run", "tool_calling", "after send", endpoint=endpoint
+        )
+    assert (found.wrong, found.kills, found.repeated, found.lost, found.in_doubt) == ("", 1, 0, 0, 1)
+    assert handler.refused == []
 
 
 def test_a_run_of_a_live_process_is_not_resumed(journal: Path) -> None:

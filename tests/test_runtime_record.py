@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import plait
+from plait.core.errors import BadRequest
 from plait.journal.store import Journal
 
 CALLS: list[str] = []
@@ -39,7 +40,7 @@ REPLIES = [
 ]
 
 
-def agent(journal: Path, replies: list[str] = REPLIES, loop: Any = "react", **options: Any) -> plait.Agent:
+def agent(journal: Path, replies: list[Any] = REPLIES, loop: Any = "react", **options: Any) -> plait.Agent:
     return plait.Agent(loop, model=plait.Scripted(replies), tools=[look], journal=journal, **options)
 
 
@@ -95,6 +96,21 @@ def test_a_fork_may_change_the_prompts_of_the_steps_it_shares(journal: Path, tmp
     fork = agent(journal, prompts=tmp_path / "prompts").fork(run.id, at=3)
     assert fork.status == "answered"
     assert b'"Be brief.\\r\\n"' in [r.body for r in fork.trace if type(r.record).__name__ == "Thinking"][-1]
+    assert agent(journal, prompts=tmp_path / "prompts").replay(fork.id).whole
+
+
+def test_a_fork_with_other_prompts_that_broke_off_is_resumed(journal: Path, tmp_path: Path) -> None:
+    run = agent(journal).run("What is abc?")
+    prompts = tmp_path / "prompts" / "react"
+    prompts.mkdir(parents=True)
+    (prompts / "system.txt").write_text("Be brief.")
+    broken = agent(journal, [action("a"), BadRequest("no"), "Final Answer: x"], prompts=tmp_path / "prompts")
+    fork = broken.fork(run.id, at=2)
+    assert fork.status == "crashed"
+    CALLS.clear()
+    whole = agent(journal, [action("a"), action("z"), "Final Answer: z it is"], prompts=tmp_path / "prompts")
+    resumed = whole.resume(fork.id)
+    assert (resumed.status, resumed.answer, CALLS) == ("answered", "z it is", ["z"])
 
 
 @pytest.mark.parametrize("limits", [plait.Limits(steps=2), plait.Limits(calls=3)])

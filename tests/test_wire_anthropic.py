@@ -28,6 +28,7 @@ from plait.models.resolve import resolve
 from plait.models.wires.chat_completions import GO_ON
 from plait.models.wires.closed_schema import close_schema
 from plait.models.wires.refusals import Target, failure
+from plait.models.wires.wire import load_wire
 from wire_exchanges import (
     STREAMED,
     WHOLE,
@@ -473,6 +474,26 @@ def test_thinking_fits_the_rest_of_the_request() -> None:
     assert "thinking" in body(Think("act", own, tools=(PEOPLE,)), params=fixed)
     assert "thinking" in body(Think("act", (*own, assistant("a"), user("b"))), params=fixed)
     assert "thinking" in body(Think("act", foreign, tools=(PEOPLE,)), params={"thinking": {"type": "adaptive"}})
+
+
+@pytest.mark.parametrize(
+    "name, binds",
+    [
+        *[(each, True) for each in ("claude-opus-5-5", "claude-fable-5-1", "claude-haiku-5-5", "claude-sonnet-6")],
+        *[(each, False) for each in ("claude-opus-5", "claude-fable-5", "claude-opus-4-7", "claude-opus-5-20260701")],
+    ],
+)
+def test_thinking_that_no_longer_fits_is_to_be_dropped_by_models_that_check_it(name: str, binds: bool) -> None:
+    binding = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    asked = Think("act", ASK, tools=(PEOPLE,))
+    headers = load_wire("anthropic").make_headers("k", name)
+    assert ("anthropic-beta" in headers) == binds
+    assert body(asked, name).get("thinking") == ({**binding, "type": "adaptive"} if binds else None)
+    assert "thinking" not in body(Think("act", ASK), name)  # without tools, no thinking comes back
+    shown = body(asked, name, params={"thinking": {"type": "adaptive", "display": "summarized"}})["thinking"]
+    assert shown == {**(binding if binds else {}), "type": "adaptive", "display": "summarized"}
+    own = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}
+    assert body(asked, name, params={"thinking": own})["thinking"] == own
 
 
 def test_a_schema_is_closed_or_left_out() -> None:

@@ -174,8 +174,8 @@ def test_reasoning_goes_back_with_calls_and_only_with_them(provider):
 
 def test_only_its_own_model_gets_a_state():
     reply = read({"reasoning_content": "I add."}, {"tool_calls": [CALL]}, provider="moonshot")
-    assert "reasoning_content" not in sent_back(reply, "moonshot", "another")
-    assert sent_back(reply, "deepseek", "another")["reasoning_content"] == ""  # the endpoint refuses a turn without it
+    assert sent_back(reply, "moonshot", "another")["reasoning_content"] == " "
+    assert sent_back(reply, "deepseek", "another")["reasoning_content"] == ""  # both refuse a turn without it
 
 
 def test_groq_gets_its_reasoning_back():
@@ -258,10 +258,23 @@ def test_mistrals_thinking_goes_back_in_the_content():
     assert sent_back(reply, "openai")["content"] == "Now so"
 
 
+def test_mistral_gets_ids_of_nine_characters_and_a_turn_behind_results():
+    calls = (Call("add", {"a": 1}, "call_1"), Call("add", {"a": 2}, "aB3dE5678"))
+    results = [Message("tool", "3", call_id=call.id) for call in calls]
+    said = [user("?"), Message("assistant", "", calls), *results, user("Now answer.")]
+    sent = json.loads(model("mistral").encode(Think("act", tuple(said))).body)["messages"]
+    ids = [call["id"] for call in sent[1]["tool_calls"]]
+    assert [each["tool_call_id"] for each in sent[2:4]] == ids and ids[1] == "aB3dE5678"
+    assert len(ids[0]) == 9 and ids[0].isalnum()
+    assert [each["role"] for each in sent] == ["user", "assistant", "tool", "tool", "assistant", "user"]
+    plain = json.loads(model("openai").encode(Think("act", tuple(said))).body)["messages"]
+    assert plain[1]["tool_calls"][0]["id"] == "call_1" and len(plain) == 5
+
+
 def test_a_state_of_another_wire_changes_nothing():
     said = Message("assistant", "a", (Call("add", None, "c"),), state=ProviderState("responses", "m", [{"a": 1}]))
     plain = Message("assistant", "a", (Call("add", None, "c"),))
-    for provider in ("", "openrouter", "groq", "mistral", "moonshot"):
+    for provider in ("", "openrouter", "groq", "mistral", "moonshot", "deepseek"):
         made = [model(provider).encode(Think("act", (user("?"), each))).body for each in (said, plain)]
         assert made[0] == made[1]
 

@@ -521,7 +521,7 @@ async def test_a_temperature_that_the_model_refuses_is_left_out(tmp_path):
 async def test_the_endpoint_refuses_a_turn_without_its_reasoning(tmp_path):
     """The endpoint of these tests is as strict as the real one."""
     service = ResponsesEndpoint(*PLAN)
-    output = service._output(1)
+    output = service.write_output(PLAN[1], 1)
     answer = {"type": "function_call_output", "call_id": "call_0", "output": "1"}
     bare = {key: value for key, value in output[0].items() if key != "encrypted_content"}
     assert service._find_missing_item([*output, answer]) == ""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from models_server import Asked, event
+from wire_writers import DECOY
 
 Item = dict[str, Any]
 Planned = tuple[str, ...] | str
@@ -16,10 +17,12 @@ class ResponsesEndpoint:
     """A handler for `models_server.Server`. It keeps no conversation: each request must hold all of it.
 
     `replies` are given by the turn that a request is at. `fail` are the numbers of the requests that it refuses with
-    500. `refused` are the messages of all requests that it refused because of their content.
+    500. `refused` are the messages of all requests that it refused because of their content. `name` is part of what it
+    encrypts: it refuses the reasoning of another endpoint.
     """
 
-    def __init__(self, *replies: Planned, reasons: bool = True, fail: Sequence[int] = ()) -> None:
+    def __init__(self, *replies: Planned, name: str = "", reasons: bool = True, fail: Sequence[int] = ()) -> None:
+        self.name = name
         self.replies = replies
         self.reasons = reasons
         self.fail = fail
@@ -32,20 +35,21 @@ class ResponsesEndpoint:
             await asked.answer(404, {"error": {"message": f"Unknown path {asked.path}"}})
         elif self.requests in self.fail:
             await asked.answer(500, {"error": {"message": "The server had an error.", "type": "server_error"}})
-        elif problem := self._find_problem(asked.body):
+        elif problem := self.find_problem(asked.body):
             self.refused.append(problem["message"])
             await asked.answer(400, {"error": {"type": "invalid_request_error", **problem}})
         else:
-            response = self._respond(asked.body)
+            turn = find_responses_turn(asked.body["input"])
+            response = self.respond(asked.body, self.replies[turn], turn)
             if asked.body.get("stream"):
                 await asked.stream(b"".join(map(event, events_of(response))))
             else:
                 await asked.answer(200, response)
 
-    def _find_problem(self, body: dict[str, Any]) -> Item:
+    def find_problem(self, body: dict[str, Any]) -> Item:
         if "stop" in body:
             return {"code": "unknown_parameter", "param": "stop", "message": "Unknown parameter: 'stop'."}
-        if self.reasons and "temperature" in body:
+        if self.reasons and "temperature" in body and (body.get("reasoning") or {}).get("effort") != "none":
             said = "Unsupported parameter: 'temperature' is not supported with this model."
             return {"code": None, "param": "temperature", "message": said}
         if not self.reasons and "reasoning.encrypted_content" in body.get("include", ()):
@@ -63,7 +67,7 @@ class ResponsesEndpoint:
         for at, item in enumerate(items):
             kind = item.get("type", "message")
             if kind == "reasoning":
-                if item.get("encrypted_content") != encrypted(item["id"]):
+                if item.get("encrypted_content") != self._encrypt(item["id"]):
                     return (
                         f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to false."
                     )
@@ -83,11 +87,9 @@ class ResponsesEndpoint:
                 return f"No tool call found for function call output with call_id {item['call_id']}."
         return ""
 
-    def _respond(self, body: dict[str, Any]) -> Item:
-        items = body["input"]
-        made = [each.get("type") for each in items]
-        turn = sum(kind == "function_call" and made[at - 1] != "function_call" for at, kind in enumerate(made))
-        output = self._output(turn)
+    def respond(self, body: Item, reply: Planned, turn: int) -> Item:
+        """The whole response with a reply."""
+        output = self.write_output(reply, turn)
         usage = {
             "input_tokens": 100 + turn,
             "input_tokens_details": {"cached_tokens": 64 * bool(turn)},
@@ -105,13 +107,13 @@ class ResponsesEndpoint:
             "usage": usage,
         }
 
-    def _output(self, turn: int) -> list[Item]:
-        reply = self.replies[turn]
+    def write_output(self, reply: Planned, turn: int) -> list[Item]:
+        """The items of a reply."""
         output: list[Item] = []
         if self.reasons:
-            summary = [{"type": "summary_text", "text": f"I think about step {turn}."}]
+            summary = [{"type": "summary_text", "text": DECOY}]
             thought = {"id": f"rs_{turn}", "type": "reasoning", "summary": summary}
-            output.append({**thought, "encrypted_content": encrypted(f"rs_{turn}")})
+            output.append({**thought, "encrypted_content": self._encrypt(f"rs_{turn}")})
         if isinstance(reply, str):
             part = {"type": "output_text", "annotations": [], "text": reply}
             said = {"id": f"msg_{turn}", "type": "message", "status": "completed", "role": "assistant"}
@@ -122,10 +124,14 @@ class ResponsesEndpoint:
             output.append({**made, "call_id": f"call_{number}", "arguments": arguments})  # the same ids in each turn
         return output
 
+    def _encrypt(self, id: str) -> str:
+        return f"gAAAA-{self.name}-{id}=="
 
-def encrypted(id: str) -> str:
-    """The encrypted content of a reasoning item."""
-    return f"gAAAA-{id}=="
+
+def find_responses_turn(items: list[Item]) -> int:
+    """The number of the turn that a request asks for: how many replies of a model are in it."""
+    made = [each.get("type") in ("reasoning", "function_call") or each.get("role") == "assistant" for each in items]
+    return sum(is_made and not before for before, is_made in zip([False, *made], made, strict=False))
 
 
 def events_of(response: Item) -> list[Item]:

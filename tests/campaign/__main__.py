@@ -23,6 +23,7 @@ import broken_endpoints  # noqa: E402
 import damaging  # noqa: E402
 import killing  # noqa: E402
 import long_tests  # noqa: E402
+import providers  # noqa: E402
 import reading  # noqa: E402
 import resuming  # noqa: E402
 import streaming  # noqa: E402
@@ -37,6 +38,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),
     "approvals": (approving.run, "duplicate approvals, from Python and by HTTP", 10_000, 200),
     "endpoints": (broken_endpoints.run, "runs against endpoints that break off, never end or send too much", 600, 40),
+    "providers": (providers.run, "rounds of all loops with profiles of hosted models, printed as a matrix", 3, 1),
     "streams": (streaming.run, "streams at once from one server", 300, 40),
     "wheels": (wheels.run, "environments with the wheel and one extra each, in which every command is run", 11, 1),
     "tests": (long_tests.run, "rounds of tests with large counts: properties, hostile programs, disk faults", 1, 0),

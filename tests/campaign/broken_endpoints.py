@@ -17,7 +17,7 @@ from unittest import mock
 from figures import Figures, line_of
 
 import plait
-from crash_support import LOOPS
+from loop_scripts import LOOPS
 from models_server import Asked, Server, delta, event
 from plait.core.errors import PlaitError
 from test_budgets import PRICE, broken, endless, writing

@@ -1,31 +1,60 @@
-"""Kills runs of all loops with SIGKILL at every point, a third of their resumes as well, and resumes them."""
+"""Kills runs of all loops on all wires with SIGKILL at every point, and a third of their resumes; resumes them."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TypeAlias
 
 from figures import Figures, line_of
 
-from crash_support import LOOPS, Killed, kill_and_resume, run_script
+from crash_support import Killed, kill_and_resume, run_script
+from loop_scripts import LOOPS
+from models_server import Server
+from profile_matrix import ONE_OF_EACH_WIRE, PROFILES
+
+Endpoint: TypeAlias = tuple[str, ...]
+"""The profile and the address of a model; nothing for a scripted one."""
 
 
 def run(count: int, seed: int, folder: Path) -> Figures:
-    """Kill until there were so many kills: loop by loop, at points in an order by chance, and again."""
+    """Kill until there were so many kills: every loop with every wire, at points in an order by chance, and again."""
+
+    async def main() -> Figures:
+        async with AsyncExitStack() as stack:
+            endpoints: list[Endpoint] = [()]
+            for name in ONE_OF_EACH_WIRE.values():
+                server = await stack.enter_async_context(Server(PROFILES[name].server()))
+                endpoints.append((name, server.url))
+            return await asyncio.to_thread(kill_runs, count, seed, folder, endpoints)
+
+    return asyncio.run(main())
+
+
+def kill_runs(count: int, seed: int, folder: Path, endpoints: list[Endpoint]) -> Figures:
+    """Kill runs with these models, in two processes at once."""
     chance = random.Random(seed)
-    points = {loop: len(run_script(folder / loop, loop)["points"]) for loop in LOOPS}
+    points: dict[tuple[str, Endpoint], int] = {}
     total, number, failures = Killed(), 0, []
 
-    def one(loop: str, point: int, later: tuple[int, ...], number: int) -> Killed:
+    def count_points(loop: str, endpoint: Endpoint) -> int:
+        if (loop, endpoint) not in points:
+            place = folder / f"{loop}-points-{len(points)}"
+            points[loop, endpoint] = len(run_script(place, loop, 0, *endpoint)["points"])
+        return points[loop, endpoint]
+
+    def one(loop: str, endpoint: Endpoint, point: int, later: tuple[int, ...], number: int) -> Killed:
         place = folder / f"{loop}-{number}"
         try:
-            found = kill_and_resume(place, loop, point, *later)
+            found = kill_and_resume(place, loop, point, *later, endpoint=endpoint)
             if found.repeated or found.lost:
-                found.wrong = found.wrong or f"{loop} {point} {later}: {found}"
+                found.wrong = found.wrong or f"{loop} {point} {later} {endpoint}: {found}"
         except Exception as why:
-            found = Killed(wrong=f"{loop} {point} {later}: {type(why).__name__}: {why}")
+            found = Killed(wrong=f"{loop} {point} {later} {endpoint}: {type(why).__name__}: {why}")
         shutil.rmtree(place, ignore_errors=True)
         return found
 
@@ -33,10 +62,11 @@ def run(count: int, seed: int, folder: Path) -> Figures:
         while total.kills < count and number < 2 * count + 100:
             cases = []
             for loop in LOOPS:
-                point = chance.randint(1, points[loop])
+                endpoint = endpoints[number % len(endpoints)]  # 7 loops and 5 endpoints: each pair comes in turn
+                point = chance.randint(1, count_points(loop, endpoint))
                 later = (chance.randint(1, 12),) if chance.random() < 1 / 3 else ()
                 number += 1
-                cases.append((loop, point, later, number))
+                cases.append((loop, endpoint, point, later, number))
             for found in pool.map(lambda case: one(*case), cases):
                 for name in ("kills", "resumed", "effects", "in_doubt", "repeated", "lost"):
                     setattr(total, name, getattr(total, name) + getattr(found, name))

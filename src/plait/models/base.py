@@ -30,11 +30,6 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
     max_tokens: bool = True
     images: bool = False
     files: bool = False
-
-    def accepts(self, attachment: Attachment) -> bool:
-        """Return whether the endpoint accepts an image, or a PDF file."""
-        return {"image": self.images, "file": self.files}.get(attachment.kind, False)
-
     top_p: bool = True
     seed: bool = True
     verbosity: bool = True
@@ -44,6 +39,10 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
     def lacking(self) -> frozenset[str]:
         """Return the abilities that are missing."""
         return frozenset(name for name in self.__struct_fields__ if not getattr(self, name))
+
+    def accepts(self, attachment: Attachment) -> bool:
+        """Return whether the endpoint accepts an image, or a PDF file."""
+        return {"image": self.images, "file": self.files}.get(attachment.kind, False)
 
     def without(self, *abilities: str) -> Abilities:
         """Return the abilities without some of them. Raises `ValueError` for an unknown word."""
@@ -60,7 +59,8 @@ class RequestDialect(Struct, frozen=True):
     `max_stop`: the maximum number of stop strings. `grammar`: the field that holds a grammar. `raw_schema`: the field
     that holds the schema of a raw prompt's reply. `prefill`: how an assistant message is sent that the endpoint has to
     continue: unchanged, without blanks at its end, with `"prefix": true`, or with the request's own fields.
-    `repeats_prefill`: the reply begins with that message again.
+    `repeats_prefill`: the reply begins with that message again. `nine_char_ids`: ids of calls have nine letters or
+    digits. `closes_results`: results are followed by a message of the assistant, never by one of the user.
     """
 
     max_stop: int = 4
@@ -68,6 +68,8 @@ class RequestDialect(Struct, frozen=True):
     raw_schema: Literal["response_format", "json_schema"] = "response_format"
     prefill: Literal["message", "stripped", "prefix", "fields"] = "message"
     repeats_prefill: bool = False
+    nine_char_ids: bool = False
+    closes_results: bool = False
 
 
 OPENAI = RequestDialect()

@@ -99,7 +99,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         """Make one attempt. See `Model.send`. A stop string or a circle in the stream ends the request."""
         target = self.target
         wire = load_wire(self.wire)
-        headers = {**wire.make_headers(self.key), **self.headers, **self.settings.extra_headers}
+        headers = {**wire.make_headers(self.key, self.name), **self.headers, **self.settings.extra_headers}
         answer = http.HttpAnswer()
         scrubber = target.scrubber
         prefill = self._prefill(think)

@@ -116,7 +116,7 @@ HOSTS: dict[str, Host] = {
             "mistral",
             "https://api.mistral.ai/v1",
             Abilities(schema=True, prefill=True, stream_usage=False),
-            RequestDialect(prefill="prefix", repeats_prefill=True),
+            RequestDialect(prefill="prefix", repeats_prefill=True, nine_char_ids=True, closes_results=True),
             overflow=r"prompt contains \d+ tokens",
             embeddings=True,
             span_name="mistral_ai",

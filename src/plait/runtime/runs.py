@@ -92,12 +92,12 @@ async def claim(
             if answer is None:
                 raise
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
-    return _changed(run_spec, past=Past(journal.timeline(head.run))), log
+    return _changed(run_spec, past=Past(journal.timeline(head.run)), trust_until=head.fork_at), log
 
 
 async def replay(run_spec: RunSpec, head: RunHead, timeline: Timeline, recorded: Outcome | None) -> Replayed:
     """Take the loop through its record, performing nothing. Raises `ReplayDiffers` at the first difference."""
-    run_spec = _changed(run_spec, past=Past(timeline), replay=True)
+    run_spec = _changed(run_spec, past=Past(timeline), replay=True, trust_until=head.fork_at)
     engine = Engine(run_spec, MemoryLog(head, secrets=run_spec.phases.secrets()))
     try:
         outcome: Outcome | None = await engine.run()

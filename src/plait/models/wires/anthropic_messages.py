@@ -1,11 +1,13 @@
 """Anthropic's Messages API: a think effect as the exact body of a request. Pure.
 
 Sources: Anthropic's documentation, pages "Messages", "Extended thinking", "Adaptive thinking", "Prompt caching",
-"Structured outputs" and "Models overview" (2025), "Vision", "PDF support" and "Handle tool calls" (2026), and
-recordings of 2025 and 2026. `anthropic_replies.py` reads the responses.
+"Structured outputs" and "Models overview" (2025), "Vision", "PDF support", "Handle tool calls" and "Preserved thinking"
+(2026), and recordings of 2025 and 2026. `anthropic_replies.py` reads the responses.
 
 - Messages alternate between user and assistant. Results of tools are blocks of the user's message.
 - A turn with thinking goes back exactly as it came, with its signatures. The ids of its calls are those of the run.
+- Newer models refuse thinking if anything before it has changed since, as when Plait shows less of a long result.
+  Requests with tools ask for such thinking to be dropped instead. This setting needs a header of its own.
 - Up to four places are marked for the cache: the tools, the system text, and the ends of the last two user messages.
   The marks move with the conversation; what stands before them stays equal, so the cache finds it. A `cache_control`
   in `params` replaces these marks, and false sends none.
@@ -34,6 +36,8 @@ from plait.models.wires.wire import WireOptions
 NAME = "anthropic"
 PATH = "messages"
 VERSION = "2023-06-01"
+BINDING = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
+"""The header for `thinking.block_binding`."""
 MAX_STOP = 8
 """Stop strings that are sent. Plait cuts each reply at all of them itself (`TextFilter`)."""
 LIMITS = (
@@ -45,6 +49,9 @@ LIMITS = (
 OTHER_LIMIT = 8192
 LEAST_THINKING = 1024
 """The lowest accepted `budget_tokens`."""
+
+_BINDS_THINKING = re.compile(r"claude-(?:(?:fable|mythos)-5-[1-9]|[a-z]+-5-[5-9]|[a-z]+-(?:[6-9]|\d\d))(?!\d)")
+"""Models that check what stands before their thinking."""
 
 _SAME_NAME = ("temperature", "top_p", "max_tokens", "service_tier")
 _ELSEWHERE = frozenset({"seed", "frequency_penalty", "presence_penalty", "n", "logprobs", "stream_options"})
@@ -89,13 +96,19 @@ def encode(think: Think, options: WireOptions) -> Request:
     if abilities.stream:
         body["stream"] = True
     _add_params(body, think, options)
+    if tools and _BINDS_THINKING.match(options.model):
+        _drop_changed_thinking(body)
     _fit_thinking(body, think)
     return Request(PATH, _encode(body))
 
 
-def make_headers(key: str) -> Mapping[str, str]:
-    """Return the headers of the key and of the version."""
-    return {**({"x-api-key": key} if key else {}), "anthropic-version": VERSION}
+def make_headers(key: str, model: str) -> Mapping[str, str]:
+    """Return the headers of the key, of the version, and of the check of thinking if the model has one."""
+    return {
+        **({"x-api-key": key} if key else {}),
+        "anthropic-version": VERSION,
+        **(BINDING if _BINDS_THINKING.match(model) else {}),
+    }
 
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
@@ -245,6 +258,13 @@ def _add_params(body: dict[str, Any], think: Think, options: WireOptions) -> Non
             body[key] = {**body.get(key, {}), **value}
         elif key not in _ELSEWHERE and (key != "temperature" or options.abilities.temperature):
             body[key] = value
+
+
+def _drop_changed_thinking(body: dict[str, Any]) -> None:
+    """Ask for thinking to be dropped, not refused, if what stands before it has changed."""
+    thinking = body.setdefault("thinking", {"type": "adaptive"})
+    if isinstance(thinking, dict) and thinking.get("type") == "adaptive":
+        body["thinking"] = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}, **thinking}
 
 
 def _fit_thinking(body: dict[str, Any], think: Think) -> None:

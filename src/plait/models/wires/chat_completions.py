@@ -17,7 +17,7 @@ from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Abilities, Request, RequestDialect
 from plait.models.settings import TOOL_CHOICES, ModelSettings, require_none_left
 from plait.models.wires.chat_replies import ChatReader
-from plait.models.wires.chat_state import add_state
+from plait.models.wires.chat_state import add_state, fit_to_dialect
 from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
 from plait.models.wires.draft import Draft
 from plait.models.wires.turns import GO_ON, arguments, prepare
@@ -77,7 +77,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     return Request(COMPLETIONS if raw else CHAT_PATH, _encode(body))
 
 
-def make_headers(key: str) -> Mapping[str, str]:
+def make_headers(key: str, model: str) -> Mapping[str, str]:
     """Return the header of the key."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -145,7 +145,7 @@ def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, dialect
 def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions) -> list[Any]:
     abilities, dialect = options.abilities, options.dialect
     out: list[Any] = []
-    for message in with_files_behind_results(prepare(messages, abilities)):
+    for message in fit_to_dialect(with_files_behind_results(prepare(messages, abilities)), dialect):
         if message.attachments:
             parts = [_text(message.content), *show_parts(message.attachments, _text, _file)]
             out.append({"role": message.role, "content": parts})

@@ -1,30 +1,38 @@
-"""What dialects of chat completions need back with an assistant's turn: collected from a reply, added to a message.
+"""What dialects of chat completions demand of a conversation: state with an assistant's turn, ids of calls, an order.
 
-Pure. A reply's state holds the fields that its dialect (`WireOptions.provider`) documents, as the endpoint sent them.
-The facts come from these pages, as of November 2026:
+Pure. State is collected from a reply and added to its message. It holds the fields that the dialect
+(`WireOptions.provider`) documents, as the endpoint sent them. The facts come from these pages, as of November 2026:
 
 - DeepSeek, "Thinking Mode": `reasoning_content` must come back with a turn that has tool calls, in all later requests.
   The endpoint refuses such a turn without it. It accepts "", which a turn of another model gets. Older reasoning
   models refuse the field in turns without calls.
 - Moonshot, "Use Kimi K2 Thinking Model", and Z.AI, "Thinking Mode": the same field, within a task of several calls.
+  Kimi K2.5 and later refuse such a turn without it, and take "" for none. A turn of another model gets one blank.
 - OpenRouter, "Reasoning Tokens": `reasoning_details` come back as they came, in the same order.
 - Google, "OpenAI compatibility" and "Thought signatures": the `extra_content` of a tool call comes back with it. Gemini
   3 refuses a step whose first call has no signature. A fixed text stands for that of another model's call.
-- Mistral, "Reasoning": the thinking parts of the content come back in it.
+- Mistral, "Reasoning": the thinking parts of the content come back in it. Its API refuses ids of calls that are not
+  nine letters or digits (error 3280), and a user's message behind results (error 3230).
 - Groq, "Reasoning": the reasoning comes back as `reasoning`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import Any, TypeGuard
 
+from msgspec import structs
+
 from plait.core import Message
+from plait.models.base import RequestDialect
 from plait.models.wires.draft import Draft
 from plait.models.wires.turns import state_for
 from plait.models.wires.wire import CHAT, WireOptions
 
+RESULTS_READ = "I have read the results."
+"""Stands between results and a user's message, if the endpoint demands a message of the assistant there."""
 DUMMY = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 """Stands for the signature of a call that another model made."""
 
@@ -36,7 +44,27 @@ _WITH_CALLS = {
     "groq": "reasoning",
 }
 """The field that a dialect needs back with calls, and only with them."""
+_NO_REASONING = {"deepseek": "", "moonshot": " "}
+"""Stands for the reasoning of a call that another model made, where the endpoint refuses a call without any."""
 _ALWAYS = {"openrouter": "reasoning_details", "mistral": "content", "gemini": "extra_content"}
+
+
+def fit_to_dialect(messages: Iterable[Message], dialect: RequestDialect) -> Iterator[Message]:
+    """Yield the messages with ids and in an order that the dialect accepts."""
+    before = ""
+    for message in messages:
+        if dialect.closes_results and before == "tool" and message.role not in ("tool", "assistant"):
+            yield Message("assistant", RESULTS_READ)
+        before = message.role
+        if dialect.nine_char_ids and (message.calls or message.call_id):
+            calls = tuple(structs.replace(call, id=_make_nine_chars(call.id)) for call in message.calls)
+            message = structs.replace(message, calls=calls, call_id=_make_nine_chars(message.call_id))
+        yield message
+
+
+def _make_nine_chars(id: str) -> str:
+    """Return an id that has nine letters or digits, or is "", and for any other one nine that stand for it."""
+    return id if re.fullmatch(r"(?:[a-zA-Z0-9]{9})?", id) else sha256(id.encode()).hexdigest()[:9]
 
 
 def add_state(said: dict[str, Any], message: Message, options: WireOptions) -> dict[str, Any]:
@@ -52,8 +80,8 @@ def add_state(said: dict[str, Any], message: Message, options: WireOptions) -> d
     if (field := _WITH_CALLS.get(provider)) and message.calls:
         if data.get(field):
             said[field] = data[field]
-        elif provider == "deepseek":
-            said[field] = ""
+        elif provider in _NO_REASONING:
+            said[field] = _NO_REASONING[provider]
     if provider == "gemini" and message.calls:
         _sign_calls(said["tool_calls"], data.get("calls"), bool(_SIGNED.search(options.model)))
     return said

@@ -106,7 +106,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     return Request(f"{name}:{action}", _encode(body))
 
 
-def make_headers(key: str) -> Mapping[str, str]:
+def make_headers(key: str, model: str) -> Mapping[str, str]:
     """Return the header of the key."""
     return {"x-goog-api-key": key} if key else {}
 

@@ -80,9 +80,9 @@ def encode(think: Think, options: WireOptions) -> Request:
     return Request(PATH, _encode(body))
 
 
-def make_headers(key: str) -> Mapping[str, str]:
+def make_headers(key: str, model: str) -> Mapping[str, str]:
     """Return the header of the key."""
-    return chat.make_headers(key)
+    return chat.make_headers(key, model)
 
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:

@@ -61,8 +61,8 @@ class Wire(Protocol):
         """Return the exact request for an effect: the same effect gives the same bytes."""
         ...
 
-    def make_headers(self, key: str) -> Mapping[str, str]:
-        """Return the headers that carry the key, and those that the protocol demands."""
+    def make_headers(self, key: str, model: str) -> Mapping[str, str]:
+        """Return the headers that carry the key, and those that the protocol demands for this model."""
         ...
 
     def name_settings(self, settings: ModelSettings, provider: str) -> dict[str, Any]:
