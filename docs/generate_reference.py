@@ -20,6 +20,7 @@ import click
 import plait as library
 from plait.cli.commands import COMMANDS, plait
 from plait.models.families import FAMILIES, Family
+from plait.models.media import media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, Host
 from plait.models.prices import bundled_rate
 from plait.models.wires.anthropic_messages import MAX_STOP
@@ -219,7 +220,7 @@ def families_table() -> str:
     """What each family of models accepts."""
     head = (
         *("family", "such as", "wire", "left out at every host", "left out at its own host"),
-        *("thinking is set with", "source"),
+        *("thinking is set with", "sees", "source"),
     )
     return table(head, *map(family_cells, FAMILIES))
 
@@ -235,8 +236,15 @@ def family_cells(family: Family) -> tuple[str, ...]:
         ", ".join(f"`{ability}`" for ability in family.lacks) or "nothing",
         ", ".join(f"`{ability}`" for ability in family.host_lacks) or "nothing",
         "; ".join(settings) or "-",
+        sees_cell(family),
         source_cell(family),
     )
+
+
+def sees_cell(family: Family) -> str:
+    """The kinds of files that the models of a family accept."""
+    accepted = media_of(family.host, family.example)
+    return ", ".join(word for word, ability in (("images", "images"), ("PDF", "files")) if accepted[ability]) or "text"
 
 
 def source_cell(row: Host | Family) -> str:

@@ -14,7 +14,7 @@ import pytest
 import plait
 from conftest import data_file
 from docs_support import ROOT
-from plait.core import Think, ToolSpec, user
+from plait.core import File, Message, Think, ToolSpec, user
 from plait.core.errors import ConfigError, PlaitError
 from plait.models.chat import ChatModel
 from plait.models.families import FAMILIES, family_of
@@ -191,11 +191,19 @@ def check_family(row: Row) -> None:
         for other in ("openrouter", "vllm"):
             offered = getattr(HOSTS[other].abilities, ability)
             assert sends(ability, f"{other}:{name}") == (offered and ability not in everywhere), (other, ability)
+    files = {"images": File.from_bytes(b"\x89PNG\r\n\x1a\n"), "PDF": File.from_bytes(b"%PDF-1.7")}
+    assert row["sees"] == (", ".join(word for word, file in files.items() if is_sent(file, model)) or "text")
     settings = [f"`effort`: {', '.join(family.efforts)}"] * bool(family.efforts)
     assert row["thinking is set with"] == "; ".join([*settings, *["`thinking_tokens`"] * family.has_budget] or ["-"])
     for setting in names_of(row["thinking is set with"]):
         for value in family.efforts if setting == "effort" else ["2000"]:
             assert value in map(str, sent_to(f"{spec}@{setting}={value}").values()), value
+
+
+def is_sent(file: File, model: ChatModel) -> bool:
+    """Whether a request with this file has it."""
+    body = model.encode(Think("act", (Message("user", "q", attachments=(file.attachment,)),))).body
+    return file.attachment.digest.encode() in body
 
 
 def sends(ability: str, spec: str) -> bool:
