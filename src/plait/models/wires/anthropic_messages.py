@@ -4,7 +4,8 @@ Sources: Anthropic's documentation, pages "Messages", "Extended thinking", "Adap
 "Structured outputs" and "Models overview" (2025), and recordings of 2025 and 2026. `anthropic_replies.py` reads the
 responses.
 
-- Messages alternate between user and assistant. Results of tools are blocks of the user's message.
+- Messages alternate between user and assistant. Results of tools are blocks of the user's message. Failed ones have
+  `is_error` (page "Handle tool calls", November 2026).
 - A turn with thinking goes back exactly as it came, with its signatures. The ids of its calls are those of the run.
 - Up to four places are marked for the cache: the tools, the system text, and the ends of the last two user messages.
   The marks move with the conversation; what stands before them stays equal, so the cache finds it. A `cache_control`
@@ -144,7 +145,7 @@ def _turns(messages: list[Message], options: WireOptions) -> list[dict[str, Any]
     for message in messages:
         if message.role == "tool":
             block = {"type": "tool_result", "tool_use_id": _id(message.call_id), "content": message.content}
-            _add(out, "user", [block])
+            _add(out, "user", [{**block, "is_error": True} if message.failed and message.content else block])
         elif message.role == "assistant":
             _add(out, "assistant", _said(message, options))
         else:

@@ -7,6 +7,7 @@ responses.
 - A turn with thought signatures goes back part by part, as it came. Only the ids of its calls are those of the run.
 - Gemini 3 and later refuse a call of theirs without a signature. A call of another model gets the placeholder that
   Google documents for this.
+- The result of a call that failed stands under the key `error` (reference, `FunctionResponse`, November 2026).
 - `params` with the name of a generation setting (`temperature`, `top_p`, `seed` ...) go into `generationConfig`.
 """
 
@@ -141,7 +142,7 @@ def _contents(messages: list[Message], options: WireOptions) -> list[dict[str, A
             response = {
                 "id": message.call_id,
                 "name": names.get(message.call_id, "unknown"),
-                "response": {"result": message.content},
+                "response": {"error" if message.failed else "result": message.content},
             }
             _add(out, "user", [{"functionResponse": response}], apart=not results)
         elif message.role == "assistant":
