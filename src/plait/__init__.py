@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from plait.loops import CodeAct, JsonReAct, LLMCompiler, Phased, ReAct, ReWOO, ToolCalling
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
+    from plait.models.settings import ModelSettings
     from plait.runtime.limits import Limits
     from plait.runtime.run import Run
     from plait.runtime.sessions import History
@@ -46,6 +47,7 @@ _PLACES = {
     "recommend": "plait.lab.recommend",
     "JsonReAct": "plait.loops",
     "Limits": "plait.runtime.limits",
+    "ModelSettings": "plait.models.settings",
     "ToolCalling": "plait.loops",
     "Phased": "plait.loops",
     "PlaitError": "plait.core.errors",
@@ -84,6 +86,7 @@ __all__ = [
     "JsonReAct",
     "LLMCompiler",
     "Limits",
+    "ModelSettings",
     "Phased",
     "PlaitError",
     "Plan",

@@ -19,6 +19,7 @@ from plait.journal.store import Journal
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.resolve import resolve_all
+from plait.models.settings import phases_with_settings
 from plait.runtime import runs
 from plait.runtime.agent_description import Description, book_of, settings_of
 from plait.runtime.phase_models import Phases, known_models, special_tokens
@@ -50,10 +51,11 @@ class AgentParts:
     @cached_property
     def models(self) -> dict[str, Model]:
         """Return the models of the phases; the key "" is for the others."""
-        wanted = {**self._agent.models}
+        agent = self._agent
+        wanted = {**dict.fromkeys(phases_with_settings(agent.settings), agent.model), **agent.models}
         if any(phase not in wanted for phase in self._loop.phases):
-            wanted.setdefault("", self._agent.model)
-        return resolve_all(wanted, lambda: config.load().models)
+            wanted.setdefault("", agent.model)
+        return resolve_all(wanted, lambda: config.load().models, agent.settings)
 
     @cached_property
     def prompts(self) -> PromptBook:

@@ -19,7 +19,7 @@ from plait.models.http import MAX_BODY
 from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.rate_limits import RateLimit
-from plait.models.settings import NO_SETTINGS, ModelSettings
+from plait.models.settings import NO_SETTINGS, ModelSettings, describe_settings
 from plait.models.wires import replies
 from plait.models.wires.refusals import Target, bad_response, error_of, failure
 from plait.models.wires.replies import ReplyReader
@@ -173,10 +173,10 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             "endpoint": self.endpoint,
             "provider": self.provider,
             "wire": self.wire,
-            "settings": msgspec.to_builtins(self.settings),
+            "settings": describe_settings(self.settings),
             "params": dict(self.params),
             "temperature": self.temperature,
-            "headers": sorted(self.headers),
+            "headers": sorted({*self.headers, *self.settings.extra_headers}),
             "abilities": structs.asdict(self.abilities),
             "rate": msgspec.to_builtins(self.rate),
             **({"special_tokens": list(self.special_tokens)} if self.special_tokens else {}),

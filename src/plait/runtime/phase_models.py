@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from plait.core import Think
 from plait.core.errors import ConfigError
@@ -14,6 +14,7 @@ from plait.loops.escape import without_tokens
 from plait.models.base import Model
 from plait.models.chat import ChatModel
 from plait.models.fallback import described_members, join_models, members_of
+from plait.models.settings import ModelSettings, takes_settings
 from plait.models.special_tokens import special_tokens_of
 
 
@@ -77,7 +78,8 @@ class Phases:
 
 
 def known_models(models: Mapping[str, Model], head: RunHead | None) -> dict[str, Model]:
-    """Return the models as they were in a recorded run: with its wire, without the abilities that they lacked."""
+    """Return the models as they were in a recorded run: with its wire and settings, without the abilities that they
+    lacked."""
     known = dict(models)
     for phase, said in (head.models if head is not None else {}).items():
         if phase in known and said.get("spec") == known[phase].spec:
@@ -89,6 +91,9 @@ def known_models(models: Mapping[str, Model], head: RunHead | None) -> dict[str,
 def _known_model(model: Model, said: Mapping[str, Any]) -> Model:
     if isinstance(model, ChatModel):
         model = model.with_wire_of(said)
+    if takes_settings(model) and "settings" in said:  # plait.toml may have changed; the journal has no headers
+        recorded = convert(said["settings"], ModelSettings)
+        model = structs.replace(model, settings=structs.replace(recorded, extra_headers=model.settings.extra_headers))
     for ability, able in said.get("abilities", {}).items():
         if not able and getattr(model.abilities, ability, False):
             model = model.without(ability)
