@@ -26,8 +26,8 @@ from plait.models.base import Abilities, Response
 from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
 from plait.models.wires.chat_completions import GO_ON
-from plait.models.wires.closed_schema import close_schema
 from plait.models.wires.refusals import Target, failure
+from plait.models.wires.strict_schema import ANTHROPIC, fit_schema
 from wire_exchanges import (
     STREAMED,
     WHOLE,
@@ -509,7 +509,7 @@ def test_a_schema_is_closed_or_left_out() -> None:
         "$defs": {"inner": inner},
     }
     closed = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    assert close_schema(given) == {
+    assert fit_schema(given, ANTHROPIC) == {
         "type": "object",
         "properties": {
             "a": {"type": "array", "items": {"$ref": "#/$defs/inner"}},
@@ -526,7 +526,7 @@ def test_a_schema_is_closed_or_left_out() -> None:
         {"$ref": "#/$defs/tree", "$defs": {"tree": tree}},
         {"type": "string", "not": {"const": "x"}},
     ):
-        assert close_schema(open_schema) is None
+        assert fit_schema(open_schema, ANTHROPIC) is None
     assert "output_config" not in body(Think("act", ASK, schema={"type": "object"}), abilities=Abilities(schema=True))
 
 

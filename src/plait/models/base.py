@@ -14,7 +14,8 @@ from plait.models.prices import Rate
 class Abilities(Struct, frozen=True, omit_defaults=True):
     """What an endpoint can do. A model emulates or leaves out missing abilities.
 
-    If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`.
+    If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`. `strict`: it makes
+    calls of tools fit their schemas, if these are in its subset of JSON Schema.
     """
 
     stream: bool = True
@@ -27,6 +28,7 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
     tools: bool = True
     completion: bool = False
     max_tokens: bool = True
+    strict: bool = False
 
     def without(self, *abilities: str) -> Abilities:
         """Return the abilities without some of them. Raises `ValueError` for an unknown word."""
@@ -43,7 +45,8 @@ class RequestDialect(Struct, frozen=True):
     `max_stop`: the maximum number of stop strings. `grammar`: the field that holds a grammar. `raw_schema`: the field
     that holds the schema of a raw prompt's reply. `prefill`: how an assistant message is sent that the endpoint has to
     continue: unchanged, without blanks at its end, with `"prefix": true`, or with the request's own fields.
-    `repeats_prefill`: the reply begins with that message again.
+    `repeats_prefill`: the reply begins with that message again. `strict_subset`: a strict schema of a reply has
+    to be in OpenAI's subset of JSON Schema.
     """
 
     max_stop: int = 4
@@ -51,6 +54,7 @@ class RequestDialect(Struct, frozen=True):
     raw_schema: Literal["response_format", "json_schema"] = "response_format"
     prefill: Literal["message", "stripped", "prefix", "fields"] = "message"
     repeats_prefill: bool = False
+    strict_subset: bool = False
 
 
 OPENAI = RequestDialect()

@@ -71,9 +71,20 @@ class Host(Struct, frozen=True):
 HOSTS: dict[str, Host] = {
     host.name: host
     for host in (
-        Host("openai", "https://api.openai.com/v1", Abilities(schema=True), embeddings=True),
-        Host("openrouter", "https://openrouter.ai/api/v1", Abilities(schema=True)),
-        Host("groq", "https://api.groq.com/openai/v1", Abilities(schema=True, prefill=True)),
+        Host(
+            "openai",
+            "https://api.openai.com/v1",
+            Abilities(schema=True, strict=True),
+            RequestDialect(strict_subset=True),
+            embeddings=True,
+        ),
+        Host("openrouter", "https://openrouter.ai/api/v1", Abilities(schema=True), RequestDialect(strict_subset=True)),
+        Host(
+            "groq",
+            "https://api.groq.com/openai/v1",
+            Abilities(schema=True, prefill=True),
+            RequestDialect(strict_subset=True),
+        ),
         # The beta address can continue an assistant message, and accepts everything else too.
         Host(
             "deepseek",

@@ -10,6 +10,8 @@ responses.
 - Up to four places are marked for the cache: the tools, the system text, and the ends of the last two user messages.
   The marks move with the conversation; what stands before them stays equal, so the cache finds it. A `cache_control`
   in `params` replaces these marks, and false sends none.
+- Calls are constrained to their schemas only if the ability `strict` is set, because the service compiles all strict
+  schemas of a request into one grammar and refuses the request if that is too large.
 - `params` that only other providers know (`seed`, penalties) are left out, because this one refuses unknown fields.
 """
 
@@ -26,8 +28,15 @@ from plait.models.base import Request
 from plait.models.settings import ModelSettings, require_none_left
 from plait.models.wires.anthropic_replies import MessagesReader
 from plait.models.wires.chat_completions import RESAMPLED
-from plait.models.wires.closed_schema import close_schema
 from plait.models.wires.draft import Draft
+from plait.models.wires.strict_schema import (
+    ANTHROPIC,
+    MAX_OPTIONAL,
+    MAX_STRICT_TOOLS,
+    MAX_UNIONS,
+    count_limited,
+    fit_schema,
+)
 from plait.models.wires.turns import input_object, split_system, state_for
 from plait.models.wires.wire import WireOptions
 
@@ -66,6 +75,8 @@ def encode(think: Think, options: WireOptions) -> Request:
         turns, blocks = [{"role": "user", "content": blocks or [_text(".")]}], []
     body: dict[str, Any] = {"model": options.model}
     tools = [_tool(tool) for tool in think.tools] if abilities.tools else []
+    if abilities.strict:
+        tools = _make_strict(tools)
     if not tools and (named := _called(messages)):
         # A history with calls needs their tools; the model is not to call them.
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in named]
@@ -83,7 +94,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     if warmth is not None and abilities.temperature:
         body["temperature"] = min(max(warmth, RESAMPLED) if think.resample else warmth, 1.0)
     if think.schema is not None and abilities.schema and not think.prefill:
-        closed = close_schema(think.schema)
+        closed = fit_schema(think.schema, ANTHROPIC)
         if closed is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": closed}}
     if abilities.stream:
@@ -199,6 +210,21 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
     parameters = tool.parameters or {"type": "object", "properties": {}}
     return {"name": tool.name, "description": description, "input_schema": parameters}
+
+
+def _make_strict(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the tools, the first ones as strict as far as the service's limits for one request allow."""
+    optional = unions = made = 0
+    out = []
+    for tool in tools:
+        closed = fit_schema(tool["input_schema"], ANTHROPIC)
+        more, others = count_limited(closed)
+        fits = optional + more <= MAX_OPTIONAL and unions + others <= MAX_UNIONS and made < MAX_STRICT_TOOLS
+        if closed is not None and fits:
+            optional, unions, made = optional + more, unions + others, made + 1
+            tool = {**tool, "strict": True, "input_schema": closed}
+        out.append(tool)
+    return out
 
 
 def _called(messages: list[Message]) -> list[str]:

@@ -17,6 +17,7 @@ from plait.models.settings import TOOL_CHOICES, ModelSettings, require_none_left
 from plait.models.wires.chat_replies import ChatReader
 from plait.models.wires.chat_state import add_state
 from plait.models.wires.draft import Draft
+from plait.models.wires.strict_schema import OPENAI, fit_schema
 from plait.models.wires.turns import GO_ON, arguments, prepare
 from plait.models.wires.wire import CHAT, WireOptions
 
@@ -52,7 +53,7 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["max_tokens" if abilities.max_tokens else "max_completion_tokens"] = think.max_tokens
     _constrain(body, think, abilities, dialect, raw)
     if think.tools and abilities.tools and not raw:
-        body["tools"] = [tool_json(tool) for tool in think.tools]
+        body["tools"] = [tool_json(tool, strict=abilities.strict) for tool in think.tools]
     if abilities.stream:
         body["stream"] = True
         if abilities.stream_usage:
@@ -128,8 +129,9 @@ def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, dialect
         if raw and dialect.raw_schema == "json_schema":
             body["json_schema"] = think.schema
             return
-        form = {"name": "reply", "schema": think.schema, "strict": True}
-        body["response_format"] = {"type": "json_schema", "json_schema": form}
+        form = reply_form(think.schema) if dialect.strict_subset else {"schema": think.schema, "strict": True}
+        if form:
+            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", **form}}
     elif think.grammar is not None and abilities.grammar:
         if dialect.grammar == "structured_outputs":
             body["structured_outputs"] = {"grammar": think.grammar}
@@ -167,9 +169,22 @@ def _call(call: Call) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments(call)}}
 
 
-def tool_json(tool: ToolSpec) -> dict[str, Any]:
-    """Return a tool in OpenAI's shape."""
+def reply_form(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a reply, with `strict` if it is in OpenAI's strict subset without additional nulls.
+
+    Returns {} if the reply is not an object, because OpenAI accepts no other schema.
+    """
+    if schema.get("type") != "object":
+        return {}
+    fitted = fit_schema(schema, OPENAI, nulls=False)
+    return {"schema": schema, "strict": False} if fitted is None else {"schema": fitted, "strict": True}
+
+
+def tool_json(tool: ToolSpec, *, strict: bool = False) -> dict[str, Any]:
+    """Return a tool in OpenAI's shape. `strict`: its calls must fit its schema, if OpenAI's subset can express it."""
     description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
     parameters = tool.parameters or {"type": "object", "properties": {}}
-    function = {"name": tool.name, "description": description, "parameters": parameters}
+    function: dict[str, Any] = {"name": tool.name, "description": description, "parameters": parameters}
+    if strict and (fitted := fit_schema(parameters, OPENAI)) is not None:
+        function |= {"parameters": fitted, "strict": True}
     return {"type": "function", "function": function}

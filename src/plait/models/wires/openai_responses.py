@@ -7,7 +7,7 @@ the Responses API", as of November 2026:
 - A reasoning model needs its reasoning items back, in their place before the calls that they led to. Without stored
   responses, it returns their content encrypted if `include` requests it. Other models refuse this value of `include`.
 - There are no stop strings. `max_output_tokens` has the minimum 16.
-- Functions are strict unless `strict` is false.
+- Functions are strict unless `strict` is false, and then their schemas have to be in OpenAI's strict subset.
 
 Keys have a fixed order (model, instructions, input, then the rest). So the same effect gives the same bytes, and a
 longer conversation shares its beginning with a shorter one.
@@ -66,11 +66,10 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["temperature"] = warmth
     if think.max_tokens is not None:
         body["max_output_tokens"] = max(think.max_tokens, LEAST_TOKENS)
-    if think.schema is not None and abilities.schema:
-        form = {"type": "json_schema", "name": "reply", "schema": think.schema, "strict": True}
-        body["text"] = {"format": form}
+    if think.schema is not None and abilities.schema and (form := chat.reply_form(think.schema)):
+        body["text"] = {"format": {"type": "json_schema", "name": "reply", **form}}
     if think.tools and abilities.tools:
-        body["tools"] = [_tool(tool) for tool in think.tools]
+        body["tools"] = [_tool(tool, abilities.strict) for tool in think.tools]
     if abilities.stream:
         body["stream"] = True
     _add_params(body, options.params)
@@ -156,6 +155,7 @@ def _call(call: Call) -> dict[str, Any]:
     return {"type": "function_call", "call_id": call.id, "name": call.tool, "arguments": arguments(call)}
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    """Return a tool in this wire's shape. `strict` is false because a tool's schema need not be strict."""
-    return {"type": "function", **chat.tool_json(tool)["function"], "strict": False}
+def _tool(tool: ToolSpec, strict: bool) -> dict[str, Any]:
+    """Return a tool in this wire's shape, where `strict` has to be given: its default is true."""
+    function = chat.tool_json(tool, strict=strict)["function"]
+    return {"type": "function", **function, "strict": function.get("strict", False)}
