@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias, TypeGuard
+from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from plait.core.errors import ConfigError
 
@@ -27,14 +27,14 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     body, and override everything; `extra_headers` are more headers, whose values the journal does not store.
     """
 
-    temperature: float | UnsetType = UNSET
-    top_p: float | UnsetType = UNSET
-    max_tokens: int | UnsetType = UNSET
+    temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType = UNSET
+    top_p: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    max_tokens: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     stop: tuple[str, ...] | UnsetType = UNSET
     effort: str | UnsetType = UNSET
     thinking_tokens: int | UnsetType = UNSET
-    verbosity: str | UnsetType = UNSET
+    verbosity: Literal["low", "medium", "high"] | UnsetType = UNSET
     service_tier: str | UnsetType = UNSET
     tool_choice: str | UnsetType = UNSET
     parallel_calls: bool | UnsetType = UNSET
@@ -147,6 +147,16 @@ def read_settings(table: Mapping[str, Any], where: str, *, strict: bool = True) 
         return msgspec.convert(values, ModelSettings, strict=strict)
     except msgspec.DecodeError as error:
         raise ConfigError(f"{where}: {error}.", hint="Such as temperature=0.2, effort=low or seed=1.") from None
+
+
+def require_known_values(settings: ModelSettings, known: Mapping[str, tuple[str, ...]], provider: str) -> None:
+    """Raise `ConfigError` for a value that the provider does not document. `known` are the values by setting."""
+    for name, values in known.items():
+        value = getattr(settings, name)
+        if value is not UNSET and value not in values:
+            raise ConfigError(
+                f"{provider} has no {name} {value!r}.", hint=f"Choose one of {', '.join(values)}; extra_body takes any."
+            )
 
 
 def require_none_left(left: Mapping[str, Any], wire: str) -> None:

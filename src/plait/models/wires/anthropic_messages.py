@@ -25,7 +25,7 @@ import msgspec
 
 from plait.core import Call, Message, Think, ToolSpec
 from plait.models.base import Request
-from plait.models.settings import ModelSettings, require_none_left
+from plait.models.settings import ModelSettings, require_known_values, require_none_left
 from plait.models.wires.anthropic_replies import MessagesReader
 from plait.models.wires.chat_completions import RESAMPLED
 from plait.models.wires.draft import Draft
@@ -56,6 +56,11 @@ LEAST_THINKING = 1024
 """The lowest accepted `budget_tokens`."""
 
 _SAME_NAME = ("temperature", "top_p", "max_tokens", "service_tier")
+_KNOWN_VALUES = {
+    "effort": ("low", "medium", "high", "xhigh", "max"),
+    "service_tier": ("auto", "standard_only"),
+}
+"""The service's values of settings (pages "Effort" and "Service tiers", November 2026)."""
 _ELSEWHERE = frozenset({"seed", "frequency_penalty", "presence_penalty", "n", "logprobs", "stream_options"})
 _encode = msgspec.json.Encoder().encode
 _MARK = {"type": "ephemeral"}
@@ -111,6 +116,8 @@ def make_headers(key: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. There is no seed and no verbosity."""
+    if provider == NAME:
+        require_known_values(settings, _KNOWN_VALUES, provider)
     given = settings.set_values
     params: dict[str, Any] = {name: given.pop(name) for name in _SAME_NAME if name in given}
     if "stop" in given:

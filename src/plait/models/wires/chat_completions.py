@@ -13,7 +13,7 @@ import msgspec
 
 from plait.core import Call, Message, Think, ToolSpec
 from plait.models.base import Abilities, Request, RequestDialect
-from plait.models.settings import TOOL_CHOICES, ModelSettings, require_none_left
+from plait.models.settings import TOOL_CHOICES, ModelSettings, require_known_values, require_none_left
 from plait.models.wires.chat_replies import ChatReader
 from plait.models.wires.chat_state import add_state
 from plait.models.wires.draft import Draft
@@ -30,6 +30,11 @@ RESAMPLED = 0.7
 _encode = msgspec.json.Encoder().encode
 _SAME_NAME = ("temperature", "top_p", "max_tokens", "seed", "stop", "verbosity", "service_tier")
 _REASONING = {"effort": "effort", "thinking_tokens": "max_tokens"}
+KNOWN_VALUES = {
+    "effort": ("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+    "service_tier": ("auto", "default", "flex", "scale", "priority"),
+}
+"""OpenAI's values of settings (API reference, "Create chat completion", November 2026)."""
 _LENGTHS = ("max_tokens", "max_completion_tokens")
 
 
@@ -82,6 +87,8 @@ def make_headers(key: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. OpenRouter has one table for effort and thinking tokens."""
+    if provider == "openai":
+        require_known_values(settings, KNOWN_VALUES, provider)
     given = settings.set_values
     params = {name: given.pop(name) for name in _SAME_NAME if name in given}
     reasoning = {new: given.pop(old) for old, new in _REASONING.items() if old in given and provider == "openrouter"}

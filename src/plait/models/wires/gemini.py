@@ -21,7 +21,7 @@ import msgspec
 
 from plait.core import Call, Message, Think, ToolSpec
 from plait.models.base import Request
-from plait.models.settings import ModelSettings, require_none_left
+from plait.models.settings import ModelSettings, require_known_values, require_none_left
 from plait.models.wires.chat_completions import RESAMPLED
 from plait.models.wires.draft import Draft
 from plait.models.wires.gemini_replies import ContentReader
@@ -59,6 +59,8 @@ _USER_SETTINGS = {
     "stop": "stopSequences",
 }
 _THINKING = {"effort": "thinkingLevel", "thinking_tokens": "thinkingBudget"}
+_KNOWN_VALUES = {"effort": ("minimal", "low", "medium", "high")}
+"""The values of `thinkingLevel` (page "Thinking", November 2026)."""
 _UNSIGNED = re.compile(r"gemini-[12]|gemma|learnlm")
 """Models that expect no signatures."""
 _NO_SYSTEM = re.compile(r"gemma-[123]")
@@ -110,6 +112,8 @@ def make_headers(key: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. There is no verbosity, no service tier and no switch for parallel calls."""
+    if provider == NAME:
+        require_known_values(settings, _KNOWN_VALUES, provider)
     given = settings.set_values
     params = {new: given.pop(old) for old, new in _USER_SETTINGS.items() if old in given}
     thinking = {new: given.pop(old) for old, new in _THINKING.items() if old in given}

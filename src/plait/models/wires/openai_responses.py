@@ -23,7 +23,7 @@ import msgspec
 from plait.core import Call, Message, Think, ToolSpec
 from plait.models.base import Request
 from plait.models.presets import is_reasoner
-from plait.models.settings import TOOL_CHOICES, ModelSettings, require_none_left
+from plait.models.settings import TOOL_CHOICES, ModelSettings, require_known_values, require_none_left
 from plait.models.wires import chat_completions as chat
 from plait.models.wires.draft import Draft
 from plait.models.wires.responses_replies import ResponsesReader
@@ -83,6 +83,8 @@ def make_headers(key: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. There are no stop strings, no seed and no budget for thinking."""
+    if provider == "openai":
+        require_known_values(settings, chat.KNOWN_VALUES, provider)
     given = settings.set_values
     if (choice := given.pop("tool_choice", None)) is not None:
         given["tool_choice"] = choice if choice in TOOL_CHOICES else {"type": "function", "name": choice}
