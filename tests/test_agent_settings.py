@@ -3,68 +3,27 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import plait
+from chat_endpoint import Endpoint
 from cli_support import Shell, action, final
 from plait.core.errors import ConfigError, PlaitError
 from plait.journal.store import Journal
-from plait.models.chat import ChatModel
 from plait.models.settings import ModelSettings, split_settings, write_settings
 
 LOW, HIGH = ModelSettings(effort="low"), ModelSettings(effort="high")
 TASKS = [{"id": "a", "question": "A?", "answer": "yes"}]
 
 
-class Endpoint:
-    """An endpoint of chat completions in a thread. It repeats its last reply; `asked` are the requests' bodies."""
-
-    def __init__(self, *replies: str) -> None:
-        self.replies, self.asked, self.headers = list(replies), list[dict[str, Any]](), list[dict[str, str]]()
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_: Any) -> None:
-                pass
-
-            def do_POST(self) -> None:
-                endpoint.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-                endpoint.headers.append(dict(self.headers))
-                content = endpoint.replies.pop(0) if len(endpoint.replies) > 1 else endpoint.replies[0]
-                choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
-                body = json.dumps({"choices": [choice]}).encode()
-                self.send_response(200)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/v1"
-
-    def model(self, **options: Any) -> ChatModel:
-        return ChatModel(**{"spec": "fake:m", "name": "m", "endpoint": self.url, **options})
-
-    def sent(self, name: str) -> list[Any]:
-        return [body.get(name) for body in self.asked]
-
-
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    made = Endpoint(final("yes"))
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with Endpoint(final("yes")) as made:
+        yield made
 
 
 @pytest.fixture

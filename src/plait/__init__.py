@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from plait.lab.recommend import Demand, Recommendation, recommend
     from plait.lab.run_comparison import acompare, compare
     from plait.loops import CodeAct, JsonReAct, LLMCompiler, Phased, ReAct, ReWOO, ToolCalling
+    from plait.models.fallback import FallbackModels
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
     from plait.models.settings import ModelSettings
@@ -45,6 +46,7 @@ _PLACES = {
     "Demand": "plait.lab.recommend",
     "Recommendation": "plait.lab.recommend",
     "recommend": "plait.lab.recommend",
+    "FallbackModels": "plait.models.fallback",
     "JsonReAct": "plait.loops",
     "Limits": "plait.runtime.limits",
     "ModelSettings": "plait.models.settings",
@@ -82,6 +84,7 @@ __all__ = [
     "CodeLimits",
     "ConfigError",
     "Demand",
+    "FallbackModels",
     "History",
     "JsonReAct",
     "LLMCompiler",
