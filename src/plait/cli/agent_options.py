@@ -78,12 +78,13 @@ def make_agent(
     options = {**(defaults.set if loop == (defaults.loop or "react") else {}), **parse_pairs(settings)}
     for_all, by_phase = split_models(models)
     general = for_all or os.environ.get("PLAIT_MODEL")
-    own_settings = {} if general else read_agent_settings(defaults.model_settings, "plait.toml: model_settings")
+    own_settings = read_agent_settings(defaults.model_settings, "plait.toml: model_settings")
+    if general not in (None, defaults.model):
+        own_settings = {}  # they belong to the file's models
     return Agent(
         loops.make(loop, options),
         model=general or defaults.model or "local",
-        # A model for all phases from an option or the environment overrides the file's models of single phases, and the
-        # settings that belong to the file's models.
+        # A model for all phases from an option or the environment overrides the file's models of single phases.
         models=by_phase if general else {**defaults.models, **by_phase},
         settings=merge_settings(own_settings, parse_model_settings(model_settings)),
         tools=tuple(tools) or tuple(defaults.tools),
