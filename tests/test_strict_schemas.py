@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plait
-from models_server import event
+from models_server import Asked, Server, event
 from plait.core import Think, ToolSpec, user
+from plait.models import http
 from plait.models.base import Abilities
 from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
@@ -239,3 +241,30 @@ def test_a_run_calls_its_tool_without_the_nulls(tmp_path: Path) -> None:
     run, asked = run_tools(model, [weather], tmp_path / "j.db", *replies, wait=False)
     assert asked[0].body["tools"][0]["function"]["strict"] is True
     assert run.answer == "Mild." and got == [("Lyon", "C", None)]
+
+
+async def test_a_refused_strict_schema_is_sent_again_without_strict(tmp_path: Path) -> None:
+    async def refuse_strict(asked: Asked) -> None:
+        if "strict" in asked.raw.decode():
+            error = {"message": "Invalid schema for function 'fit'.", "param": "tools[0].function.parameters"}
+            await asked.answer(400, {"error": error})
+        else:
+            message = {"role": "assistant", "content": "Mild."}
+            await asked.answer(200, {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]})
+
+    @plait.tool
+    def weather(city: str, day: int = 0) -> str:
+        """The weather."""
+        return "mild"
+
+    async with Server(refuse_strict) as server:
+        model = server.model(provider="openai", abilities=Abilities(strict=True, stream=False))
+        agent = plait.Agent("tool_calling", model=model, tools=[weather], journal=tmp_path / "j.db")
+        run = await agent.arun("So?")
+        assert (run.status, run.answer) == ("answered", "Mild.")
+        assert [("strict" in each.raw.decode(), "tools" in each.body) for each in server.asked] == [
+            (True, True),
+            (False, True),
+        ]
+        await http.close()
+    assert (await asyncio.to_thread(agent.replay, run.id)).whole

@@ -129,6 +129,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
                 # A setting of the user is never left out.
                 refused = BadRequest(refused.message, hint=f"Take {refused.ability!r} out of the model's settings.")
                 refused.response = response
+            if isinstance(refused, Unsupported) and refused.ability == "tools" and self.abilities.strict:
+                refused.ability = "strict"  # a strict schema is refused more often than tools are
             raise refused
         try:
             # Decode here too, so that half a stream or garbage is a failed attempt, which is retried.
