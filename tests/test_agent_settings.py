@@ -118,7 +118,10 @@ def test_resume_and_replay_keep_the_recorded_settings(config: Path, endpoint: En
     assert run.status == "waiting"
     config.write_text(config.read_text().replace("seed = 1", "seed = 9"))
     same = plait.Agent("react", model="fake:m", tools=[send], approve="always", settings=LOW, journal=tmp_path / "j.db")
-    done = same.resume(run, "yes")
+    refused = same.using(settings=HIGH).resume(run, "yes")
+    assert refused.status == "crashed" and len(endpoint.asked) == 1, refused.status
+    assert "effort" in str(refused.reason)
+    done = same.resume(run.id)
     assert done.status == "answered"
     assert (endpoint.sent("seed"), endpoint.sent("reasoning_effort")) == ([1, 1], ["low", "low"])
     assert same.replay(run.id).whole
