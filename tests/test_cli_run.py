@@ -37,7 +37,7 @@ def test_json_is_one_object_with_the_promised_keys(plait: Shell) -> None:
     done = plait("run", "Capital?", "--model", plait.script([reply]), "--json")
     found = done.object
     assert list(found) == KEYS
-    none = {"cache_write_tokens": 0, "reasoning_tokens": 0, "estimated": False}
+    none = {"cache_write_tokens": 0, "reasoning_tokens": 0, "estimated": False, "cache_write_1h_tokens": 0}
     assert found["usage"] == {"input_tokens": 100, "output_tokens": 7, "cached_tokens": 60, **none}
     told = {key: found[key] for key in ("status", "answer", "reason", "loop", "steps", "calls", "models")}
     assert told == {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import plait
+from chat_endpoint import Endpoint
 from cli_support import Shell
 from models_server import Asked, Server
 from plait.core.errors import (
@@ -214,3 +215,43 @@ def test_a_comparison_names_who_answered(tmp_path: Path) -> None:
     assert made.whole
     assert "Answered by react: scripted:a 0 calls, scripted:b 1 call." in str(made)
     assert [row.who for row in made.rows] == ["scripted:a|scripted:b"]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[tuple[Shell, Endpoint]]:
+    with Endpoint(FINAL, refused=("a",)) as endpoint:
+        (tmp_path / "plait.toml").write_text(f'[endpoints.fake]\nbase_url = "{endpoint.url}"\n')
+        yield Shell(tmp_path), endpoint
+
+
+def test_the_command_line_takes_them_for_all_phases_and_for_one(shell: tuple[Shell, Endpoint]) -> None:
+    plait, endpoint = shell
+    done = plait("run", "q", "--model", "fake:a|fake:b", "--json")
+    assert (done.object["status"], endpoint.sent("model")) == ("answered", ["a", "b"])
+    done = plait("run", "q", "--model", "fake:c", "--model", "act=fake:a|fake:d@seed=3", "--json")
+    assert done.object["status"] == "answered" and endpoint.sent("model")[2:] == ["a", "d"]
+    assert endpoint.sent("seed")[-1] == 3
+    assert "fake:b" in plait("costs", "--last", "2").out
+
+
+def test_plait_toml_takes_them(shell: tuple[Shell, Endpoint]) -> None:
+    plait, endpoint = shell
+    file = plait.folder / "plait.toml"
+    file.write_text(f'{file.read_text()}[run]\nmodel = "fake:b"\n[run.models]\nact = "fake:a|fake:c"\n')
+    assert plait("run", "q").code == 0 and endpoint.sent("model") == ["a", "c"]
+
+
+def test_a_fork_asks_the_same_models(shell: tuple[Shell, Endpoint]) -> None:
+    plait, endpoint = shell
+    assert plait("run", "q", "--model", "fake:a|fake:b").code == 0
+    assert plait("fork", "last", "--at", "1").code == 0
+    assert endpoint.sent("model") == ["a", "b", "a", "b"]
+    assert plait("fork", "last", "--at", "1", "--model", "act=fake:c|fake:b").code == 0
+    assert endpoint.sent("model")[4:] == ["c"]
+    assert plait("replay", "last").code == 0
+
+
+def test_python_finds_them(journal: Path) -> None:
+    models = plait.FallbackModels((scripted("a", AuthenticationError("no")), scripted("b", FINAL)))
+    run = plait.Agent("react", models={"act": models}, journal=journal).run("q")
+    assert (run.answer, asked(run)) == ("done", ["scripted:a", "scripted:b"])

@@ -132,3 +132,24 @@ def test_each_wire_sends_settings_under_the_providers_names(spec: str) -> None:
 def test_a_setting_without_a_field_is_reported_before_the_run(spec: str) -> None:
     with pytest.raises(ConfigError, match=r"has no field for (seed|verbosity)"):
         resolve(spec, env=KEYS)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("openai:gpt-5@effort=lowest", "openai has no effort 'lowest'"),
+        ("openai:gpt-4.1@service_tier=cheap", "openai has no service_tier 'cheap'"),
+        ("anthropic:claude-opus-4-8@effort=none", "anthropic has no effort 'none'"),
+        ("gemini:gemini-3-pro@effort=max", "gemini has no effort 'max'"),
+        ("openai:m@temperature=3", "<= 2"),
+        ("openai:m@verbosity=loud", "verbosity"),
+        ("openai:m@max_tokens=0", ">= 1"),
+    ],
+)
+def test_a_value_that_the_provider_does_not_know_is_reported_before_the_run(spec: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        resolve(spec, env=KEYS)
+
+
+def test_other_providers_take_any_value() -> None:
+    assert body("openrouter:m@effort=lowest")["reasoning"] == {"effort": "lowest"}

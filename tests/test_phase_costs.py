@@ -147,7 +147,9 @@ def test_phased_with_three_providers_costs_each_phase_exactly(tmp_path: Path) ->
         "cache_write_tokens": 3_412,
         "reasoning_tokens": 647,
         "estimated": False,
+        "cache_write_1h_tokens": 0,
     }
+    assert found["in_all"]["cached_share"] == 3_968 / 7_928
     assert [round(phase["cost_usd"] * NANO) for phase in found["phases"] if phase["model"]] == [
         provider.nanos for provider in PROVIDERS.values()
     ]

@@ -26,8 +26,8 @@ from plait.models.base import Abilities, Response
 from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
 from plait.models.wires.chat_completions import GO_ON
-from plait.models.wires.closed_schema import close_schema
 from plait.models.wires.refusals import Target, failure
+from plait.models.wires.strict_schema import ANTHROPIC, fit_schema
 from plait.models.wires.wire import load_wire
 from wire_exchanges import (
     STREAMED,
@@ -387,6 +387,29 @@ def test_results_are_blocks_of_one_user_message() -> None:
     ]
 
 
+def test_the_error_of_a_call_is_marked_as_one() -> None:
+    results = (Message("tool", "No city.", call_id="a", failed=True), Message("tool", "", call_id="b", failed=True))
+    asked = (*ASK, Message("assistant", "", (Call("people", None, "a"), Call("people", None, "b"))), *results)
+    error, empty = body(Think("act", asked, tools=(PEOPLE,)), params={"cache_control": False})["messages"][-1][
+        "content"
+    ]
+    assert error == {"type": "tool_result", "tool_use_id": "a", "content": "No city.", "is_error": True}
+    assert "is_error" not in empty  # the service refuses an empty error
+
+
+def test_a_run_marks_the_result_of_a_failed_tool(journal: Path) -> None:
+    def people(city: str) -> int:
+        """People in a city."""
+        raise plait.ToolError(f"{city} is not known.")
+
+    call = {"type": "tool_use", "id": "toolu_1", "name": "people", "input": {"city": "Oz"}}
+    replies = [stream(call, reason="tool_use"), stream({"type": "text", "text": "Unknown."}, reason="end_turn")]
+    model = {"wire": "anthropic", "name": "claude-sonnet-4-5", "abilities": STREAMED}
+    _, asked = run_tools(model, [people], journal, *replies, wait=False)
+    result = asked[1].body["messages"][-1]["content"][0]
+    assert (result["is_error"], "Oz is not known." in result["content"]) == (True, True)
+
+
 def test_the_state_goes_back_unchanged_with_the_ids_of_the_run() -> None:
     blocks = [THOUGHT, HIDDEN, {"type": "text", "text": "\n"}, SAID, USED, {**USED, "id": "toolu_2"}]
     state = ProviderState("anthropic", "claude-sonnet-4-5", blocks)
@@ -507,7 +530,7 @@ def test_a_schema_is_closed_or_left_out() -> None:
         "$defs": {"inner": inner},
     }
     closed = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    assert close_schema(given) == {
+    assert fit_schema(given, ANTHROPIC) == {
         "type": "object",
         "properties": {
             "a": {"type": "array", "items": {"$ref": "#/$defs/inner"}},
@@ -524,7 +547,7 @@ def test_a_schema_is_closed_or_left_out() -> None:
         {"$ref": "#/$defs/tree", "$defs": {"tree": tree}},
         {"type": "string", "not": {"const": "x"}},
     ):
-        assert close_schema(open_schema) is None
+        assert fit_schema(open_schema, ANTHROPIC) is None
     assert "output_config" not in body(Think("act", ASK, schema={"type": "object"}), abilities=Abilities(schema=True))
 
 

@@ -338,6 +338,12 @@ def test_results_stand_in_one_content_of_their_own() -> None:
     assert "tools" not in words and "functionCall" not in json.dumps(words)
 
 
+def test_the_error_of_a_call_is_marked_as_one() -> None:
+    asked = (*ASK, Message("assistant", "", (Call("people", None, "a"),)), Message("tool", "No.", (), "a", failed=True))
+    sent = body(Think("act", asked, tools=(PEOPLE,)))["contents"][-1]["parts"]
+    assert sent == [{"functionResponse": {"id": "a", "name": "people", "response": {"error": "No."}}}]
+
+
 def test_the_state_goes_back_unchanged_with_the_ids_of_the_run() -> None:
     parts = [THOUGHT, {"text": "Look.", "thoughtSignature": "eA=="}, USED, MORE]
     state = ProviderState("gemini", "gemini-3-pro", parts)

@@ -38,6 +38,10 @@ AGENT: list[tuple[str, Any]] = [
     ("models", {3: "local"}),
     ("models", {"act": None}),
     ("models", {"act": "nobody:m"}),
+    ("settings", None),
+    ("settings", {"effort": "low"}),
+    ("settings", {"nobody": plait.ModelSettings()}),
+    ("settings", plait.ModelSettings(seed="x")),  # type: ignore[arg-type]
     ("tools", None),
     ("tools", 3),
     ("tools", "calculator"),
@@ -90,8 +94,8 @@ def test_every_field_of_an_agent_is_in_the_table() -> None:
     assert {field for field, _ in AGENT} == set(plait.Agent.__dataclass_fields__)
 
 
-def test_an_agent_has_at_most_fourteen_fields() -> None:
-    assert len(plait.Agent.__dataclass_fields__) <= 14
+def test_an_agent_has_at_most_fifteen_fields() -> None:
+    assert len(plait.Agent.__dataclass_fields__) <= 15
 
 
 NUMBERS = (-1, "3", True, float("nan"), float("inf"), [1])

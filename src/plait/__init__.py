@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from plait.lab.recommend import Demand, Recommendation, recommend
     from plait.lab.run_comparison import acompare, compare
     from plait.loops import CodeAct, JsonReAct, LLMCompiler, Phased, ReAct, ReWOO, ToolCalling
+    from plait.models.fallback import FallbackModels
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
+    from plait.models.settings import ModelSettings
     from plait.runtime.attachments import attach
     from plait.runtime.limits import Limits
     from plait.runtime.run import Run
@@ -46,8 +48,10 @@ _PLACES = {
     "Demand": "plait.lab.recommend",
     "Recommendation": "plait.lab.recommend",
     "recommend": "plait.lab.recommend",
+    "FallbackModels": "plait.models.fallback",
     "JsonReAct": "plait.loops",
     "Limits": "plait.runtime.limits",
+    "ModelSettings": "plait.models.settings",
     "ToolCalling": "plait.loops",
     "Phased": "plait.loops",
     "PlaitError": "plait.core.errors",
@@ -84,11 +88,13 @@ __all__ = [
     "CodeLimits",
     "ConfigError",
     "Demand",
+    "FallbackModels",
     "File",
     "History",
     "JsonReAct",
     "LLMCompiler",
     "Limits",
+    "ModelSettings",
     "Phased",
     "PlaitError",
     "Plan",

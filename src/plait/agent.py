@@ -25,6 +25,7 @@ from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.base import Model
 from plait.models.resolve import check_spec
+from plait.models.settings import NO_SETTINGS, AgentSettings
 from plait.runtime import runs
 from plait.runtime.agent_description import (
     changed_fields,
@@ -61,9 +62,10 @@ class Agent:
 
     `loop`: the name of a loop ("react", "json"), or an object with options (`plait.ReAct(dialect="lines")`). "auto"
     is tool calling if the model's endpoint has native tools, otherwise ReAct. `model`: the model of all phases,
-    `provider:name` or an object; `models`: models of single phases. `tools`: tools, typed functions, objects,
-    classes (each run gets its own instance; public methods are the tools), or words such as "calculator". `limits`:
-    what a run may use, and how many tools the model sees.
+    `provider:name` or an object; `models`: models of single phases. `settings`: what requests ask of a model
+    (`plait.ModelSettings(effort="low")`), for all phases or in a mapping from phases; settings behind a model's name
+    win. `tools`: tools, typed functions, objects, classes (each run gets its own instance; public methods are the
+    tools), or words such as "calculator". `limits`: what a run may use, and how many tools the model sees.
 
     `prompts`: a folder whose files replace the built-in prompts. `system`: a system prompt that replaces the loop's,
     sent byte for byte. `history`: how many earlier turns of a session a run sees, and what searches the others.
@@ -80,6 +82,7 @@ class Agent:
     loop: str | Loop = AUTO_LOOP
     model: str | Model = field(default="local", kw_only=True)
     models: Mapping[str, str | Model] = field(default_factory=dict, kw_only=True)
+    settings: AgentSettings = field(default=NO_SETTINGS, kw_only=True)
     tools: Iterable[Tool | Callable[..., Any] | str | object] = field(default=(), kw_only=True)
     limits: Limits = field(default=Limits(), kw_only=True)
     prompts: str | Path | None = field(default=None, kw_only=True)

@@ -20,6 +20,7 @@ from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.rejections import without_rejected
 from plait.models.resolve import resolve_all
+from plait.models.settings import phases_with_settings
 from plait.runtime import runs
 from plait.runtime.agent_description import Description, book_of, settings_of
 from plait.runtime.attachments import (
@@ -71,10 +72,11 @@ class AgentParts:
     @cached_property
     def models(self) -> dict[str, Model]:
         """Return the models of the phases; the key "" is for the others."""
-        wanted, loop = {**self._agent.models}, self._agent.loop
+        agent, loop = self._agent, self._agent.loop
+        wanted = {**dict.fromkeys(phases_with_settings(agent.settings), agent.model), **agent.models}
         if any(phase not in wanted for phase in (("act",) if isinstance(loop, str) else loop.phases)):
-            wanted.setdefault("", self._agent.model)
-        return resolve_all(wanted, lambda: config.load().models)
+            wanted.setdefault("", agent.model)
+        return resolve_all(wanted, lambda: config.load().models, agent.settings)
 
     @cached_property
     def prompts(self) -> PromptBook:

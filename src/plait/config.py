@@ -42,6 +42,7 @@ class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
     loop: str | None = None
     model: str | None = None
     models: dict[str, str] = {}
+    model_settings: dict[str, Any] = {}
     set: dict[str, Any] = {}
     tools: list[str] = []
     prompts: str | None = None

@@ -19,6 +19,14 @@ from plait.core import CodeLimits, Loop
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.loops.registry import AUTO_LOOP
+from plait.models.resolve import add_to_spec
+from plait.models.settings import (
+    NO_SETTINGS,
+    ModelSettings,
+    phases_with_settings,
+    read_agent_settings,
+    settings_of_phase,
+)
 from plait.runtime.limits import Limits
 from plait.runtime.sessions import History
 from plait.sandbox import AUTO
@@ -41,6 +49,7 @@ def make_agent(
     loop: str | None = None,
     settings: Sequence[str] = (),
     models: Sequence[str] = (),
+    model_settings: Sequence[str] = (),
     tools: Sequence[str] = (),
     prompts: str | None = None,
     journal: str | None = None,
@@ -69,11 +78,15 @@ def make_agent(
     options = {**(defaults.set if loop == (defaults.loop or AUTO_LOOP) else {}), **parse_pairs(settings)}
     for_all, by_phase = split_models(models)
     general = for_all or os.environ.get("PLAIT_MODEL")
+    own_settings = read_agent_settings(defaults.model_settings, "plait.toml: model_settings")
+    if general not in (None, defaults.model):
+        own_settings = {}  # they belong to the file's models
     return Agent(
         loops.make(loop, options) if options else loop,
         model=general or defaults.model or "local",
         # A model for all phases from an option or the environment overrides the file's models of single phases.
         models=by_phase if general else {**defaults.models, **by_phase},
+        settings=merge_settings(own_settings, parse_model_settings(model_settings)),
         tools=tuple(tools) or tuple(defaults.tools),
         limits=Limits(
             **most,
@@ -98,6 +111,7 @@ def make_recorded_agent(
     loop: str | None = None,
     settings: Sequence[str] = (),
     models: Sequence[str] = (),
+    model_settings: Sequence[str] = (),
     tools: Sequence[str] = (),
     prompts: str | None = None,
     load_tools: bool = False,
@@ -121,8 +135,19 @@ def make_recorded_agent(
     given = {"tools": tuple(tools) or None, "prompts": prompts, "on_interrupted_call": on_interrupted_call}
     changes.update({name: value for name, value in given.items() if value is not None})
     agent = Agent.from_journal(head, journal=journal_path(journal), load_tools=load_tools or None, **changes)
+    agent = _change_settings(agent, parse_model_settings(model_settings))
     new_limits = {field: limits[name] for name, field in LIMITS.items() if limits.get(name)}
     return agent.using(limits=structs.replace(agent.limits, **new_limits)) if new_limits else agent
+
+
+def _change_settings(agent: Agent, given: Mapping[str, ModelSettings]) -> Agent:
+    """Return the agent of a recorded run with settings that win over those in its models' specs."""
+    models = {**dict.fromkeys(phases_with_settings(given), agent.model), **agent.models, "": agent.model}
+    named = {
+        phase: add_to_spec(str(model), settings_of_phase(given, phase), override=True)
+        for phase, model in models.items()
+    }
+    return agent.using(model=named.pop(""), models=named, settings=given) if given else agent
 
 
 def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,6 +185,17 @@ def parse_pairs(settings: Sequence[str], flag: str = "--set", example: str = "ma
             raise ConfigError(f"{flag} {each}: write it as K=V.", hint=f"For example: {flag} {example}.")
         found[key.strip().replace("-", "_")] = value
     return found
+
+
+def parse_model_settings(given: Sequence[str]) -> dict[str, ModelSettings]:
+    """Return the settings by phase ("" for all) of `--model-setting [PHASE.]K=V`. Raises `ConfigError`."""
+    flag = "--model-setting"
+    return read_agent_settings(parse_pairs(given, flag, "effort=low"), flag, strict=False)
+
+
+def merge_settings(base: Mapping[str, ModelSettings], over: Mapping[str, ModelSettings]) -> dict[str, ModelSettings]:
+    """Return the settings by phase of two mappings. Those of `over` win."""
+    return {**base, **{phase: each.over(base.get(phase, NO_SETTINGS)) for phase, each in over.items()}}
 
 
 def split_models(models: Sequence[str]) -> tuple[str | None, dict[str, str]]:

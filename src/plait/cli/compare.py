@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
 from plait.cli import options
-from plait.cli.agent_options import comparison_settings
+from plait.cli.agent_options import comparison_settings, parse_model_settings
 from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED
 from plait.cli.output import check_writable, format_seconds, format_usd, print_json, print_table
@@ -25,6 +26,7 @@ from plait.journal.store import Journal
 from plait.lab import report
 from plait.lab.run_comparison import Comparison, acompare, events_reader, load_comparison
 from plait.lab.schedule import CellEngine, Progress
+from plait.models.settings import ModelSettings
 
 EPILOG = """\
 \b
@@ -32,6 +34,7 @@ Examples:
   plait compare basics:report --loops react,json,rewoo --models local --limit 12
   plait compare tasks.jsonl --loops all --models openai:gpt-5-mini,local --tools lookup:cities.json --budget 2
   plait compare basics:tuning --loops "react,react(dialect=lines)" --html table.html
+  plait compare basics:report --loops react --models openai:gpt-5 --model-setting effort=low,high
   plait compare world --loops phased --model reason=openai:gpt-5,local --model reply=local
 
 Every run is recorded. The same command continues where it stopped and does not repeat finished runs. Exit codes: 0
@@ -61,6 +64,13 @@ table_output = options.combine(
     multiple=True,
     help="Models of one phase: each combination is compared. Can be repeated.",
 )
+@click.option(
+    "--model-setting",
+    "model_settings",
+    metavar="[PHASE.]K=V,W",
+    multiple=True,
+    help="A setting of the requests (effort=low,high): each combination is compared. Can be repeated.",
+)
 @click.option("--repeat", type=options.WHOLE, default=1, metavar="N", help="Run each task N times (default 1).")
 @click.option("--limit", type=options.WHOLE, metavar="N", help="Only the first N tasks.")
 @options.jobs
@@ -89,6 +99,7 @@ def compare(suite: str, phases: Sequence[str], engine: str, address: str | None,
         suite,
         flags,
         phases=parse_phase_models(phases),
+        settings=parse_settings_axis(flags["model_settings"]),
         engine=_engine(engine, address),
         **{name: flags[name] for name in same},
     )
@@ -146,6 +157,16 @@ def parse_phase_models(given: Sequence[str]) -> dict[str, list[str]]:
             raise ConfigError(f"--model {each!r} names no phase.", hint=hint)
         found[phase.strip()] = parse_models(names)
     return found
+
+
+def parse_settings_axis(given: Sequence[str]) -> list[dict[str, ModelSettings]]:
+    """Return the combinations of settings in `[PHASE.]K=V,W`. Lists and JSON are one value. Raises `ConfigError`."""
+    axes: list[list[str]] = []
+    for each in given:
+        key, _, values = each.partition("=")
+        whole = key.rpartition(".")[2].replace("-", "_") in ("stop", "extra_body", "extra_headers")
+        axes.append([each] if whole else [f"{key}={value.strip()}" for value in values.split(",")])
+    return [parse_model_settings(row) for row in product(*axes)]
 
 
 def parse_models(names: str) -> list[str]:

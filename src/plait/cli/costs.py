@@ -49,11 +49,12 @@ KINDS = {
     "input_tokens": "in",
     "cached_tokens": "cached",
     "cache_write_tokens": "cache writes",
+    "cache_write_1h_tokens": "1h cache writes",
     "output_tokens": "out",
     "reasoning_tokens": "reasoning",
 }
 """The kinds of tokens, with the words of their columns."""
-PARTS = ("cached_tokens", "cache_write_tokens", "reasoning_tokens")
+PARTS = ("cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "reasoning_tokens")
 """The kinds that are part of another kind."""
 
 PhaseColumn: TypeAlias = tuple[str, bool]
@@ -181,6 +182,8 @@ class CostRow:
             each["rate"] = None if rate is None or not rate.is_known else describe_rate(rate)
         for name in ("phase", "model"):
             del whole[name]
+        usage = in_all(self.spent).usage
+        whole["cached_share"] = usage.cached_tokens / usage.input_tokens if usage.input_tokens else None
         return {
             "runs": list(self.runs),
             "loop": self.loop,

@@ -103,6 +103,13 @@ models = click.option(
     multiple=True,
     help="The model, for all phases or for one: local, local:NAME, openai:NAME, ...",
 )
+model_settings = click.option(
+    "--model-setting",
+    "model_settings",
+    metavar="[PHASE.]K=V",
+    multiple=True,
+    help="A setting of the requests, for all phases or for one: effort=low, act.temperature=0 (docs/models.md).",
+)
 tools = click.option(
     "--tools",
     metavar="WORD",
@@ -153,6 +160,7 @@ agent = combine(
     loop,
     settings,
     models,
+    model_settings,
     tools,
     max_tools,
     limits,

@@ -115,6 +115,7 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
 @options.loop
 @options.settings
 @options.models
+@options.model_settings
 @options.tools
 @options.load_tools
 @options.prompts

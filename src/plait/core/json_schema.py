@@ -88,6 +88,8 @@ def choices_of(schema: Schema) -> list[Any] | None:
 
 def resolve_reference(reference: Any, root: Schema) -> Any:
     """Return the target of a reference, or None."""
+    if reference == "#":
+        return root
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     found: Any = root

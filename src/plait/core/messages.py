@@ -29,9 +29,10 @@ class ProviderState(Struct, frozen=True):
 class Message(Struct, frozen=True, omit_defaults=True):
     """One message of a chat: its role and its content.
 
-    `calls` are an assistant's native tool calls; `call_id` is the call that a tool's message answers. `state`
-    is what the provider gave with an assistant's turn and needs back. `attachments` are images and PDF files that a
-    model sees with a user's or a tool's message, if it accepts them.
+    `calls` are an assistant's native tool calls; `call_id` is the call that a tool's message answers, and `failed` says
+    that the call has an error instead of a result. `state` is what the provider gave with an assistant's turn and needs
+    back. `attachments` are images and PDF files that a model sees with a user's or a tool's message, if it accepts
+    them.
     """
 
     role: Role
@@ -39,6 +40,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
     calls: tuple[Call, ...] = ()
     call_id: str = ""
     state: ProviderState | None = None
+    failed: bool = False
     attachments: tuple[Attachment, ...] = ()
 
 

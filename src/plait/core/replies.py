@@ -25,8 +25,9 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     """Tokens as the provider reports them.
 
     `cached_tokens` are the part of `input_tokens` that the server read from its cache, `cache_write_tokens` the part
-    that it wrote to a cache. `reasoning_tokens` are part of `output_tokens`. `estimated`: the provider reported
-    nothing, and the numbers are estimated from the length of the text.
+    that it wrote to a cache, and `cache_write_1h_tokens` the part of these that it keeps for an hour.
+    `reasoning_tokens` are part of `output_tokens`. `estimated`: the provider reported nothing, and the numbers are
+    estimated from the length of the text.
     """
 
     input_tokens: int = 0
@@ -35,6 +36,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     estimated: bool = False
+    cache_write_1h_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -44,6 +46,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
             self.estimated or other.estimated,
+            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
         )
 
     @property

@@ -28,7 +28,8 @@ from plait.lab.tasks import Suite, SuiteTask, digest
 from plait.loops import OURS, fallback_of, loop_from, make, options_of, parse_loops, phases_of, word_of
 from plait.models.base import Model
 from plait.models.fallback import FallbackModels
-from plait.models.resolve import resolve
+from plait.models.resolve import add_settings, add_to_spec, resolve
+from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, phases_with_settings, settings_of_phase
 from plait.runtime.agent_description import settings_of
 from plait.runtime.prompts import PromptBook
 from plait.tools import tools_from
@@ -65,12 +66,14 @@ def make_variants(
     models: Iterable[AnyModel] | AnyModel = "local",
     phases: Mapping[str, Iterable[AnyModel] | AnyModel] | None = None,
     rows: Iterable[Mapping[str, AnyModel]] | None = None,
+    settings: Iterable[AgentSettings] | AgentSettings = NO_SETTINGS,
 ) -> tuple[Variant, ...]:
-    """Combine each loop with each model, and with each combination of the models that single phases have.
+    """Combine each loop with each model, each combination of the models of single phases, and each of `settings`.
 
     `loops`: words such as `react` or `react(dialect=lines)`, loops as objects, or "all". `rows` are the wanted
     combinations of models by phase, beside those of `phases`. If a loop has none of the
-    phases, it is compared once per general model. Raises `ConfigError` for a phase that no loop has.
+    phases, it is compared once per general model. The models' specs name the settings. Raises `ConfigError` for a phase
+    that no loop has.
     """
     made = tuple(_make_loops(loops))
     general = _list_models(models)
@@ -78,8 +81,10 @@ def make_variants(
     wanted = [dict(zip(single, each, strict=True)) for each in product(*single.values())]
     if rows is not None:
         wanted = [{**first, **row} for first in wanted for row in rows]
+    several = [settings] if isinstance(settings, ModelSettings | Mapping) else list(settings)
+    set_phases = [phase for each in several for phase in phases_with_settings(each)]
     known = {phase for loop in made for phase in phases_of(loop)}
-    for phase in dict.fromkeys([*single, *(phase for row in wanted for phase in row)]):
+    for phase in dict.fromkeys([*single, *(phase for row in wanted for phase in row), *set_phases]):
         if phase not in known:
             near = difflib.get_close_matches(phase, sorted(known), 1)
             raise ConfigError(
@@ -89,10 +94,12 @@ def make_variants(
     found: dict[str, Variant] = {}
     for loop in made:
         own = phases_of(loop)
-        for model in general:
-            for row in wanted:
-                variant = Variant(loop, {"": model, **{phase: row[phase] for phase in row if phase in own}})
-                found.setdefault(variant.contender().key, variant)
+        for model, row, given in product(general, wanted, several):
+            by_phase: dict[str, AnyModel] = {**dict.fromkeys(phases_with_settings(given), model), **row}
+            of_loop = {"": model, **{phase: each for phase, each in by_phase.items() if phase in own}}
+            named = {phase: _add_settings(each, settings_of_phase(given, phase)) for phase, each in of_loop.items()}
+            variant = Variant(loop, named)
+            found.setdefault(variant.contender().key, variant)
     if not found:
         raise ConfigError("There is nothing to compare.", hint="Name at least one loop and one model.")
     return tuple(found.values())
@@ -250,6 +257,15 @@ def _describe_model(model: AnyModel) -> Mapping[str, Any]:
 
 def _spec(model: AnyModel | None) -> str:
     return model if isinstance(model, str) else "" if model is None else model.spec
+
+
+def _add_settings(model: AnyModel, settings: ModelSettings) -> AnyModel:
+    if settings.extra_headers:
+        raise ConfigError(
+            "extra_headers cannot differ in a comparison, because its table is stored.",
+            hint='Set them in plait.toml, under [settings."NAME"].',
+        )
+    return add_to_spec(model, settings) if isinstance(model, str) else add_settings(model, settings)
 
 
 def _make_loops(loops: Iterable[str | Loop] | str) -> Iterable[Loop]:

@@ -22,6 +22,7 @@ from plait.lab.report import render_text
 from plait.lab.schedule import CellEngine, LocalEngine, OnProgress, run_cells
 from plait.lab.suites import make_suite
 from plait.lab.tasks import Suite, SuiteTask
+from plait.models.settings import NO_SETTINGS, AgentSettings
 from plait.runtime.background import run_blocking
 from plait.runtime.recorded_events import make_events, recorded_loop
 
@@ -65,6 +66,7 @@ async def acompare(
     models: Iterable[AnyModel] | AnyModel = "local",
     phases: Mapping[str, Iterable[AnyModel] | AnyModel] | None = None,
     rows: Iterable[Mapping[str, AnyModel]] | None = None,
+    settings: Iterable[AgentSettings] | AgentSettings = NO_SETTINGS,
     tools: Iterable[object] = (),
     repeat: int = 1,
     limit: int | None = None,
@@ -75,28 +77,29 @@ async def acompare(
     journal: str | Path | None = None,
     engine: CellEngine | None = None,
     tell: OnProgress = lambda _: None,
-    **settings: Any,
+    **fields: Any,
 ) -> Comparison:
     """Run tasks through loops and models, and return the comparison with everything that could be finished.
 
     `suite`: its word (`basics:report`, `tasks.jsonl`), a `Suite`, or tasks: values, or mappings as a line of a file has
     them. `loops`: "all", words such as `react(dialect=lines)`, loops. `models` are for all phases; `phases` maps a
     phase to models of its own, and every combination is compared; `rows` are the wanted combinations only, each a
-    mapping of phases to models. `tools` are for every task, in addition to the
-    suite's. Each task runs `repeat` times, only the first `limit` tasks, `jobs` runs at once. No run starts once
-    `budget` USD are spent, or when the average run would exceed it. The `journal` stores runs, results and the table;
-    finished cells do not run again, unless `again`. `settings` are fields of `Agent`: limits, prompts, sandbox ...
+    mapping of phases to models. `settings` are those of the models, as `Agent.settings` has them; of several, each is
+    compared. `tools` are for every task, in addition to the suite's. Each task runs `repeat` times, only the first
+    `limit` tasks, `jobs` runs at once. No run starts once `budget` USD are spent, or when the average run would exceed
+    it. The `journal` stores runs, results and the table; finished cells do not run again, unless `again`. `fields` are
+    those of `Agent`: limits, prompts, sandbox ...
 
     Cancelling it cancels the current runs. Raises `ConfigError` for invalid options before anything runs.
     """
     if jobs < 1:
         raise ConfigError(f"{jobs} runs at once are not possible.", hint="Give jobs=1 or more.")
     whole = make_suite(suite).first(limit)
-    variants = make_variants(loops, models, phases, rows)
+    variants = make_variants(loops, models, phases, rows, settings)
     for field in ("loop", "model", "models", "can_ask"):
-        if field in settings:
+        if field in fields:
             raise ConfigError(f"{field} is not a setting of a comparison.", hint="See loops, models and phases.")
-    template = Agent(variants[0].loop, journal=journal, can_ask=False, **{"grounding": "note", **settings})
+    template = Agent(variants[0].loop, journal=journal, can_ask=False, **{"grounding": "note", **fields})
     if template.journal is False:
         raise ConfigError("A comparison needs a journal: it is where results are kept.", hint="Leave journal out.")
     plan = make_plan(whole, variants, repeat=repeat, name=name, agent=template, tools=tuple(tools))

@@ -14,8 +14,9 @@ from plait.models.prices import Rate
 class Abilities(Struct, frozen=True, omit_defaults=True):
     """What an endpoint can do or accepts. A model emulates or leaves out missing abilities.
 
-    If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`. `images` and `files`: it accepts
-    images, and PDF files.
+    If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`. `strict`: it makes calls of tools
+    fit their schemas, if these are in its subset of JSON Schema. `images` and `files`: it accepts images, and PDF
+    files.
     """
 
     stream: bool = True
@@ -28,6 +29,7 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
     tools: bool = True
     completion: bool = False
     max_tokens: bool = True
+    strict: bool = False
     images: bool = False
     files: bool = False
     top_p: bool = True
@@ -61,6 +63,7 @@ class RequestDialect(Struct, frozen=True):
     continue: unchanged, without blanks at its end, with `"prefix": true`, or with the request's own fields.
     `repeats_prefill`: the reply begins with that message again. `nine_char_ids`: ids of calls have nine letters or
     digits. `closes_results`: results are followed by a message of the assistant, never by one of the user.
+    `strict_subset`: a strict schema of a reply has to be in OpenAI's subset of JSON Schema.
     """
 
     max_stop: int = 4
@@ -70,6 +73,7 @@ class RequestDialect(Struct, frozen=True):
     repeats_prefill: bool = False
     nine_char_ids: bool = False
     closes_results: bool = False
+    strict_subset: bool = False
 
 
 OPENAI = RequestDialect()

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct, structs
 
 from plait.core import Reply, Think
-from plait.core.errors import BadResponse, ModelError
+from plait.core.errors import BadResponse, ModelError, Unsupported
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
 from plait.models.base import ABILITIES, Abilities, OnText, Request, RequestDialect, Response
@@ -19,7 +19,7 @@ from plait.models.http import MAX_BODY
 from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.rate_limits import RateLimit
-from plait.models.settings import NO_SETTINGS, ModelSettings
+from plait.models.settings import NO_SETTINGS, ModelSettings, describe_settings
 from plait.models.wires import replies
 from plait.models.wires.contents import fill_contents
 from plait.models.wires.error_bodies import error_of
@@ -131,9 +131,12 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             if reply := replies.reply_in_error(error_of(body), think, wire, target):
                 return structs.replace(response, body=body, reply=reply)
             asked, path = request.body, request.path
-            raise failure(
+            refused = failure(
                 answer.status, body, target, asked=asked, path=path, headers=answer.headers, response=response
             )
+            if isinstance(refused, Unsupported) and refused.ability == "tools" and self.abilities.strict:
+                refused.ability = "strict"  # a strict schema is refused more often than tools are
+            raise refused
         try:
             # Decode here too, so that half a stream or garbage is a failed attempt, which is retried.
             if watch.is_broken or body != answer.body:
@@ -179,10 +182,10 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             "endpoint": self.endpoint,
             "provider": self.provider,
             "wire": self.wire,
-            "settings": msgspec.to_builtins(self.settings),
+            "settings": describe_settings(self.settings),
             "params": dict(self.params),
             "temperature": self.temperature,
-            "headers": sorted(self.headers),
+            "headers": sorted({*self.headers, *self.settings.extra_headers}),
             "abilities": structs.asdict(self.abilities),
             "rate": msgspec.to_builtins(self.rate),
             **({"special_tokens": list(self.special_tokens)} if self.special_tokens else {}),

@@ -27,7 +27,7 @@ from plait.models.embedded import ServerSettings
 from plait.models.fetch import model_file, proved_state
 from plait.models.presets import LOCAL_TEMPERATURE
 from plait.models.prices import LOCAL, Rate
-from plait.models.settings import NO_SETTINGS, ModelSettings
+from plait.models.settings import NO_SETTINGS, ModelSettings, describe_settings
 from plait.models.special_tokens import tokens_of_file
 
 ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True, tools=False)
@@ -113,7 +113,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             "endpoint": "",
             "provider": "local",
             "params": msgspec.to_builtins(self.server),
-            "settings": msgspec.to_builtins(self.settings),
+            "settings": describe_settings(self.settings),
             "sha256": "" if self.file else catalogue_model(self.name).sha256,
             "checked": None if self.file else proved_state(self.name),
             "abilities": msgspec.to_builtins(structs.asdict(self.abilities)),

@@ -24,6 +24,9 @@ NANO = 1_000_000_000
 ORDINARY = "default"
 ORDINARY_TIERS = ("", ORDINARY, "standard", "auto", "on_demand")
 """The service tiers of the ordinary price, as endpoints report them."""
+HOUR_FACTOR = 2
+"""Anthropic's price of tokens cached for an hour is this times the input price (pages "Pricing" and "Service tiers",
+November 2026). The bundled table has only the price for five minutes."""
 SERVICE_TIER = "@service_tier="
 """Stands between a model's name and the tier in the user's table of prices."""
 
@@ -36,13 +39,15 @@ class Tier(Struct, frozen=True):
     output: float
     cached: float | None
     cache_write: float | None = None
+    cache_write_1h: float | None = None
 
 
 class Rate(Struct, frozen=True, omit_defaults=True):
     """The price of a model call, by its tokens or by its time.
 
-    - kind "tokens": `input`, `output`, `cached`, `cache_write` in USD per 1,000,000 tokens. If `cached` or
-      `cache_write` is None, that input costs the same as other input. `tiers` are for long requests.
+    - kind "tokens": `input`, `output`, `cached`, `cache_write`, `cache_write_1h` (kept for an hour) in USD per
+      1,000,000 tokens. If `cached` or `cache_write` is None, that input costs the same as other input; if
+      `cache_write_1h` is None, as other cache writes. `tiers` are for long requests.
     - kind "per_1k": electricity in USD per 1,000 tokens, input and output alike.
     - kind "watts": electricity as watts x seconds x `tariff` (USD per kWh).
     - kind "unknown": no cost.
@@ -63,6 +68,7 @@ class Rate(Struct, frozen=True, omit_defaults=True):
     source: str = ""
     date: str = ""
     service_tiers: dict[str, Rate] = {}
+    cache_write_1h: float | None = None
 
     @property
     def is_known(self) -> bool:
@@ -100,10 +106,13 @@ class Rate(Struct, frozen=True, omit_defaults=True):
             price = next((tier for tier in reversed(self.tiers) if usage.input_tokens > tier.above), self)
         cached = min(usage.cached_tokens, usage.input_tokens)
         written = min(usage.cache_write_tokens, usage.input_tokens - cached)
+        hour = min(usage.cache_write_1h_tokens, written)
+        write = price.input if price.cache_write is None else price.cache_write
         nano = (
             (usage.input_tokens - cached - written) * _exact(price.input)
             + cached * _exact(price.input if price.cached is None else price.cached)
-            + written * _exact(price.input if price.cache_write is None else price.cache_write)
+            + (written - hour) * _exact(write)
+            + hour * _exact(write if price.cache_write_1h is None else price.cache_write_1h)
             + usage.output_tokens * _exact(price.output)
         ) * 1000
         return _usd(nano)
@@ -112,9 +121,8 @@ class Rate(Struct, frozen=True, omit_defaults=True):
     def from_mapping(cls, price: Mapping[str, Any], where: str) -> Rate:
         """Read a rate as the user writes it. Raises `ConfigError` with `where`.
 
-        {input, output, cached, cache_write}: USD per 1,000,000 tokens. {per_1k_tokens}: USD per 1,000 tokens.
-        {watts, tariff}: electricity, the tariff in USD per kWh. `cached`, `cache_write`, `source` and `date` are
-        optional.
+        {input, output, cached, cache_write, cache_write_1h}: USD per 1,000,000 tokens. {per_1k_tokens}: USD per 1,000
+        tokens. {watts, tariff}: electricity, the tariff in USD per kWh. All but `input` and `output` are optional.
         """
         if not isinstance(price, Mapping):
             raise ConfigError(f"{where} should be a table of prices, not {price!r}.", hint=_PRICE_HINT)
@@ -127,7 +135,9 @@ class Rate(Struct, frozen=True, omit_defaults=True):
         kinds: dict[RateKind, bool] = {
             "per_1k": set(numbers) == {"per_1k_tokens"},
             "watts": set(numbers) == {"watts", "tariff"},
-            "tokens": {"input", "output"} <= set(numbers) <= {"input", "output", "cached", "cache_write"},
+            "tokens": {"input", "output"}
+            <= set(numbers)
+            <= {"input", "output", "cached", "cache_write", "cache_write_1h"},
         }
         for kind, fits in kinds.items():
             if fits:
@@ -136,8 +146,8 @@ class Rate(Struct, frozen=True, omit_defaults=True):
 
 
 _PRICE_HINT = (
-    "Give input and output (and cached, cache_write) in USD per million tokens, or per_1k_tokens in USD, "
-    "or watts and tariff in USD per kWh."
+    "Give input and output (and cached, cache_write, cache_write_1h) in USD per million tokens, or per_1k_tokens in "
+    "USD, or watts and tariff in USD per kWh."
 )
 
 UNKNOWN = Rate()
@@ -168,7 +178,8 @@ def describe_rate(rate: Rate) -> str:
 def _describe_prices(price: Rate | Tier) -> str:
     cached = "" if price.cached is None else f", {price.cached:.15g} cached"
     written = "" if price.cache_write is None else f", {price.cache_write:.15g} cache write"
-    return f"{price.input:.15g} in{cached}{written}, {price.output:.15g} out"
+    hour = "" if price.cache_write_1h is None else f", {price.cache_write_1h:.15g} cache write for an hour"
+    return f"{price.input:.15g} in{cached}{written}{hour}, {price.output:.15g} out"
 
 
 def cost_of_reply(reply: Reply, rate: Rate, seconds: float) -> float | None:
@@ -236,18 +247,20 @@ def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> 
     if kinds[:2] == [None, None]:
         return UNKNOWN  # priced by another unit: requests, seconds of audio, images
 
-    def at(start: int) -> tuple[float, float, float | None, float | None]:
+    def at(start: int) -> tuple[float, float, float | None, float | None, float | None]:
         found = []
         for price in kinds:
             if isinstance(price, TieredPrices):
                 price = next((tier.price for tier in reversed(price.tiers) if tier.start <= start), price.base)
             found.append(None if price is None else float(price))
-        return found[0] or 0.0, found[1] or 0.0, found[2], found[3]
+        hour = HOUR_FACTOR * found[0] if found[0] and found[3] and host.id == "anthropic" else None
+        return found[0] or 0.0, found[1] or 0.0, found[2], found[3], hour
 
     starts = {tier.start for price in kinds if isinstance(price, TieredPrices) for tier in price.tiers}
     tiers = tuple(Tier(start, *at(start)) for start in sorted(starts))
     source = f"genai-prices {__version__}, {host.id}/{model.id}"
-    return Rate("tokens", *at(0), tiers, source=source, date=when.date().isoformat())
+    found, dated = at(0), when.date().isoformat()
+    return Rate("tokens", *found[:4], tiers, source=source, date=dated, cache_write_1h=found[4])
 
 
 @lru_cache(maxsize=4096)

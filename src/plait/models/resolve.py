@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
+from typing import cast
 
 from msgspec import UNSET, Struct, structs
 
@@ -16,12 +17,21 @@ from plait.installation import plugins
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
-from plait.models.fallback import join_models, split_fallbacks
+from plait.models.fallback import SEPARATOR, join_models, members_of, split_fallbacks
 from plait.models.media import media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, wire_of
 from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, find_by_name, own_service_tiers
 from plait.models.rate_limits import read_rate_limit
-from plait.models.settings import settings_for, split_settings
+from plait.models.settings import (
+    NO_SETTINGS,
+    AgentSettings,
+    ModelSettings,
+    settings_for,
+    settings_of_phase,
+    split_settings,
+    takes_settings,
+    write_settings,
+)
 from plait.models.special_tokens import tokens_of_family
 from plait.models.wires.wire import load_wire
 
@@ -37,32 +47,66 @@ def resolve(
     *,
     env: Mapping[str, str] | None = None,
     require_key: bool = True,
+    settings: ModelSettings = NO_SETTINGS,
 ) -> Model:
     """Return the model that `spec` names, or the fallback models of `a|b`. Sends nothing and uses no network.
 
     `env` (the environment by default) holds keys and addresses. `require_key=False` is for a model that is only
-    described. Raises `ConfigError` for an unknown word or a missing key.
+    described. `settings` are those of an agent or phase; the model's spec then names them too. Raises `ConfigError` for
+    an unknown word or a missing key.
     """
     config = config or ModelConfig()
     env = os.environ if env is None else env
-    return join_models(tuple(_resolve_one(each, config, env, require_key) for each in split_fallbacks(spec)))
+    specs = (add_to_spec(each, settings) for each in split_fallbacks(spec))
+    return join_models(tuple(_resolve_one(each, settings, config, env, require_key) for each in specs))
 
 
-def _resolve_one(spec: str, config: ModelConfig, env: Mapping[str, str], require_key: bool) -> Model:
+def _resolve_one(
+    spec: str, settings: ModelSettings, config: ModelConfig, env: Mapping[str, str], require_key: bool
+) -> Model:
     bare, given = split_settings(spec.strip())
     model = _add_stated_abilities(_resolve(bare, config, env, require_key), bare, config)
-    settings = given.over(settings_for((bare, model.name), config.settings))
+    settings = given.over(settings).over(settings_for((bare, model.name), config.settings))
     if isinstance(model, ChatModel):
         requested = "" if settings.service_tier is UNSET else settings.service_tier
         tiers = own_service_tiers(_names_of(bare, model.name), config.prices)
         model = structs.replace(model, rate=model.rate.add_service_tiers(tiers, requested))
-    if not settings.are_set:
-        return model
+    return _set_settings(model, spec.strip(), settings) if settings.are_set else model
+
+
+def _set_settings(model: Model, spec: str, settings: ModelSettings) -> Model:
     if isinstance(model, ChatModel):
         load_wire(model.wire).name_settings(settings, model.provider)  # raises an error for those without a field
-    if isinstance(model, Struct) and "settings" in model.__struct_fields__:
-        return structs.replace(model, spec=spec.strip(), settings=settings)
-    raise ConfigError(f"{bare} takes no settings.", hint="Models behind HTTP and local models take them.")
+    if takes_settings(model):
+        return cast(Model, structs.replace(model, spec=spec, settings=settings))
+    raise ConfigError(f"{model.spec} takes no settings.", hint="Models behind HTTP and local models take them.")
+
+
+def add_settings(model: Model, settings: ModelSettings) -> Model:
+    """Return a model with these settings, where it has none of its own. Its spec names them.
+
+    Raises `ConfigError` if the model takes no settings.
+    """
+    if not settings.are_set:
+        return model
+    whole = [
+        (each, getattr(each, "settings", NO_SETTINGS).over(settings), split_settings(each.spec)[0])
+        for each in members_of(model)
+    ]
+    return join_models(tuple(_set_settings(each, bare + write_settings(own), own) for each, own, bare in whole))
+
+
+def add_to_spec(spec: str, settings: ModelSettings, *, override: bool = False) -> str:
+    """Return a spec, or fallback specs, with these settings behind each name.
+
+    `override`: they replace settings that the spec has, else the spec's own win.
+    """
+    if not settings.are_set:
+        return spec
+    pairs = (split_settings(each) for each in split_fallbacks(spec))
+    return SEPARATOR.join(
+        bare + write_settings(settings.over(own) if override else own.over(settings)) for bare, own in pairs
+    )
 
 
 def _add_stated_abilities(model: Model, spec: str, config: ModelConfig) -> Model:
@@ -107,10 +151,18 @@ def check_spec(spec: str, settings: Callable[[], ModelConfig]) -> None:
             resolve(each, config)
 
 
-def resolve_all(wanted: Mapping[str, str | Model], settings: Callable[[], ModelConfig]) -> dict[str, Model]:
-    """Resolve the models of phases. `settings` are read only if one of them is a word."""
-    config = settings() if any(isinstance(model, str) for model in wanted.values()) else None
-    return {phase: resolve(model, config) if isinstance(model, str) else model for phase, model in wanted.items()}
+def resolve_all(
+    wanted: Mapping[str, str | Model], config: Callable[[], ModelConfig], settings: AgentSettings = NO_SETTINGS
+) -> dict[str, Model]:
+    """Resolve the models of phases, with the settings of each. `config` is read only if one of them is a word."""
+    found = config() if any(isinstance(model, str) for model in wanted.values()) else None
+    given = {phase: settings_of_phase(settings, phase) for phase in wanted}
+    return {
+        phase: resolve(model, found, settings=given[phase])
+        if isinstance(model, str)
+        else add_settings(model, given[phase])
+        for phase, model in wanted.items()
+    }
 
 
 def providers(config: ModelConfig | None = None) -> list[str]:

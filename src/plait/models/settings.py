@@ -1,7 +1,7 @@
 """The settings of a model's requests: temperature, effort, tool choice and the like. Unset ones are not sent.
 
-They are set behind a model's name (`openai:gpt-5@effort=low@temperature=0`), so they can differ by phase and by the
-models of a comparison, or in plait.toml under `[settings."openai:gpt-5"]`.
+The order in which they count: those behind a model's name (`openai:gpt-5@effort=low@temperature=0`), those of a phase,
+those of an agent, and those in plait.toml under `[settings."openai:gpt-5"]`.
 """
 
 from __future__ import annotations
@@ -9,32 +9,32 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from plait.core.errors import ConfigError
 
 
-class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """Settings of every request to a model. Each wire sends those that it has a field for, under the provider's name.
 
     `max_tokens` limits one reply; a run's own limit holds too. `stop` replaces the stop strings that are sent; Plait
     still cuts replies at the loop's own. `effort` is how much a model thinks ("none", "low", "high" ...),
     `thinking_tokens` the most tokens for it. `verbosity` is "low", "medium" or "high". `tool_choice` is "auto", "none",
     "required" or a tool's name. `parallel_calls` allows several calls in one turn. `extra_body` are more fields of the
-    body, and override everything; `extra_headers` are more headers.
+    body, and override everything; `extra_headers` are more headers, whose values the journal does not store.
     """
 
-    temperature: float | UnsetType = UNSET
-    top_p: float | UnsetType = UNSET
-    max_tokens: int | UnsetType = UNSET
+    temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType = UNSET
+    top_p: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    max_tokens: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     stop: tuple[str, ...] | UnsetType = UNSET
     effort: str | UnsetType = UNSET
     thinking_tokens: int | UnsetType = UNSET
-    verbosity: str | UnsetType = UNSET
+    verbosity: Literal["low", "medium", "high"] | UnsetType = UNSET
     service_tier: str | UnsetType = UNSET
     tool_choice: str | UnsetType = UNSET
     parallel_calls: bool | UnsetType = UNSET
@@ -59,8 +59,11 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 NO_SETTINGS = ModelSettings()
+AgentSettings: TypeAlias = ModelSettings | Mapping[str, ModelSettings]
+"""Settings for all phases, or those of single phases ("" for all)."""
 TOOL_CHOICES = ("auto", "none", "required")
-_NAMES = [name for name in ModelSettings.__struct_fields__ if not name.startswith("extra_")]
+_EXTRA = ("extra_body", "extra_headers")
+_NAMES = [name for name in ModelSettings.__struct_fields__ if name not in _EXTRA]
 _SETTING = re.compile(r"@([a-z_]+)=([^@]*)$")
 
 
@@ -77,6 +80,60 @@ def split_settings(spec: str) -> tuple[str, ModelSettings]:
     return rest, read_settings(given, repr(spec), strict=False) if given else NO_SETTINGS
 
 
+def write_settings(settings: ModelSettings) -> str:
+    """Return settings as `split_settings` reads them. Headers are left out, because they may be secret."""
+    found = {name: _write_value(value) for name, value in settings.set_values.items()}
+    if settings.extra_body:
+        body = msgspec.json.encode(settings.extra_body).decode()
+        found["extra_body"] = body.replace("@", r"\u0040").replace("|", r"\u007c")  # they separate settings and models
+    return "".join(f"@{name}={value}" for name, value in found.items())
+
+
+def _write_value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def takes_settings(model: object) -> TypeGuard[Any]:
+    """Return whether a model has settings that can be replaced."""
+    return isinstance(model, Struct) and "settings" in model.__struct_fields__
+
+
+def describe_settings(settings: ModelSettings) -> dict[str, Any]:
+    """Return what the journal stores of settings: no headers."""
+    found: dict[str, Any] = msgspec.to_builtins(structs.replace(settings, extra_headers={}))
+    return found
+
+
+def settings_of_phase(given: AgentSettings, phase: str) -> ModelSettings:
+    """Return the settings of a phase, over those of all phases."""
+    if isinstance(given, ModelSettings):
+        return given
+    general = given.get("", NO_SETTINGS)
+    return given.get(phase, general).over(general)
+
+
+def phases_with_settings(given: AgentSettings) -> tuple[str, ...]:
+    """Return the phases that have settings of their own."""
+    return () if isinstance(given, ModelSettings) else tuple(phase for phase in given if phase)
+
+
+def read_agent_settings(table: Mapping[str, Any], where: str, *, strict: bool = True) -> dict[str, ModelSettings]:
+    """Return the settings by phase ("" for all) of a mapping: `{"effort": "low", "act": {"seed": 1}, "act.top_p": 1}`.
+
+    Raises `ConfigError` with `where`. `strict=False` reads numbers from text.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in table.items():
+        phase, _, name = key.rpartition(".")
+        if isinstance(value, Mapping) and name not in ModelSettings.__struct_fields__:
+            found.setdefault(key, {}).update(value)
+        else:
+            found.setdefault(phase, {})[name] = value
+    return {phase: read_settings(own, where, strict=strict) for phase, own in found.items()}
+
+
 def read_settings(table: Mapping[str, Any], where: str, *, strict: bool = True) -> ModelSettings:
     """Return the settings of a mapping. Raises `ConfigError` with `where`. `strict=False` reads numbers from text."""
     for name in table:
@@ -84,9 +141,22 @@ def read_settings(table: Mapping[str, Any], where: str, *, strict: bool = True) 
             raise ConfigError(f"{where} has no setting {name!r}.", hint=f"There are: {', '.join(_NAMES)}.")
     values = {**table, **({"stop": table["stop"].split(",")} if isinstance(table.get("stop"), str) else {})}
     try:
+        for name in _EXTRA:
+            if isinstance(values.get(name), str):
+                values[name] = msgspec.json.decode(values[name])
         return msgspec.convert(values, ModelSettings, strict=strict)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise ConfigError(f"{where}: {error}.", hint="Such as temperature=0.2, effort=low or seed=1.") from None
+
+
+def require_known_values(settings: ModelSettings, known: Mapping[str, tuple[str, ...]], provider: str) -> None:
+    """Raise `ConfigError` for a value that the provider does not document. `known` are the values by setting."""
+    for name, values in known.items():
+        value = getattr(settings, name)
+        if value is not UNSET and value not in values:
+            raise ConfigError(
+                f"{provider} has no {name} {value!r}.", hint=f"Choose one of {', '.join(values)}; extra_body takes any."
+            )
 
 
 def require_none_left(left: Mapping[str, Any], wire: str) -> None:

@@ -14,6 +14,7 @@ from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.records import RunHead
 from plait.models.base import Model
+from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
 from plait.runtime.prompts import PromptBook
@@ -53,6 +54,8 @@ class Description(Protocol):
     @property
     def model(self) -> str | Model: ...
     @property
+    def settings(self) -> AgentSettings: ...
+    @property
     def journal(self) -> str | Path | Literal[False] | None: ...
     @property
     def history(self) -> History: ...
@@ -80,6 +83,7 @@ def check_fields(agent: Description, loop: Loop) -> None:
     """Check the agent's fields. Raises `ConfigError` for a field that is invalid or does not fit the agent's loop."""
     _require("model", agent.model, _is_model(agent.model), 'a model, such as "local" or "openai:NAME"')
     _check_models(agent.models, loop)
+    _check_settings(agent.settings, loop)
     _require("limits", agent.limits, isinstance(agent.limits, Limits), "plait.Limits(...)")
     _require("history", agent.history, isinstance(agent.history, History), "plait.History(...)")
     path = isinstance(agent.prompts, str | Path) and bool(str(agent.prompts))
@@ -110,13 +114,28 @@ def _is_model(given: object) -> bool:
 def _check_models(models: object, loop: Loop) -> None:
     _require("models", models, isinstance(models, Mapping), 'a mapping from phases to models, such as {"act": "local"}')
     assert isinstance(models, Mapping)
-    phases = loops.phases_of(loop)
+    _check_phases(models, loop)
     for phase, model in models.items():
+        _require(f"models[{phase!r}]", model, _is_model(model), 'a model, such as "local" or "openai:NAME"')
+
+
+def _check_settings(settings: object, loop: Loop) -> None:
+    if not isinstance(settings, ModelSettings):
+        many = isinstance(settings, Mapping) and all(isinstance(each, ModelSettings) for each in settings.values())
+        _require("settings", settings, many, 'plait.ModelSettings(...), or {"act": plait.ModelSettings(...)}')
+        assert isinstance(settings, Mapping)
+        _check_phases(settings, loop)
+    for each in settings.values() if isinstance(settings, Mapping) else [settings]:
+        read_settings(to_builtins(each), "Agent(settings=)")
+
+
+def _check_phases(names: Iterable[str], loop: Loop) -> None:
+    phases = loops.phases_of(loop)
+    for phase in names:
         if phase not in {*phases, ""}:
             raise ConfigError(
                 f"The loop '{loop.name}' has no phase {phase!r}.", hint=f"Its phases: {', '.join(phases)}."
             )
-        _require(f"models[{phase!r}]", model, _is_model(model), 'a model, such as "local" or "openai:NAME"')
 
 
 def list_tools(tools: object) -> tuple[Any, ...]:
@@ -149,6 +168,7 @@ def changed_fields(agent: Description) -> dict[str, str]:
 
 
 _DEFAULTS: dict[str, object] = {
+    "settings": NO_SETTINGS,
     "limits": Limits(),
     "prompts": None,
     "system": None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from plait.core import Think
 from plait.core.errors import ConfigError
@@ -15,6 +15,7 @@ from plait.models.base import Model
 from plait.models.chat import ChatModel
 from plait.models.fallback import described_members, join_models, members_of
 from plait.models.rejections import without_rejected
+from plait.models.settings import ModelSettings, takes_settings
 from plait.models.special_tokens import special_tokens_of
 
 
@@ -84,8 +85,8 @@ class Phases:
 def models_of_run(models: Mapping[str, Model], head: RunHead | None, *, asks_for_tools: bool) -> dict[str, Model]:
     """Return the models as a run starts with them.
 
-    Those of a recorded run have its wire and abilities. The others lack what their endpoints rejected in earlier runs
-    (`rejections.without_rejected`).
+    Those of a recorded run have its wire, abilities and settings. The others lack what their endpoints rejected in
+    earlier runs (`rejections.without_rejected`).
     """
     found = {}
     for phase, model in models.items():
@@ -100,7 +101,12 @@ def models_of_run(models: Mapping[str, Model], head: RunHead | None, *, asks_for
 
 def _as_recorded(model: Model, said: Mapping[str, Any]) -> Model:
     if isinstance(model, ChatModel):
-        return model.as_recorded(said)
+        model = model.as_recorded(said)
+    if takes_settings(model) and "settings" in said:  # plait.toml may have changed; the journal has no headers
+        recorded = convert(said["settings"], ModelSettings)
+        model = structs.replace(model, settings=structs.replace(recorded, extra_headers=model.settings.extra_headers))
+    if isinstance(model, ChatModel):
+        return model
     for ability, able in said.get("abilities", {}).items():
         if not able and getattr(model.abilities, ability, False):
             model = model.without(ability)

@@ -45,14 +45,10 @@ class NativeTurns(Turns):
         return offered_tools(self._context, (each.text for _, seen in log for each in seen))
 
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+        texts = (without_tokens(shorten(each.with_note, chars)[0], self._context.special_tokens) for each in seen)
         results = (
-            Message(
-                "tool",
-                without_tokens(shorten(each.with_note, chars)[0], self._context.special_tokens),
-                call_id=call.id,
-                attachments=each.attachments,
-            )
-            for call, each in zip(turn.calls, seen, strict=True)
+            Message("tool", text, call_id=call.id, failed=not each.ok, attachments=each.attachments)
+            for call, each, text in zip(turn.calls, seen, texts, strict=True)
         )
         return (Message("assistant", turn.thought, turn.calls, state=turn.state), *results)
 
@@ -86,7 +82,7 @@ class NativeTurns(Turns):
             return (user(self._context.prompt("repair", complaint=complaint).strip()),)
         calls = with_ids(reply.calls, log)
         said = self._context.prompt("repair_call", complaint=complaint).strip()
-        answers = (Message("tool", said, call_id=call.id) for call in calls)
+        answers = (Message("tool", said, call_id=call.id, failed=True) for call in calls)
         return (Message("assistant", reply.text, calls, state=reply.state), *answers)
 
     def _call(self, call: Call, notes: list[Remark]) -> Call:

@@ -4,13 +4,16 @@ Sources: Anthropic's documentation, pages "Messages", "Extended thinking", "Adap
 "Structured outputs" and "Models overview" (2025), "Vision", "PDF support", "Handle tool calls" and "Preserved thinking"
 (2026), and recordings of 2025 and 2026. `anthropic_replies.py` reads the responses.
 
-- Messages alternate between user and assistant. Results of tools are blocks of the user's message.
+- Messages alternate between user and assistant. Results of tools are blocks of the user's message. Failed ones have
+  `is_error` (page "Handle tool calls", November 2026).
 - A turn with thinking goes back exactly as it came, with its signatures. The ids of its calls are those of the run.
 - Newer models refuse thinking if anything before it has changed since, as when Plait shows less of a long result.
   Requests with tools ask for such thinking to be dropped instead. This setting needs a header of its own.
 - Up to four places are marked for the cache: the tools, the system text, and the ends of the last two user messages.
   The marks move with the conversation; what stands before them stays equal, so the cache finds it. A `cache_control`
   in `params` replaces these marks, and false sends none.
+- Calls are constrained to their schemas only if the ability `strict` is set, because the service compiles all strict
+  schemas of a request into one grammar and refuses the request if that is too large.
 - `params` that only other providers know (`seed`, penalties) are left out, because this one refuses unknown fields.
 """
 
@@ -24,12 +27,19 @@ import msgspec
 
 from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Request
-from plait.models.settings import ModelSettings, require_none_left
+from plait.models.settings import ModelSettings, require_known_values, require_none_left
 from plait.models.wires.anthropic_replies import MessagesReader
 from plait.models.wires.chat_completions import RESAMPLED
-from plait.models.wires.closed_schema import close_schema
 from plait.models.wires.contents import refer_to, show_parts
 from plait.models.wires.draft import Draft
+from plait.models.wires.strict_schema import (
+    ANTHROPIC,
+    MAX_OPTIONAL,
+    MAX_STRICT_TOOLS,
+    MAX_UNIONS,
+    count_limited,
+    fit_schema,
+)
 from plait.models.wires.turns import input_object, split_system, state_for
 from plait.models.wires.wire import WireOptions
 
@@ -54,6 +64,11 @@ _BINDS_THINKING = re.compile(r"claude-(?:(?:fable|mythos)-5-[1-9]|[a-z]+-5-[5-9]
 """Models that check what stands before their thinking."""
 
 _SAME_NAME = ("temperature", "top_p", "max_tokens", "service_tier")
+_KNOWN_VALUES = {
+    "effort": ("low", "medium", "high", "xhigh", "max"),
+    "service_tier": ("auto", "standard_only"),
+}
+"""The service's values of settings (pages "Effort" and "Service tiers", November 2026)."""
 _ELSEWHERE = frozenset({"seed", "frequency_penalty", "presence_penalty", "n", "logprobs", "stream_options"})
 _encode = msgspec.json.Encoder().encode
 _MARK = {"type": "ephemeral"}
@@ -73,6 +88,8 @@ def encode(think: Think, options: WireOptions) -> Request:
         turns, blocks = [{"role": "user", "content": blocks or [_text(".")]}], []
     body: dict[str, Any] = {"model": options.model}
     tools = [_tool(tool) for tool in think.tools] if abilities.tools else []
+    if abilities.strict:
+        tools = _make_strict(tools)
     if not tools and (named := _called(messages)):
         # A history with calls needs their tools; the model is not to call them.
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in named]
@@ -90,7 +107,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     if warmth is not None and abilities.temperature:
         body["temperature"] = min(max(warmth, RESAMPLED) if think.resample else warmth, 1.0)
     if think.schema is not None and abilities.schema and not think.prefill:
-        closed = close_schema(think.schema)
+        closed = fit_schema(think.schema, ANTHROPIC)
         if closed is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": closed}}
     if abilities.stream:
@@ -113,6 +130,8 @@ def make_headers(key: str, model: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. There is no seed and no verbosity."""
+    if provider == NAME:
+        require_known_values(settings, _KNOWN_VALUES, provider)
     given = settings.set_values
     params: dict[str, Any] = {name: given.pop(name) for name in _SAME_NAME if name in given}
     if "stop" in given:
@@ -158,7 +177,8 @@ def _turns(messages: list[Message], options: WireOptions) -> list[dict[str, Any]
     for message in messages:
         if message.role == "tool":
             content = _content(message) if message.attachments else message.content
-            _add(out, "user", [{"type": "tool_result", "tool_use_id": _id(message.call_id), "content": content}])
+            block = {"type": "tool_result", "tool_use_id": _id(message.call_id), "content": content}
+            _add(out, "user", [{**block, "is_error": True} if message.failed and message.content else block])
         elif message.role == "assistant":
             _add(out, "assistant", _said(message, options))
         else:
@@ -224,6 +244,21 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
     parameters = tool.parameters or {"type": "object", "properties": {}}
     return {"name": tool.name, "description": description, "input_schema": parameters}
+
+
+def _make_strict(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the tools, the first ones as strict as far as the service's limits for one request allow."""
+    optional = unions = made = 0
+    out = []
+    for tool in tools:
+        closed = fit_schema(tool["input_schema"], ANTHROPIC)
+        more, others = count_limited(closed)
+        fits = optional + more <= MAX_OPTIONAL and unions + others <= MAX_UNIONS and made < MAX_STRICT_TOOLS
+        if closed is not None and fits:
+            optional, unions, made = optional + more, unions + others, made + 1
+            tool = {**tool, "strict": True, "input_schema": closed}
+        out.append(tool)
+    return out
 
 
 def _called(messages: list[Message]) -> list[str]:

@@ -154,7 +154,9 @@ def usage_of_message(usage: Mapping[str, Any]) -> Usage | None:
     stored = _number(usage.get("cache_creation_input_tokens"))
     read = _number(usage.get("input_tokens")) + cached + stored
     written = _number(usage.get("output_tokens"))
-    return Usage(read, written, cached, stored) if read or written else None
+    kept = usage.get("cache_creation")
+    hour = _number(kept.get("ephemeral_1h_input_tokens")) if isinstance(kept, Mapping) else 0
+    return Usage(read, written, cached, stored, cache_write_1h_tokens=min(hour, stored)) if read or written else None
 
 
 def _number(value: Any) -> int:

@@ -15,11 +15,12 @@ import msgspec
 
 from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Abilities, Request, RequestDialect
-from plait.models.settings import TOOL_CHOICES, ModelSettings, require_none_left
+from plait.models.settings import TOOL_CHOICES, ModelSettings, require_known_values, require_none_left
 from plait.models.wires.chat_replies import ChatReader
 from plait.models.wires.chat_state import add_state, fit_to_dialect
 from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
 from plait.models.wires.draft import Draft
+from plait.models.wires.strict_schema import OPENAI, fit_schema
 from plait.models.wires.turns import GO_ON, arguments, prepare
 from plait.models.wires.wire import CHAT, WireOptions
 
@@ -32,6 +33,11 @@ RESAMPLED = 0.7
 _encode = msgspec.json.Encoder().encode
 _SAME_NAME = ("temperature", "top_p", "max_tokens", "seed", "stop", "verbosity", "service_tier")
 _REASONING = {"effort": "effort", "thinking_tokens": "max_tokens"}
+KNOWN_VALUES = {
+    "effort": ("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+    "service_tier": ("auto", "default", "flex", "scale", "priority"),
+}
+"""OpenAI's values of settings (API reference, "Create chat completion", November 2026)."""
 _LENGTHS = ("max_tokens", "max_completion_tokens")
 
 
@@ -55,7 +61,7 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["max_tokens" if abilities.max_tokens else "max_completion_tokens"] = think.max_tokens
     _constrain(body, think, abilities, dialect, raw)
     if think.tools and abilities.tools and not raw:
-        body["tools"] = [tool_json(tool) for tool in think.tools]
+        body["tools"] = [tool_json(tool, strict=abilities.strict) for tool in think.tools]
     if abilities.stream:
         body["stream"] = True
         if abilities.stream_usage:
@@ -84,6 +90,8 @@ def make_headers(key: str, model: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. OpenRouter has one table for effort and thinking tokens."""
+    if provider == "openai":
+        require_known_values(settings, KNOWN_VALUES, provider)
     given = settings.set_values
     params = {name: given.pop(name) for name in _SAME_NAME if name in given}
     reasoning = {new: given.pop(old) for old, new in _REASONING.items() if old in given and provider == "openrouter"}
@@ -131,8 +139,9 @@ def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, dialect
         if raw and dialect.raw_schema == "json_schema":
             body["json_schema"] = think.schema
             return
-        form = {"name": "reply", "schema": think.schema, "strict": True}
-        body["response_format"] = {"type": "json_schema", "json_schema": form}
+        form = reply_form(think.schema) if dialect.strict_subset else {"schema": think.schema, "strict": True}
+        if form:
+            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", **form}}
     elif think.grammar is not None and abilities.grammar:
         if dialect.grammar == "structured_outputs":
             body["structured_outputs"] = {"grammar": think.grammar}
@@ -185,9 +194,22 @@ def _call(call: Call) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments(call)}}
 
 
-def tool_json(tool: ToolSpec) -> dict[str, Any]:
-    """Return a tool in OpenAI's shape."""
+def reply_form(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a reply, with `strict` if it is in OpenAI's strict subset without additional nulls.
+
+    Returns {} if the reply is not an object, because OpenAI accepts no other schema.
+    """
+    if schema.get("type") != "object":
+        return {}
+    fitted = fit_schema(schema, OPENAI, nulls=False)
+    return {"schema": schema, "strict": False} if fitted is None else {"schema": fitted, "strict": True}
+
+
+def tool_json(tool: ToolSpec, *, strict: bool = False) -> dict[str, Any]:
+    """Return a tool in OpenAI's shape. `strict`: its calls must fit its schema, if OpenAI's subset can express it."""
     description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
     parameters = tool.parameters or {"type": "object", "properties": {}}
-    function = {"name": tool.name, "description": description, "parameters": parameters}
+    function: dict[str, Any] = {"name": tool.name, "description": description, "parameters": parameters}
+    if strict and (fitted := fit_schema(parameters, OPENAI)) is not None:
+        function |= {"parameters": fitted, "strict": True}
     return {"type": "function", "function": function}

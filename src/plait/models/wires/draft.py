@@ -7,13 +7,16 @@ same draft, so the streamed text is the text of the reply.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
-from plait.core import Call, ProviderState, Reply, Think, Usage
+from plait.core import Call, ProviderState, Reply, Think, ToolSpec, Usage
 from plait.core.replies import Finish
 from plait.models.wires.reply_text import MOST_INPUT, MOST_REASONING, CircleCut, TextFilter
+from plait.models.wires.strict_schema import drop_nulls
 
 CHARS_A_TOKEN = 8
 """Far more than any text has. Plait cuts a reply that is longer than its tokens allow."""
@@ -40,6 +43,14 @@ class PendingCall:
             except msgspec.DecodeError:
                 value = text  # as the model wrote it: the reader of the call reports the error
         return Call(self.name, None if value == {} else value, self.id)
+
+
+def _without_added_nulls(call: Call, tools: Sequence[ToolSpec]) -> Call:
+    """Return a call without the nulls of parameters that are left out: a strict schema requires all of them."""
+    tool = next((tool for tool in tools if tool.name == call.tool), None)
+    if tool is None or not isinstance(call.input, dict):
+        return call
+    return structs.replace(call, input=drop_nulls(call.input, tool.parameters) or None)
 
 
 class Draft:
@@ -127,7 +138,7 @@ class Draft:
 
     def reply(self, think: Think, wire: str, model: str) -> Reply:
         """Return the reply. `wire` and `model` name who made its opaque state."""
-        calls = tuple(pending.call() for pending in self.calls)
+        calls = tuple(_without_added_nulls(pending.call(), think.tools) for pending in self.calls)
         finish: Finish = "stop" if self.is_stopped else self.finish or "stop"
         if self.circling or self.filter.circling:
             finish = "circle"

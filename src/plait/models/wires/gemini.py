@@ -7,6 +7,7 @@ recordings of 2025 and 2026. `gemini_replies.py` reads the responses.
 - A turn with thought signatures goes back part by part, as it came. Only the ids of its calls are those of the run.
 - Gemini 3 and later refuse a call of theirs without a signature. A call of another model gets the placeholder that
   Google documents for this.
+- The result of a call that failed stands under the key `error` (reference, `FunctionResponse`, November 2026).
 - `params` with the name of a generation setting (`temperature`, `top_p`, `seed` ...) go into `generationConfig`.
 """
 
@@ -20,7 +21,7 @@ import msgspec
 
 from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Request
-from plait.models.settings import ModelSettings, require_none_left
+from plait.models.settings import ModelSettings, require_known_values, require_none_left
 from plait.models.wires.chat_completions import RESAMPLED
 from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
 from plait.models.wires.draft import Draft
@@ -59,6 +60,8 @@ _USER_SETTINGS = {
     "stop": "stopSequences",
 }
 _THINKING = {"effort": "thinkingLevel", "thinking_tokens": "thinkingBudget"}
+_KNOWN_VALUES = {"effort": ("minimal", "low", "medium", "high")}
+"""The values of `thinkingLevel` (page "Thinking", November 2026)."""
 _UNSIGNED = re.compile(r"gemini-[12]|gemma|learnlm")
 """Models that expect no signatures."""
 _TEXT_RESULTS = re.compile(r"gemini-[12]|gemma|learnlm")
@@ -113,6 +116,8 @@ def make_headers(key: str, model: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. There is no verbosity, no service tier and no switch for parallel calls."""
+    if provider == NAME:
+        require_known_values(settings, _KNOWN_VALUES, provider)
     given = settings.set_values
     params = {new: given.pop(old) for old, new in _USER_SETTINGS.items() if old in given}
     thinking = {new: given.pop(old) for old, new in _THINKING.items() if old in given}
@@ -146,7 +151,7 @@ def _contents(messages: list[Message], options: WireOptions) -> list[dict[str, A
             response: dict[str, Any] = {
                 "id": message.call_id,
                 "name": names.get(message.call_id, "unknown"),
-                "response": {"result": message.content},
+                "response": {"error" if message.failed else "result": message.content},
             }
             if message.attachments:
                 response["parts"] = [_file(each) for each in message.attachments]

@@ -7,7 +7,7 @@ the Responses API", as of November 2026:
 - A reasoning model needs its reasoning items back, in their place before the calls that they led to. Without stored
   responses, it returns their content encrypted if `include` requests it. Other models refuse this value of `include`.
 - There are no stop strings. `max_output_tokens` has the minimum 16.
-- Functions are strict unless `strict` is false.
+- Functions are strict unless `strict` is false, and then their schemas have to be in OpenAI's strict subset.
 - Messages and results of functions hold images and files (guides "Images and vision", "File inputs", "Function
   calling").
 
@@ -25,7 +25,7 @@ import msgspec
 from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Request
 from plait.models.presets import is_reasoner
-from plait.models.settings import TOOL_CHOICES, ModelSettings, require_none_left
+from plait.models.settings import TOOL_CHOICES, ModelSettings, require_known_values, require_none_left
 from plait.models.wires import chat_completions as chat
 from plait.models.wires.contents import refer_to, show_parts
 from plait.models.wires.draft import Draft
@@ -69,11 +69,10 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["temperature"] = warmth
     if think.max_tokens is not None:
         body["max_output_tokens"] = max(think.max_tokens, LEAST_TOKENS)
-    if think.schema is not None and abilities.schema:
-        form = {"type": "json_schema", "name": "reply", "schema": think.schema, "strict": True}
-        body["text"] = {"format": form}
+    if think.schema is not None and abilities.schema and (form := chat.reply_form(think.schema)):
+        body["text"] = {"format": {"type": "json_schema", "name": "reply", **form}}
     if think.tools and abilities.tools:
-        body["tools"] = [_tool(tool) for tool in think.tools]
+        body["tools"] = [_tool(tool, abilities.strict) for tool in think.tools]
     if abilities.stream:
         body["stream"] = True
     _add_params(body, options.params)
@@ -87,6 +86,8 @@ def make_headers(key: str, model: str) -> Mapping[str, str]:
 
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. There are no stop strings, no seed and no budget for thinking."""
+    if provider == "openai":
+        require_known_values(settings, chat.KNOWN_VALUES, provider)
     given = settings.set_values
     if (choice := given.pop("tool_choice", None)) is not None:
         given["tool_choice"] = choice if choice in TOOL_CHOICES else {"type": "function", "name": choice}
@@ -176,6 +177,7 @@ def _call(call: Call) -> dict[str, Any]:
     return {"type": "function_call", "call_id": call.id, "name": call.tool, "arguments": arguments(call)}
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    """Return a tool in this wire's shape. `strict` is false because a tool's schema need not be strict."""
-    return {"type": "function", **chat.tool_json(tool)["function"], "strict": False}
+def _tool(tool: ToolSpec, strict: bool) -> dict[str, Any]:
+    """Return a tool in this wire's shape, where `strict` has to be given: its default is true."""
+    function = chat.tool_json(tool, strict=strict)["function"]
+    return {"type": "function", **function, "strict": function.get("strict", False)}
