@@ -134,7 +134,7 @@ def test_resume_and_replay_keep_the_recorded_settings(config: Path, endpoint: En
 def test_settings_of_the_command_line(shell: Shell, endpoint: Endpoint) -> None:
     words = ["--model", "fake:m", "--model-setting", "temperature=0.2", "--model-setting", "act.effort=low"]
     more = ["--model-setting", "stop=A,B", "--model-setting", 'extra_body={"user": "a@b|c"}']
-    done = shell("run", "q", *words, *more, "--json")
+    done = shell("run", "q", "--loop", "react", *words, *more, "--json")
     assert done.object["answer"] == "yes"
     (sent,) = endpoint.asked
     assert (sent["temperature"], sent["reasoning_effort"], sent["stop"], sent["user"]) == (

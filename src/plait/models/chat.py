@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct, structs
 
 from plait.core import Reply, Think
-from plait.core.errors import BadResponse, ModelError, Unsupported
+from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
 from plait.models.base import ABILITIES, Abilities, OnText, Request, RequestDialect, Response
@@ -131,12 +131,9 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             if reply := replies.reply_in_error(error_of(body), think, wire, target):
                 return structs.replace(response, body=body, reply=reply)
             asked, path = request.body, request.path
-            refused = failure(
+            raise failure(
                 answer.status, body, target, asked=asked, path=path, headers=answer.headers, response=response
             )
-            if isinstance(refused, Unsupported) and refused.ability == "tools" and self.abilities.strict:
-                refused.ability = "strict"  # a strict schema is refused more often than tools are
-            raise refused
         try:
             # Decode here too, so that half a stream or garbage is a failed attempt, which is retried.
             if watch.is_broken or body != answer.body:

@@ -94,10 +94,23 @@ def find_missing_ability(status: int, error: Mapping[str, Any], said: str, asked
     ability = _read_sentence(said, sent) if by_path is None else by_path
     if ability in OMITTABLE:
         return ability if refuses or status in (400, 422) else ""
+    if ability in ("", "tools") and status in (400, 422) and _has_strict_tool(sent) and _names_one_tool(error, said):
+        return "strict"
     if ability == "tools" and not by_path and not _TAKES_NONE.search(said):
         return ""
     is_renamed = ability == "max_tokens" and _RENAMED.search(said)
     return ability if refuses or is_renamed or (ability == "schema" and by_path) else ""
+
+
+def _has_strict_tool(sent: Mapping[str, Any]) -> bool:
+    tools = [tool for tool in sent.get("tools") or () if isinstance(tool, dict)]
+    return any({**tool, **tool.get("function", {})}.get("strict") is True for tool in tools)
+
+
+def _names_one_tool(error: Mapping[str, Any], said: str) -> bool:
+    """Return whether a rejection is about the schema of one tool, or about `strict`."""
+    is_inside = any(re.match(r"(?:body\.)?tools?[.\[]", path) for path in named_paths(error))
+    return is_inside or re.search(rf"{_ONE_TOOL}|\bstrict\b", said) is not None
 
 
 def fields_of(body: Any) -> dict[str, Any]:
