@@ -78,7 +78,7 @@ CASES = [
     ("openai", 400, error("Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported.", param="temperature", code="unsupported_value"), Unsupported, "temperature"),
     ("openai", 400, error("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.", param="max_tokens", code="unsupported_parameter"), Unsupported, "max_tokens"),
     ("openai", 400, error("Invalid schema for response_format 'reply': In context=('properties', 'stop'), 'additionalProperties' is required.", param="response_format", code=None), BadRequest, "constrain=false"),
-    ("openai", 400, error("Invalid schema for function 't': In context=('properties', 'temperature'), array schema missing items.", param="tools[0].function.parameters", code="invalid_function_parameters"), Unsupported, "'strict'"),
+    ("openai", 400, error("Invalid schema for function 't': In context=('properties', 'temperature'), array schema missing items.", param="tools[0].function.parameters", code="invalid_function_parameters"), Unsupported, "strict"),
     ("openai", 400, error("Invalid prompt: your prompt was flagged as potentially violating our usage policy.", code="invalid_prompt"), ContentFiltered, FILTER_HINT),
     ("openai", 401, error("Incorrect API key provided: sk-s***t.", type="invalid_request_error", code="invalid_api_key"), AuthenticationError, KEY_HINT),
     ("openai", 403, error("Country, region, or territory not supported", code="unsupported_country_region_territory"), AuthenticationError, ACCESS_HINT),
