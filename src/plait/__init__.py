@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from plait.config import use_config
     from plait.core.artifacts import Artifact
     from plait.core.code import CodeLimits
-    from plait.core.errors import ConfigError, PlaitError, ReplayDiffers, ToolError
+    from plait.core.errors import ConfigError, OutputError, PlaitError, ReplayDiffers, ToolError
     from plait.core.plans import Plan, Step
     from plait.lab.recommend import Demand, Recommendation, recommend
     from plait.lab.run_comparison import acompare, compare
@@ -47,6 +47,7 @@ _PLACES = {
     "JsonReAct": "plait.loops",
     "Limits": "plait.runtime.limits",
     "ToolCalling": "plait.loops",
+    "OutputError": "plait.core.errors",
     "Phased": "plait.loops",
     "PlaitError": "plait.core.errors",
     "Plan": "plait.core.plans",
@@ -84,6 +85,7 @@ __all__ = [
     "JsonReAct",
     "LLMCompiler",
     "Limits",
+    "OutputError",
     "Phased",
     "PlaitError",
     "Plan",

@@ -51,6 +51,17 @@ class Answer(Struct, frozen=True, tag="answer"):
     text: str
 
 
+class PartialOutput(Struct, frozen=True, tag="partial_output"):
+    """The answer of an agent with an output type, as far as the model has written it.
+
+    `value` is a value of that type if the part that exists allows one, else JSON. A later one replaces it, and the last
+    one is not checked: `Ended` holds the output.
+    """
+
+    step: int
+    value: Any
+
+
 class Replied(Struct, frozen=True, tag="replied"):
     """A model's reply is complete. `cost` is in USD, None if no price is known."""
 
@@ -108,7 +119,19 @@ class Ended(Struct, frozen=True, tag="ended"):
 
 
 Event: TypeAlias = (
-    Began | Asked | Thought | Action | Answer | Replied | Called | Observed | Executing | Executed | Noted | Ended
+    Began
+    | Asked
+    | Thought
+    | Action
+    | Answer
+    | PartialOutput
+    | Replied
+    | Called
+    | Observed
+    | Executing
+    | Executed
+    | Noted
+    | Ended
 )
 
 WRITTEN: dict[str, type[Thought] | type[Action] | type[Answer]] = {

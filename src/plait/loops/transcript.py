@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from plait.core import LoopContext, Message, Observation, Task, Think, assistant, system, user
+from plait.core import LoopContext, Message, Observation, Task, Think, assistant, join_parts, system, user
 from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops.escape import begins_line, escape_of, escape_task, without_tokens
@@ -27,7 +27,7 @@ class Transcript:
     """Builds the prompts of one run.
 
     `words` are the values that the system template needs. `observe` overrides how the format shows an observation.
-    `harmless`: the loop has already escaped its observations.
+    `harmless`: the loop has already escaped its observations. `answer_place` says where a reply has the answer.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Transcript:
         words: Mapping[str, Any],
         observe: Observe | None = None,
         harmless: bool = False,
+        answer_place: str = "",
     ) -> None:
         self._kind = kind
         self._observe = observe or (lambda tool, text, n: format.observation(text, n))
@@ -47,7 +48,7 @@ class Transcript:
         self._harmless = harmless
         self._inline = not begins_line(self._observe("", HOLE, 1))
         self._task = escape_task(task, escape)
-        self._rules = context.rules(**words)
+        self._rules = join_parts(context.rules(**words), context.output_rules(answer_place))
         self._head = (system(self._rules), user(context.prompt("question", **self._task))) if kind == "chat" else ()
         self._tools: dict[str, str] = {}
         """The tools' names, made harmless."""

@@ -63,6 +63,10 @@ logger = logging.getLogger("plait")
 _OUTCOMES = get_args(Outcome)
 
 
+class OutputRejected(Exception):
+    """Raised when the model has given too many answers that do not fit the output. The text is the last objection."""
+
+
 class Engine:
     """One run. Make one, await `run`, read what it used from `totals`."""
 
@@ -83,6 +87,9 @@ class Engine:
         self._last: Reply | None = None
         """The reply that the loop was given last."""
         self._refused = 0
+        self._accepted: tuple[Any, ...] = ()
+        """The last answer that fits the output."""
+        self._objections = 0
         self._loop: LoopRun | None = None
         self._effect: Any = None
         """The effect that the loop waits for; then its result, or what is thrown into the loop in its place."""
@@ -168,7 +175,7 @@ class Engine:
             try:
                 match effect:
                     case CheckAnswer():
-                        self._result = self._proposed(effect.answer)
+                        self._result = self._check_answer(effect)
                     case CheckGrounding():
                         self._result = self._doubted(effect)
                     case Note():
@@ -200,9 +207,21 @@ class Engine:
         if near is not None and isinstance(outcome, Answered):
             outcome = Stopped(near.limit, sentence(near.detail), outcome.answer)
         if self._last is not None and (how := self._last.how_cut):
-            return _cut_short(outcome, how, self._last.text.strip())
+            return self._with_output(_cut_short(outcome, how, self._last.text.strip()))
         if isinstance(outcome, Stopped) and outcome.limit == "loop" and self._founded(outcome.answer):
-            return Answered(outcome.answer)
+            outcome = Answered(outcome.answer)
+        return self._with_output(outcome)
+
+    def _with_output(self, outcome: Outcome) -> Outcome:
+        """Return the outcome with the JSON value of its answer, if the agent has an output type."""
+        output = self.run_spec.output
+        match outcome:
+            case Answered(answer=answer) if objection := self._check_output(answer):
+                return Failed(objection, kind="output")  # of a loop that did not check its answer
+            case Answered(answer=answer):
+                return Answered(output.read(answer))
+            case Stopped(answer=answer) if answer is not None and output.fits(answer):
+                return structs.replace(outcome, answer=output.read(answer))
         return outcome
 
     def _over_limit(self, outcome: Outcome) -> Outcome:
@@ -220,9 +239,11 @@ class Engine:
         return outcome
 
     def _founded(self, answer: Any) -> bool:
-        """There is an answer, it was looked at, and nothing in it is made up."""
+        """There is an answer, it fits the output, it was looked at, and nothing in it is made up."""
         sources, policy = self.run_context.sources, self.run_spec.grounding
-        return answer is not None and sources is not None and policy != "note" and not sources.in_answer(answer)
+        if answer is None or sources is None or policy == "note" or not self.run_spec.output.fits(answer):
+            return False
+        return not sources.in_answer(answer)
 
     def _ended_by(self, why: Exception) -> Outcome:
         match why:
@@ -230,6 +251,8 @@ class Engine:
                 raise why
             case Suspend():
                 return why.waiting
+            case OutputRejected():
+                return Failed(sentence(str(why)), kind="output")
             case LimitReached() | LimitNear():
                 how = self._last.how_cut if self._last is not None else ""
                 stopped = Stopped(why.limit, sentence(why.detail))
@@ -302,8 +325,40 @@ class Engine:
             self.run_context.sources.add(answer.text)
         return answer.text
 
-    def _proposed(self, answer: Any) -> str:
-        """What speaks against an answer; worked out anew wherever the loop is walked, so nothing has to be recorded."""
+    def _check_answer(self, effect: CheckAnswer) -> str:
+        """Return what speaks against an answer: its type, the user's checks, then its grounding."""
+        objection = self._check_output(effect.answer)
+        return objection if objection or effect.only_output else self._check_answer_grounding(effect.answer)
+
+    def _check_output(self, answer: Any) -> str:
+        """Return what speaks against an answer's type, or what the user's checks object to.
+
+        Each objection is a note of the journal. A replay takes them from there, because the user's functions may not
+        give the same result again. Raises `OutputRejected` for one objection more than the model may answer.
+        """
+        if self._accepted == (answer,) or self.run_context.meter.near is not None:
+            return ""
+        if (objection := self._recorded_objection()) is None:
+            objection = self.run_spec.output.find_objection(answer)
+        if not objection:
+            self._accepted = (answer,)
+            return ""
+        self._note(Note("output", objection))
+        self._objections += 1
+        if self._objections > self.run_spec.output.retries:
+            raise OutputRejected(objection)
+        return objection
+
+    def _recorded_objection(self) -> str | None:
+        """Return the recorded objection to the answer that the loop gives now, "" if none was made; None if the record
+        ends before this answer."""
+        past = self.run_spec.past
+        if (noted := past.notes.get(self._notes)) is not None:
+            return noted.text if noted.kind == "output" else ""
+        return "" if self.run_spec.replay or past.effect(self._next).is_recorded else None
+
+    def _check_answer_grounding(self, answer: Any) -> str:
+        """Return the values of an answer that stand nowhere, in words for the model. Nothing has to be recorded."""
         sources, policy = self.run_context.sources, self.run_spec.grounding
         found = sources.in_answer(answer) if sources is not None else ()
         if not found:
@@ -329,7 +384,7 @@ class Engine:
 
     def _note(self, effect: Note) -> None:
         number, self._notes = self._notes, self._notes + 1
-        if number >= self.run_spec.past.notes and not self.run_spec.replay:
+        if number not in self.run_spec.past.notes and not self.run_spec.replay:
             self.run_context.log.buffer(
                 (NoteRecord(number, self.run_context.meter.steps, effect.kind, effect.text), None)
             )

@@ -26,6 +26,7 @@ from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.limits import Limits, Meter
 from plait.runtime.loop_breaker import Breaker
+from plait.runtime.output import TEXT, OutputType
 from plait.runtime.phase_models import Phases
 from plait.runtime.recorded_effects import Past, PastEffect
 from plait.runtime.tracing import UNWATCHED, RunSpan, Tracer
@@ -82,6 +83,7 @@ class RunSpec:
     on_interrupted_call: OnInterruptedCall = "skip"
     on_wait: OnWait | None = None
     grounding: Grounding = "off"
+    output: OutputType = TEXT
     sandbox: str | Sandbox = AUTO
     fallback: str = ""
     """A note shown when code first runs: the sandbox is not the preferred one, and why."""
@@ -119,7 +121,7 @@ class RunContext:
     def __post_init__(self) -> None:
         self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)
         if self.run_spec.grounding != "off":
-            self.sources = sources_of(self.run_spec.task, self.run_spec.context.system)
+            self.sources = sources_of(self.run_spec.task, self.run_spec.context)
 
     def say(self, event: Event) -> None:
         if self.on_event is not None:

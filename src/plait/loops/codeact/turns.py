@@ -39,7 +39,15 @@ class CodeTurns:
             "names": ", ".join(NAMES),
             "location": context.tool("get_user_location") is not None,
         }
-        self._page = Transcript(loop.transcript, FORMAT, task, context, words, harmless=True)
+        self._page = Transcript(
+            loop.transcript,
+            FORMAT,
+            task,
+            context,
+            words,
+            harmless=True,
+            answer_place="the argument of stop, as a Python value",
+        )
 
     def first(self, log: Scratchpad, chars: int) -> Effects[Turn]:
         """Make the first turn on the model's behalf: its steps, and a search for the first of them."""

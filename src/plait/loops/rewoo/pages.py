@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from plait.core import LoopContext, Message, Observation, Plan, Step, Task, system, user
+from plait.core import LoopContext, Message, Observation, Plan, Step, Task, join_parts, system, user
 from plait.core.text import shorten
 from plait.loops import plan_text
 from plait.loops.escape import Escape, escape_of, escape_task
@@ -37,7 +37,7 @@ def work_page(
     given = EVIDENCE.fill(step.input, _as_results(evidence))
     instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     shown = {"step": show_step(context, step, evidence), "evidence": evidence, "instruction": instruction}
-    return (user(context.prompt("work", **escape_task(task, escape), **shown)),)
+    return _below_instructions(context, context.prompt("work", **escape_task(task, escape), **shown))
 
 
 def solve_page(
@@ -49,7 +49,13 @@ def solve_page(
     evidence = {step.id: _show_evidence(context, step.id, results.get(step.id), chars, escape) for step in plan.calls}
     steps = [{**show_step(context, step, evidence), "evidence": evidence.get(step.id, "")} for step in plan.steps]
     shown = {"plan": steps, "evidence": evidence, "reason": reason}
-    return (user(context.prompt("solve", **escape_task(task, escape), **shown)),)
+    asked = join_parts(context.prompt("solve", **escape_task(task, escape), **shown), context.output_rules())
+    return _below_instructions(context, asked)
+
+
+def _below_instructions(context: LoopContext, asked: str) -> tuple[Message, ...]:
+    """Return a request that has no prompt of its own for the system: only the user's instructions, if there are any."""
+    return (*([system(context.instructions)] if context.instructions else []), user(asked))
 
 
 def show_step(context: LoopContext, step: Step, evidence: Mapping[str, str]) -> dict[str, Any]:

@@ -6,7 +6,19 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plait.core import Call, LoopContext, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
+from plait.core import (
+    Call,
+    LoopContext,
+    Message,
+    Observation,
+    Reply,
+    Task,
+    ToolSpec,
+    assistant,
+    join_parts,
+    system,
+    user,
+)
 from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops import label_scan
@@ -17,9 +29,11 @@ from plait.loops.label_scan import read_part
 from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, resolve_tool_name
 from plait.loops.tool_calling.turns import Log, Turns
 from plait.loops.tool_descriptions import offered_tools
-from plait.loops.turn import is_cut_within_call
+from plait.loops.turn import is_cut_within_call, is_typed_answer
 
 FORMAT = CallObjects()
+FINAL_ANSWER = "final_answer"
+"""The tool that takes an answer of the output type."""
 
 
 class NativeTurns(Turns):
@@ -27,12 +41,17 @@ class NativeTurns(Turns):
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
         rules = context.prompt("system").strip() if context.system is None else context.system
+        place = f"given with {FINAL_ANSWER}" if takes_answer_by_tool(context) else ""
+        rules = join_parts(rules, context.instructions, context.output_rules(place))
+        if context.output is not None and context.output.method == "schema":
+            self.schema = context.output.request_schema
         said = (*said_before(task), user(task.question))
         plain = (Message(each.role, without_tokens(each.content, context.special_tokens)) for each in said)
         super().__init__(context, (system(rules), *plain), max_tokens)
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        return offered_tools(self._context, (each.text for _, seen in log for each in seen))
+        offered = offered_tools(self._context, (each.text for _, seen in log for each in seen))
+        return (*offered, answer_tool(self._context)) if takes_answer_by_tool(self._context) else offered
 
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
         results = (
@@ -50,9 +69,13 @@ class NativeTurns(Turns):
             if reply.how_cut and isinstance(reply.calls[-1].input, str):
                 raise Unreadable(f"it {reply.how_cut} within the input of its last call")
             calls = tuple(self._call(call, notes) for call in reply.calls)
+            if takes_answer_by_tool(self._context) and all(call.tool == FINAL_ANSWER for call in calls):
+                return CallsTurn(reply.text.strip(), answer=calls[0].input, answered=True, remarks=tuple(notes))
             return CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
         if not reply.text.strip():
             raise Unreadable("It was empty.")
+        if is_typed_answer(self._context, reply.text):
+            return CallsTurn(answer=reply.text.strip(), answered=True)
         try:
             turn = FORMAT.read(reply.text, self._context.known_tools)
         except Unreadable:
@@ -76,6 +99,13 @@ class NativeTurns(Turns):
         answers = (Message("tool", said, call_id=call.id) for call in calls)
         return (Message("assistant", reply.text, calls, state=reply.state), *answers)
 
+    def object_to(self, reply: Reply, objection: str, log: Log) -> tuple[Message, ...]:
+        if not reply.calls:
+            return super().object_to(reply, objection, log)
+        calls = with_ids(reply.calls, log)
+        answers = (Message("tool", objection, call_id=call.id) for call in calls)
+        return (Message("assistant", reply.text, calls, state=reply.state), *answers)
+
     def _call(self, call: Call, notes: list[Remark]) -> Call:
         name = resolve_tool_name(call.tool, self._context.known_tools, notes)
         if not name:
@@ -91,7 +121,7 @@ class TextTurns(Turns):
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
         words = {"described": FORMAT.describe(context.tools), "example": _example(context.tools)}
-        rules = context.prompt("text", **words).strip()
+        rules = join_parts(context.prompt("text", **words).strip(), context.instructions, context.output_rules())
         # The user's own system prompt was written for native calls, so the text form is explained beside it.
         above, beside = (rules, "") if context.system is None else (context.system, rules)
         self._escape = escape = escape_for_text(context)
@@ -117,6 +147,8 @@ class TextTurns(Turns):
         return turn
 
     def _read(self, text: str) -> CallsTurn:
+        if is_typed_answer(self._context, text):
+            return CallsTurn(answer=text.strip(), answered=True, kept=text.strip())
         return FORMAT.read(text, self._context.known_tools)
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
@@ -127,6 +159,17 @@ class TextTurns(Turns):
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
         text = self._escape(shorten(seen.with_note, chars)[0], inline=self._inline)
         return self._context.prompt("result", tool=call.tool, given=given, text=text).rstrip()
+
+
+def takes_answer_by_tool(context: LoopContext) -> bool:
+    """Return whether the model gives its answer by calling a tool."""
+    return context.output is not None and context.output.method == "tool"
+
+
+def answer_tool(context: LoopContext) -> ToolSpec:
+    """Return the tool that takes an answer of the output type."""
+    assert context.output is not None
+    return ToolSpec(FINAL_ANSWER, context.prompt("final_answer").strip(), context.output.request_schema)
 
 
 def said_before(task: Task) -> tuple[Message, ...]:
