@@ -52,6 +52,7 @@ from plait.runtime.call_tools import Actor
 from plait.runtime.grounding import answer_warning, describe_findings
 from plait.runtime.limits import LimitReached, Meter
 from plait.runtime.loop_breaker import Breaker
+from plait.runtime.output_check import OutputCheck, OutputRejected
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_code import Executor
 from plait.runtime.run_context import RecordEnds, RunContext, RunSpec, Suspend, differs, sentence
@@ -61,10 +62,6 @@ from plait.runtime.tracing import UNWATCHED, RunSpan
 logger = logging.getLogger("plait")
 
 _OUTCOMES = get_args(Outcome)
-
-
-class OutputRejected(Exception):
-    """Raised when the model has given too many answers that do not fit the output. The text is the last objection."""
 
 
 class Engine:
@@ -87,9 +84,7 @@ class Engine:
         self._last: Reply | None = None
         """The reply that the loop was given last."""
         self._refused = 0
-        self._accepted: tuple[Any, ...] = ()
-        """The last answer that fits the output."""
-        self._objections = 0
+        self._output = OutputCheck(self.run_context, self._note)
         self._loop: LoopRun | None = None
         self._effect: Any = None
         """The effect that the loop waits for; then its result, or what is thrown into the loop in its place."""
@@ -207,22 +202,10 @@ class Engine:
         if near is not None and isinstance(outcome, Answered):
             outcome = Stopped(near.limit, sentence(near.detail), outcome.answer)
         if self._last is not None and (how := self._last.how_cut):
-            return self._with_output(_cut_short(outcome, how, self._last.text.strip()))
+            return self._output.end_with(_cut_short(outcome, how, self._last.text.strip()), self._notes, self._next)
         if isinstance(outcome, Stopped) and outcome.limit == "loop" and self._founded(outcome.answer):
             outcome = Answered(outcome.answer)
-        return self._with_output(outcome)
-
-    def _with_output(self, outcome: Outcome) -> Outcome:
-        """Return the outcome with the JSON value of its answer, if the agent has an output type."""
-        output = self.run_spec.output
-        match outcome:
-            case Answered(answer=answer) if objection := self._check_output(answer):
-                return Failed(objection, kind="output")  # of a loop that did not check its answer
-            case Answered(answer=answer):
-                return Answered(output.read(answer))
-            case Stopped(answer=answer) if answer is not None and output.fits(answer):
-                return structs.replace(outcome, answer=output.read(answer))
-        return outcome
+        return self._output.end_with(outcome, self._notes, self._next)
 
     def _over_limit(self, outcome: Outcome) -> Outcome:
         """A run that used more than it might is stopped, and says by how much."""
@@ -327,35 +310,8 @@ class Engine:
 
     def _check_answer(self, effect: CheckAnswer) -> str:
         """Return what speaks against an answer: its type, the user's checks, then its grounding."""
-        objection = self._check_output(effect.answer)
+        objection = self._output.check(effect.answer, self._notes, self._next)
         return objection if objection or effect.only_output else self._check_answer_grounding(effect.answer)
-
-    def _check_output(self, answer: Any) -> str:
-        """Return what speaks against an answer's type, or what the user's checks object to.
-
-        Each objection is a note of the journal. A replay takes them from there, because the user's functions may not
-        give the same result again. Raises `OutputRejected` for one objection more than the model may answer.
-        """
-        if self._accepted == (answer,) or self.run_context.meter.near is not None:
-            return ""
-        if (objection := self._recorded_objection()) is None:
-            objection = self.run_spec.output.find_objection(answer)
-        if not objection:
-            self._accepted = (answer,)
-            return ""
-        self._note(Note("output", objection))
-        self._objections += 1
-        if self._objections > self.run_spec.output.retries:
-            raise OutputRejected(objection)
-        return objection
-
-    def _recorded_objection(self) -> str | None:
-        """Return the recorded objection to the answer that the loop gives now, "" if none was made; None if the record
-        ends before this answer."""
-        past = self.run_spec.past
-        if (noted := past.notes.get(self._notes)) is not None:
-            return noted.text if noted.kind == "output" else ""
-        return "" if self.run_spec.replay or past.effect(self._next).is_recorded else None
 
     def _check_answer_grounding(self, answer: Any) -> str:
         """Return the values of an answer that stand nowhere, in words for the model. Nothing has to be recorded."""

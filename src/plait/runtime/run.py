@@ -96,7 +96,7 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
 
         Raises `OutputError` if the run has no answer, or one that does not fit the type.
         """
-        if self.answer is None:
+        if self.answer is None and self.status != "answered":
             raise OutputError(f"Run {self.id} has no output ({self.status}): {self.reason}")
         return cast(OutputT, self.output_type.make_value(self.answer))
 

@@ -213,15 +213,16 @@ class ReplyPieces:
     """Turn the events of a run into pieces of reasoning and of content. `thoughts` False: no reasoning.
 
     Reasoning is sent as it arrives. Content cannot be withdrawn. So an answer is streamed only if it is certain to be
-    the answer: the phase's reply is only the answer, nothing checks answers afterwards (`grounding` off), and it is the
-    first attempt. Otherwise it is sent at the end of the run; `rest` returns what is missing.
+    the answer: the phase's reply is only the answer, nothing checks answers afterwards (no grounding, no output type),
+    and it is the first attempt. Otherwise it is sent at the end of the run; `rest` returns what is missing.
     """
 
     def __init__(self, agent: Agent, *, thoughts: bool) -> None:
         self._thoughts = thoughts
         self._loop = agent._loop
         # A loop of another package may add text after something that looked like its answer.
-        self._is_sure = agent.grounding == "off" and self._loop.name in OURS
+        is_checked = agent.grounding != "off" or agent.output is not str or bool(agent.output_checks)
+        self._is_sure = not is_checked and self._loop.name in OURS
         self._phase = ""
         self._live_step = 0
         """The step whose reply is sent as content; 0: none yet, -1: none any more."""

@@ -1,0 +1,226 @@
+"""Typed output: what `Agent(output=...)` returns, what it asks again, how it fails, and what a record needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+import plait
+from models_server import Asked, Server, delta, whole_stream
+from plait.core.events import Noted, PartialOutput
+
+QUESTION = "Plan a trip to Lyon."
+
+
+class Trip(BaseModel):
+    city: str
+    days: int = Field(ge=1)
+    note: str = ""
+
+
+@dataclass
+class Stay:
+    city: str
+    until: date
+
+
+class Place(TypedDict):
+    city: str
+
+
+GOOD = '{"city": "Lyon", "days": 3}'
+BAD = '{"city": "Lyon"}'
+PLANS = {
+    "rewoo": ["Plan: So.\n#E1 = LLM[So?]", "Evidence."],
+    "compiler": ["Thought: So.\n1. join()"],
+    "phased": ["So."],
+}
+
+
+def write_answer(loop: str, answer: str) -> str:
+    """A reply in which a loop gives this answer."""
+    match loop:
+        case "react":
+            return f"Thought: So.\nFinal Answer: {answer}"
+        case "json":
+            return f'{{"thought": "so", "tool": "final_answer", "tool_input": {answer}}}'
+        case "codeact":
+            return f"THOUGHT 1:\nSo.\nACTION 1:\n```python\nstop({answer})\n```"
+        case "compiler":
+            return f"Thought: So.\nFinish: {answer}"
+    return answer
+
+
+def script(loop: str, *answers: str) -> list[str]:
+    return [*PLANS.get(loop, ()), *(write_answer(loop, each) for each in answers)]
+
+
+def agent(loop: str, output: Any, *answers: str, journal: Any = False, **fields: Any) -> plait.Agent[Any]:
+    model = plait.Scripted(script(loop, *answers), by_turn=False)
+    return plait.Agent(loop, model=model, journal=journal, output=output, can_ask=False, **fields)
+
+
+LOOPS = ["react", "json", "tool_calling", "rewoo", "compiler", "phased", "codeact"]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_every_loop_gives_a_value_of_the_output_type(loop: str) -> None:
+    run = agent(loop, Trip, GOOD).run(QUESTION)
+    assert run.status == "answered", run.reason
+    assert run.output == Trip(city="Lyon", days=3)
+    assert run.answer == {"city": "Lyon", "days": 3}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_every_loop_asks_again_with_the_error(loop: str, tmp_path: Path) -> None:
+    made = agent(loop, Trip, BAD, GOOD, journal=tmp_path / "j.db")
+    run = made.run(QUESTION)
+    assert (run.status, run.output) == ("answered", Trip(city="Lyon", days=3)), run.reason
+    notes = [event.text for event in run.events if isinstance(event, Noted) and event.kind == "output"]
+    assert len(notes) == 1 and "answer.days is missing" in notes[0]
+    last = run.timeline.model_calls[-1].attempts[0].request.decode()
+    assert "answer.days is missing" in last and "Lyon" in last
+    assert made.replay(run.id).whole
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_every_loop_fails_with_the_last_error(loop: str, tmp_path: Path) -> None:
+    made = agent(loop, Trip, *[BAD] * 6, journal=tmp_path / "j.db")
+    run = made.run(QUESTION)
+    assert run.status == "failed" and run.outcome.kind == "output"  # type: ignore[union-attr]
+    assert "answer.days is missing" in str(run.reason)
+    assert len([1 for event in run.events if isinstance(event, Noted) and event.kind == "output"]) == 3
+    assert made.replay(run.id).whole
+    with pytest.raises(plait.OutputError, match=r"answer\.days is missing"):
+        _ = run.output
+
+
+@pytest.mark.parametrize(
+    ("output", "answer", "value"),
+    [
+        (int, "42", 42),
+        (float, "2.5", 2.5),
+        (bool, "yes", True),
+        (date, "2026-11-24", date(2026, 11, 24)),
+        (list[int], "They are [1, 2].", [1, 2]),
+        (dict[str, int], '```json\n{"a": 1,}\n```', {"a": 1}),
+        (Literal["small", "large"], "Large", "large"),
+        (int | None, "null", None),
+        (Trip | Stay, '{"city": "Lyon", "until": "2026-12-01"}', Stay("Lyon", date(2026, 12, 1))),
+        (Place, '{"city": "Lyon"}', {"city": "Lyon"}),
+        (Stay, '{"city": "Lyon", "until": "2026-12-01"}', Stay("Lyon", date(2026, 12, 1))),
+        ({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}, '{"n": "3"}', {"n": 3}),
+    ],
+)
+def test_an_output_may_be_any_of_these_types(output: Any, answer: str, value: Any) -> None:
+    run = agent("tool_calling", output, answer).run(QUESTION)
+    assert run.status == "answered", run.reason
+    assert run.output == value
+
+
+def test_a_type_without_a_json_schema_is_refused_when_the_agent_is_made() -> None:
+    class Opaque:
+        pass
+
+    with pytest.raises(plait.ConfigError, match=r"Agent\(output=Opaque\) has no JSON Schema"):
+        plait.Agent(output=Opaque)
+
+
+def test_without_an_output_type_the_output_is_the_text() -> None:
+    run = plait.Agent("tool_calling", model=plait.Scripted(["Lyon."]), journal=False).run(QUESTION)
+    assert (run.output, run.answer) == ("Lyon.", "Lyon.")
+
+
+def test_a_check_objects_with_a_text_or_a_value_error(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def is_short(trip: Trip) -> str | None:
+        calls.append(trip.days)
+        return "at most 5 days" if trip.days > 5 else None
+
+    def is_in_france(trip: Trip) -> None:
+        if trip.city != "Lyon":
+            raise ValueError(f"{trip.city} is not in France")
+
+    answers = ['{"city": "Lyon", "days": 9}', '{"city": "Rome", "days": 3}', GOOD]
+    made = agent("react", Trip, *answers, journal=tmp_path / "j.db", output_checks=[is_short, is_in_france])
+    run = made.run(QUESTION)
+    assert run.output.days == 3
+    notes = [event.text for event in run.events if isinstance(event, Noted) and event.kind == "output"]
+    assert notes == ["The answer is not accepted: at most 5 days", "The answer is not accepted: Rome is not in France"]
+    before = list(calls)
+    assert made.replay(run.id).whole
+    assert calls == before, "a replay takes the objections from the record"
+
+
+def test_a_check_that_would_object_otherwise_does_not_change_a_replay(tmp_path: Path) -> None:
+    answers = [GOOD, GOOD]
+    verdicts = iter(["too early", None])
+    made = agent("tool_calling", Trip, *answers, journal=tmp_path / "j.db", output_checks=[lambda _: next(verdicts)])
+    run = made.run(QUESTION)
+    assert run.status == "answered"
+    assert made.using(output_checks=[lambda _: "never"]).replay(run.id).whole
+
+
+def test_text_answers_have_checks_too() -> None:
+    made = agent("tool_calling", str, "no", "yes", output_checks=[lambda text: "say yes" if text == "no" else ""])
+    assert made.run(QUESTION).output == "yes"
+
+
+def test_a_check_that_breaks_ends_the_run_with_its_name() -> None:
+    def divides(trip: Trip) -> str:
+        return str(1 / 0)
+
+    run = agent("react", Trip, GOOD, output_checks=[divides]).run(QUESTION)
+    assert run.status == "crashed" and "The output check 'divides' broke: ZeroDivisionError" in str(run.reason)
+
+
+def test_output_retries_says_how_often_the_model_is_asked_again() -> None:
+    run = agent("tool_calling", Trip, BAD, BAD, GOOD, output_retries=0).run(QUESTION)
+    assert (run.status, run.calls) == ("failed", 1)
+
+
+def test_a_run_is_resumed_only_with_the_type_it_began_with(tmp_path: Path) -> None:
+    made = agent("tool_calling", Trip, GOOD, journal=tmp_path / "j.db")
+    run = made.run(QUESTION)
+    assert made.resume(run.id).output == Trip(city="Lyon", days=3)
+    with pytest.raises(plait.ConfigError, match="was started with the output"):
+        made.using(output=Stay).resume(run.id)
+    with pytest.raises(plait.ConfigError, match="no output type"):
+        made.using(output=str).replay(run.id)
+
+
+def test_the_record_is_enough_to_replay_a_typed_run(tmp_path: Path) -> None:
+    run = agent("rewoo", Trip, BAD, GOOD, journal=tmp_path / "j.db").run(QUESTION)
+    from plait.journal.store import Journal
+
+    head = Journal.at(tmp_path / "j.db").run(run.id).head
+    recorded = plait.Agent.from_journal(head, journal=tmp_path / "j.db", model=plait.Scripted([]))
+    assert recorded.replay(run.id).whole
+    assert recorded.resume(run.id).output == {"city": "Lyon", "days": 3}
+
+
+@pytest.mark.parametrize("loop", ["react", "json", "tool_calling", "rewoo"])
+async def test_the_answer_is_followed_while_it_is_written(loop: str) -> None:
+    text = script(loop, '{"city": "Lyon",\n"days": 3,\n"note": "by train"}')
+    replies = iter(text)
+
+    async def stream(asked: Asked) -> None:
+        await asked.begin()
+        for char in next(replies):
+            await asked.piece(delta(char))
+        await asked.piece(whole_stream(""))
+        await asked.end()
+
+    async with Server(stream) as server:
+        made = plait.Agent(loop, model=server.model(), output=Trip, journal=False, can_ask=False)
+        events = [each async for each in made.stream(QUESTION)]
+    values = [each.value for each in events if isinstance(each, PartialOutput)]
+    assert values[-1] == Trip(city="Lyon", days=3, note="by train")
+    assert {"city": "Lyon"} in values or loop == "tool_calling", values
