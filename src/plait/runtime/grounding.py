@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 
 from plait.core.artifacts import ArtifactHandle
 from plait.core.effects import UNKNOWN
-from plait.core.loop import LoopContext, Task
+from plait.core.loop import Task
 from plait.core.tools import Call, ToolSpec
 from plait.runtime import known_values
 from plait.runtime.known_values import can_be_computed, find_constants, find_operands
@@ -191,10 +191,10 @@ class Sources:
         )
 
 
-def sources_of(task: Task, context: LoopContext) -> Sources:
-    """Return the sources that a run begins with."""
+def sources_of(task: Task, *rules: str | None) -> Sources:
+    """Return the sources that a run begins with; `rules` are the user's own prompts."""
     before = (text for turn in task.history for text in (turn.question, turn.answer))
-    return Sources((task.question, *before, *filter(None, (context.system, context.instructions))))
+    return Sources((task.question, *before, *filter(None, rules)))
 
 
 def describe_findings(found: Iterable[str]) -> str:

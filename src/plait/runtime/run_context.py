@@ -121,7 +121,9 @@ class RunContext:
     def __post_init__(self) -> None:
         self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)
         if self.run_spec.grounding != "off":
-            self.sources = sources_of(self.run_spec.task, self.run_spec.context)
+            self.sources = sources_of(
+                self.run_spec.task, self.run_spec.context.system, self.run_spec.context.instructions
+            )
 
     def say(self, event: Event) -> None:
         if self.on_event is not None:

@@ -58,7 +58,8 @@ def completion_routes(manager: RunManager) -> list[Route]:
 class ChatCompletion:
     def __init__(self, manager: RunManager, served: ServedAgent, asked: ChatRequest, caller: Caller) -> None:
         self._manager, self._served, self._asked, self._caller = manager, served, asked, caller
-        self._pieces = ReplyPieces(served.agent, thoughts=served.thoughts and asked.thoughts)
+        thoughts = served.thoughts and asked.thoughts
+        self._pieces = ReplyPieces(served.agent, thoughts=thoughts, typed=asked.output is not None)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._base: dict[str, Any] = {}
 
@@ -135,6 +136,7 @@ class ChatCompletion:
             session=state.session,
             history=None if named is not None and state.is_known else asked.history,
             key=conversations.conversation_key(asked.messages),
+            output=asked.output,
             on_event=on_event,
         )
 
@@ -217,11 +219,11 @@ class ReplyPieces:
     and it is the first attempt. Otherwise it is sent at the end of the run; `rest` returns what is missing.
     """
 
-    def __init__(self, agent: Agent, *, thoughts: bool) -> None:
+    def __init__(self, agent: Agent, *, thoughts: bool, typed: bool = False) -> None:
         self._thoughts = thoughts
         self._loop = agent._loop
         # A loop of another package may add text after something that looked like its answer.
-        is_checked = agent.grounding != "off" or agent.output is not str or bool(agent.output_checks)
+        is_checked = typed or agent.grounding != "off" or agent.output is not str or bool(agent.output_checks)
         self._is_sure = not is_checked and self._loop.name in OURS
         self._phase = ""
         self._live_step = 0

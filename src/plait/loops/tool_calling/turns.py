@@ -53,14 +53,14 @@ class Turns(ABC):
         """
         tail: tuple[Message, ...] = ()
         complaint = ""
-        misses = 0
-        while misses < max_parse_errors:
+        errors = 0
+        while errors < max_parse_errors:
             reply = yield from self._ask(log, self.tools(log), tail, chars)
             try:
                 turn = self.read(reply, log)
             except Unreadable as why:
-                complaint, misses = str(why), misses + 1
-                yield from note("unreadable", f"reply {misses} of {max_parse_errors} can't be read: {complaint}")
+                complaint, errors = str(why), errors + 1
+                yield from note("unreadable", f"reply {errors} of {max_parse_errors} can't be read: {complaint}")
             else:
                 for remark in turn.remarks:
                     yield from note(remark.kind, remark.text)
@@ -71,7 +71,7 @@ class Turns(ABC):
                     continue
                 if not (complaint := (yield from check_answer(turn.answer))):
                     return turn
-                misses += 1
+                errors += 1
             tail = self.again(reply, complaint, log)
         return Failed(
             f"{max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
