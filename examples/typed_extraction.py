@@ -1,6 +1,6 @@
 """Read an invoice in a text into a typed value.
 
-    python examples/typed_extraction.py "Invoice 17 of Ada Ltd, 3 May 2026: 2 lamps at 20 euros, shipping 5 euros. Total 45."
+    python examples/typed_extraction.py "Invoice 17 of Ada Ltd: 2 lamps at 20 euros, shipping 5 euros. Total 45."
 
 The agent has no tools. `Invoice` says what an answer looks like, and the check compares the total with the lines. If an
 answer does not fit, Plait shows the model the error.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -12,8 +14,9 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 import plait
-from models_server import Asked, Server, delta, whole_stream
+from models_server import Asked, Server, completion, delta, whole_stream
 from plait.core.events import Noted, PartialOutput
+from plait.models.base import Abilities
 
 QUESTION = "Plan a trip to Lyon."
 
@@ -224,3 +227,65 @@ async def test_the_answer_is_followed_while_it_is_written(loop: str) -> None:
     values = [each.value for each in events if isinstance(each, PartialOutput)]
     assert values[-1] == Trip(city="Lyon", days=3, note="by train")
     assert {"city": "Lyon"} in values or loop == "tool_calling", values
+
+
+async def test_a_run_that_is_interrupted_after_an_objection_takes_it_from_the_record(tmp_path: Path) -> None:
+    asked_again, objections = asyncio.Event(), iter(["too early"])
+
+    async def handler(asked: Asked) -> None:
+        if len(server.asked) == 2:
+            asked_again.set()
+            await asyncio.sleep(60)
+        await asked.answer(200, completion(GOOD))
+
+    async with Server(handler) as server:
+        made = plait.Agent(
+            "tool_calling",
+            model=server.model(abilities=Abilities(stream=False, stream_usage=False)),
+            output=Trip,
+            output_checks=[lambda _: next(objections, None)],
+            journal=tmp_path / "j.db",
+        )
+        running = asyncio.create_task(made.arun(QUESTION))
+        await asked_again.wait()
+        running.cancel()
+        await asyncio.wait([running])
+        run = await made.aresume("last")
+    assert run.output == Trip(city="Lyon", days=3), run.reason
+    bodies = [json.loads(asked.raw) for asked in server.asked]
+    assert bodies[1]["messages"] == bodies[2]["messages"] and "too early" in str(bodies[2]["messages"][-1])
+    assert made.replay(run.id).whole
+
+
+def test_a_limit_that_is_near_ends_with_the_answer_that_fits(tmp_path: Path) -> None:
+    made = agent("react", Trip, BAD, GOOD, journal=tmp_path / "j.db", limits=plait.Limits(calls=2))
+    run = made.run(QUESTION)
+    assert (run.status, run.answer) == ("stopped", {"city": "Lyon", "days": 3})
+    assert run.output == Trip(city="Lyon", days=3)
+    assert made.replay(run.id).whole
+
+
+def test_a_loop_that_falls_back_keeps_the_type(tmp_path: Path) -> None:
+    replies = ["No plan.", "No plan.", write_answer("react", BAD), write_answer("react", GOOD)]
+    model = plait.Scripted(replies, by_turn=False)
+    run = plait.Agent("rewoo", model=model, output=Trip, journal=False, instructions="Be kind.").run(QUESTION)
+    assert run.output == Trip(city="Lyon", days=3), run.reason
+    assert all("Be kind." in call.request.decode() for call in run.timeline.model_calls)
+
+
+def test_an_answer_that_stands_alone_is_taken_by_every_loop_with_turns() -> None:
+    for loop in ("react", "json"):
+        model = plait.Scripted([GOOD], by_turn=False)
+        run = plait.Agent(loop, model=model, output=Trip, journal=False).run(QUESTION)
+        assert run.output == Trip(city="Lyon", days=3), (loop, run.reason)
+
+
+def test_a_union_of_objects_is_checked_also_without_python_types() -> None:
+    schema = {"anyOf": [Trip.model_json_schema(), {"type": "object", "properties": {}, "required": ["n"]}]}
+    run = agent("tool_calling", schema, BAD, GOOD).run(QUESTION)
+    assert run.output == {"city": "Lyon", "days": 3}
+
+
+def test_null_for_a_field_that_may_be_left_out_is_left_out() -> None:
+    run = agent("tool_calling", Trip, '{"city": "Lyon", "days": 3, "note": null}').run(QUESTION)
+    assert run.answer == {"city": "Lyon", "days": 3}

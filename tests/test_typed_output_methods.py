@@ -233,9 +233,10 @@ def test_serve_streams_only_the_answer_that_fits(served: plait.Agent[Any]) -> No
 
 
 def test_an_agent_with_an_output_type_refuses_another_response_format(served: plait.Agent[Any]) -> None:
-    with serving(served.using(output=Trip)) as here:
-        with openai.OpenAI(base_url=f"{here.url}/v1", api_key="none", max_retries=0) as api:
-            with pytest.raises(openai.BadRequestError, match="The agent has an output type"):
-                form: Any = {"type": "json_object"}
-                messages: Any = [{"role": "user", "content": QUESTION}]
-                api.chat.completions.create(model="plait", messages=messages, response_format=form)
+    body: Any = {"messages": [{"role": "user", "content": QUESTION}], "response_format": {"type": "json_object"}}
+    with (
+        serving(served.using(output=Trip)) as here,
+        openai.OpenAI(base_url=f"{here.url}/v1", api_key="none", max_retries=0) as api,
+        pytest.raises(openai.BadRequestError, match="The agent has an output type"),
+    ):
+        api.chat.completions.create(model="plait", **body)
