@@ -274,7 +274,7 @@ def test_a_loop_that_falls_back_keeps_the_type(tmp_path: Path) -> None:
 
 
 def test_an_answer_that_stands_alone_is_taken_by_every_loop_with_turns() -> None:
-    for loop in ("react", "json"):
+    for loop in ("react", "json", "codeact"):
         model = plait.Scripted([GOOD], by_turn=False)
         run = plait.Agent(loop, model=model, output=Trip, journal=False).run(QUESTION)
         assert run.output == Trip(city="Lyon", days=3), (loop, run.reason)
