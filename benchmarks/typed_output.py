@@ -113,7 +113,12 @@ def measure(way: str, model: str, tasks: list[tuple[Any, str, Any]], journal: st
     for kind, text, gold in tasks:
         limits = plait.Limits(steps=8)
         agent = plait.Agent(
-            loop, model=model, output=kind, output_method=method, journal=journal, can_ask=False, limits=limits
+            loop,
+            model=model,
+            output=plait.OutputType(kind, method=method),
+            journal=journal,
+            can_ask=False,
+            limits=limits,
         )
         run = agent.run(f"{QUESTION}{text}")
         seconds.append(run.seconds)

@@ -39,8 +39,7 @@ def make_agent(model: str = "local") -> plait.Agent[Invoice]:
     return plait.Agent(
         "tool_calling",
         model=model,
-        output=Invoice,
-        output_checks=[has_right_total],
+        output=plait.OutputType(Invoice, checks=[has_right_total]),
         instructions="Take every value from the text. Leave out what it does not say.",
     )
 

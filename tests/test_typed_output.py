@@ -131,7 +131,7 @@ def test_a_type_without_a_json_schema_is_refused_when_the_agent_is_made() -> Non
     class Opaque:
         pass
 
-    with pytest.raises(plait.ConfigError, match=r"Agent\(output=Opaque\) has no JSON Schema"):
+    with pytest.raises(plait.ConfigError, match="The output Opaque has no JSON Schema"):
         plait.Agent(output=Opaque)
 
 
@@ -152,7 +152,7 @@ def test_a_check_objects_with_a_text_or_a_value_error(tmp_path: Path) -> None:
             raise ValueError(f"{trip.city} is not in France")
 
     answers = ['{"city": "Lyon", "days": 9}', '{"city": "Rome", "days": 3}', GOOD]
-    made = agent("react", Trip, *answers, journal=tmp_path / "j.db", output_checks=[is_short, is_in_france])
+    made = agent("react", plait.OutputType(Trip, [is_short, is_in_france]), *answers, journal=tmp_path / "j.db")
     run = made.run(QUESTION)
     assert run.output.days == 3
     notes = [event.text for event in run.events if isinstance(event, Noted) and event.kind == "output"]
@@ -165,14 +165,16 @@ def test_a_check_objects_with_a_text_or_a_value_error(tmp_path: Path) -> None:
 def test_a_check_that_would_object_otherwise_does_not_change_a_replay(tmp_path: Path) -> None:
     answers = [GOOD, GOOD]
     verdicts = iter(["too early", None])
-    made = agent("tool_calling", Trip, *answers, journal=tmp_path / "j.db", output_checks=[lambda _: next(verdicts)])
+    made = agent(
+        "tool_calling", plait.OutputType(Trip, [lambda _: next(verdicts)]), *answers, journal=tmp_path / "j.db"
+    )
     run = made.run(QUESTION)
     assert run.status == "answered"
-    assert made.using(output_checks=[lambda _: "never"]).replay(run.id).whole
+    assert made.using(output=plait.OutputType(Trip, [lambda _: "never"])).replay(run.id).whole
 
 
 def test_text_answers_have_checks_too() -> None:
-    made = agent("tool_calling", str, "no", "yes", output_checks=[lambda text: "say yes" if text == "no" else ""])
+    made = agent("tool_calling", plait.OutputType(str, [lambda text: "say yes" if text == "no" else ""]), "no", "yes")
     assert made.run(QUESTION).output == "yes"
 
 
@@ -180,12 +182,12 @@ def test_a_check_that_breaks_ends_the_run_with_its_name() -> None:
     def divides(trip: Trip) -> str:
         return str(1 / 0)
 
-    run = agent("react", Trip, GOOD, output_checks=[divides]).run(QUESTION)
+    run = agent("react", plait.OutputType(Trip, [divides]), GOOD).run(QUESTION)
     assert run.status == "crashed" and "The output check 'divides' broke: ZeroDivisionError" in str(run.reason)
 
 
-def test_output_retries_says_how_often_the_model_is_asked_again() -> None:
-    run = agent("tool_calling", Trip, BAD, BAD, GOOD, output_retries=0).run(QUESTION)
+def test_retries_says_how_often_the_model_is_asked_again() -> None:
+    run = agent("tool_calling", plait.OutputType(Trip, retries=0), BAD, BAD, GOOD).run(QUESTION)
     assert (run.status, run.calls) == ("failed", 1)
 
 
@@ -242,8 +244,7 @@ async def test_a_run_that_is_interrupted_after_an_objection_takes_it_from_the_re
         made = plait.Agent(
             "tool_calling",
             model=server.model(abilities=Abilities(stream=False, stream_usage=False)),
-            output=Trip,
-            output_checks=[lambda _: next(objections, None)],
+            output=plait.OutputType(Trip, [lambda _: next(objections, None)]),
             journal=tmp_path / "j.db",
         )
         running = asyncio.create_task(made.arun(QUESTION))

@@ -30,7 +30,9 @@ def answer_call(given: Any, id: str = "c1", name: str = "final_answer") -> dict[
     return {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(given)}}
 
 
-async def ask_with(replies: list[dict[str, Any]], abilities: Abilities, **fields: Any) -> tuple[Any, list[Any]]:
+async def ask_with(
+    replies: list[dict[str, Any]], abilities: Abilities, provider: str = "", **fields: Any
+) -> tuple[Any, list[Any]]:
     """The run of an agent whose endpoint gives these replies, and the bodies of its requests."""
     left = iter(replies)
 
@@ -40,7 +42,7 @@ async def ask_with(replies: list[dict[str, Any]], abilities: Abilities, **fields
     async with Server(handler) as server:
         made = plait.Agent(
             "tool_calling",
-            model=server.model(abilities=abilities),
+            model=server.model(abilities=abilities, provider=provider),
             journal=False,
             can_ask=False,
             **{"output": Trip, **fields},
@@ -56,7 +58,7 @@ async def test_structured_output_goes_with_the_tools_where_the_endpoint_has_it()
     replies = [completion("", "tool_calls", tool_calls=[answer_call({"city": "Lyon"}, name="distance")])]
     replies += [completion(GOOD)]
     abilities = Abilities(stream=False, stream_usage=False, schema=True)
-    run, bodies = await ask_with(replies, abilities, tools=[distance])
+    run, bodies = await ask_with(replies, abilities, "openai", tools=[distance])
     assert run.output == Trip(city="Lyon", days=3), run.reason
     assert [tool["function"]["name"] for tool in bodies[0]["tools"]] == ["distance"]
     assert bodies[0]["response_format"]["json_schema"]["schema"]["required"] == ["city", "days"]
@@ -74,9 +76,9 @@ async def test_without_structured_output_a_tool_takes_the_answer_and_the_error_i
     assert "answer.days is missing" in bodies[1]["messages"][-1]["content"]
 
 
-async def test_a_server_that_holds_replies_to_a_grammar_gets_no_schema_beside_tools() -> None:
+async def test_a_server_that_may_hold_the_whole_reply_to_the_schema_gets_none_beside_tools() -> None:
     replies = [completion("", "tool_calls", tool_calls=[answer_call(json.loads(GOOD))])]
-    abilities = Abilities(stream=False, stream_usage=False, schema=True, grammar=True)
+    abilities = Abilities(stream=False, stream_usage=False, schema=True)
     _, with_tools = await ask_with(replies, abilities, tools=[distance])
     _, without = await ask_with([completion(GOOD)], abilities)
     assert "response_format" not in with_tools[0] and "response_format" in without[0]
@@ -102,7 +104,7 @@ def test_the_phase_that_answers_sends_the_schema_and_the_others_do_not(loop: str
     run = agent(loop, Trip, GOOD).run(QUESTION)
     bodies = [json.loads(call.request) for call in run.timeline.model_calls]
     assert ["response_format" in body for body in bodies] == [*[False] * (len(bodies) - 1), True]
-    prompted = agent(loop, Trip, GOOD, output_method="prompt").run(QUESTION)
+    prompted = agent(loop, plait.OutputType(Trip, method="prompt"), GOOD).run(QUESTION)
     assert "response_format" not in json.loads(prompted.timeline.model_calls[-1].request)
 
 

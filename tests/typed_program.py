@@ -35,11 +35,13 @@ class Trip:
     days: int
 
 
-typed = plait.Agent("tool_calling", output=Trip, output_checks=[lambda trip: None], instructions="Be kind.")
+typed = plait.Agent("tool_calling", output=Trip, instructions="Be kind.")
 assert_type(typed, plait.Agent[Trip])
 assert_type(typed.using(limits=plait.Limits(steps=3)), plait.Agent[Trip])
 assert_type(typed.using(output=list[int]), plait.Agent[list[int]])
 assert_type(agent, plait.Agent[str])
+checked = plait.Agent(output=plait.OutputType(Trip, checks=[lambda trip: None], retries=1))
+assert_type(checked, plait.Agent[Trip])
 either = plait.Agent[int | str](output=int | str)
 size = plait.Agent[Literal["small", "large"]](output=Literal["small", "large"])
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
     from plait.runtime.limits import Limits
+    from plait.runtime.output import OutputType
     from plait.runtime.run import Run
     from plait.runtime.sessions import History
     from plait.tools import Tool, tool, toolset
@@ -48,6 +49,7 @@ _PLACES = {
     "Limits": "plait.runtime.limits",
     "ToolCalling": "plait.loops",
     "OutputError": "plait.core.errors",
+    "OutputType": "plait.runtime.output",
     "Phased": "plait.loops",
     "PlaitError": "plait.core.errors",
     "Plan": "plait.core.plans",
@@ -86,6 +88,7 @@ __all__ = [
     "LLMCompiler",
     "Limits",
     "OutputError",
+    "OutputType",
     "Phased",
     "PlaitError",
     "Plan",

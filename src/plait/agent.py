@@ -11,8 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, _SpecialForm, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 import msgspec
 
@@ -21,7 +20,6 @@ from plait.agent_parts import AgentParts
 from plait.core import Event, Exchange, Loop, Plan, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
-from plait.core.output import OutputMethod
 from plait.journal.records import RunHead
 from plait.journal.store import default_path
 from plait.journal.timeline import Timeline
@@ -39,8 +37,8 @@ from plait.runtime.agent_description import (
 from plait.runtime.background import run_blocking, stream_events
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
-from plait.runtime.output import recorded_output
-from plait.runtime.run import OutputT, Run
+from plait.runtime.output import OutputForm, OutputT, recorded_output
+from plait.runtime.run import Run
 from plait.runtime.run_context import Approve, OnInterruptedCall, OnWait
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import (
@@ -58,8 +56,6 @@ if TYPE_CHECKING:
 
 
 NewT = TypeVar("NewT")
-OutputForm: TypeAlias = type[OutputT] | UnionType | Mapping[str, Any] | _SpecialForm
-"""A type of answers as a checker sees it. Of a union or a `Literal` it cannot tell the type: write `Agent[A | B]`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,12 +77,9 @@ class Agent(Generic[OutputT]):
     to do about values that the model invented: "off", "note", "warn", "ask" or "refuse". `sandbox`: where code runs:
     "process", "monty", an object, or "auto" ("process" where the kernel supports it, else "monty").
 
-    `output`: the type of the answer: a pydantic model, dataclass, TypedDict, list, union, `Literal`, scalar, or a JSON
-    Schema. `Run.output` has a value of this type. `output_checks`: functions that get the value and return None, or an
-    objection. `output_retries`: how many objections to its answers the model may answer before the run fails.
-    `output_method`: how the model gives the answer: "schema" (the provider's structured output), "tool", or "prompt";
-    None chooses by the model's abilities. `instructions`: a text, or a function that returns one at the start of a run;
-    the model gets it beside the loop's prompt or `system`.
+    `output`: the type of the answer: a pydantic model, dataclass, TypedDict, list, union, `Literal`, scalar, a JSON
+    Schema, or an `OutputType`, which also has checks. `Run.output` has a value of this type. `instructions`: a text, or
+    a function that returns one at the start of a run; the model gets it beside the loop's prompt or `system`.
 
     Raises `ConfigError` for an invalid field.
     """
@@ -106,9 +99,6 @@ class Agent(Generic[OutputT]):
     grounding: Grounding = field(default="off", kw_only=True)
     sandbox: str | Sandbox = field(default=AUTO, kw_only=True)
     output: OutputForm[OutputT] = field(default=cast(Any, str), kw_only=True)
-    output_checks: Iterable[Callable[[Any], str | None]] = field(default=(), kw_only=True)
-    output_retries: int = field(default=2, kw_only=True)
-    output_method: OutputMethod | None = field(default=None, kw_only=True)
     instructions: str | Callable[..., str] = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -117,7 +107,6 @@ class Agent(Generic[OutputT]):
         check_fields(self, loop)
         object.__setattr__(self, "loop", loop)
         object.__setattr__(self, "models", dict(self.models))
-        object.__setattr__(self, "output_checks", tuple(self.output_checks))
         for model in (self.model, *self.models.values()):
             if isinstance(model, str):
                 check_spec(model, lambda: config.load().models)
@@ -203,7 +192,7 @@ class Agent(Generic[OutputT]):
         from plait.runtime.plans import Planned, planning
 
         loop = replace(planning(self._loop), plan=None, only_plan=True)
-        planner = self.using(loop=loop, tools=tuple(self._parts.toolset), output=str, output_checks=())
+        planner = self.using(loop=loop, tools=tuple(self._parts.toolset), output=str)
         run = await planner.arun(question, session=session, on_event=on_event)
         if run.status != "answered":
             return Planned(None, None, run)

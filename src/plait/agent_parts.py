@@ -20,8 +20,8 @@ from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.resolve import resolve_all
 from plait.runtime import runs
-from plait.runtime.agent_description import Description, book_of, output_of, settings_of
-from plait.runtime.output import OutputType, choose_method, recorded_output, render_instructions
+from plait.runtime.agent_description import Description, book_of, settings_of
+from plait.runtime.output import OutputType, choose_method, output_of, recorded_output, render_instructions
 from plait.runtime.phase_models import Phases, known_models, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
@@ -62,9 +62,9 @@ class AgentParts:
         return book_of(self._loop, Path(folder) if folder is not None else None)
 
     @cached_property
-    def output(self) -> OutputType:
+    def output(self) -> OutputType[Any]:
         """Return the type of the agent's answers."""
-        return output_of(self._agent)
+        return output_of(self._agent.output)
 
     def render_instructions(self) -> str:
         """Return the text of the agent's instructions for a new run."""

@@ -12,12 +12,11 @@ from plait import loops
 from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
-from plait.core.output import OutputMethod
 from plait.journal.records import RunHead
 from plait.models.base import Model
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
-from plait.runtime.output import OutputType, check_functions, describe_output
+from plait.runtime.output import describe_output, output_of, read_recorded_output
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import Approve, OnInterruptedCall
 from plait.runtime.sessions import SESSION, History, tools_of
@@ -50,12 +49,6 @@ class Description(Protocol):
     def sandbox(self) -> str | Sandbox: ...
     @property
     def output(self) -> Any: ...
-    @property
-    def output_checks(self) -> Iterable[Callable[[Any], str | None]]: ...
-    @property
-    def output_retries(self) -> int: ...
-    @property
-    def output_method(self) -> OutputMethod | None: ...
     @property
     def instructions(self) -> str | Callable[..., str]: ...
     @property
@@ -108,27 +101,14 @@ def check_fields(agent: Description, loop: Loop) -> None:
         sandbox(agent.sandbox)  # raises an error that lists the sandboxes
     is_sandbox = isinstance(agent.sandbox, str) or (hasattr(agent.sandbox, "open") and hasattr(agent.sandbox, "name"))
     _require("sandbox", agent.sandbox, is_sandbox, "its name")
-    _check_output(agent)
+    is_text = isinstance(agent.instructions, str) or callable(agent.instructions)
+    _require("instructions", agent.instructions, is_text, "a text, or a function that returns one")
+    output_of(agent.output)
     if agent.approve == "plan" and not getattr(loop, "makes_plan", False):
         raise ConfigError(
             f"The loop '{loop.name}' makes no plan that could be approved.",
             hint="Choose 'rewoo' or 'compiler', or approve effects.",
         )
-
-
-def output_of(agent: Description) -> OutputType:
-    """Return the type of an agent's answers, with its checks."""
-    return OutputType(agent.output, tuple(agent.output_checks), agent.output_retries, agent.output_method)
-
-
-def _check_output(agent: Description) -> None:
-    is_text = isinstance(agent.instructions, str) or callable(agent.instructions)
-    _require("instructions", agent.instructions, is_text, "a text, or a function that returns one")
-    retries = agent.output_retries
-    _require("output_retries", retries, type(retries) is int and retries >= 0, "a whole number from 0")
-    _require_one_of("output_method", agent.output_method, (None, *get_args(OutputMethod)))
-    check_functions(agent.output_checks)
-    _ = output_of(agent).spec  # raises an error for a type without a JSON Schema
 
 
 def _is_model(given: object) -> bool:
@@ -213,7 +193,7 @@ def settings_of(agent: Description) -> dict[str, Any]:
         "can_ask": agent.can_ask,
         "grounding": agent.grounding,
         "sandbox": _sandbox_in(agent),
-        "output": describe_output(output_of(agent)),
+        "output": describe_output(output_of(agent.output)),
         **({"instructions": agent.instructions} if isinstance(agent.instructions, str) else {}),
     }
 
@@ -273,15 +253,13 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
         "history": History(**settings.get("history", {}), embedder=settings.get("embedder", "local")),
         "grounding": settings.get("grounding", "off"),
         "sandbox": settings.get("sandbox", AUTO),
-        "output": output["schema"] if (output := settings.get("output")) is not None else str,
-        "output_retries": output["retries"] if output is not None else 2,
-        "output_method": settings.get("output_method"),
+        "output": read_recorded_output(head),
         "instructions": settings.get("instructions", ""),
     }
 
 
-def _require_one_of(name: str, value: object, known: tuple[object, ...]) -> None:
-    _require(name, value, value in known, f"one of {', '.join(map(str, known))}")
+def _require_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    _require(name, value, value in known, f"one of {', '.join(known)}")
 
 
 def _require(name: str, value: object, fits: bool, wanted: str) -> None:

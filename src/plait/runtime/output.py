@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from types import UnionType
+from typing import Any, Generic, TypeAlias, _SpecialForm, cast, get_args
 
 import msgspec
+from typing_extensions import TypeVar
 
 from plait.core import OutputSpec
 from plait.core.errors import ConfigError, OutputError
@@ -20,29 +22,51 @@ from plait.models.base import Model
 
 NAME = "answer"
 """The name of an answer in errors, such as `answer.days is missing`."""
+SCHEMA_BESIDE_TOOLS = frozenset({("chat", "openai"), ("responses", "openai"), ("anthropic", "anthropic")})
+"""The wires and providers whose documentation has a schema of the reply and tools in one request.
+
+Sources: Google Cloud, "Structured outputs with Anthropic Claude models" (2026); for OpenAI, and against other servers,
+vLLM's issue 39929 (2026-04-15): a schema there suppresses tool calls, and OpenAI applies it only to the final text.
+"""
 _STRUCTURE = re.compile(r"[{\[]")
 
 
-@dataclass(frozen=True)
-class OutputType:
-    """The type of an agent's answers. `given`: a Python type that pydantic can validate, or a JSON Schema.
+OutputT = TypeVar("OutputT", default=str, covariant=True)
+"""The type of an agent's answers."""
 
-    `checks` are the user's own: each gets the value and returns an objection, or None or "" if it has none; it may also
-    raise ValueError with the objection. `retries`: how many objections the model may answer before the run fails.
+
+@dataclass(frozen=True)
+class OutputType(Generic[OutputT]):
+    """The type of an agent's answers, and how they are checked.
+
+    `type`: a pydantic model, dataclass, TypedDict, list, union, `Literal`, scalar, or a JSON Schema. `checks`:
+    functions that get the value and return None, or an objection for the model; they may also raise ValueError with it.
+    `retries`: how many objections the model may answer before the run fails. `method`: how the model gives the answer:
+    "schema" (the provider's structured output), "tool" or "prompt"; None chooses by the model's abilities.
+
+    Raises `ConfigError` for a type without a JSON Schema, and for another invalid field.
     """
 
-    given: Any
-    checks: tuple[Callable[[Any], str | None], ...] = ()
+    type: type[OutputT] | UnionType | Mapping[str, Any] | _SpecialForm
+    checks: Iterable[Callable[[Any], str | None]] = ()
     retries: int = 2
     method: OutputMethod | None = None
-    """How the model gives the answer; None lets Plait choose by the model's abilities."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "checks", _list_checks(self.checks))
+        if not isinstance(self.retries, int) or isinstance(self.retries, bool) or self.retries < 0:
+            raise ConfigError(f"OutputType(retries={self.retries!r}) is invalid.", hint="Give a whole number from 0.")
+        if self.method not in (None, *get_args(OutputMethod)):
+            known = ", ".join(get_args(OutputMethod))
+            raise ConfigError(f"OutputType(method={self.method!r}) is invalid.", hint=f"Give one of {known}, or None.")
+        _ = self.spec
 
     @cached_property
     def spec(self) -> OutputSpec | None:
         """Return the type as loops see it; None for text. Raises `ConfigError` for a type without a JSON Schema."""
-        if self.given is str:
+        if self.type is str:
             return None
-        schema = dict(self.given) if isinstance(self.given, Mapping) else self._make_schema()
+        schema = dict(self.type) if isinstance(self.type, Mapping) else self._make_schema()
         return OutputSpec(NAME, schema, self.method or "prompt")
 
     def read(self, answer: Any) -> Any:
@@ -71,7 +95,7 @@ class OutputType:
         try:
             return self._adapter.validate_json(msgspec.json.encode(value))
         except pydantic.ValidationError as why:
-            raise OutputError(f"The answer is no {_show_type(self.given)}: {_describe(why)}.") from None
+            raise OutputError(f"The answer is no {_show_type(self.type)}: {_describe(why)}.") from None
 
     def make_partial(self, text: str) -> Any:
         """Return the value of the beginning of an answer: of the type if that is possible, else JSON; None if there is
@@ -96,14 +120,14 @@ class OutputType:
     @cached_property
     def _adapter(self) -> Any:
         """Return pydantic's adapter of the type; None for text and for a JSON Schema."""
-        if self.given is str or isinstance(self.given, Mapping):
+        if self.type is str or isinstance(self.type, Mapping):
             return None
         import pydantic
 
         try:
-            return pydantic.TypeAdapter(self.given)
+            return pydantic.TypeAdapter(cast(Any, self.type))
         except (pydantic.errors.PydanticUserError, NameError, TypeError) as why:
-            raise _not_a_type(self.given, why) from None
+            raise _not_a_type(self.type, why) from None
 
     def _make_schema(self) -> dict[str, Any]:
         import pydantic
@@ -111,7 +135,7 @@ class OutputType:
         try:
             made: dict[str, Any] = self._adapter.json_schema()
         except pydantic.errors.PydanticUserError as why:
-            raise _not_a_type(self.given, why) from None
+            raise _not_a_type(self.type, why) from None
         return made
 
     def _find_faults(self, value: Any) -> str:
@@ -139,18 +163,29 @@ def call_check(check: Callable[[Any], str | None], value: Any) -> str:
         ) from why
 
 
-def choose_method(model: Model, tools: bool) -> OutputMethod:
-    """Return how a model gives a typed answer beside `tools`.
+OutputForm: TypeAlias = type[OutputT] | OutputType[OutputT] | UnionType | Mapping[str, Any] | _SpecialForm
+"""What `Agent.output` takes, as a checker sees it. Of a union or a `Literal` it cannot tell the type: write
+`Agent[A | B]`."""
 
-    A server that holds replies to a grammar lets the model write nothing else, also no tool calls.
+
+def output_of(given: Any) -> OutputType[Any]:
+    """Return an agent's output. Raises `ConfigError` for a type without a JSON Schema."""
+    return given if isinstance(given, OutputType) else OutputType(given)
+
+
+def choose_method(model: Model, tools: bool) -> OutputMethod:
+    """Return how a model gives a typed answer; `tools`: beside tools.
+
+    Most servers hold the whole reply to the schema, so that the model cannot call tools any more.
     """
     able = model.abilities
-    if able.schema and not (tools and able.grammar):
+    is_documented = (getattr(model, "wire", ""), getattr(model, "provider", "")) in SCHEMA_BESIDE_TOOLS
+    if able.schema and (not tools or is_documented):
         return "schema"
     return "tool" if able.tools else "prompt"
 
 
-def recorded_output(output: OutputType, head: RunHead) -> OutputType:
+def recorded_output(output: OutputType[Any], head: RunHead) -> OutputType[Any]:
     """Return the output of a recorded run: the agent's, with the recorded method and retries.
 
     Raises `ConfigError` if the agent's schema is not the recorded one.
@@ -170,15 +205,17 @@ def recorded_output(output: OutputType, head: RunHead) -> OutputType:
     )
 
 
-def describe_output(output: OutputType) -> dict[str, Any] | None:
+def describe_output(output: OutputType[Any]) -> dict[str, Any] | None:
     """Return what the journal stores of an output; None for text."""
     return {"schema": output.spec.schema, "retries": output.retries} if output.spec is not None else None
 
 
-def schema_in(head: RunHead) -> Any:
-    """Return the recorded JSON Schema of a run's answer; `str` for text."""
+def read_recorded_output(head: RunHead) -> Any:
+    """Return the output of a recorded run, as an agent's field: without the Python type."""
     recorded = head.settings.get("output")
-    return str if recorded is None else recorded["schema"]
+    if recorded is None:
+        return str
+    return OutputType(recorded["schema"], retries=recorded["retries"], method=head.settings["output_method"])
 
 
 def render_instructions(instructions: str | Callable[..., str], deps: object = None) -> str:
@@ -195,10 +232,10 @@ def render_instructions(instructions: str | Callable[..., str], deps: object = N
     return text
 
 
-def check_functions(checks: object) -> tuple[Callable[[Any], str | None], ...]:
-    """Return the user's checks as a tuple. Raises `ConfigError` if one is not a function of one value."""
+def _list_checks(checks: object) -> tuple[Callable[[Any], str | None], ...]:
+    """Return the user's checks as a tuple. Raises `ConfigError` if one is not a plain function."""
     if not isinstance(checks, Iterable) or isinstance(checks, str | bytes):
-        raise ConfigError(f"Agent(output_checks={checks!r}) is invalid.", hint="Give a list of functions.")
+        raise ConfigError(f"OutputType(checks={checks!r}) is invalid.", hint="Give a list of functions.")
     found = tuple(checks)
     for each in found:
         if not callable(each) or inspect.iscoroutinefunction(each):
@@ -206,7 +243,7 @@ def check_functions(checks: object) -> tuple[Callable[[Any], str | None], ...]:
     return found
 
 
-TEXT = OutputType(str)
+TEXT: OutputType[str] = OutputType(str)
 """The output of an agent that gives text."""
 
 
@@ -227,6 +264,6 @@ def _show_schema(schema: Any) -> str:
 def _not_a_type(given: object, why: Exception) -> ConfigError:
     first = str(why).partition("\n")[0]
     return ConfigError(
-        f"Agent(output={_show_type(given)}) has no JSON Schema: {first}",
+        f"The output {_show_type(given)} has no JSON Schema: {first}",
         hint="Give a pydantic model, a dataclass, a TypedDict, a list, a union, a Literal, a scalar, or a JSON Schema.",
     )

@@ -12,7 +12,7 @@ from plait.runtime.output import OutputType
 class PartialAnswer:
     """The answer in one reply, as far as it is written. `show` gets each new value."""
 
-    def __init__(self, output: OutputType, show: Callable[[Any], None]) -> None:
+    def __init__(self, output: OutputType[Any], show: Callable[[Any], None]) -> None:
         self._output, self._show = output, show
         self._text = ""
         self._last: Any = None

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, cast
 
 from msgspec import Struct, convert, structs
-from typing_extensions import TypeVar
 
 from plait.core import Event, Loop, Outcome, Status, Usage, Waiting
 from plait.core.errors import JournalError, OutputError
@@ -15,11 +14,8 @@ from plait.core.notebook import render_html, repr_short
 from plait.journal.records import Row
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import PhaseSpending, spending
-from plait.runtime.output import TEXT, OutputType
+from plait.runtime.output import TEXT, OutputT, OutputType
 from plait.runtime.recorded_events import make_events
-
-OutputT = TypeVar("OutputT", default=str, covariant=True)
-"""The type of an agent's answers."""
 
 
 class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
@@ -44,7 +40,7 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     """Reads the rows of `trace`."""
     loop_object: Loop | None = None
     """The loop itself; None if it is not known."""
-    output_type: OutputType = TEXT
+    output_type: OutputType[Any] = TEXT
     """The type of `output`; that of the agent."""
 
     def __repr__(self) -> str:
@@ -168,7 +164,7 @@ def run_of(
     models: dict[str, str],
     rows: Callable[[], Sequence[Row]],
     loop_object: Loop | None = None,
-    output_type: OutputType = TEXT,
+    output_type: OutputType[Any] = TEXT,
 ) -> Run[Any]:
     """Build a run from its parts, as the engine or the journal has them."""
     return Run(

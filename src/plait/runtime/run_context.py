@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import structs
@@ -83,7 +83,7 @@ class RunSpec:
     on_interrupted_call: OnInterruptedCall = "skip"
     on_wait: OnWait | None = None
     grounding: Grounding = "off"
-    output: OutputType = TEXT
+    output: OutputType[Any] = TEXT
     sandbox: str | Sandbox = AUTO
     fallback: str = ""
     """A note shown when code first runs: the sandbox is not the preferred one, and why."""

@@ -29,7 +29,7 @@ from plait.journal.timeline import Question, Timeline, select_rows_before
 from plait.runtime.approvals import open_question, waiting_with, without_id
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.engine import Engine
-from plait.runtime.output import OutputType, schema_in
+from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_effects import Past
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_context import RecordEnds, RunSpec, check_edit, read_user_answer
@@ -136,7 +136,7 @@ async def fork(
 
 
 def read_finished_run(
-    row: RunRow, journal: Journal, loop: Loop | None = None, output: OutputType | None = None
+    row: RunRow, journal: Journal, loop: Loop | None = None, output: OutputType[Any] | None = None
 ) -> Run[Any]:
     """A run as the journal has it, without performing anything."""
     if row.outcome is None:
@@ -153,7 +153,7 @@ def read_finished_run(
         models={phase: str(model["spec"]) for phase, model in row.head.models.items()},
         rows=lambda: journal.rows(row.head.run),
         loop_object=loop,
-        output_type=output or OutputType(schema_in(row.head)),
+        output_type=output or output_of(read_recorded_output(row.head)),
     )
 
 

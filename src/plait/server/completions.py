@@ -223,7 +223,7 @@ class ReplyPieces:
         self._thoughts = thoughts
         self._loop = agent._loop
         # A loop of another package may add text after something that looked like its answer.
-        is_checked = typed or agent.grounding != "off" or agent.output is not str or bool(agent.output_checks)
+        is_checked = typed or agent.grounding != "off" or agent.output is not str
         self._is_sure = not is_checked and self._loop.name in OURS
         self._phase = ""
         self._live_step = 0
