@@ -112,6 +112,7 @@ def test_every_loop_fails_with_the_last_error(loop: str, tmp_path: Path) -> None
         (bool, "yes", True),
         (date, "2026-11-24", date(2026, 11, 24)),
         (list[int], "They are [1, 2].", [1, 2]),
+        (list[int], "12, 15, 9", [12, 15, 9]),
         (dict[str, int], '```json\n{"a": 1,}\n```', {"a": 1}),
         (Literal["small", "large"], "Large", "large"),
         (int | None, "null", None),

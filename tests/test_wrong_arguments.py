@@ -73,7 +73,6 @@ AGENT: list[tuple[str, Any]] = [
     ("grounding", "strict"),
     ("grounding", None),
     ("output", 3),
-    ("output", lambda answer: answer),
     ("instructions", 3),
     ("sandbox", "docker"),
     ("sandbox", None),

@@ -98,6 +98,8 @@ def _readings(answer: JSON, schema: Schema) -> Iterator[JSON]:
         pass
     for each in found:
         yield from (each,) if isinstance(each, str) else _readings(each, schema)
+    if not found and "array" in types_of(schema, schema):
+        yield from _values_in(f"[{text}]")  # entries without the brackets
     yield text
 
 

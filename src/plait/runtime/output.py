@@ -81,7 +81,8 @@ class OutputType(Generic[OutputT]):
         """Return what the model has to change in its answer; "" if it fits the type and the checks."""
         value = self.read(answer)
         if self.spec is not None and (faults := self._find_faults(value)):
-            return f"The answer does not fit the JSON Schema: {faults}. Write the whole answer again."
+            shape = shape_of(self.spec.schema)
+            return f"The answer does not fit: {faults}. Write the whole answer again, as JSON of this form: {shape}"
         typed = self.make_value(value)
         objections = filter(None, (call_check(check, typed) for check in self.checks))
         return next((f"The answer is not accepted: {text}" for text in objections), "")
