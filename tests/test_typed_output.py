@@ -10,21 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 import plait
 from models_server import Asked, Server, completion, delta, whole_stream
 from plait.core.events import Noted, PartialOutput
 from plait.models.base import Abilities
-
-QUESTION = "Plan a trip to Lyon."
-
-
-class Trip(BaseModel):
-    city: str
-    days: int = Field(ge=1)
-    note: str = ""
+from typed_support import BAD, GOOD, LOOPS, QUESTION, Trip, agent, script, write_answer
 
 
 @dataclass
@@ -35,41 +27,6 @@ class Stay:
 
 class Place(TypedDict):
     city: str
-
-
-GOOD = '{"city": "Lyon", "days": 3}'
-BAD = '{"city": "Lyon"}'
-PLANS = {
-    "rewoo": ["Plan: So.\n#E1 = LLM[So?]", "Evidence."],
-    "compiler": ["Thought: So.\n1. join()"],
-    "phased": ["So."],
-}
-
-
-def write_answer(loop: str, answer: str) -> str:
-    """A reply in which a loop gives this answer."""
-    match loop:
-        case "react":
-            return f"Thought: So.\nFinal Answer: {answer}"
-        case "json":
-            return f'{{"thought": "so", "tool": "final_answer", "tool_input": {answer}}}'
-        case "codeact":
-            return f"THOUGHT 1:\nSo.\nACTION 1:\n```python\nstop({answer})\n```"
-        case "compiler":
-            return f"Thought: So.\nFinish: {answer}"
-    return answer
-
-
-def script(loop: str, *answers: str) -> list[str]:
-    return [*PLANS.get(loop, ()), *(write_answer(loop, each) for each in answers)]
-
-
-def agent(loop: str, output: Any, *answers: str, journal: Any = False, **fields: Any) -> plait.Agent[Any]:
-    model = plait.Scripted(script(loop, *answers), by_turn=False)
-    return plait.Agent(loop, model=model, journal=journal, output=output, can_ask=False, **fields)
-
-
-LOOPS = ["react", "json", "tool_calling", "rewoo", "compiler", "phased", "codeact"]
 
 
 @pytest.mark.parametrize("loop", LOOPS)

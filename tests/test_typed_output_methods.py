@@ -14,7 +14,7 @@ from cli_support import PLAIT
 from lazily import Lazy
 from models_server import Asked, Server, completion
 from plait.models.base import Abilities
-from test_typed_output import BAD, GOOD, LOOPS, QUESTION, Trip, agent
+from typed_support import BAD, GOOD, LOOPS, QUESTION, Trip, agent
 from window_server import serving
 
 openai = Lazy("openai")
