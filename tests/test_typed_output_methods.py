@@ -242,3 +242,25 @@ def test_an_agent_with_an_output_type_refuses_another_response_format(served: pl
         pytest.raises(openai.BadRequestError, match="The agent has an output type"),
     ):
         api.chat.completions.create(model="plait", **body)
+
+
+def test_a_call_of_the_answers_tool_in_the_text_is_the_answer() -> None:
+    run = agent("tool_calling", Trip, f'{{"name": "final_answer", "arguments": {GOOD}}}').run(QUESTION)
+    assert run.output == Trip(city="Lyon", days=3), run.reason
+
+
+class Options(BaseModel):
+    verbose: bool = False
+
+
+async def test_an_answer_without_arguments_is_an_empty_object() -> None:
+    run, _ = await ask_with([completion("", "tool_calls", tool_calls=[answer_call({})])], WHOLE, output=Options)
+    assert run.output == Options()
+
+
+@pytest.mark.parametrize("form", ["```json\n{}\n```", "Here it is: {}", "{}"])
+@pytest.mark.parametrize("loop", ["react", "compiler", "tool_calling", "phased", "rewoo"])
+def test_fences_words_and_labels_inside_texts_do_not_break_an_answer(loop: str, form: str) -> None:
+    answer = form.replace("{}", '{\n  "city": "Lyon",\n  "days": 3,\n  "note": "Action: go"\n}')
+    run = agent(loop, Trip, answer).run(QUESTION)
+    assert run.output == Trip(city="Lyon", days=3, note="Action: go"), run.reason

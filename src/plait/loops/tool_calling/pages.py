@@ -69,15 +69,14 @@ class NativeTurns(Turns):
             if reply.how_cut and isinstance(reply.calls[-1].input, str):
                 raise Unreadable(f"it {reply.how_cut} within the input of its last call")
             calls = tuple(self._call(call, notes) for call in reply.calls)
-            if takes_answer_by_tool(self._context) and all(call.tool == FINAL_ANSWER for call in calls):
-                return CallsTurn(reply.text.strip(), answer=calls[0].input, answered=True, remarks=tuple(notes))
-            return CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
+            turn = CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
+            return as_typed_answer(self._context, turn)
         if not reply.text.strip():
             raise Unreadable("It was empty.")
         if is_typed_answer(self._context, reply.text):
             return CallsTurn(answer=reply.text.strip(), answered=True)
         try:
-            turn = FORMAT.read(reply.text, self._context.known_tools)
+            turn = as_typed_answer(self._context, FORMAT.read(reply.text, self._context.known_tools))
         except Unreadable:
             # A text with a known tool's name is a broken call, or the model was still thinking about one.
             text = read_part(reply.text)[0]
@@ -149,7 +148,7 @@ class TextTurns(Turns):
     def _read(self, text: str) -> CallsTurn:
         if is_typed_answer(self._context, text):
             return CallsTurn(answer=text.strip(), answered=True, kept=text.strip())
-        return FORMAT.read(text, self._context.known_tools)
+        return as_typed_answer(self._context, FORMAT.read(text, self._context.known_tools))
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
         request = user(self._context.prompt("repair", complaint=complaint).strip())
@@ -164,6 +163,15 @@ class TextTurns(Turns):
 def takes_answer_by_tool(context: LoopContext) -> bool:
     """Return whether the model gives its answer by calling a tool."""
     return context.output is not None and context.output.method == "tool"
+
+
+def as_typed_answer(context: LoopContext, turn: CallsTurn) -> CallsTurn:
+    """Return the turn as an answer if it only calls the tool that takes one, also where that tool was not offered."""
+    if context.output is None or not turn.calls or any(call.tool != FINAL_ANSWER for call in turn.calls):
+        return turn
+    given = turn.calls[0].input
+    answer = {} if given is None else given  # a call without arguments
+    return CallsTurn(turn.thought, answer=answer, answered=True, kept=turn.kept, remarks=turn.remarks)
 
 
 def answer_tool(context: LoopContext) -> ToolSpec:
