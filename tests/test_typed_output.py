@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 import plait
 from models_server import Asked, Server, completion, delta, whole_stream
+from plait.core import Reply as ModelReply
 from plait.core.events import Noted, PartialOutput
 from plait.models.base import Abilities
 from typed_support import BAD, GOOD, LOOPS, QUESTION, Trip, agent, script, write_answer
@@ -248,3 +250,28 @@ def test_a_union_of_objects_is_checked_also_without_python_types() -> None:
 def test_null_for_a_field_that_may_be_left_out_is_left_out() -> None:
     run = agent("tool_calling", Trip, '{"city": "Lyon", "days": 3, "note": null}').run(QUESTION)
     assert run.answer == {"city": "Lyon", "days": 3}
+
+
+class Reply(BaseModel):
+    answer: int
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_type_with_a_field_named_like_the_loops_own_is_no_problem(loop: str) -> None:
+    assert agent(loop, Reply, '{"answer": 5}').run(QUESTION).output == Reply(answer=5)
+
+
+def test_a_lone_value_is_the_only_field_of_a_type() -> None:
+    run = agent("tool_calling", Reply, '{"name": "final_answer", "arguments": {"answer": 5}}').run(QUESTION)
+    assert run.output == Reply(answer=5), run.reason
+
+
+def test_an_answer_that_is_cut_is_asked_for_again() -> None:
+    replies = [
+        ModelReply("So."),
+        ModelReply('{"city": "Ly', finish="length"),
+        *[ModelReply(".", finish="length")] * 2,
+        ModelReply(GOOD),
+    ]
+    run = plait.Agent("phased", model=plait.Scripted(replies, by_turn=False), output=Trip, journal=False).run(QUESTION)
+    assert run.output == Trip(city="Lyon", days=3), run.reason

@@ -71,6 +71,8 @@ def read_output(answer: JSON, schema: Schema) -> JSON:
     what the schema requires ("3" becomes 3). null for a property that may be left out counts as left out.
     """
     readings = [_adapt(each, schema) for each in _readings(answer, schema)]
+    if lone := _as_only_property(readings[0], schema):
+        readings.append(_adapt(lone, schema))
     return next((each for each in readings if not any(find_faults(each, schema, schema))), readings[0])
 
 
@@ -101,6 +103,13 @@ def _readings(answer: JSON, schema: Schema) -> Iterator[JSON]:
     if not found and "array" in types_of(schema, schema):
         yield from _values_in(f"[{text}]")  # entries without the brackets
     yield text
+
+
+def _as_only_property(value: JSON, schema: Schema) -> JSON:
+    """Return an object with the value as its one property, as models leave out a name that is the only one; None if the
+    schema is not that of such an object."""
+    names = list(schema.get("properties", ())) if is_object(schema) else []
+    return {names[0]: value} if len(names) == 1 and not isinstance(value, dict) else None
 
 
 def _values_in(text: str) -> Iterator[JSON]:

@@ -214,7 +214,7 @@ def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effe
     while True:
         reply = yield from ask(tail)
         answer = reply.text.strip()
-        if not answer or reply.how_cut or not (against := (yield from check_output(answer))):
+        if not answer or not (against := (yield from check_output(answer))):
             return answer
         tail = (*tail, *with_repair(answer, against))
 
