@@ -12,6 +12,7 @@ import pytest
 from cli_support import Shell, final
 
 ROOT = Path(__file__).parents[1]
+LOOPS = ROOT / "src/plait/loops"
 
 
 @pytest.fixture
@@ -20,17 +21,18 @@ def plait(tmp_path: Path) -> Shell:
 
 
 def template(name: str) -> Path:
-    """The file of a prompt, such as "react/system"."""
+    """The file of a prompt, such as "react/system"; those in `loops/prompts` belong to all loops."""
     loop, _, prompt = name.partition("/")
-    return ROOT / "src/plait/loops" / loop / "prompts" / f"{prompt}.j2"
+    own = LOOPS / loop / "prompts" / f"{prompt}.j2"
+    return own if own.exists() else LOOPS / "prompts" / f"{prompt}.j2"
 
 
 def test_every_prompt_is_shown_as_its_file_is(plait: Shell) -> None:
     names = plait("prompts", "list").out.split()
-    shipped = sorted(
-        f"{path.parent.parent.name}/{path.stem}" for path in (ROOT / "src/plait/loops").glob("*/prompts/*.j2")
-    )
-    assert sorted(names) == shipped
+    shipped = {f"{path.parent.parent.name}/{path.stem}" for path in LOOPS.glob("*/prompts/*.j2")}
+    loops = {name.partition("/")[0] for name in shipped}
+    shared = {f"{loop}/{path.stem}" for loop in loops for path in LOOPS.glob("prompts/*.j2")}
+    assert sorted(names) == sorted(shipped | shared)
     for name in names:
         assert plait("prompts", "show", name).out == template(name).read_text()
     assert plait("prompts", "show", "react").out.count("--- react/") == sum(n.startswith("react/") for n in names)

@@ -151,3 +151,12 @@ def test_the_web_service_streams_a_run_and_takes_the_approval_later(
 def test_each_example_program_is_in_the_list_of_examples() -> None:
     listed = set(re.findall(r"`([a-z_]+\.py)`", (EXAMPLES / "README.md").read_text(encoding="utf-8")))
     assert {path.name for path in EXAMPLES.glob("*.py")} == listed
+
+
+def test_typed_extraction_asks_again_until_the_total_is_right(tmp_path: Path) -> None:
+    lines = [{"text": "lamp", "count": 2, "price": "20"}, {"text": "shipping", "price": "5"}]
+    wrong = {"number": "17", "seller": "Ada Ltd", "issued": "2026-05-03", "lines": lines[:1], "total": "45"}
+    script = write_script(tmp_path, json.dumps(wrong), json.dumps({**wrong, "lines": lines}))
+    done = run_program("typed_extraction", "Invoice 17 ...", "--model", script, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["lines"][1] == {"text": "shipping", "count": 1, "price": "5"}

@@ -496,7 +496,8 @@ def test_the_loop_needs_no_runtime() -> None:
     assert loop.send((9,)) == WaitNext((9,))
     solve = loop.send(WaitResult(9, observations=(Observation("13"),)))
     assert isinstance(solve, Think) and solve.phase == "solve" and "Evidence: 13" in solve.messages[0].content
-    assert loop.send(Reply("It is 13.")) == CheckAnswer("It is 13.")
+    assert loop.send(Reply("It is 13.")) == CheckAnswer("It is 13.", only_output=True)
+    assert loop.send("") == CheckAnswer("It is 13.")
     with pytest.raises(StopIteration) as end:
         loop.send("")
     assert end.value.value == Answered("It is 13.")

@@ -16,6 +16,7 @@ plait.ReAct(dialect="xx")
 plait.Limits(steps="3")
 plait.Runs
 plait.Agent().run("?").run
+plait.Agent(output=list[int]).run("?").output.days
 """
 
 
@@ -32,4 +33,4 @@ def test_a_users_program_is_checked_by_types(tmp_path: Path) -> None:
     assert found.returncode == 1, found.stdout + found.stderr
     lines = [line for line in found.stdout.splitlines() if ": error: " in line]
     assert not [line for line in lines if "wrong.py" not in line], found.stdout
-    assert {int(line.split(":")[1]) for line in lines} == {3, 4, 5, 6, 7, 8}
+    assert {int(line.split(":")[1]) for line in lines} == {3, 4, 5, 6, 7, 8, 9}

@@ -169,7 +169,7 @@ def test_a_bad_key_is_told_as_clients_expect(agent: plait.Agent) -> None:
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
         ({"n": 2}, "n"),
         ({"stop": ["\n"]}, "stop"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "yaml"}}, "response_format"),
         ({"stream": "yes"}, "stream"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "assistant", "content": "Hi."}]}, "messages"),

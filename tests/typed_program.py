@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import assert_type
+from dataclasses import dataclass
+from typing import Literal, assert_type
 
 import plait
 from plait.core import Event, Outcome, Status, Usage, Waiting
@@ -24,6 +25,35 @@ agent = plait.Agent(
     history=plait.History(turns=2),
     journal=False,
 )
+
+
+@dataclass
+class Trip:
+    """A typed answer."""
+
+    city: str
+    days: int
+
+
+typed = plait.Agent("tool_calling", output=Trip, instructions="Be kind.")
+assert_type(typed, plait.Agent[Trip])
+assert_type(typed.using(limits=plait.Limits(steps=3)), plait.Agent[Trip])
+assert_type(typed.using(output=list[int]), plait.Agent[list[int]])
+assert_type(agent, plait.Agent[str])
+checked = plait.Agent(output=plait.OutputType(Trip, checks=[lambda trip: None], retries=1))
+assert_type(checked, plait.Agent[Trip])
+either = plait.Agent[int | str](output=int | str)
+size = plait.Agent[Literal["small", "large"]](output=Literal["small", "large"])
+
+
+def show_typed() -> None:
+    """Uses the outputs of typed agents."""
+    assert_type(typed.run("?"), plait.Run[Trip])
+    assert_type(typed.run("?").output.days, int)
+    assert_type(agent.run("?").output, str)
+    assert_type(either.run("?").output, int | str)
+    assert_type(size.run("?").output, Literal["small", "large"])
+    assert_type(typed.resume("last").output, Trip)
 
 
 async def on_wait(waiting: Waiting) -> str | None:

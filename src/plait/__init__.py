@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from plait.core.artifacts import Artifact
     from plait.core.attachments import File
     from plait.core.code import CodeLimits
-    from plait.core.errors import ConfigError, PlaitError, ReplayDiffers, ToolError
+    from plait.core.errors import ConfigError, OutputError, PlaitError, ReplayDiffers, ToolError
     from plait.core.plans import Plan, Step
     from plait.lab.recommend import Demand, Recommendation, recommend
     from plait.lab.run_comparison import acompare, compare
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from plait.models.settings import ModelSettings
     from plait.runtime.attachments import attach
     from plait.runtime.limits import Limits
+    from plait.runtime.output import OutputType
     from plait.runtime.run import Run
     from plait.runtime.sessions import History
     from plait.tools import Tool, tool, toolset
@@ -53,6 +54,8 @@ _PLACES = {
     "Limits": "plait.runtime.limits",
     "ModelSettings": "plait.models.settings",
     "ToolCalling": "plait.loops",
+    "OutputError": "plait.core.errors",
+    "OutputType": "plait.runtime.output",
     "Phased": "plait.loops",
     "PlaitError": "plait.core.errors",
     "Plan": "plait.core.plans",
@@ -95,6 +98,8 @@ __all__ = [
     "LLMCompiler",
     "Limits",
     "ModelSettings",
+    "OutputError",
+    "OutputType",
     "Phased",
     "PlaitError",
     "Plan",

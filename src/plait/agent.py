@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 import msgspec
 
@@ -39,6 +39,7 @@ from plait.runtime.attachments import UserQuestion, check_acceptance, restore_fi
 from plait.runtime.background import EventStream, run_blocking
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
+from plait.runtime.output import OutputForm, OutputT, recorded_output
 from plait.runtime.run import Run
 from plait.runtime.run_context import Approve, OnInterruptedCall, OnWait
 from plait.runtime.runs import Replayed
@@ -56,8 +57,11 @@ if TYPE_CHECKING:
     from plait.runtime.plans import Planned
 
 
+NewT = TypeVar("NewT")
+
+
 @dataclass(frozen=True, repr=False)
-class Agent:
+class Agent(Generic[OutputT]):
     """A loop with its models, tools and limits.
 
     `loop`: the name of a loop ("react", "json"), or an object with options (`plait.ReAct(dialect="lines")`). "auto"
@@ -75,6 +79,10 @@ class Agent:
     ask the user. `on_interrupted_call`: what a resumed run does with a call that may have happened. `grounding`: what
     to do about values that the model invented: "off", "note", "warn", "ask" or "refuse". `sandbox`: where code runs:
     "process", "monty", an object, or "auto" ("process" where the kernel supports it, else "monty").
+
+    `output`: the type of the answer: a pydantic model, dataclass, TypedDict, list, union, `Literal`, scalar, a JSON
+    Schema, or an `OutputType`, which also has checks. `Run.output` has a value of this type. `instructions`: a text, or
+    a function that returns one at the start of a run; the model gets it beside the loop's prompt or `system`.
 
     Raises `ConfigError` for an invalid field.
     """
@@ -94,6 +102,8 @@ class Agent:
     history: History = field(default=History(), kw_only=True)
     grounding: Grounding = field(default="off", kw_only=True)
     sandbox: str | Sandbox = field(default=AUTO, kw_only=True)
+    output: OutputForm[OutputT] = field(default=cast(Any, str), kw_only=True)
+    instructions: str | Callable[..., str] = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         loop = loop_of(self.loop)
@@ -130,7 +140,7 @@ class Agent:
         session: str | None = None,
         on_wait: OnWait | None = None,
         now: float | None = None,
-    ) -> Run:
+    ) -> Run[OutputT]:
         """Run a task to its end, blocking. Also works inside a running event loop, as in a notebook.
 
         `question` is a text, or a list of texts and files: `["What is in this picture?", plait.attach("photo.jpg")]`.
@@ -153,7 +163,7 @@ class Agent:
         label: str = "",
         history: Iterable[Exchange] | None = None,
         now: float | None = None,
-    ) -> Run:
+    ) -> Run[OutputT]:
         """Run a task to its end. Cancelling this call cancels the run and records that.
 
         `on_event` receives each event as it happens; the last is `Ended`, also for a cancelled run. `label` is a name
@@ -191,7 +201,7 @@ class Agent:
         from plait.runtime.plans import Planned, planning
 
         loop = replace(planning(self._loop), plan=None, only_plan=True)
-        planner = self.using(loop=loop, tools=tuple(self._parts.toolset))
+        planner = self.using(loop=loop, tools=tuple(self._parts.toolset), output=str)
         run = await planner.arun(question, session=session, on_event=on_event)
         if run.status != "answered":
             return Planned(None, None, run)
@@ -213,7 +223,7 @@ class Agent:
             loop, run_spec.context, run_spec.task, checked, run_spec.phases, timeline, seen
         )
 
-    def with_plan(self, plan: Plan | str) -> Agent:
+    def with_plan(self, plan: Plan | str) -> Agent[OutputT]:
         """Return the same agent with a plan to run: a `Plan`, the printed text, or JSON.
 
         Steps that have evidence in the plan are not run again. Raises `ConfigError` for a plan that does not fit these
@@ -241,7 +251,12 @@ class Agent:
         uses = history.name in (plan if isinstance(plan, str) else {step.tool for step in plan.steps})
         return list_callable(self._loop, (*self.specs, history) if uses else self.specs)
 
-    def using(self, **changes: Any) -> Agent:
+    @overload
+    def using(self, *, output: OutputForm[NewT], **changes: Any) -> Agent[NewT]: ...
+    @overload
+    def using(self, **changes: Any) -> Agent[OutputT]: ...
+
+    def using(self, **changes: Any) -> Agent[Any]:
         """Return a copy of this agent with some fields changed."""
         known = {item.name for item in fields(self)}
         for name in changes:
@@ -252,8 +267,8 @@ class Agent:
     # -- the record
 
     def resume(
-        self, run: str | Run, answer: str | None = None, *, question: str | None = None, force: bool = False
-    ) -> Run:
+        self, run: str | Run[Any], answer: str | None = None, *, question: str | None = None, force: bool = False
+    ) -> Run[OutputT]:
         """Resume a run that was interrupted or cancelled, or that waits.
 
         `answer` is the user's answer to the `question` with that id (`Run.outcome.question` names it). If `run` is a
@@ -264,14 +279,14 @@ class Agent:
 
     async def aresume(
         self,
-        run: str | Run,
+        run: str | Run[Any],
         answer: str | None = None,
         *,
         question: str | None = None,
         on_event: Callable[[Event], None] | None = None,
         force: bool = False,
         on_wait: OnWait | None = None,
-    ) -> Run:
+    ) -> Run[OutputT]:
         """Resume a run. See `resume`. `force` takes over a run that another machine started."""
         if isinstance(run, Run):
             if question is None and isinstance(run.outcome, Waiting):
@@ -289,7 +304,8 @@ class Agent:
                     waits=(),
                     hint="",
                 )
-            return runs.read_finished_run(row, journal, self._loop)
+            output = recorded_output(self._parts.output, row.head)
+            return runs.read_finished_run(row, journal, self._loop, output)
         require_loaded(self.tools)
         await self._parts.load_tools()
         sandbox = await self._parts.check_sandbox(
@@ -312,7 +328,7 @@ class Agent:
         run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head)
         return run_blocking(runs.replay(run_spec, row.head, journal.timeline(row.head.run), recorded))
 
-    def fork(self, run: str, at: int) -> Run:
+    def fork(self, run: str, at: int) -> Run[OutputT]:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
         return run_blocking(self.afork(run, at))
 
@@ -324,7 +340,7 @@ class Agent:
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
         label: str = "",
-    ) -> Run:
+    ) -> Run[OutputT]:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
         journal = self._parts.require_journal()
         row = journal.run(run)
@@ -353,7 +369,7 @@ class Agent:
     @staticmethod
     def from_journal(
         head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any
-    ) -> Agent:
+    ) -> Agent[Any]:
         """Rebuild the agent that made a recorded run from the run's record.
 
         `load_tools`: whether to load code that the journal names (files, modules, commands) as tools. None loads it
@@ -377,7 +393,7 @@ class Agent:
     def _loop_word(self) -> str:
         return self.loop if isinstance(self.loop, str) else loops.word_of(self.loop)
 
-    def _with_loop_of(self, head: RunHead) -> Agent:
+    def _with_loop_of(self, head: RunHead) -> Agent[OutputT]:
         """Return this agent with the loop of a recorded run, if it chooses its loop itself."""
         if self.loop != AUTO_LOOP:
             return self

@@ -31,6 +31,7 @@ from plait.runtime.attachments import (
     restore_files,
     split_question,
 )
+from plait.runtime.output import OutputType, choose_method, output_of, recorded_output, render_instructions
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
@@ -81,6 +82,15 @@ class AgentParts:
     @cached_property
     def prompts(self) -> PromptBook:
         return self._load_prompts(self.loop)
+
+    @cached_property
+    def output(self) -> OutputType[Any]:
+        """Return the type of the agent's answers."""
+        return output_of(self._agent.output)
+
+    def render_instructions(self) -> str:
+        """Return the text of the agent's instructions for a new run."""
+        return render_instructions(self._agent.instructions)
 
     def check_prompts(self, loop: Loop) -> None:
         """Check the user's folder of prompts. Raises `ConfigError`; warns of prompts that the loop does not use."""
@@ -183,6 +193,8 @@ class AgentParts:
         if shown is not None:
             tools = self._finder.among(tools)
         tokens = special_tokens(self.models, recorded)
+        output = self.output if recorded is None else recorded_output(self.output, recorded)
+        instructions = recorded.settings.get("instructions", "") if recorded is not None else self.render_instructions()
         context = LoopContext(
             tools=tools.specs,
             prompts=self.prompts,
@@ -191,6 +203,7 @@ class AgentParts:
             can_ask=agent.can_ask,
             approve_plan=agent.approve == "plan",
             special_tokens=tokens,
+            instructions=instructions,
         )
         if shown is not None:
             context = narrow_context(context, shown, (tool.name for tool in self.toolset), self._finder.tool.name)
@@ -200,25 +213,29 @@ class AgentParts:
         if sandbox == AUTO:
             sandbox, why = default_sandbox()
         context = with_clean_tools(context)
+        asks_for_tools = loops.fallback_of(self.loop) is None
+        phases = Phases(models_of_run(self.models, recorded, asks_for_tools=asks_for_tools))
+        if output.spec is not None:
+            method = output.method or choose_method(phases.of(self.loop.phases[-1]), bool(context.tools))
+            context = msgspec.structs.replace(context, output=msgspec.structs.replace(output.spec, method=method))
         return RunSpec(
             loop=self.loop,
             task=files.make_task(question, conversation.history if conversation is not None else ()),
             contents=files.contents,
             context=context,
             tools=tools.for_run(),
-            phases=Phases(
-                models_of_run(self.models, recorded, asks_for_tools=loops.fallback_of(self.loop) is None),
-            ),
+            phases=phases,
             limits=agent.limits,
             approve=agent.approve,
             on_interrupted_call=agent.on_interrupted_call,
             on_wait=on_wait,
             grounding=agent.grounding,
+            output=output,
             sandbox=sandbox,
             fallback=_fallback(why),
             now=now,
             data_tokens=tuple(
-                token for token in tokens if token not in self.prompts.text and token not in (agent.system or "")
+                token for token in tokens if token not in f"{self.prompts.text}\n{agent.system or ''}\n{instructions}"
             ),
             tracer=telemetry.find_tracer(),
         )
@@ -232,7 +249,13 @@ class AgentParts:
             models=run_spec.phases.describe(),
             tools=self._recorded_tools,
             sources=self._sources,
-            settings={**self._settings, "sandbox": name_of(run_spec.sandbox), "now": run_spec.now},
+            settings={
+                **self._settings,
+                "sandbox": name_of(run_spec.sandbox),
+                "now": run_spec.now,
+                "instructions": run_spec.context.instructions,
+                "output_method": run_spec.context.output.method if run_spec.context.output is not None else None,
+            },
             plait=__version__,
         )
         if run_spec.context.search:

@@ -46,6 +46,8 @@ class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
     set: dict[str, Any] = {}
     tools: list[str] = []
     prompts: str | None = None
+    instructions: str | None = None
+    schema: str | None = None
     journal: str | None = None
     approve: str | None = None
     embedder: str | None = None

@@ -55,6 +55,8 @@ def make_agent(
     journal: str | None = None,
     no_journal: bool = False,
     system: str | None = None,
+    instructions: str | None = None,
+    schema: str | None = None,
     approve: str | None = None,
     no_ask: bool = False,
     embedder: str | None = None,
@@ -95,6 +97,8 @@ def make_agent(
         ),
         prompts=prompts or defaults.prompts,
         system=read_text(system) if system is not None else None,
+        instructions=read_instructions(instructions) if instructions is not None else defaults.instructions or "",
+        output=read_schema(schema) if (schema := schema or defaults.schema) is not None else cast(Any, str),
         journal=False if no_journal else journal_path(journal, defaults),
         approve=cast(Any, approve or defaults.approve or "never"),
         can_ask=not no_ask,
@@ -225,6 +229,22 @@ def read_text(name: str) -> str:
         raise ConfigError(f"{name} cannot be read: {why.strerror}.") from why
     except UnicodeDecodeError as why:
         raise ConfigError(f"{name} is not UTF-8 text: byte {why.start} cannot be read.") from why
+
+
+def read_instructions(given: str) -> str:
+    """Return the text of `--instructions`: the words themselves, or the content of `@FILE`. Raises `ConfigError`."""
+    return read_text(given[1:]).strip() if given.startswith("@") else given
+
+
+def read_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema in a file. Raises `ConfigError` if it is not a JSON object."""
+    try:
+        schema = msgspec.json.decode(read_text(name))
+    except msgspec.DecodeError as why:
+        raise ConfigError(f"{name} is not JSON: {why}.", hint="Give a JSON Schema.") from None
+    if not isinstance(schema, dict):
+        raise ConfigError(f"{name} holds no JSON object.", hint='Give a JSON Schema, such as {"type": "object"}.')
+    return schema
 
 
 def _merge_limits(defaults: RunDefaults, flags: Mapping[str, Any]) -> dict[str, Any]:

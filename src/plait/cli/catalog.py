@@ -24,7 +24,7 @@ from plait.models.fallback import members_of
 from plait.models.fetch import list_catalogue, model_file
 from plait.models.rejections import forget_rejections
 from plait.models.resolve import providers, resolve
-from plait.runtime.prompts import shipped_prompts
+from plait.runtime.prompts import shared_prompts, shipped_prompts
 from plait.toolkits.method_search import lines_of
 from plait.tools import load as load_tools
 from plait.tools import toolkit_names, tools_from
@@ -294,7 +294,7 @@ def copy_prompts(loop: str, folder: str, force: bool) -> None:
 
 def _prompt_texts(loop: str) -> dict[str, str]:
     """Return a loop's templates by name, built-in or from another package. Raises `ConfigError`."""
-    return dict(sorted({**prompts_of(loop), **shipped_prompts(loop)}.items()))
+    return dict(sorted({**shared_prompts(), **prompts_of(loop), **shipped_prompts(loop)}.items()))
 
 
 # -- trust

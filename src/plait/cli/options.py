@@ -156,6 +156,12 @@ code = combine(
 system = click.option(
     "--system", metavar="FILE", help="A system prompt instead of the built-in one, sent byte for byte."
 )
+instructions = click.option(
+    "--instructions",
+    metavar="TEXT|@FILE",
+    help="Instructions for the model, beside the built-in prompts or --system.",
+)
+schema = click.option("--schema", metavar="FILE", help="A JSON Schema that the answer has to fit.")
 agent = combine(
     loop,
     settings,
@@ -168,6 +174,8 @@ agent = combine(
     code,
     prompts,
     system,
+    instructions,
+    schema,
 )
 """The options that describe an agent."""
 session = click.option("--session", metavar="NAME", help="The conversation that this turn starts or continues.")

@@ -22,6 +22,7 @@ from plait.core.effects import (
     ask,
     check_answer,
     check_grounding,
+    check_output,
     execute,
     go_on,
     is_going_round,
@@ -30,11 +31,12 @@ from plait.core.effects import (
     think,
     wait_next,
 )
-from plait.core.errors import ContextOverflow, LimitNear, PlaitError, Unsupported
+from plait.core.errors import ContextOverflow, LimitNear, OutputError, PlaitError, Unsupported
 from plait.core.events import Event
-from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task
+from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task, join_parts
 from plait.core.messages import JSON, Exchange, Message, ProviderState, assistant, system, user
 from plait.core.outcomes import Answered, Cancelled, Crashed, Failed, Outcome, Status, Stopped, Waiting
+from plait.core.output import OutputSpec
 from plait.core.plans import Plan, Step
 from plait.core.replies import CUT, Reply, Usage
 from plait.core.tools import Call, Observation, ToolSpec
@@ -74,6 +76,8 @@ __all__ = [
     "Observation",
     "OneKind",
     "Outcome",
+    "OutputError",
+    "OutputSpec",
     "Piece",
     "PieceKind",
     "PlaitError",
@@ -100,9 +104,11 @@ __all__ = [
     "assistant",
     "check_answer",
     "check_grounding",
+    "check_output",
     "execute",
     "go_on",
     "is_going_round",
+    "join_parts",
     "note",
     "start",
     "system",

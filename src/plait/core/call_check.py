@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from plait.core.arguments import is_no_input, read_input, read_structure
@@ -332,14 +332,16 @@ def find_faults(value: Any, schema: Any, root: Schema, path: Path = ()) -> Itera
     fitting = [one for one in allowed if _has_type(value, one)]
     if not fitting:
         yield path, f"must be {words_of(schema, root)}, not {show_value(value)}"
-    elif len(fitting) == 1:
-        yield from _faults_inside(value, fitting[0], root, path)
+    else:
+        yield from min((list(_faults_inside(value, one, root, path)) for one in fitting), key=len)
 
 
 def _faults_inside(value: Any, schema: Schema, root: Schema, path: Path) -> Iterator[tuple[Path, str]]:
-    if isinstance(value, list | tuple) and isinstance(items := schema.get("items"), dict) and items:
-        for i, each in enumerate(value):
-            yield from find_faults(each, items, root, (*path, i))
+    if isinstance(value, list | tuple):
+        yield from ((path, text) for text in _wrong_length(value, schema))
+        if isinstance(items := schema.get("items"), dict) and items:
+            for i, each in enumerate(value):
+                yield from find_faults(each, items, root, (*path, i))
     elif isinstance(value, dict):
         for name in schema.get("required", ()):
             if name not in value:
@@ -351,6 +353,14 @@ def _faults_inside(value: Any, schema: Schema, root: Schema, path: Path) -> Iter
                 yield from find_faults(each, inner, root, (*path, str(name)))
     else:
         yield from ((path, text) for text in _out_of_bounds(value, schema))
+
+
+def _wrong_length(value: Sequence[Any], schema: Schema) -> Iterator[str]:
+    least, most = schema.get("minItems"), schema.get("maxItems")
+    if isinstance(least, int) and len(value) < least:
+        yield f"has {len(value):,} entries, but at least {least:,} are needed"
+    if isinstance(most, int) and len(value) > most:
+        yield f"has {len(value):,} entries, but at most {most:,} are allowed"
 
 
 def _out_of_bounds(value: Any, schema: Schema) -> Iterator[str]:

@@ -85,10 +85,15 @@ class AskUser(Struct, frozen=True, omit_defaults=True, tag="ask"):
     kind: Literal["question", "plan"] = "question"
 
 
-class CheckAnswer(Struct, frozen=True, tag="propose"):
-    """A check of an answer before the loop ends with it. Its result is the objection, or "" if there is none."""
+class CheckAnswer(Struct, frozen=True, omit_defaults=True, tag="propose"):
+    """A check of an answer before the loop ends with it. Its result is the objection, or "" if there is none.
+
+    It checks the answer's type (`Agent.output`), then the user's own checks, then grounding. `only_output`: it leaves
+    out grounding. An objection to the output needs another answer, one to the grounding may need more tool calls.
+    """
 
     answer: Any
+    only_output: bool = False
 
 
 class CheckGrounding(Struct, frozen=True, omit_defaults=True, tag="doubt"):
@@ -210,6 +215,11 @@ def note(kind: str, text: str) -> Effects[None]:
 def check_answer(answer: Any) -> Effects[str]:
     """Return the objection to an answer, in words for the model, or "" if it may be given."""
     return cast(str, (yield CheckAnswer(answer)))
+
+
+def check_output(answer: Any) -> Effects[str]:
+    """Return the objection to an answer's type or by the user's own checks; "" if there is none."""
+    return cast(str, (yield CheckAnswer(answer, only_output=True)))
 
 
 def check_grounding(

@@ -178,6 +178,10 @@ class BadInput(PlaitError):
     """A tool's input does not fit its parameters; the model gets the text as the observation."""
 
 
+class OutputError(PlaitError):
+    """A run has no output: it has no answer, or one that does not fit the agent's output type."""
+
+
 class ToolError(PlaitError):
     """For tools to raise: the text reaches the model as the observation, with no traceback."""
 

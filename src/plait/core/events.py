@@ -61,6 +61,17 @@ class Text(Struct, frozen=True, tag="text"):
     text: str
 
 
+class PartialOutput(Struct, frozen=True, tag="partial_output"):
+    """The answer of an agent with an output type, as far as the model has written it.
+
+    `value` is a value of that type if the part that exists allows one, else JSON. A later one replaces it, and the last
+    one is not checked: `Ended` holds the output.
+    """
+
+    step: int
+    value: Any
+
+
 class Replied(Struct, frozen=True, tag="replied"):
     """A model's reply is complete. `cost` is in USD, None if no price is known."""
 
@@ -124,6 +135,7 @@ Event: TypeAlias = (
     | Action
     | Answer
     | Text
+    | PartialOutput
     | Replied
     | Called
     | Observed

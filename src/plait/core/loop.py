@@ -12,6 +12,7 @@ from plait.core.call_check import IsOpen, find_call_problem
 from plait.core.effects import Effects
 from plait.core.messages import JSON, Exchange, Message
 from plait.core.outcomes import Outcome
+from plait.core.output import OutputSpec
 from plait.core.tools import ToolSpec
 
 LoopRun: TypeAlias = Effects[Outcome]
@@ -93,7 +94,8 @@ class LoopContext(Struct, frozen=True):
     `observation_chars` is the maximum number of characters of one observation in a prompt. `can_ask`: the user may be
     asked. `approve_plan`: the user approves a plan before it runs. The model is shown `tools`; it may also call
     `others`, which the tool named `search` ("": none) finds. `special_tokens` are the control tokens of the run's
-    models, which are escaped in data.
+    models, which are escaped in data. `instructions` are the user's, beside the loop's prompts. `output` is the type of
+    the answer; None for text.
     """
 
     tools: tuple[ToolSpec, ...]
@@ -105,6 +107,8 @@ class LoopContext(Struct, frozen=True):
     others: tuple[ToolSpec, ...] = ()
     search: str = ""
     special_tokens: tuple[str, ...] = ()
+    instructions: str = ""
+    output: OutputSpec | None = None
 
     @property
     def known_tools(self) -> tuple[ToolSpec, ...]:
@@ -112,12 +116,16 @@ class LoopContext(Struct, frozen=True):
         return (*self.tools, *self.others) if self.others else self.tools
 
     def prompt(self, name: str, **values: Any) -> str:
-        """Return the template `name`, filled; `tools` is always included."""
-        return self.prompts.render(name, {"tools": self.tools, **values})
+        """Return the template `name`, filled. `tools`, and `typed` (the answer has a type), are always included."""
+        return self.prompts.render(name, {"tools": self.tools, "typed": self.output is not None, **values})
 
     def rules(self, name: str = "system", **values: Any) -> str:
-        """Return the user's own system prompt, or the template `name`."""
-        return self.system if self.system is not None else self.prompt(name, **values)
+        """Return the user's own system prompt, or the template `name`; and the user's instructions below it."""
+        return join_parts(self.system if self.system is not None else self.prompt(name, **values), self.instructions)
+
+    def output_rules(self, place: str = "") -> str:
+        """Return what the model has to know of the answer's type; "" for text. `place` says where the answer goes."""
+        return self.prompt("output", schema=self.output.schema, place=place).strip() if self.output is not None else ""
 
     def tool(self, name: str) -> ToolSpec | None:
         return next((tool for tool in (*self.tools, *self.others) if tool.name == name), None)
@@ -130,6 +138,14 @@ class LoopContext(Struct, frozen=True):
         """Return the context for a loop that this one falls back to: with its own prompts, and without the user's
         system prompt, which was written for another loop."""
         return structs.replace(self, prompts=self.prompts.of(loop), system=None)
+
+
+def join_parts(text: str, *more: str) -> str:
+    """Return a prompt with further parts below it, a blank line between. The prompt's own bytes stay the same."""
+    for part in filter(None, more):
+        gap = "\n\n"[len(text) - len(text.rstrip("\n")) :] if text else ""
+        text = f"{text}{gap}{part}"
+    return text
 
 
 @runtime_checkable

@@ -21,11 +21,12 @@ class Answered(Struct, frozen=True, repr_omit_defaults=True, tag="answered"):
 
 
 class Failed(Struct, frozen=True, repr_omit_defaults=True, tag="failed"):
-    """The model gave up and said why (`gave_up`), or did not follow the format (`format`)."""
+    """The model gave up and said why (`gave_up`), did not follow the format (`format`), or gave no answer that fits the
+    agent's output type and checks (`output`)."""
 
     status: ClassVar[Status] = "failed"
     reason: str
-    kind: Literal["gave_up", "format"] = "gave_up"
+    kind: Literal["gave_up", "format", "output"] = "gave_up"
     answer: None = None
 
 

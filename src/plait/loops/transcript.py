@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import structs
 
-from plait.core import Attachment, LoopContext, Message, Observation, Task, Think, assistant, system, user
+from plait.core import Attachment, LoopContext, Message, Observation, Task, Think, assistant, join_parts, system, user
 from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops.escape import begins_line, escape_of, escape_task, without_tokens
@@ -29,7 +29,7 @@ class Transcript:
     """Builds the prompts of one run.
 
     `words` are the values that the system template needs. `observe` overrides how the format shows an observation.
-    `harmless`: the loop has already escaped its observations.
+    `harmless`: the loop has already escaped its observations. `answer_place` says where a reply has the answer.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Transcript:
         words: Mapping[str, Any],
         observe: Observe | None = None,
         harmless: bool = False,
+        answer_place: str = "",
     ) -> None:
         self._kind = kind
         self._observe = observe or (lambda tool, text, n: format.observation(text, n))
@@ -49,7 +50,7 @@ class Transcript:
         self._harmless = harmless
         self._inline = not begins_line(self._observe("", HOLE, 1))
         self._ask, self._task = task.ask, escape_task(task, escape)
-        self._rules = context.rules(**words)
+        self._rules = join_parts(context.rules(**words), context.output_rules(answer_place))
         asked = () if kind != "chat" else (system(self._rules), task.ask(context.prompt("question", **self._task)))
         self._head: tuple[Message, ...] = asked
         self._tools: dict[str, str] = {}

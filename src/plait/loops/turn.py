@@ -33,6 +33,7 @@ from plait.core import (
     ToolSpec,
     act,
     check_answer,
+    check_output,
     note,
     think,
 )
@@ -86,8 +87,8 @@ class TurnLoop:
     `ends_with_object`: a reply ends with a JSON object, so what the model writes behind it is cut. `opening(n)`: how
     the prompt of a raw transcript ends before turn `n`, and `labels` those that a reply may begin with instead. `stop`
     replaces the format's stop strings. `last_label`: what the concluding reply continues; "" if it is a turn like any
-    other. `answer_of` gives the answer in a turn's input. `call_tool` makes a call, or ends the run for a built-in
-    tool.
+    other. `answer_place` tells the model where the answer goes. `answer_of` gives the answer in a turn's input.
+    `call_tool` makes a call, or ends the run for a built-in tool.
     """
 
     format: Format
@@ -104,12 +105,15 @@ class TurnLoop:
     opening: Callable[[int], str] = lambda n: ""
     labels: tuple[str, ...] = ()
     last_label: str = ""
+    answer_place: str = ""
     answer_of: Callable[[Any], Any] = lambda answer: answer
     call_tool: Callable[[Call], Effects[Observation | Outcome]] = call_one
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         """Run turns until the model answers, fails, or a limit is near."""
-        page = Transcript(self.transcript, self.format, task, context, self.words, self.observe)
+        page = Transcript(
+            self.transcript, self.format, task, context, self.words, self.observe, answer_place=self.answer_place
+        )
         log, chars = Scratchpad(), context.observation_chars
         seen: Observation | None = None
         try:
@@ -151,7 +155,8 @@ class TurnLoop:
                 text = f"{self.opening(log.next)} {text.lstrip()}"  # so that the log reads as if the model wrote it
             return self.format.read(text, log.next, (*self.tools, *context.others))
 
-        answer = plain_answer(context, self.labels) if self.takes_plain_answer and not log.entries else None
+        takes_answer = self.takes_plain_answer and (not log.entries or context.output is not None)
+        answer = plain_answer(context, self.labels) if takes_answer else None
         return read_turn(ask, read, self.max_parse_errors, answer=answer)
 
     def _ask_model(
@@ -200,6 +205,20 @@ class TurnLoop:
         return Stopped(limit.limit, limit.detail, answer)
 
 
+def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effects[str]:
+    """Return a reply that is only the answer. The model is asked again for an answer that does not fit the output.
+
+    `ask` makes the model call; its messages follow the request. The runtime ends the run after too many answers.
+    """
+    tail: tuple[Message, ...] = ()
+    while True:
+        reply = yield from ask(tail)
+        answer = reply.text.strip()
+        if not answer or not (against := (yield from check_output(answer))):
+            return answer
+        tail = (*tail, *with_repair(answer, against))
+
+
 FOLDED = 300
 """Characters of a result that came once more."""
 
@@ -218,8 +237,8 @@ def read_turn(
     to repair or None.
 
     After `max_parse_errors` unreadable replies in a row: `Failed`. What the reader repaired or cut is noted. `check`
-    says what speaks against a turn that was read; the last try is taken as it is. `answer` makes a turn of plain text,
-    where the first reply of a run may be one: a model that simply answers is not asked for a form.
+    says what speaks against a turn that was read; the last try is taken as it is. `answer` makes a turn of a reply that
+    is plainly an answer, None of any other: a model that simply answers is not asked for a form.
     """
     bad: Bad | None = None
     for miss in range(1, max_parse_errors + 1):
@@ -231,8 +250,9 @@ def read_turn(
             if reply.how_cut and is_cut_within_call(reply.text, turn, read):
                 raise Unreadable("Its action is not complete: write a shorter one.")
         except Unreadable as why:
-            if miss == 1 and reply.finish == "stop" and (plain := _plainly(answer, reply.text)) is not None:
-                yield from note("repaired", "the reply was plain text: it was taken for the answer")
+            plain = answer(reply.text.strip()) if answer is not None and reply.finish == "stop" else None
+            if miss == 1 and plain is not None:
+                yield from note("repaired", "the reply was only an answer: it was taken for the answer")
                 return plain
             complaint = f"Your reply {reply.how_cut}. {why}" if reply.how_cut else str(why)
             bad = (reply.text, complaint)
@@ -251,17 +271,23 @@ def read_turn(
     return Failed(f"{max_parse_errors} replies in a row could not be read. The last complaint: {bad[1]}", kind="format")
 
 
-def _plainly(answer: Callable[[str], R | None] | None, text: str) -> R | None:
-    return answer(text.strip()) if answer is not None and is_plain_answer(text) else None
-
-
 def plain_answer(context: LoopContext, labels: Sequence[str] = ()) -> Callable[[str], Turn | None]:
-    """Makes the turn of a plain answer; None for a text that names a tool or has a label, as it may be meant for a
-    call."""
+    """Makes the turn of a plain answer, in words or as JSON of the output type; None for a text that names a tool or
+    has a label, as it may be meant for a call."""
     words = [rf"\b{re.escape(tool.name)}\b" for tool in context.known_tools]
     words += [rf"^[ \t>*_#-]{{0,12}}{re.escape(label)}(?: ?\d{{1,3}})?[*_ \t]{{0,4}}[:：]" for label in labels]
     names = re.compile("|".join(words) or r"(?!)", re.I | re.M)
-    return lambda text: None if names.search(text) else Turn(answer=text, answered=True, kept=text)
+    fits = context.output.fits if context.output is not None else is_plain_answer
+    return lambda text: Turn(answer=text, answered=True, kept=text) if fits(text) and not names.search(text) else None
+
+
+def is_typed_answer(context: LoopContext, text: str) -> bool:
+    """Return whether a whole reply is JSON of the output type, and names no tool, so that it is no call."""
+    return (
+        context.output is not None
+        and not any(tool.name in text for tool in context.known_tools)
+        and context.output.fits(text)
+    )
 
 
 def is_plain_answer(text: str) -> bool:

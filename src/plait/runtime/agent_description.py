@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -17,6 +17,7 @@ from plait.models.base import Model
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
+from plait.runtime.output import describe_output, output_of, read_recorded_output
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import Approve, OnInterruptedCall
 from plait.runtime.sessions import SESSION, History, tools_of
@@ -47,6 +48,10 @@ class Description(Protocol):
     def grounding(self) -> Grounding: ...
     @property
     def sandbox(self) -> str | Sandbox: ...
+    @property
+    def output(self) -> Any: ...
+    @property
+    def instructions(self) -> str | Callable[..., str]: ...
     @property
     def models(self) -> Mapping[str, str | Model]: ...
     @property
@@ -100,6 +105,9 @@ def check_fields(agent: Description, loop: Loop) -> None:
         sandbox(agent.sandbox)  # raises an error that lists the sandboxes
     is_sandbox = isinstance(agent.sandbox, str) or (hasattr(agent.sandbox, "open") and hasattr(agent.sandbox, "name"))
     _require("sandbox", agent.sandbox, is_sandbox, "its name")
+    is_text = isinstance(agent.instructions, str) or callable(agent.instructions)
+    _require("instructions", agent.instructions, is_text, "a text, or a function that returns one")
+    output_of(agent.output)
     if agent.approve == "plan" and not getattr(loop, "makes_plan", False):
         raise ConfigError(
             f"The loop '{loop.name}' makes no plan that could be approved.",
@@ -179,6 +187,8 @@ _DEFAULTS: dict[str, object] = {
     "on_interrupted_call": "skip",
     "grounding": "off",
     "sandbox": AUTO,
+    "output": str,
+    "instructions": "",
 }
 
 
@@ -203,6 +213,8 @@ def settings_of(agent: Description) -> dict[str, Any]:
         "can_ask": agent.can_ask,
         "grounding": agent.grounding,
         "sandbox": _sandbox_in(agent),
+        "output": describe_output(output_of(agent.output)),
+        **({"instructions": agent.instructions} if isinstance(agent.instructions, str) else {}),
     }
 
 
@@ -261,6 +273,8 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
         "history": History(**settings.get("history", {}), embedder=settings.get("embedder", "local")),
         "grounding": settings.get("grounding", "off"),
         "sandbox": settings.get("sandbox", AUTO),
+        "output": read_recorded_output(head),
+        "instructions": settings.get("instructions", ""),
     }
 
 

@@ -33,6 +33,7 @@ from plait.models.settings import split_settings
 from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire
 from plait.runtime.limits import LimitReached, Meter, Share
+from plait.runtime.partial_output import PartialAnswer, is_only_answer
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import RecordEnds, RunContext, differs, sentence, text_of
@@ -394,7 +395,16 @@ class Thinker:
         loop = self.run_context.run_spec.loop
         split = (lambda: splitter_of(loop, effect.phase)) if self.run_context.on_event is not None else None
         on_piece = self._on_piece if effect.watch else None
-        return _Listener(n, step, split, self.run_context.say, on_piece, again) if split or on_piece else None
+        if split is None and on_piece is None:
+            return None
+        output = self.run_context.run_spec.output
+        only_answer = is_only_answer(effect, output.spec)
+
+        def follow_answer() -> PartialAnswer:
+            return PartialAnswer(output, lambda value: self.run_context.say(ev.PartialOutput(step, value)))
+
+        partial_answer = follow_answer if split is not None and output.spec is not None else None
+        return _Listener(n, step, split, self.run_context.say, on_piece, again, partial_answer, only_answer)
 
 
 class _Listener:
@@ -408,8 +418,12 @@ class _Listener:
         say: Callable[[ev.Event], None],
         on_piece: Callable[[WaitResult], None] | None,
         again: bool = False,
+        follow_answer: Callable[[], PartialAnswer] | None = None,
+        only_answer: bool = False,
     ) -> None:
         self._n, self._step, self._split, self._say, self._on_piece = n, step, split, say, on_piece
+        self._follow_answer, self._only_answer = follow_answer, only_answer
+        self._answer = follow_answer() if follow_answer is not None else None
         self._splitter = split() if split is not None else None
         self._again = again
         self._fed = False
@@ -418,6 +432,8 @@ class _Listener:
     def feed(self, text: str) -> None:
         """Some more of the reply."""
         self._fed = True
+        if self._answer is not None and self._only_answer:
+            self._answer.add(text)
         if self._splitter is not None:
             self._show(self._splitter.feed(text))
         if self._on_piece is not None:
@@ -430,6 +446,7 @@ class _Listener:
         """The attempt failed: what was written of it is not the reply, which begins anew."""
         if self._fed:
             self._splitter = self._split() if self._split is not None else None
+            self._answer = self._follow_answer() if self._follow_answer is not None else None
             self._again, self._fed, self._line = True, False, ""
 
     def close(self, reply: Reply) -> None:
@@ -441,6 +458,8 @@ class _Listener:
         for piece in pieces:
             if piece.kind != "observation":
                 self._say(ev.WRITTEN[piece.kind](self._step, piece.text))
+            if piece.kind == "answer" and self._answer is not None and not self._only_answer:
+                self._answer.add(piece.text)
 
 
 def _circle(reply: Reply) -> str:

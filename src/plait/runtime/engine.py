@@ -52,6 +52,7 @@ from plait.runtime.call_tools import Actor
 from plait.runtime.grounding import answer_warning, describe_findings
 from plait.runtime.limits import LimitReached, Meter
 from plait.runtime.loop_breaker import Breaker
+from plait.runtime.output_check import OutputCheck, OutputRejected
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_code import Executor
 from plait.runtime.run_context import RecordEnds, RunContext, RunSpec, Suspend, differs, sentence
@@ -83,6 +84,7 @@ class Engine:
         self._last: Reply | None = None
         """The reply that the loop was given last."""
         self._refused = 0
+        self._output = OutputCheck(self.run_context, self._note)
         self._loop: LoopRun | None = None
         self._effect: Any = None
         """The effect that the loop waits for; then its result, or what is thrown into the loop in its place."""
@@ -168,7 +170,7 @@ class Engine:
             try:
                 match effect:
                     case CheckAnswer():
-                        self._result = self._proposed(effect.answer)
+                        self._result = self._check_answer(effect)
                     case CheckGrounding():
                         self._result = self._doubted(effect)
                     case Note():
@@ -200,10 +202,10 @@ class Engine:
         if near is not None and isinstance(outcome, Answered):
             outcome = Stopped(near.limit, sentence(near.detail), outcome.answer)
         if self._last is not None and (how := self._last.how_cut):
-            return _cut_short(outcome, how, self._last.text.strip())
+            return self._output.end_with(_cut_short(outcome, how, self._last.text.strip()), self._notes, self._next)
         if isinstance(outcome, Stopped) and outcome.limit == "loop" and self._founded(outcome.answer):
-            return Answered(outcome.answer)
-        return outcome
+            outcome = Answered(outcome.answer)
+        return self._output.end_with(outcome, self._notes, self._next)
 
     def _over_limit(self, outcome: Outcome) -> Outcome:
         """A run that used more than it might is stopped, and says by how much."""
@@ -220,9 +222,11 @@ class Engine:
         return outcome
 
     def _founded(self, answer: Any) -> bool:
-        """There is an answer, it was looked at, and nothing in it is made up."""
+        """There is an answer, it fits the output, it was looked at, and nothing in it is made up."""
         sources, policy = self.run_context.sources, self.run_spec.grounding
-        return answer is not None and sources is not None and policy != "note" and not sources.in_answer(answer)
+        if answer is None or sources is None or policy == "note" or not self.run_spec.output.fits(answer):
+            return False
+        return not sources.in_answer(answer)
 
     def _ended_by(self, why: Exception) -> Outcome:
         match why:
@@ -230,6 +234,8 @@ class Engine:
                 raise why
             case Suspend():
                 return why.waiting
+            case OutputRejected():
+                return Failed(sentence(str(why)), kind="output")
             case LimitReached() | LimitNear():
                 how = self._last.how_cut if self._last is not None else ""
                 stopped = Stopped(why.limit, sentence(why.detail))
@@ -302,8 +308,13 @@ class Engine:
             self.run_context.sources.add(answer.text)
         return answer.text
 
-    def _proposed(self, answer: Any) -> str:
-        """What speaks against an answer; worked out anew wherever the loop is walked, so nothing has to be recorded."""
+    def _check_answer(self, effect: CheckAnswer) -> str:
+        """Return what speaks against an answer: its type, the user's checks, then its grounding."""
+        objection = self._output.check(effect.answer, self._notes, self._next)
+        return objection if objection or effect.only_output else self._check_answer_grounding(effect.answer)
+
+    def _check_answer_grounding(self, answer: Any) -> str:
+        """Return the values of an answer that stand nowhere, in words for the model. Nothing has to be recorded."""
         sources, policy = self.run_context.sources, self.run_spec.grounding
         found = sources.in_answer(answer) if sources is not None else ()
         if not found:
@@ -329,7 +340,7 @@ class Engine:
 
     def _note(self, effect: Note) -> None:
         number, self._notes = self._notes, self._notes + 1
-        if number >= self.run_spec.past.notes and not self.run_spec.replay:
+        if number not in self.run_spec.past.notes and not self.run_spec.replay:
             self.run_context.log.buffer(
                 (NoteRecord(number, self.run_context.meter.steps, effect.kind, effect.text), None)
             )

@@ -191,11 +191,11 @@ class Sources:
         )
 
 
-def sources_of(task: Task, system: str | None = None) -> Sources:
-    """Return the sources that a run begins with."""
+def sources_of(task: Task, *rules: str | None) -> Sources:
+    """Return the sources that a run begins with; `rules` are the user's own prompts."""
     before = (text for turn in task.history for text in (turn.question, turn.answer))
     files = (text for _, text in task.texts)
-    return Sources((task.question, *files, *before, *([system] if system else [])))
+    return Sources((task.question, *files, *before, *filter(None, rules)))
 
 
 def describe_findings(found: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache, cached_property, lru_cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from os.path import normpath
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,9 @@ class PromptBook:
         self.folder = folder
         self._others = {book.loop: book for book in others}
         self._extra = bool(extra)
-        self._texts = {**shipped_prompts(loop), **(extra or {})}
-        self._known = frozenset(self._texts)
+        own = {**shipped_prompts(loop), **(extra or {})}
+        self._texts = {**shared_prompts(), **own}
+        self._known = frozenset(self._texts if own else ())
         self._verbatim: dict[str, str] = {}
         self.own: dict[str, str] = {}
         """The texts of the user's files, by the file's name."""
@@ -181,10 +183,11 @@ class PromptBook:
             )
 
     def _check_templates(self) -> None:
+        shipped = {**shared_prompts(), **shipped_prompts(self.loop)}
         for name, text in self._texts.items():
             if name not in self._compiled:
                 self._compiled[name] = self._compile(name)
-            unknown = variables_of(text) - known_variables() if text != shipped_prompts(self.loop).get(name) else set()
+            unknown = variables_of(text) - known_variables() if text != shipped.get(name) else set()
             if unknown and not self._extra:
                 where = f"The prompt '{self.loop}/{name}' in {self.folder}"
                 raise ConfigError(
@@ -318,8 +321,8 @@ def _included_names(text: str) -> frozenset[str]:
 @cache
 def known_variables() -> frozenset[str]:
     """Return the variables of all shipped prompts, and those that only a user's prompt needs."""
-    texts = [text for loop in OURS for text in shipped_prompts(loop).values()]
-    own = {"evidence", "functions", "hits", "phase", "reply", "step", "tools", "turns"}
+    texts = [*shared_prompts().values(), *(text for loop in OURS for text in shipped_prompts(loop).values())]
+    own = {"evidence", "functions", "hits", "phase", "reply", "step", "tools", "turns", "typed"}
     return frozenset(own).union(*map(variables_of, texts))
 
 
@@ -341,7 +344,16 @@ def _has_prompts(folder: Path) -> bool:
 @cache
 def shipped_prompts(loop: str) -> Mapping[str, str]:
     """Return the shipped templates of a loop by name; none for a loop that Plait does not ship."""
-    folder = resources.files("plait.loops") / loop / "prompts"
+    return _read_templates(resources.files("plait.loops") / loop / "prompts")
+
+
+@cache
+def shared_prompts() -> Mapping[str, str]:
+    """Return the shipped templates that all loops have, by name. A user's file for a loop replaces them there."""
+    return _read_templates(resources.files("plait.loops") / "prompts")
+
+
+def _read_templates(folder: Traversable) -> Mapping[str, str]:
     if not folder.is_dir():
         return {}
     return {

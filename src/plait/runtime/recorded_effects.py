@@ -78,8 +78,8 @@ class Past:
         self.effects: dict[int, PastEffect] = {}
         self.artifacts: dict[str, tuple[str, bytes]] = {}
         """What tools gave that JSON can't hold, by id: kind and bytes."""
-        self.notes = 0
-        """How many of the loop's own remarks are recorded: they are numbered by themselves."""
+        self.notes: dict[int, RecordedNote] = {}
+        """The loop's own remarks, which are numbered by themselves."""
         self.lost: Lost | None = None
         """What is in doubt because the journal lost rows of this run, or may have."""
         for moment in self.timeline.moments:
@@ -100,7 +100,7 @@ class Past:
                 self.lost = Lost(entry.lost, (*(self.lost.calls if self.lost else ()), *entry.lost_calls))
             return
         if isinstance(entry, RecordedNote):
-            self.notes = max(self.notes, entry.n + 1)
+            self.notes[entry.n] = entry
             return
         past = self.effects.setdefault(entry.n, PastEffect())
         match entry:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, cast
 
 from msgspec import Struct, convert, structs
 
 from plait.core import Event, Loop, Outcome, Status, Usage, Waiting
-from plait.core.errors import JournalError
+from plait.core.errors import JournalError, OutputError
 from plait.core.events import Observed, Replied
 from plait.core.notebook import render_html, repr_short
 from plait.journal.records import Row
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import PhaseSpending, spending
+from plait.runtime.output import TEXT, OutputT, OutputType
 from plait.runtime.recorded_events import make_events
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     """A run: how it ended, what it used, and its trace.
 
     `answer` is any JSON value, text for most loops; None if there is none. `reason` says why a run has no answer, or
@@ -39,6 +40,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """Reads the rows of `trace`."""
     loop_object: Loop | None = None
     """The loop itself; None if it is not known."""
+    output_type: OutputType[Any] = TEXT
+    """The type of `output`; that of the agent."""
 
     def __repr__(self) -> str:
         """Return one line: how the run ended, and what it used."""
@@ -82,6 +85,16 @@ class Run(Struct, frozen=True, kw_only=True):
     def answer(self) -> Any:
         """Return the answer; None if there is none."""
         return self.outcome.answer
+
+    @property
+    def output(self) -> OutputT:
+        """Return the answer as a value of the agent's output type; its text if the agent has none.
+
+        Raises `OutputError` if the run has no answer, or one that does not fit the type.
+        """
+        if self.answer is None and self.status != "answered":
+            raise OutputError(f"Run {self.id} has no output ({self.status}): {self.reason}")
+        return cast(OutputT, self.output_type.make_value(self.answer))
 
     @property
     def reason(self) -> str | None:
@@ -151,7 +164,8 @@ def run_of(
     models: dict[str, str],
     rows: Callable[[], Sequence[Row]],
     loop_object: Loop | None = None,
-) -> Run:
+    output_type: OutputType[Any] = TEXT,
+) -> Run[Any]:
     """Build a run from its parts, as the engine or the journal has them."""
     return Run(
         id=run,
@@ -166,4 +180,5 @@ def run_of(
         question=question,
         rows=rows,
         loop_object=loop_object,
+        output_type=output_type,
     )

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import structs
@@ -27,6 +27,7 @@ from plait.runtime.attachments import find_contents
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.limits import Limits, Meter
 from plait.runtime.loop_breaker import Breaker
+from plait.runtime.output import TEXT, OutputType
 from plait.runtime.phase_models import Phases
 from plait.runtime.recorded_effects import Past, PastEffect
 from plait.runtime.tracing import UNWATCHED, RunSpan, Tracer
@@ -83,6 +84,7 @@ class RunSpec:
     on_interrupted_call: OnInterruptedCall = "skip"
     on_wait: OnWait | None = None
     grounding: Grounding = "off"
+    output: OutputType[Any] = TEXT
     sandbox: str | Sandbox = AUTO
     fallback: str = ""
     """A note shown when code first runs: the sandbox is not the preferred one, and why."""
@@ -122,7 +124,9 @@ class RunContext:
     def __post_init__(self) -> None:
         self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)
         if self.run_spec.grounding != "off":
-            self.sources = sources_of(self.run_spec.task, self.run_spec.context.system)
+            self.sources = sources_of(
+                self.run_spec.task, self.run_spec.context.system, self.run_spec.context.instructions
+            )
 
     def find_contents(self, body: bytes) -> dict[str, bytes]:
         """Return the bytes of the files that a request refers to, by digest. Raises `JournalError`."""

@@ -29,6 +29,7 @@ from plait.journal.timeline import Question, Timeline, select_rows_before
 from plait.runtime.approvals import open_question, waiting_with, without_id
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.engine import Engine
+from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_effects import Past
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_context import RecordEnds, RunSpec, check_edit, read_user_answer
@@ -134,7 +135,9 @@ async def fork(
     return _changed(run_spec, past=Past(Timeline(kept)), trust_until=at), log
 
 
-def read_finished_run(row: RunRow, journal: Journal, loop: Loop | None = None) -> Run:
+def read_finished_run(
+    row: RunRow, journal: Journal, loop: Loop | None = None, output: OutputType[Any] | None = None
+) -> Run[Any]:
     """A run as the journal has it, without performing anything."""
     if row.outcome is None:
         raise JournalError(
@@ -150,6 +153,7 @@ def read_finished_run(row: RunRow, journal: Journal, loop: Loop | None = None) -
         models={phase: str(model["spec"]) for phase, model in row.head.models.items()},
         rows=lambda: journal.rows(row.head.run),
         loop_object=loop,
+        output_type=output or output_of(read_recorded_output(row.head)),
     )
 
 
@@ -198,7 +202,7 @@ async def perform(
     on_event: Emit | None = None,
     *,
     resumed: bool = False,
-) -> Run:
+) -> Run[Any]:
     """Perform an opened run to its end. If the run was cancelled, and has recorded that, the cancellation goes on."""
     if on_event is not None:
         on_event(ev.Began(head.run, head.question, head.loop["name"], resumed, "" if resumed else head.parent))
@@ -217,6 +221,7 @@ async def perform(
         models={phase: run_spec.phases.spec(phase) for phase in run_spec.loop.phases},
         rows=_reader(head.run, log, journal),
         loop_object=run_spec.loop,
+        output_type=run_spec.output,
     )
     if on_event is not None:
         on_event(ev.Ended(outcome, run))

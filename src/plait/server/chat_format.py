@@ -45,7 +45,8 @@ class ChatMessage(Struct, frozen=True):
 
 
 class ChatRequest(Struct, frozen=True):
-    """A request. `messages` alternate between user and agent and end with the user; `system` has the instructions."""
+    """A request. `messages` alternate between user and agent and end with the user; `system` has the instructions,
+    `output` the JSON Schema of the answer, if the client gives one."""
 
     model: str
     messages: tuple[ChatMessage, ...]
@@ -54,6 +55,7 @@ class ChatRequest(Struct, frozen=True):
     include_usage: bool = False
     session: str | None = None
     thoughts: bool = True
+    output: dict[str, Any] | None = None
 
     @property
     def question(self) -> str:
@@ -96,11 +98,11 @@ def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
         include_usage=_parse_flag(options, "include_usage", False) if isinstance(options, dict) else False,
         session=_parse_session(given.get("session"), headers.get("x-plait-session")),
         thoughts=_parse_flag(given, "thoughts", True),
+        output=_parse_response_format(given.get("response_format")),
     )
 
 
 def _refuse_unsupported(given: dict[str, Any]) -> None:
-    form = given.get("response_format")
     unsupported = {
         "tools": (given.get("tools"), "The agent has tools of its own."),
         "functions": (given.get("functions"), "The agent has tools of its own."),
@@ -109,14 +111,23 @@ def _refuse_unsupported(given: dict[str, Any]) -> None:
         "logprobs": (given.get("logprobs"), "An agent has no log probabilities."),
         "audio": (given.get("audio"), "The answer is text."),
         "modalities": (given.get("modalities") not in (None, [], ["text"]), "The answer is text."),
-        "response_format": (
-            form is not None and not (isinstance(form, dict) and form.get("type") == "text"),
-            "The agent decides the format of its answer.",
-        ),
     }
     for name, (is_used, why) in unsupported.items():
         if is_used:
             _reject(f"'{name}' can't be used here. {why}", name, code="unsupported_parameter")
+
+
+def _parse_response_format(given: Any) -> dict[str, Any] | None:
+    """Return the JSON Schema of the answer; None for text."""
+    match given:
+        case None | {"type": "text"}:
+            return None
+        case {"type": "json_object"}:
+            return {"type": "object"}
+        case {"type": "json_schema", "json_schema": {"schema": dict() as schema}}:
+            return schema
+    hint = "Give the type text, json_object, or json_schema with a 'json_schema' that has a 'schema'."
+    return _reject("'response_format' is not valid.", "response_format", hint=hint)
 
 
 def _parse_messages(given: Any) -> tuple[str, tuple[ChatMessage, ...]]:

@@ -58,7 +58,8 @@ def completion_routes(manager: RunManager) -> list[Route]:
 class ChatCompletion:
     def __init__(self, manager: RunManager, served: ServedAgent, asked: ChatRequest, caller: Caller) -> None:
         self._manager, self._served, self._asked, self._caller = manager, served, asked, caller
-        self._pieces = ReplyPieces(served.agent, thoughts=served.thoughts and asked.thoughts)
+        thoughts = served.thoughts and asked.thoughts
+        self._pieces = ReplyPieces(served.agent, thoughts=thoughts, typed=asked.output is not None)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._base: dict[str, Any] = {}
 
@@ -137,6 +138,7 @@ class ChatCompletion:
             session=state.session,
             history=None if named is not None and state.is_known else asked.history,
             key=conversations.conversation_key(asked.messages),
+            output=asked.output,
             on_event=on_event,
         )
 
@@ -219,16 +221,17 @@ class ReplyPieces:
     """Turn the events of a run into pieces of reasoning and of content. `thoughts` False: no reasoning.
 
     Reasoning is sent as it arrives. Content cannot be withdrawn. So an answer is streamed only if nothing checks
-    answers afterwards (`grounding` off), it is the first attempt, and the phase's reply is only the answer. In tool
-    calling, text is the answer unless calls follow: it is streamed after `PREFACE` characters, or at once without
-    tools. Other answers are sent at the end of the run; `rest` returns what is missing.
+    answers afterwards (no grounding, no output type), it is the first attempt, and the phase's reply is only the
+    answer. In tool calling, text is the answer unless calls follow: it is streamed after `PREFACE` characters, or at
+    once without tools. Other answers are sent at the end of the run; `rest` returns what is missing.
     """
 
-    def __init__(self, agent: Agent, *, thoughts: bool) -> None:
+    def __init__(self, agent: Agent, *, thoughts: bool, typed: bool = False) -> None:
         self._thoughts = thoughts
         self._loop = agent._loop
         # A loop of another package may add text after something that looked like its answer.
-        self._is_sure = agent.grounding == "off" and self._loop.name in OURS
+        is_checked = typed or agent.grounding != "off" or agent.output is not str
+        self._is_sure = not is_checked and self._loop.name in OURS
         self._phase = ""
         self._live_step = 0
         """The step whose reply is sent as content; 0: none yet, -1: none any more."""

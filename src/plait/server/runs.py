@@ -20,6 +20,7 @@ from plait.config import ServeTable
 from plait.core import Event, Exchange
 from plait.core.errors import UnknownRun
 from plait.core.events import Began, Ended
+from plait.journal.codec import encode
 from plait.journal.reader import NoJournal
 from plait.journal.records import RunHead, RunRow
 from plait.journal.store import Journal
@@ -34,6 +35,8 @@ from plait.server.metrics import ServerMetrics
 GONE = "the client went away"
 """Why a run was cancelled: its client closed the connection."""
 STOPPED = "the server stopped"
+MAX_TYPED = 32
+"""How many agents for the schemas of clients are kept."""
 """Why a run was cancelled: the server stopped before its end. It can be resumed."""
 
 OnEvent = Callable[[Event], None]
@@ -125,6 +128,7 @@ class RunManager:
         self._places: asyncio.Semaphore | None = None
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._deadline = 0.0
+        self._typed: dict[tuple[str, bytes], Agent] = {}
 
     @property
     def running(self) -> int:
@@ -140,14 +144,21 @@ class RunManager:
         session: str | None = None,
         history: Iterable[Exchange] | None = None,
         key: str = "",
+        output: dict[str, Any] | None = None,
         on_event: OnEvent | None = None,
     ) -> ActiveRun:
-        """Start a run; returns when the journal has it. `session` is the name from `Caller.session`.
+        """Start a run; returns when the journal has it. `session` is the name from `Caller.session`, `output` the JSON
+        Schema of the answer.
 
         Raises `RequestRejected` (unknown agent, too many runs, the server stops) and `PlaitError`.
         """
         label = str(RunLabel(caller.owner, agent, key))
-        arun = self.find_agent(agent).agent.arun
+        served = self.find_agent(agent)
+        if output is not None and served.agent.output is not str:
+            raise RequestRejected(
+                400, "'response_format' can't be used here. The agent has an output type.", param="response_format"
+            )
+        arun = self._with_output(served, output).arun
         active = ActiveRun(agent, session or "", on_event)
         return await self._perform(active, partial(arun, question, session=session, history=history, label=label))
 
@@ -252,9 +263,23 @@ class RunManager:
     def agent_for(self, head: RunHead) -> Agent:
         """Return the agent that resumes a run: the served one if its settings are unchanged, else the recorded one."""
         served = self.agents.get(_agent_name(head))
-        if served is not None and makes_same_requests(served.agent, head):
-            return served.agent
+        if served is not None:
+            agent = self._with_output(served, (head.settings.get("output") or {}).get("schema"))
+            if makes_same_requests(agent, head):
+                return agent
         return Agent.from_journal(head, journal=self.journal.path)
+
+    def _with_output(self, served: ServedAgent, schema: dict[str, Any] | None) -> Agent:
+        """Return the served agent, for answers that fit the schema. Clients send the same few schemas again and again,
+        so the last ones are kept with their agents."""
+        if schema is None or served.agent.output is not str:
+            return served.agent
+        key = (served.name, encode(schema))
+        agent = self._typed.pop(key, None) or served.agent.using(output=schema)
+        self._typed[key] = agent
+        if len(self._typed) > MAX_TYPED:
+            del self._typed[next(iter(self._typed))]
+        return agent
 
     def unfinished_runs(self) -> list[RunRow]:
         """Return the runs that a server on this journal started and did not end, because it died or was stopped."""

@@ -15,7 +15,7 @@ from plait.loops.codeact.reader import MOST_STEPS, steps_of
 from plait.loops.codeact.signature import python_function
 from plait.loops.format import Turn, Unreadable
 from plait.loops.transcript import Scratchpad, Transcript, with_repair
-from plait.loops.turn import Bad, fit_prompt, read_turn
+from plait.loops.turn import Bad, fit_prompt, plain_answer, read_turn
 
 if TYPE_CHECKING:
     from plait.loops.codeact.loop import CodeAct
@@ -39,7 +39,15 @@ class CodeTurns:
             "names": ", ".join(NAMES),
             "location": context.tool("get_user_location") is not None,
         }
-        self._page = Transcript(loop.transcript, FORMAT, task, context, words, harmless=True)
+        self._page = Transcript(
+            loop.transcript,
+            FORMAT,
+            task,
+            context,
+            words,
+            harmless=True,
+            answer_place="the argument of stop, as a Python value",
+        )
 
     def first(self, log: Scratchpad, chars: int) -> Effects[Turn]:
         """Make the first turn on the model's behalf: its steps, and a search for the first of them."""
@@ -75,7 +83,8 @@ class CodeTurns:
         def read(text: str) -> Turn:
             return FORMAT.read(FORMAT.join_opening(text, opening), log.next, self._kit.tools, whole=whole)
 
-        return (yield from read_turn(ask, read, self._loop.max_parse_errors))
+        answer = plain_answer(self._kit) if self._kit.output is not None else None
+        return (yield from read_turn(ask, read, self._loop.max_parse_errors, answer=answer))
 
     def conclude(self, log: Scratchpad, chars: int, limit: LimitNear) -> Effects[Outcome]:
         """Use the reserved call to answer in words from what was found."""

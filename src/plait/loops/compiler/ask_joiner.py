@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from plait.core import Effects, Failed, LoopContext, Reply, Think, think
+from plait.core import Effects, Failed, LoopContext, Message, Reply, Think, check_output, think
 from plait.loops.compiler.joiner import JOINER, Verdict
 from plait.loops.compiler.pages import Pages, Round
 from plait.loops.format import Unreadable
@@ -20,12 +20,13 @@ def ask_joiner(
 ) -> Effects[Verdict | Failed]:
     """Return the joiner's decision; after the `last` plan, an answer or why there is none."""
     missing = ""
+    unfit: tuple[Message, ...] = ()  # answers that do not fit the output, each with the objection
 
     def ask(bad: Bad | None) -> Effects[Reply]:
         tail = with_repair(bad[0], context.prompt("join_repair", complaint=bad[1], last=last)) if bad else ()
-        messages = (*pages.join(rounds, chars, last=last), *tail)
+        messages = (*pages.join(rounds, chars, last=last), *unfit, *tail)
         grammar = JOINER.grammar(last=last) if loop.constrain or bad else None
-        return think("join", messages, grammar=grammar, max_tokens=loop.max_tokens, repair=bool(bad))
+        return think("join", messages, grammar=grammar, max_tokens=loop.max_tokens, repair=bool(bad or unfit))
 
     def read(text: str) -> Verdict:
         nonlocal missing
@@ -36,7 +37,13 @@ def ask_joiner(
         rounds[-1].said = text
         return verdict
 
-    verdict = yield from read_turn(ask, read, loop.max_parse_errors)
+    while True:
+        verdict = yield from read_turn(ask, read, loop.max_parse_errors)
+        if isinstance(verdict, Failed) or verdict.kind == "replan":
+            break
+        if not (against := (yield from check_output(verdict.text))):
+            break
+        unfit = (*unfit, *with_repair(rounds[-1].said, against))
     if missing and isinstance(verdict, Failed):
         return Failed(f"No further plan was allowed, and this was still missing: {missing}")
     return verdict

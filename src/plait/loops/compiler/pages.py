@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from plait.core import Attachment, LoopContext, Message, Task, assistant, system, user
+from plait.core import Attachment, LoopContext, Message, Task, assistant, join_parts, system, user
 from plait.core.text import shorten
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.streamed_plan import StreamedPlan
@@ -37,6 +37,8 @@ class Pages:
         self._escape = escape = escape_of(context, FORM.disarm)
         self._task = escape_task(task, escape)
         self._described = FORM.describe(context.tools)
+        answer = context.output_rules("what follows Finish:")
+        self._join_rules = join_parts(context.prompt("join_system"), context.instructions, answer)
 
     def plan(self, before: Sequence[Round], chars: int) -> tuple[Message, ...]:
         """Return the planner's request after these rounds, with at most `chars` characters of each result."""
@@ -55,7 +57,7 @@ class Pages:
         context = self._kit
         first = self._shown(rounds[0], chars)
         asked = context.prompt("join_task", **self._task, **first, last=last and len(rounds) == 1)
-        messages = [system(context.prompt("join_system")), self._ask(asked, _seen_in(rounds[0]))]
+        messages = [system(self._join_rules), self._ask(asked, _seen_in(rounds[0]))]
         for number, (before, round) in enumerate(pairwise(rounds), 2):
             more = context.prompt("join_more", **self._shown(round, chars), last=last and number == len(rounds))
             messages += [assistant(before.said), Message("user", more, attachments=_seen_in(round))]

@@ -76,7 +76,8 @@ class JsonReAct:
             observe=lambda tool, text, n: context.prompt("result", tool=tool, text=text),
             ends_with_object=True,
             takes_plain_answer=self.lenient,
-            answer_of=lambda answer: _argument(answer, "answer"),
+            answer_place="the tool_input of final_answer",
+            answer_of=lambda answer: answer if context.output is not None else _argument(answer, "answer"),
             call_tool=partial(_call_tool, context),
         )
         return turns.run(task, context)

@@ -18,6 +18,7 @@ from plait.core import (
     Task,
     assistant,
     is_going_round,
+    join_parts,
     note,
     system,
     think,
@@ -30,7 +31,7 @@ from plait.loops.phased import action_list
 from plait.loops.plan import Results
 from plait.loops.references import RESULTS
 from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, fit_prompt
+from plait.loops.turn import Bad, ask_for_answer, fit_prompt
 
 MEMORY = "chat_history"
 """The tool that searches a conversation; the prompt mentions it if it exists."""
@@ -86,9 +87,20 @@ class PhasedChat:
         """Return a phase's reply to the prompt `name`, after adding both to the chat."""
         prompt = self.prompt(name, **values)
         reply = yield from self._ask(phase, prompt, max_tokens=self._max_tokens, repair=any(values.values()))
-        text = reply.text.strip()
-        self.add(prompt, strike_values(text, (yield from find_ungrounded(text))))
-        return text
+        return (yield from self._add_reply(prompt, reply.text.strip()))
+
+    def reply(self, name: str, **values: str) -> Effects[str]:
+        """Return the reply to the user, in the output's form, after adding it and the prompt `name` to the chat."""
+        asked, rules = self.prompt(name, **values), self.context.output_rules()
+        prompt = PhasePrompt(cache(lambda chars: join_parts(asked.render(chars), rules)), asked.files)
+        options: dict[str, Any] = {"max_tokens": self._max_tokens}
+        if self.context.output is not None:
+            options["schema"] = self.context.output.reply_schema
+
+        def ask(tail: tuple[Message, ...]) -> Effects[Reply]:
+            return self._ask("reply", prompt, tail, repair=bool(tail or values), **options)
+
+        return (yield from self._add_reply(prompt, (yield from ask_for_answer(ask))))
 
     def ask_for_list(self, prompt: PhasePrompt, bad: Bad | None, most: int, schema: Any) -> Effects[str]:
         """Return the list of actions that the model writes, up to its last complete entry. `bad` is a list to
@@ -107,6 +119,10 @@ class PhasedChat:
             return reply.text.strip()
         yield from note("cut", f"the list of actions {reply.how_cut}: those that are complete count")
         return action_list.whole(reply.text.strip())
+
+    def _add_reply(self, prompt: PhasePrompt, text: str) -> Effects[str]:
+        self.add(prompt, strike_values(text, (yield from find_ungrounded(text))))
+        return text
 
     def add(self, prompt: PhasePrompt, text: str) -> None:
         """Add a prompt and its reply. The results in the prompt are not shown again."""

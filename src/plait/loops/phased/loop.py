@@ -64,7 +64,7 @@ class Phased:
         try:
             while True:
                 yield from self._reason_and_act(chat, max(1, rounds), objection)
-                answer = yield from chat.say("reply", "reply")
+                answer = yield from chat.reply("reply")
                 if not answer:
                     return Failed("The reply is empty.", kind="format")
                 before, objection = objection, (yield from check_answer(answer))
@@ -74,7 +74,7 @@ class Phased:
                     return Failed(objection)
                 rounds = 1
         except LimitNear as limit:
-            answer = yield from chat.say("reply", "conclude", reason=limit.detail)
+            answer = yield from chat.reply("conclude", reason=limit.detail)
             return Stopped(limit.limit, limit.detail, answer or None)
 
     def splitter(self, phase: str) -> Splitter:

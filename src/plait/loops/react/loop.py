@@ -65,6 +65,7 @@ class ReAct:
             opening=lambda n: dialect.label("thought", n),
             labels=(labels.thought, labels.action, labels.answer),
             last_label=f"{labels.answer}:",
+            answer_place=f"the input of {dialect.finish}" if dialect.finish else f"what follows {labels.answer}:",
         )
         return turns.run(task, context)
 

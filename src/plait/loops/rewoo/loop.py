@@ -18,8 +18,10 @@ from plait.core import (
     LimitNear,
     LoopContext,
     LoopRun,
+    Message,
     OneKind,
     Plan,
+    Reply,
     Splitter,
     Stopped,
     Task,
@@ -34,7 +36,7 @@ from plait.loops.registry import check_options
 from plait.loops.rewoo.pages import plan_page, solve_page, work_page
 from plait.loops.rewoo.planner import ask_planner
 from plait.loops.rewoo.worker import begin_step, run_steps
-from plait.loops.turn import fit_prompt
+from plait.loops.turn import ask_for_answer, fit_prompt
 
 
 @dataclass(frozen=True)
@@ -109,5 +111,10 @@ class ReWOO:
         self, task: Task, context: LoopContext, plan: Plan, results: Results, chars: int, reason: str = ""
     ) -> Effects[str]:
         messages = solve_page(context, task, plan, results, chars, reason)
-        reply = yield from think("solve", messages, max_tokens=self.max_tokens, repair=bool(reason))
-        return reply.text.strip()
+        schema = context.output.reply_schema if context.output is not None else None
+
+        def ask(tail: tuple[Message, ...]) -> Effects[Reply]:
+            again = bool(reason or tail)
+            return think("solve", (*messages, *tail), schema=schema, max_tokens=self.max_tokens, repair=again)
+
+        return ask_for_answer(ask)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from plait.core import LoopContext, Message, Observation, Plan, Step, Task, system
+from plait.core import LoopContext, Message, Observation, Plan, Step, Task, join_parts, system
 from plait.core.text import shorten
 from plait.loops import plan_text
 from plait.loops.escape import Escape, escape_of, escape_task
@@ -38,7 +38,7 @@ def work_page(
     instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     shown = {"step": show_step(context, step, evidence), "evidence": evidence, "instruction": instruction}
     seen = tuple(each for observation in needed.values() for each in observation.attachments)
-    return (task.ask(context.prompt("work", **escape_task(task, escape), **shown), seen),)
+    return _below_instructions(context, task.ask(context.prompt("work", **escape_task(task, escape), **shown), seen))
 
 
 def solve_page(
@@ -51,7 +51,13 @@ def solve_page(
     steps = [{**show_step(context, step, evidence), "evidence": evidence.get(step.id, "")} for step in plan.steps]
     shown = {"plan": steps, "evidence": evidence, "reason": reason}
     seen = tuple(each for observation in results.values() for each in observation.attachments)
-    return (task.ask(context.prompt("solve", **escape_task(task, escape), **shown), seen),)
+    asked = join_parts(context.prompt("solve", **escape_task(task, escape), **shown), context.output_rules())
+    return _below_instructions(context, task.ask(asked, seen))
+
+
+def _below_instructions(context: LoopContext, asked: Message) -> tuple[Message, ...]:
+    """Return a request that has no prompt of its own for the system: only the user's instructions, if there are any."""
+    return (*([system(context.instructions)] if context.instructions else []), asked)
 
 
 def show_step(context: LoopContext, step: Step, evidence: Mapping[str, str]) -> dict[str, Any]:

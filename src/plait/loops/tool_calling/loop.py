@@ -27,7 +27,14 @@ from plait.core import (
 )
 from plait.loops.fallback import fall_back
 from plait.loops.registry import check_options
-from plait.loops.tool_calling.pages import FORMAT, NativeTurns, TextTurns, carry_over
+from plait.loops.tool_calling.pages import (
+    FINAL_ANSWER,
+    FORMAT,
+    NativeTurns,
+    TextTurns,
+    carry_over,
+    takes_answer_by_tool,
+)
 from plait.loops.tool_calling.turns import Log, Turns
 from plait.loops.tool_descriptions import are_exclusive
 from plait.loops.turn import fit_prompt
@@ -93,6 +100,9 @@ def _make_calls(context: LoopContext, calls: tuple[Call, ...]) -> Effects[tuple[
     """Make the calls concurrently; of tools that do the same job, only the first one."""
     refused: dict[int, Observation] = {}
     for i, call in enumerate(calls):
+        if takes_answer_by_tool(context) and call.tool == FINAL_ANSWER:
+            refused[i] = Observation(context.prompt("too_early", tool=FINAL_ANSWER).strip(), trouble="refused")
+            continue
         made = [each.tool for j, each in enumerate(calls[:i]) if j not in refused]
         if other := next((tool for tool in made if are_exclusive(context.known_tools, tool, call.tool)), ""):
             said = context.prompt("excluded", tool=call.tool, other=other).strip()

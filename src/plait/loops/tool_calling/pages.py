@@ -8,7 +8,19 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core import Call, LoopContext, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
+from plait.core import (
+    Call,
+    LoopContext,
+    Message,
+    Observation,
+    Reply,
+    Task,
+    ToolSpec,
+    assistant,
+    join_parts,
+    system,
+    user,
+)
 from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops import label_scan
@@ -27,9 +39,11 @@ from plait.loops.label_scan import read_part
 from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, resolve_tool_name
 from plait.loops.tool_calling.turns import Log, Turns
 from plait.loops.tool_descriptions import offered_tools
-from plait.loops.turn import is_cut_within_call
+from plait.loops.turn import is_cut_within_call, is_typed_answer
 
 FORMAT = CallObjects()
+FINAL_ANSWER = "final_answer"
+"""The tool that takes an answer of the output type."""
 
 
 class NativeTurns(Turns):
@@ -37,12 +51,17 @@ class NativeTurns(Turns):
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
         rules = context.prompt("system").strip() if context.system is None else context.system
+        place = f"given with {FINAL_ANSWER}" if takes_answer_by_tool(context) else ""
+        rules = join_parts(rules, context.instructions, context.output_rules(place))
+        if context.output is not None and context.output.method == "schema":
+            self.schema = context.output.request_schema
         said = (*said_before(task), task.ask(show_texts(task.question, task, str)))
         plain = (structs.replace(each, content=without_tokens(each.content, context.special_tokens)) for each in said)
         super().__init__(context, (system(rules), *plain), max_tokens)
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        return offered_tools(self._context, (each.text for _, seen in log for each in seen))
+        offered = offered_tools(self._context, (each.text for _, seen in log for each in seen))
+        return (*offered, answer_tool(self._context)) if takes_answer_by_tool(self._context) else offered
 
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
         texts = (without_tokens(shorten(each.with_note, chars)[0], self._context.special_tokens) for each in seen)
@@ -59,11 +78,14 @@ class NativeTurns(Turns):
             if reply.how_cut and isinstance(reply.calls[-1].input, str):
                 raise Unreadable(f"it {reply.how_cut} within the input of its last call")
             calls = tuple(self._call(call, notes) for call in reply.calls)
-            return CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
+            turn = CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
+            return as_typed_answer(self._context, turn)
         if not reply.text.strip():
             raise Unreadable("It was empty.")
+        if is_typed_answer(self._context, reply.text):
+            return CallsTurn(answer=reply.text.strip(), answered=True)
         try:
-            turn = FORMAT.read(reply.text, self._context.known_tools)
+            turn = as_typed_answer(self._context, FORMAT.read(reply.text, self._context.known_tools))
         except Unreadable:
             # A text with a known tool's name is a broken call, or the model was still thinking about one.
             text = read_part(reply.text)[0]
@@ -85,6 +107,13 @@ class NativeTurns(Turns):
         answers = (Message("tool", said, call_id=call.id, failed=True) for call in calls)
         return (Message("assistant", reply.text, calls, state=reply.state), *answers)
 
+    def object_to(self, reply: Reply, objection: str, log: Log) -> tuple[Message, ...]:
+        if not reply.calls:
+            return super().object_to(reply, objection, log)
+        calls = with_ids(reply.calls, log)
+        answers = (Message("tool", objection, call_id=call.id) for call in calls)
+        return (Message("assistant", reply.text, calls, state=reply.state), *answers)
+
     def _call(self, call: Call, notes: list[Remark]) -> Call:
         name = resolve_tool_name(call.tool, self._context.known_tools, notes)
         if not name:
@@ -100,7 +129,7 @@ class TextTurns(Turns):
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
         words = {"described": FORMAT.describe(context.tools), "example": _example(context.tools)}
-        rules = context.prompt("text", **words).strip()
+        rules = join_parts(context.prompt("text", **words).strip(), context.instructions, context.output_rules())
         # The user's own system prompt was written for native calls, so the text form is explained beside it.
         above, beside = (rules, "") if context.system is None else (context.system, rules)
         self._escape = escape = escape_for_text(context)
@@ -127,7 +156,9 @@ class TextTurns(Turns):
         return turn
 
     def _read(self, text: str) -> CallsTurn:
-        return FORMAT.read(text, self._context.known_tools)
+        if is_typed_answer(self._context, text):
+            return CallsTurn(answer=text.strip(), answered=True, kept=text.strip())
+        return as_typed_answer(self._context, FORMAT.read(text, self._context.known_tools))
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
         request = user(self._context.prompt("repair", complaint=complaint).strip())
@@ -137,6 +168,26 @@ class TextTurns(Turns):
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
         text = self._escape(shorten(seen.with_note, chars)[0], inline=self._inline)
         return self._context.prompt("result", tool=call.tool, given=given, text=text).rstrip()
+
+
+def takes_answer_by_tool(context: LoopContext) -> bool:
+    """Return whether the model gives its answer by calling a tool."""
+    return context.output is not None and context.output.method == "tool"
+
+
+def as_typed_answer(context: LoopContext, turn: CallsTurn) -> CallsTurn:
+    """Return the turn as an answer if it only calls the tool that takes one, also where that tool was not offered."""
+    if context.output is None or not turn.calls or any(call.tool != FINAL_ANSWER for call in turn.calls):
+        return turn
+    given = turn.calls[0].input
+    answer = {} if given is None else given  # a call without arguments
+    return CallsTurn(turn.thought, answer=answer, answered=True, kept=turn.kept, remarks=turn.remarks)
+
+
+def answer_tool(context: LoopContext) -> ToolSpec:
+    """Return the tool that takes an answer of the output type."""
+    assert context.output is not None
+    return ToolSpec(FINAL_ANSWER, context.prompt("final_answer").strip(), context.output.request_schema)
 
 
 def said_before(task: Task) -> tuple[Message, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from plait.core import (
     Effects,
@@ -18,12 +18,14 @@ from plait.core import (
     Stopped,
     ToolSpec,
     check_answer,
+    check_output,
     note,
     think,
     user,
 )
 from plait.loops.format import Unreadable
 from plait.loops.tool_calling.format import CallsTurn
+from plait.loops.transcript import with_repair
 from plait.loops.turn import fit_prompt
 
 Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
@@ -33,8 +35,11 @@ Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
 class Turns(ABC):
     """Asks for the turns of one run. `head` comes before the log, `max_tokens` limits one reply.
 
-    A subclass says how calls and results are shown, and how a reply is read.
+    `schema` is the form of a reply without calls, if the endpoint holds it to one. A subclass says how calls and
+    results are shown, and how a reply is read.
     """
+
+    schema: dict[str, Any] | None = None
 
     def __init__(self, context: LoopContext, head: tuple[Message, ...], max_tokens: int | None) -> None:
         self._context, self._head, self._max_tokens = context, head, max_tokens
@@ -48,18 +53,25 @@ class Turns(ABC):
         """
         tail: tuple[Message, ...] = ()
         complaint = ""
-        for miss in range(1, max_parse_errors + 1):
+        errors = 0
+        while errors < max_parse_errors:
             reply = yield from self._ask(log, self.tools(log), tail, chars)
             try:
                 turn = self.read(reply, log)
             except Unreadable as why:
-                complaint = str(why)
-                yield from note("unreadable", f"reply {miss} of {max_parse_errors} can't be read: {complaint}")
+                complaint, errors = str(why), errors + 1
+                yield from note("unreadable", f"reply {errors} of {max_parse_errors} can't be read: {complaint}")
             else:
                 for remark in turn.remarks:
                     yield from note(remark.kind, remark.text)
-                if not turn.answered or not (complaint := (yield from check_answer(turn.answer))):
+                if not turn.answered:
                     return turn
+                if objection := (yield from check_output(turn.answer)):
+                    tail = self.object_to(reply, objection, log)  # the runtime ends the run after too many of these
+                    continue
+                if not (complaint := (yield from check_answer(turn.answer))):
+                    return turn
+                errors += 1
             tail = self.again(reply, complaint, log)
         return Failed(
             f"{max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
@@ -85,6 +97,10 @@ class Turns(ABC):
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
         """Return a reply that cannot be read, and the request to write it again."""
 
+    def object_to(self, reply: Reply, objection: str, log: Log) -> tuple[Message, ...]:
+        """Return an answer that does not fit the output, and the objection to it."""
+        return with_repair(reply.text, objection)
+
     @abstractmethod
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
         """Return a turn and its results as messages."""
@@ -96,13 +112,12 @@ class Turns(ABC):
                 self._shown[i, chars] = self._show(turn, seen, chars)
         shown = (message for i in range(len(log)) for message in self._shown[i, chars])
         messages = (*self._head, *shown, *tail)
-        return think("act", messages, tools=tools, max_tokens=self._max_tokens, repair=bool(tail))
+        return think("act", messages, tools=tools, schema=self.schema, max_tokens=self._max_tokens, repair=bool(tail))
 
     def _find_answer(self, reply: Reply, log: Log) -> object:
         """Return the answer in the concluding reply; None if it has none."""
-        if reply.calls:
-            return reply.text.strip() or None
         try:
-            return self.read(reply, log).answer
+            turn = self.read(reply, log)
         except Unreadable:
-            return None
+            return reply.text.strip() or None if reply.calls else None
+        return reply.text.strip() or None if turn.calls and reply.calls else turn.answer

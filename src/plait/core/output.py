@@ -1,0 +1,141 @@
+"""The type of a run's answer as a JSON Schema, and how the JSON value is read from what a model wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from plait.core.call_check import find_faults, repair_value
+from plait.core.json_schema import Schema, alternatives, show_place, type_of, types_of
+from plait.core.loose_json import NotJson, read_value, values
+from plait.core.messages import JSON
+
+OutputMethod: TypeAlias = Literal["schema", "tool", "prompt"]
+"""How a model gives a typed answer: the endpoint holds the reply to the schema, a tool takes it, or only the prompt
+asks for it."""
+
+WRAPPED = "value"
+"""The key of a value that is no object, where an endpoint takes only objects."""
+
+MOST_FAULTS = 8
+_FENCE = re.compile(r"\A```[\w+-]{0,20}[ \t]*\n?(.*?)\n?```\s*\Z", re.S)
+_MAYBE_VALUE = re.compile(r"[{\[]")
+
+
+class OutputSpec(Struct, frozen=True):
+    """The type of a run's answer, as loops see it: its name, its JSON Schema, and how the model gives it."""
+
+    name: str
+    schema: dict[str, Any]
+    method: OutputMethod = "prompt"
+
+    @property
+    def request_schema(self) -> dict[str, Any]:
+        """Return the schema as endpoints take it: an object at the root, with other values wrapped."""
+        return self.schema if is_object(self.schema) else wrap_schema(self.schema, WRAPPED)
+
+    @property
+    def reply_schema(self) -> dict[str, Any] | None:
+        """Return the schema for a reply that is only the answer; None if the prompt alone asks for it."""
+        return None if self.method == "prompt" else self.request_schema
+
+    def fits(self, text: str) -> bool:
+        """Return whether a whole text is a JSON value of this type."""
+        try:
+            found = read_value(text)
+        except NotJson:
+            return False
+        return not text[found.end :].strip() and not find_output_faults(read_output(found.value, self.schema), self)
+
+
+def is_object(schema: Schema) -> bool:
+    """Return whether the schema allows only objects, and says so at its root."""
+    return type_of(schema) == "object"
+
+
+def wrap_schema(schema: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the schema of an object whose one property `key` has this schema."""
+    inner = {name: part for name, part in schema.items() if name != "$defs"}
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    wrapped = {"type": "object", "properties": {key: inner}, "required": [key], "additionalProperties": False}
+    return {**wrapped, **definitions}
+
+
+def read_output(answer: JSON, schema: Schema) -> JSON:
+    """Return the JSON value that an answer holds: the first reading that fits the schema, else the first one.
+
+    An answer in text may have a fence or words around it, and broken JSON. A value that JSON writes otherwise becomes
+    what the schema requires ("3" becomes 3). null for a property that may be left out counts as left out.
+    """
+    readings = [_adapt(each, schema) for each in _readings(answer, schema)]
+    if lone := _as_only_property(readings[0], schema):
+        readings.append(_adapt(lone, schema))
+    return next((each for each in readings if not any(find_faults(each, schema, schema))), readings[0])
+
+
+def find_output_faults(value: JSON, spec: OutputSpec) -> str:
+    """Return what is wrong with a value, as sentences for the model; "" if it fits."""
+    faults = [f"{show_place(spec.name, path)} {text}" for path, text in find_faults(value, spec.schema, spec.schema)]
+    return "; ".join(faults[:MOST_FAULTS])
+
+
+def _readings(answer: JSON, schema: Schema) -> Iterator[JSON]:
+    """Yield the values that an answer may mean, the most likely one first."""
+    if not isinstance(answer, str):
+        wrapped = isinstance(answer, dict) and len(answer) == 1 and next(iter(answer)) in (WRAPPED, "answer")
+        inner = [next(iter(answer.values()))] if wrapped else []
+        yield from (answer, *inner) if "object" in types_of(schema, schema) else (*inner, answer)
+        return
+    text = answer.strip()
+    text = fenced[1].strip() if (fenced := _FENCE.match(text)) else text
+    found = list(_values_in(text)) if types_of(schema, schema) & {"object", "array", "any"} else []
+    try:
+        value = read_value(text)
+        if not text[value.end :].strip():
+            found = [value.value]
+    except NotJson:
+        pass
+    for each in found:
+        yield from (each,) if isinstance(each, str) else _readings(each, schema)
+    if not found and "array" in types_of(schema, schema):
+        yield from _values_in(f"[{text}]")  # entries without the brackets
+    yield text
+
+
+def _as_only_property(value: JSON, schema: Schema) -> JSON:
+    """Return an object with the value as its one property, as models leave out a name that is the only one; None if the
+    schema is not that of such an object."""
+    names = list(schema.get("properties", ())) if is_object(schema) else []
+    return {names[0]: value} if len(names) == 1 and not isinstance(value, dict) else None
+
+
+def _values_in(text: str) -> Iterator[JSON]:
+    return (part.value for _, part in values(text, _MAYBE_VALUE) if not isinstance(part, NotJson))
+
+
+def _adapt(value: JSON, schema: Schema) -> JSON:
+    return _drop_nulls(repair_value(value, schema, schema), schema, schema)
+
+
+def _drop_nulls(value: JSON, schema: Any, root: Schema) -> JSON:
+    """Leave out the null properties that may be missing and may not be null: strict endpoints require all of them."""
+    if isinstance(value, list) and isinstance(items := _only(schema, root, "array").get("items"), dict):
+        return [_drop_nulls(each, items, root) for each in value]
+    if not isinstance(value, dict):
+        return value
+    form = _only(schema, root, "object")
+    known, required = form.get("properties", {}), form.get("required", ())
+    return {
+        name: _drop_nulls(each, known.get(name, {}), root)
+        for name, each in value.items()
+        if each is not None or name in required or types_of(known.get(name, {}), root) & {"null", "any"}
+    }
+
+
+def _only(schema: Any, root: Schema, kind: str) -> Schema:
+    """Return the one alternative of this type; an empty schema if there is none, or more than one."""
+    found = [one for one in alternatives(schema, root) if type_of(one) == kind]
+    return found[0] if len(found) == 1 else {}

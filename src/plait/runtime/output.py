@@ -1,0 +1,270 @@
+"""An agent's output: makes a JSON Schema from a Python type, checks answers against both, and returns typed values."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import UnionType
+from typing import Any, Generic, TypeAlias, _SpecialForm, cast, get_args
+
+import msgspec
+from typing_extensions import TypeVar
+
+from plait.core import OutputSpec
+from plait.core.errors import ConfigError, OutputError
+from plait.core.json_schema import shape_of, types_of
+from plait.core.output import WRAPPED, OutputMethod, find_output_faults, is_object, read_output
+from plait.journal.records import RunHead
+from plait.models.base import Model
+
+NAME = "answer"
+"""The name of an answer in errors, such as `answer.days is missing`."""
+SCHEMA_BESIDE_TOOLS = frozenset({("chat", "openai"), ("responses", "openai"), ("anthropic", "anthropic")})
+"""The wires and providers whose documentation has a schema of the reply and tools in one request.
+
+Sources: Google Cloud, "Structured outputs with Anthropic Claude models" (2026); for OpenAI, and against other servers,
+vLLM's issue 39929 (2026-04-15): a schema there suppresses tool calls, and OpenAI applies it only to the final text.
+"""
+_STRUCTURE = re.compile(r"[{\[]")
+
+
+OutputT = TypeVar("OutputT", default=str, covariant=True)
+"""The type of an agent's answers."""
+
+
+@dataclass(frozen=True)
+class OutputType(Generic[OutputT]):
+    """The type of an agent's answers, and how they are checked.
+
+    `type`: a pydantic model, dataclass, TypedDict, list, union, `Literal`, scalar, or a JSON Schema. `checks`:
+    functions that get the value and return None, or an objection for the model; they may also raise ValueError with it.
+    `retries`: how many objections the model may answer before the run fails. `method`: how the model gives the answer:
+    "schema" (the provider's structured output), "tool" or "prompt"; None chooses by the model's abilities.
+
+    Raises `ConfigError` for a type without a JSON Schema, and for another invalid field.
+    """
+
+    type: type[OutputT] | UnionType | Mapping[str, Any] | _SpecialForm
+    checks: Iterable[Callable[[Any], str | None]] = ()
+    retries: int = 2
+    method: OutputMethod | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "checks", _list_checks(self.checks))
+        if not isinstance(self.retries, int) or isinstance(self.retries, bool) or self.retries < 0:
+            raise ConfigError(f"OutputType(retries={self.retries!r}) is invalid.", hint="Give a whole number from 0.")
+        if self.method not in (None, *get_args(OutputMethod)):
+            known = ", ".join(get_args(OutputMethod))
+            raise ConfigError(f"OutputType(method={self.method!r}) is invalid.", hint=f"Give one of {known}, or None.")
+        _ = self.spec
+
+    @cached_property
+    def spec(self) -> OutputSpec | None:
+        """Return the type as loops see it; None for text. Raises `ConfigError` for a type without a JSON Schema."""
+        if self.type is str:
+            return None
+        schema = dict(self.type) if isinstance(self.type, Mapping) else self._make_schema()
+        return OutputSpec(NAME, schema, self.method or "prompt")
+
+    def read(self, answer: Any) -> Any:
+        """Return the JSON value in an answer. The same answer and schema give the same value everywhere."""
+        return answer if self.spec is None else read_output(answer, self.spec.schema)
+
+    def fits(self, answer: Any) -> bool:
+        """Return whether an answer has a value of the type's JSON Schema."""
+        return self.spec is None or not find_output_faults(self.read(answer), self.spec)
+
+    def find_objection(self, answer: Any) -> str:
+        """Return what the model has to change in its answer; "" if it fits the type and the checks."""
+        value = self.read(answer)
+        if self.spec is not None and (faults := self._find_faults(value)):
+            shape = shape_of(self.spec.schema)
+            return f"The answer does not fit: {faults}. Write the whole answer again, as JSON of this form: {shape}"
+        typed = self.make_value(value)
+        objections = filter(None, (call_check(check, typed) for check in self.checks))
+        return next((f"The answer is not accepted: {text}" for text in objections), "")
+
+    def make_value(self, value: Any) -> Any:
+        """Return the Python value of an answer's JSON value. Raises `OutputError` if it does not fit the type."""
+        if self._adapter is None:
+            return value if self.spec is not None or isinstance(value, str) else msgspec.json.encode(value).decode()
+        import pydantic
+
+        try:
+            return self._adapter.validate_json(msgspec.json.encode(value))
+        except pydantic.ValidationError as why:
+            raise OutputError(f"The answer is no {_show_type(self.type)}: {_describe(why)}.") from None
+
+    def make_partial(self, text: str) -> Any:
+        """Return the value of the beginning of an answer: of the type if that is possible, else JSON; None if there is
+        no value yet."""
+        import pydantic
+        from pydantic_core import from_json
+
+        is_structure = self.spec is not None and types_of(self.spec.schema, self.spec.schema) <= {"object", "array"}
+        begin = _STRUCTURE.search(text) if is_structure else None
+        try:
+            value = from_json(text[begin.start() :] if begin else text, allow_partial="trailing-strings")
+            if self.spec is not None and not is_object(self.spec.schema) and isinstance(value, dict):
+                value = value.get(WRAPPED, value)
+            if self._adapter is None:
+                return value
+            return self._adapter.validate_python(value, experimental_allow_partial="trailing-strings")
+        except pydantic.ValidationError:
+            return value
+        except ValueError:
+            return None
+
+    @cached_property
+    def _adapter(self) -> Any:
+        """Return pydantic's adapter of the type; None for text and for a JSON Schema."""
+        if self.type is str or isinstance(self.type, Mapping):
+            return None
+        import pydantic
+
+        try:
+            return pydantic.TypeAdapter(cast(Any, self.type))
+        except (pydantic.errors.PydanticUserError, NameError, TypeError) as why:
+            raise _not_a_type(self.type, why) from None
+
+    def _make_schema(self) -> dict[str, Any]:
+        import pydantic
+
+        try:
+            made: dict[str, Any] = self._adapter.json_schema()
+        except pydantic.errors.PydanticUserError as why:
+            raise _not_a_type(self.type, why) from None
+        return made
+
+    def _find_faults(self, value: Any) -> str:
+        assert self.spec is not None
+        if self._adapter is None:
+            return find_output_faults(value, self.spec)
+        try:
+            self.make_value(value)
+        except OutputError as why:
+            return find_output_faults(value, self.spec) or why.message.partition(": ")[2].rstrip(".")
+        return ""
+
+
+def call_check(check: Callable[[Any], str | None], value: Any) -> str:
+    """Return the objection of one of the user's checks; "" if it has none. Raises `OutputError` if the check broke."""
+    try:
+        return check(value) or ""
+    except ValueError as why:
+        return str(why) or "the value is not valid"
+    except Exception as why:
+        name = getattr(check, "__name__", type(check).__name__)
+        raise OutputError(
+            f"The output check '{name}' broke: {type(why).__name__}: {why}.",
+            hint="A check returns a text or None, or raises ValueError.",
+        ) from why
+
+
+OutputForm: TypeAlias = type[OutputT] | OutputType[OutputT] | UnionType | Mapping[str, Any] | _SpecialForm
+"""What `Agent.output` takes, as a checker sees it. Of a union or a `Literal` it cannot tell the type: write
+`Agent[A | B]`."""
+
+
+def output_of(given: Any) -> OutputType[Any]:
+    """Return an agent's output. Raises `ConfigError` for a type without a JSON Schema."""
+    return given if isinstance(given, OutputType) else OutputType(given)
+
+
+def choose_method(model: Model, tools: bool) -> OutputMethod:
+    """Return how a model gives a typed answer; `tools`: beside tools.
+
+    Most servers hold the whole reply to the schema, so that the model cannot call tools any more.
+    """
+    able = model.abilities
+    is_documented = (getattr(model, "wire", ""), getattr(model, "provider", "")) in SCHEMA_BESIDE_TOOLS
+    if able.schema and (not tools or is_documented):
+        return "schema"
+    return "tool" if able.tools else "prompt"
+
+
+def recorded_output(output: OutputType[Any], head: RunHead) -> OutputType[Any]:
+    """Return the output of a recorded run: the agent's, with the recorded method and retries.
+
+    Raises `ConfigError` if the agent's schema is not the recorded one.
+    """
+    recorded = head.settings.get("output")
+    schema = output.spec.schema if output.spec is not None else None
+    if schema != (recorded["schema"] if recorded is not None else None):
+        raise ConfigError(
+            f"Run {head.run} was started with {_show_schema(recorded and recorded['schema'])}, and this agent has "
+            f"{_show_schema(schema)}.",
+            hint="Give the agent the same output type, or fork the run.",
+        )
+    return (
+        output
+        if recorded is None
+        else replace(output, retries=recorded["retries"], method=head.settings["output_method"])
+    )
+
+
+def describe_output(output: OutputType[Any]) -> dict[str, Any] | None:
+    """Return what the journal stores of an output; None for text."""
+    return {"schema": output.spec.schema, "retries": output.retries} if output.spec is not None else None
+
+
+def read_recorded_output(head: RunHead) -> Any:
+    """Return the output of a recorded run, as an agent's field: without the Python type."""
+    recorded = head.settings.get("output")
+    if recorded is None:
+        return str
+    return OutputType(recorded["schema"], retries=recorded["retries"], method=head.settings["output_method"])
+
+
+def render_instructions(instructions: str | Callable[..., str], deps: object = None) -> str:
+    """Return the text of an agent's instructions; a function gets the dependencies if it takes a parameter.
+
+    Raises `ConfigError` if the function gives no text.
+    """
+    if isinstance(instructions, str):
+        return instructions
+    text = instructions(deps) if inspect.signature(instructions).parameters else instructions()
+    if not isinstance(text, str):
+        name = getattr(instructions, "__name__", "instructions")
+        raise ConfigError(f"The function '{name}' returned {type(text).__name__}.", hint="Return the text.")
+    return text
+
+
+def _list_checks(checks: object) -> tuple[Callable[[Any], str | None], ...]:
+    """Return the user's checks as a tuple. Raises `ConfigError` if one is not a plain function."""
+    if not isinstance(checks, Iterable) or isinstance(checks, str | bytes):
+        raise ConfigError(f"OutputType(checks={checks!r}) is invalid.", hint="Give a list of functions.")
+    found = tuple(checks)
+    for each in found:
+        if not callable(each) or inspect.iscoroutinefunction(each):
+            raise ConfigError(f"The output check {each!r} is no plain function.", hint="Give a function of one value.")
+    return found
+
+
+TEXT: OutputType[str] = OutputType(str)
+"""The output of an agent that gives text."""
+
+
+def _describe(why: Any) -> str:
+    """Return the faults that pydantic found, in one line."""
+    faults = why.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, (NAME, *each['loc'])))}: {each['msg']}" for each in faults[:8])
+
+
+def _show_type(given: object) -> str:
+    return given.__name__ if isinstance(given, type) else str(given)
+
+
+def _show_schema(schema: Any) -> str:
+    return "no output type" if schema is None else f"the output {shape_of(schema)}"
+
+
+def _not_a_type(given: object, why: Exception) -> ConfigError:
+    first = str(why).partition("\n")[0]
+    return ConfigError(
+        f"The output {_show_type(given)} has no JSON Schema: {first}",
+        hint="Give a pydantic model, a dataclass, a TypedDict, a list, a union, a Literal, a scalar, or a JSON Schema.",
+    )
