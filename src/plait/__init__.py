@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from plait.loops import CodeAct, JsonReAct, LLMCompiler, Phased, ReAct, ReWOO, ToolCalling
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
+    from plait.runtime.context import Context
     from plait.runtime.limits import Limits
     from plait.runtime.run import Run
     from plait.runtime.sessions import History
@@ -40,6 +41,7 @@ _PLACES = {
     "Agent": "plait.agent",
     "CodeAct": "plait.loops",
     "CodeLimits": "plait.core.code",
+    "Context": "plait.runtime.context",
     "LLMCompiler": "plait.loops",
     "Demand": "plait.lab.recommend",
     "Recommendation": "plait.lab.recommend",
@@ -79,6 +81,7 @@ __all__ = [
     "CodeAct",
     "CodeLimits",
     "ConfigError",
+    "Context",
     "Demand",
     "History",
     "JsonReAct",

@@ -28,6 +28,7 @@ from plait.models.resolve import check_spec
 from plait.runtime import runs
 from plait.runtime.agent_description import (
     changed_fields,
+    check_deps,
     check_fields,
     fields_in,
     list_tools,
@@ -71,7 +72,8 @@ class Agent:
     `approve`: which calls need the user's approval; "plan" asks about the whole plan. `can_ask`: whether the model may
     ask the user. `on_interrupted_call`: what a resumed run does with a call that may have happened. `grounding`: what
     to do about values that the model invented: "off", "note", "warn", "ask" or "refuse". `sandbox`: where code runs:
-    "process", "monty", an object, or "auto" ("process" where the kernel supports it, else "monty").
+    "process", "monty", an object, or "auto" ("process" where the kernel supports it, else "monty"). `deps`: the type of
+    the object that tools get as `Context.deps`; each run is given one.
 
     Raises `ConfigError` for an invalid field.
     """
@@ -90,6 +92,7 @@ class Agent:
     history: History = field(default=History(), kw_only=True)
     grounding: Grounding = field(default="off", kw_only=True)
     sandbox: str | Sandbox = field(default=AUTO, kw_only=True)
+    deps: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         loop = loop_of(self.loop)
@@ -119,22 +122,30 @@ class Agent:
     # -- running
 
     def run(
-        self, question: str, *, session: str | None = None, on_wait: OnWait | None = None, now: float | None = None
+        self,
+        question: str,
+        *,
+        deps: Any = None,
+        session: str | None = None,
+        on_wait: OnWait | None = None,
+        now: float | None = None,
     ) -> Run:
         """Run a task to its end, blocking. Also works inside a running event loop, as in a notebook.
 
-        `session` makes the run a turn of that conversation in the journal. The run sees the latest turns, as
+        `deps` is the object that tools get as `Context.deps`; the journal does not store it. `session` makes the run a
+        turn of that conversation in the journal. The run sees the latest turns, as
         `Agent.history` says, and can search all of them. `now` is the time that code sees, in seconds since 1970; None
         for this machine's clock. `Run.status` says how the run ended. `PlaitError` is raised only for a wrong
         description (an unknown model, a journal that cannot be written). Ctrl-C cancels the run, keeps its record and
         raises KeyboardInterrupt.
         """
-        return run_blocking(self.arun(question, session=session, on_wait=on_wait, now=now))
+        return run_blocking(self.arun(question, deps=deps, session=session, on_wait=on_wait, now=now))
 
     async def arun(
         self,
         question: str,
         *,
+        deps: Any = None,
         session: str | None = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
@@ -148,19 +159,19 @@ class Agent:
         by which the journal finds the run again. `history` holds the session's earlier turns if your application stores
         them; None reads them from the journal. For the other arguments see `run`.
         """
-        run_spec, head = await self._parts.prepare_run(question, session, on_wait, history, now)
+        run_spec, head = await self._parts.prepare_run(question, session, on_wait, history, now, deps)
         head = msgspec.structs.replace(head, label=label)
         log = await runs.open_log(run_spec, head, self._parts.journal)
         return await runs.perform(run_spec, head, log, self._parts.journal, on_event)
 
     async def stream(
-        self, question: str, *, session: str | None = None, on_wait: OnWait | None = None
+        self, question: str, *, deps: Any = None, session: str | None = None, on_wait: OnWait | None = None
     ) -> AsyncGenerator[Event, None]:
         """Yield the run's events as they happen. The last is `Ended`, which holds the `Run`.
 
         Leaving the iteration early cancels the run.
         """
-        work = partial(self.arun, question, session=session, on_wait=on_wait)
+        work = partial(self.arun, question, deps=deps, session=session, on_wait=on_wait)
         async with aclosing(stream_events(lambda on_event: work(on_event=on_event))) as events:
             async for event in events:
                 yield event
@@ -243,15 +254,22 @@ class Agent:
     # -- the record
 
     def resume(
-        self, run: str | Run, answer: str | None = None, *, question: str | None = None, force: bool = False
+        self,
+        run: str | Run,
+        answer: str | None = None,
+        *,
+        question: str | None = None,
+        deps: Any = None,
+        force: bool = False,
     ) -> Run:
         """Resume a run that was interrupted or cancelled, or that waits.
 
         `answer` is the user's answer to the `question` with that id (`Run.outcome.question` names it). If `run` is a
-        `Run`, the default is the question that it waits with. Raises `StaleAnswer` if the question is not open, and
-        `BadAnswer` for an edited call that does not fit the tool: the run then waits as before.
+        `Run`, the default is the question that it waits with. `deps` are the dependencies of its tools, again. Raises
+        `StaleAnswer` if the question is not open, and `BadAnswer` for an edited call that does not fit the tool: the
+        run then waits as before.
         """
-        return run_blocking(self.aresume(run, answer, question=question, force=force))
+        return run_blocking(self.aresume(run, answer, question=question, deps=deps, force=force))
 
     async def aresume(
         self,
@@ -259,6 +277,7 @@ class Agent:
         answer: str | None = None,
         *,
         question: str | None = None,
+        deps: Any = None,
         on_event: Callable[[Event], None] | None = None,
         force: bool = False,
         on_wait: OnWait | None = None,
@@ -279,12 +298,13 @@ class Agent:
                     hint="",
                 )
             return runs.read_finished_run(row, journal, self._loop)
+        check_deps(self.deps or row.head.settings.get("deps"), deps)
         require_loaded(self.tools)
         await self._parts.load_tools()
         sandbox = await self._parts.check_sandbox(
             sandbox_for(self, row.head, bool(journal.timeline(row.head.run, bodies=False).code))
         )
-        run_spec = self._parts.make_run_spec(row.head.question, on_wait, recorded=row.head, sandbox=sandbox)
+        run_spec = self._parts.make_run_spec(row.head.question, on_wait, recorded=row.head, sandbox=sandbox, deps=deps)
         run_spec, log = await runs.claim(run_spec, row.head, journal, answer=answer, question=question, force=force)
         return await runs.perform(run_spec, row.head, log, journal, on_event, resumed=True)
 
@@ -299,15 +319,16 @@ class Agent:
         run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head)
         return run_blocking(runs.replay(run_spec, row.head, journal.timeline(row.head.run), recorded))
 
-    def fork(self, run: str, at: int) -> Run:
+    def fork(self, run: str, at: int, *, deps: Any = None) -> Run:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
-        return run_blocking(self.afork(run, at))
+        return run_blocking(self.afork(run, at, deps=deps))
 
     async def afork(
         self,
         run: str,
         at: int,
         *,
+        deps: Any = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
         label: str = "",
@@ -315,6 +336,7 @@ class Agent:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
         journal = self._parts.require_journal()
         row = journal.run(run)
+        check_deps(self.deps or row.head.settings.get("deps"), deps)
         require_loaded(self.tools)
         await self._parts.load_tools()
         conversation = recorded_conversation(row.head, runs.fresh_id())
@@ -325,7 +347,7 @@ class Agent:
         )
         now = row.head.settings.get("now")
         run_spec = self._parts.make_run_spec(
-            row.head.question, on_wait, conversation=conversation, shown=shown, sandbox=sandbox, now=now
+            row.head.question, on_wait, conversation=conversation, shown=shown, sandbox=sandbox, now=now, deps=deps
         )
         head = self._parts.make_head(row.head.question, run_spec, conversation)
         head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)

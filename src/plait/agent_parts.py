@@ -20,7 +20,7 @@ from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.resolve import resolve_all
 from plait.runtime import runs
-from plait.runtime.agent_description import Description, book_of, settings_of
+from plait.runtime.agent_description import Description, book_of, check_contexts, check_deps, settings_of
 from plait.runtime.phase_models import Phases, known_models, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
@@ -45,6 +45,7 @@ class AgentParts:
         tools = with_fitting_names(with_free_names(tools_from(self._agent.tools), self._loop), self._loop)
         if self._agent.system:
             warn_of_gaps(self._agent.system, self._loop, self.prompts, (tool.name for tool in tools))
+        check_contexts(tools, self._agent.deps)
         return tools
 
     @cached_property
@@ -54,6 +55,12 @@ class AgentParts:
         if any(phase not in wanted for phase in self._loop.phases):
             wanted.setdefault("", self._agent.model)
         return resolve_all(wanted, lambda: config.load().models)
+
+    def find_model(self, model: str | Model | None) -> Model:
+        """Return the model that a tool names; for None the model of the phases without their own, or the first."""
+        if model is None:
+            return self.models.get("") or next(iter(self.models.values()))
+        return resolve_all({"": model}, lambda: config.load().models)[""]
 
     @cached_property
     def prompts(self) -> PromptBook:
@@ -116,16 +123,18 @@ class AgentParts:
         on_wait: OnWait | None,
         history: Iterable[Exchange] | None,
         now: float | None,
+        deps: Any = None,
     ) -> tuple[RunSpec, RunHead]:
         """Check the arguments of a new run and return what it needs."""
         check_run_arguments(question, session, history, now)
+        check_deps(self._agent.deps, deps)
         await self.load_tools()
         await self.check_sandbox(self._agent.sandbox)
         conversation = None
         if session is not None:
             conversation = open_conversation(session, self.require_journal(), self._agent.history, history)
         shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
-        run_spec = self.make_run_spec(question, on_wait, conversation=conversation, shown=shown, now=now)
+        run_spec = self.make_run_spec(question, on_wait, conversation=conversation, shown=shown, now=now, deps=deps)
         return run_spec, self.make_head(question, run_spec, conversation)
 
     def make_run_spec(
@@ -137,6 +146,7 @@ class AgentParts:
         shown: tuple[str, ...] | None = None,
         sandbox: str | Sandbox | None = None,
         now: float | None = None,
+        deps: Any = None,
     ) -> RunSpec:
         """Return the specification of a new run, or of a `recorded` one."""
         agent = self._agent
@@ -182,6 +192,9 @@ class AgentParts:
             sandbox=sandbox,
             fallback=_fallback(why),
             now=now,
+            deps=deps,
+            session=conversation.session if conversation is not None else "",
+            find_model=self.find_model,
             data_tokens=tuple(
                 token for token in tokens if token not in self.prompts.text and token not in (agent.system or "")
             ),

@@ -28,7 +28,8 @@ from plait.core import Call, Exchange, Observation, Ran, Reply, Usage, WaitResul
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
     """A request to a model, written before it is sent. The row's request is the exact body. `model` is the model's
-    spec. `max_tokens` is the reply's maximum number of tokens if a limit of the run set one, else None."""
+    spec. `max_tokens` is the reply's maximum number of tokens if a limit of the run set one, else None. `asked_by` is
+    (i, k) for request k of the tool that call i of effect `n` runs, None for a request of the loop."""
 
     n: int
     step: int
@@ -37,6 +38,7 @@ class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
     path: str
     attempt: int = 0
     max_tokens: int | None = field(default=None, name="most")
+    asked_by: tuple[int, int] | None = None
 
 
 class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
@@ -44,7 +46,7 @@ class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
 
     `lost` names an ability that the endpoint turned out not to have. `usage` and `cost` (USD, None if no price is
     known) are estimates for an attempt without a reply; None if it took nothing. `fallback` is the spec of the model
-    that the run asks instead from here, "" if it stays with this one.
+    that the run asks instead from here, "" if it stays with this one. `asked_by` is that of the request.
     """
 
     n: int
@@ -57,13 +59,15 @@ class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
     usage: Usage | None = None
     cost: float | None = None
     fallback: str = ""
+    asked_by: tuple[int, int] | None = None
 
 
 class ThoughtRecord(Struct, frozen=True, omit_defaults=True, tag="thought"):
-    """The reply that the loop received."""
+    """The reply that the loop received, or the tool that asked for it (`asked_by`)."""
 
     n: int
     reply: Reply
+    asked_by: tuple[int, int] | None = None
 
 
 class Acting(Struct, frozen=True, omit_defaults=True, tag="acting"):

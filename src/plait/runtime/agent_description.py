@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -56,6 +57,8 @@ class Description(Protocol):
     def journal(self) -> str | Path | Literal[False] | None: ...
     @property
     def history(self) -> History: ...
+    @property
+    def deps(self) -> Any: ...
 
 
 def loop_of(given: str | Loop) -> Loop:
@@ -96,6 +99,7 @@ def check_fields(agent: Description, loop: Loop) -> None:
         sandbox(agent.sandbox)  # raises an error that lists the sandboxes
     is_sandbox = isinstance(agent.sandbox, str) or (hasattr(agent.sandbox, "open") and hasattr(agent.sandbox, "name"))
     _require("sandbox", agent.sandbox, is_sandbox, "its name")
+    _require("deps", agent.deps, agent.deps is None or callable(agent.deps), "the type of the dependencies, or None")
     if agent.approve == "plan" and not getattr(loop, "makes_plan", False):
         raise ConfigError(
             f"The loop '{loop.name}' makes no plan that could be approved.",
@@ -159,6 +163,7 @@ _DEFAULTS: dict[str, object] = {
     "on_interrupted_call": "skip",
     "grounding": "off",
     "sandbox": AUTO,
+    "deps": None,
 }
 
 
@@ -183,7 +188,44 @@ def settings_of(agent: Description) -> dict[str, Any]:
         "can_ask": agent.can_ask,
         "grounding": agent.grounding,
         "sandbox": _sandbox_in(agent),
+        **({"deps": _name(agent.deps)} if agent.deps is not None else {}),
     }
+
+
+def check_deps(wanted: Any, deps: Any) -> None:
+    """Check the dependencies that a run is given. `wanted` is their declared type, or its recorded name, or None.
+
+    Raises `ConfigError` if they are missing or of another type.
+    """
+    if wanted is None:
+        return
+    if deps is None:
+        name = _name(wanted)
+        raise ConfigError(
+            f"The tools of this agent need dependencies: {name}.",
+            hint=f"Give them in Python: agent.run(question, deps={name}(...)), also to resume or fork.",
+        )
+    if isinstance(wanted, type):
+        with suppress(TypeError):  # a protocol that cannot be checked
+            if not isinstance(deps, wanted):
+                raise ConfigError(f"The dependencies are {type(deps).__name__}.", hint=f"Give {wanted.__name__}(...).")
+
+
+def check_contexts(tools: Iterable[Tool], deps: Any) -> None:
+    """Raise `ConfigError` if a tool's context has other dependencies than the declared type."""
+    for tool in tools:
+        wanted = next(iter(get_args(tool.signature.context)), None)
+        if not isinstance(wanted, type) or wanted in (object, type(None), Any):
+            continue
+        if deps is None:
+            name = wanted.__name__
+            raise ConfigError(f"The tool {tool.name} takes Context[{name}].", hint=f"Declare it: Agent(deps={name}).")
+        with suppress(TypeError):  # not a class
+            if not issubclass(deps, wanted):
+                raise ConfigError(
+                    f"The tool {tool.name} takes Context[{wanted.__name__}], and the agent has deps={_name(deps)}.",
+                    hint="Give both the same type.",
+                )
 
 
 def _sandbox_in(agent: Description) -> str:

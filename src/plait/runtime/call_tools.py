@@ -25,13 +25,13 @@ from plait.journal import codec
 from plait.journal.effects import digest_of_call
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
+from plait.runtime.call_model import count_attempts
+from plait.runtime.call_services import ToolServices
 from plait.runtime.grounding import describe_findings, refusal, warning
 from plait.runtime.make_call import make_call
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import RecordEnds, RunContext, apply_edits, differs, input_of, lines_of, sentence
-from plait.runtime.tool_models import ToolModels
-from plait.runtime.tool_prints import as_usual
-from plait.tools.call_context import ToolCallContext
+from plait.tools.call_context import offer_services
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
 """The made-up values of calls, by their index."""
@@ -72,6 +72,7 @@ class Actor:
             raise LimitNear(past.thrown.limit, past.thrown.detail)
         if past.planned and past.planned != calls:
             raise differs(n, step, lines_of(past.planned), lines_of(calls))
+        self._count_questions(past)
         results: dict[int, Observation] = dict(past.observed)
         made = apply_edits(calls, past.answers)
         for i, seen in results.items():
@@ -94,6 +95,13 @@ class Actor:
             self.run_context.breaker.after(call, observation)
         self._learn(calls, ordered)
         return ordered
+
+    def _count_questions(self, past: PastEffect) -> None:
+        """Count what tools asked models, as far as it is on record."""
+        for asked in past.asked.values():
+            count_attempts(self.run_context.meter, asked.attempts)
+            if asked.reply is not None:
+                self.run_context.meter.count_tool_reply(asked.reply.usage, asked.reply.cost)
 
     def at_once(self, effect: Act) -> bool:
         """Its calls are over as soon as they are begun: made on the event loop itself, and nobody is asked before."""
@@ -200,16 +208,10 @@ class Actor:
             call = group.calls[i]
             self.run_context.say(ev.Called(group.step, call))
 
-            def progress(text: str) -> None:
-                with as_usual():
-                    self.run_context.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}"))
-
-            context = ToolCallContext(progress, ToolModels(self.run_context, group.step, call.tool))
-            with context, self.run_context.span.tool(group.step, call, run_spec.tools) as span:
+            services = ToolServices(self.run_context, group.n, i, group.step, call, group.past)
+            with offer_services(services), self.run_context.span.tool(group.step, call, run_spec.tools) as span:
                 try:
-                    made = await make_call(
-                        run_spec.tools, call, run_spec.limits.tool_seconds, self.run_context.artifacts
-                    )
+                    made = await make_call(run_spec.tools, call, run_spec.limits.tool_seconds, services)
                 except BaseException:  # the run is cancelled, or a limit stops it
                     if not self._repeatable(call):
                         self.run_context.remark(

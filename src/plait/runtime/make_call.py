@@ -16,7 +16,7 @@ from msgspec import structs
 from plait.core import Artifact, Call, Observation
 from plait.core.errors import BadInput, CallLost, ConfigError, ToolError
 from plait.core.tools import Trouble
-from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.call_services import ToolServices
 from plait.runtime.known_values import exact_result
 from plait.runtime.tool_prints import collecting
 from plait.tools import Tool, Toolset, render
@@ -30,17 +30,20 @@ UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it
 """What the model reads about a call in doubt."""
 
 
-async def make_call(tools: Toolset, call: Call, seconds: float, artifacts: ArtifactStore) -> Observation:
-    """Call a tool and return its observation, also for an error. `seconds` is the limit of a tool without its own."""
+async def make_call(tools: Toolset, call: Call, seconds: float, services: ToolServices) -> Observation:
+    """Call a tool and return its observation, also for an error. `seconds` is the limit of a tool without its own.
+
+    Raises `Suspend` if a child run of the tool waits for the user.
+    """
     if not call.by_code:
-        return await _call_tool(tools, call, seconds, artifacts)
+        return await _call_tool(tools, call, seconds, services)
     with collecting() as collected:
-        made = await _call_tool(tools, call, seconds, artifacts)
+        made = await _call_tool(tools, call, seconds, services)
     return structs.replace(made, printed=replace_surrogates(collected.text)) if collected.total else made
 
 
-async def _call_tool(tools: Toolset, call: Call, seconds: float, artifacts: ArtifactStore) -> Observation:
-    tool = tools.get(call.tool)
+async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolServices) -> Observation:
+    tool, artifacts = tools.get(call.tool), services.run_context.artifacts
     if tool is None:
         said = (
             tools.describe_unknown(call.tool)
@@ -54,6 +57,8 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, artifacts: Arti
         )
     except BadInput as why:
         return Observation(str(why), trouble="bad_input")
+    if tool.signature.context is not None:
+        args = (services.make_context(), *args)
     exact, unfit = None, ""
     limit = tool.timeout if tool.timeout is not None else seconds
     began = time.perf_counter()

@@ -33,6 +33,8 @@ class PastEffect:
     reply: Reply | None = None
     planned: tuple[Call, ...] = ()
     begun: set[int] = field(default_factory=set)
+    asked: dict[tuple[int, int], ModelCall] = field(default_factory=dict)
+    """What tools asked models, by the call's index and the question's number."""
     observed: dict[int, Observation] = field(default_factory=dict)
     waits: dict[int, Question] = field(default_factory=dict)
     answers: dict[int, UserAnswer] = field(default_factory=dict)
@@ -104,6 +106,8 @@ class Past:
             return
         past = self.effects.setdefault(entry.n, PastEffect())
         match entry:
+            case ModelCall(asked_by=tuple() as by):
+                past.asked[by] = entry
             case ModelCall(attempts=attempts, reply=reply):
                 past.attempts, past.reply = attempts, reply
             case ToolCall():

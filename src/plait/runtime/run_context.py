@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import structs
@@ -21,6 +21,7 @@ from plait.journal import codec
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, UserAnswer, Waits
 from plait.journal.timeline import Question
+from plait.models.base import Model
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.grounding import Grounding, Sources, sources_of
@@ -68,6 +69,10 @@ class RecordEnds(Exception):
     """Raised when a replay reaches the end of the record."""
 
 
+def _no_model(model: str | Model | None) -> Model:
+    raise ConfigError(f"No model is known for {model!r}.", hint="Give a model object.")
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """All that one run needs, whether it is new, resumed, forked or replayed."""
@@ -89,6 +94,11 @@ class RunSpec:
     """The time that code sees, in seconds since 1970; None for the machine's clock."""
     tracer: Tracer = UNWATCHED
     """Observes the run from outside."""
+    deps: Any = None
+    """The dependencies of tools, as the caller gave them."""
+    session: str = ""
+    find_model: Callable[[str | Model | None], Model] = _no_model
+    """Returns the model that a tool names; for None that of the run."""
     data_tokens: tuple[str, ...] = ()
     """Special tokens of the models that no prompt of the loop holds. In a request they can only be data."""
     past: Past = field(default_factory=Past)

@@ -153,7 +153,7 @@ class ViewerTimeline:
                 self._show_note(moment, 0, "resumed", "The run goes on from here.")
 
     def _show_request(self, moment: Moment, call: ModelCall) -> None:
-        id = f"m{call.n}"
+        id = f"m{call.id}"
         if id not in self.items:
             named = {"phase": call.phase, "model": call.model}
             self._add_item(moment, call.step, id, "model", **named, state="asking", errors=[], wire=[], seconds=0.0)
@@ -166,7 +166,7 @@ class ViewerTimeline:
         self.items[id]["wire"].append(moment.seq)
 
     def _show_response(self, call: ModelCall) -> None:
-        item, response = self.items[f"m{call.n}"], call.last.response
+        item, response = self.items[f"m{call.id}"], call.last.response
         if response is None:
             return
         self._change(item["id"], seconds=round(item["seconds"] + response.seconds, 6))
@@ -179,7 +179,7 @@ class ViewerTimeline:
             item["cut"] = True
 
     def _show_reply(self, call: ModelCall) -> None:
-        item, reply = self.items[f"m{call.n}"], call.reply
+        item, reply = self.items[f"m{call.id}"], call.reply
         if reply is None:
             return
         parts: JSON = {}
