@@ -1,4 +1,5 @@
-"""A run of any loop that kills itself with SIGKILL at a point: before and after every effect and every write.
+"""A run of any loop that kills itself with SIGKILL at a point: before and after every effect and every write. The LOOP
+"children" is a run whose tool runs two agents at once, one of which runs a third.
 
     python crash_script.py JOURNAL COUNTS POINT LOOP         runs to the end or dies
     python crash_script.py JOURNAL COUNTS POINT LOOP resume  resumes the run, and ends or dies as well
@@ -11,6 +12,7 @@ tool call that takes effect adds a line to the file COUNTS.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -170,6 +172,12 @@ SCRIPTS: dict[str, Any] = {
         calls(("send", "two"), ("fetch", "b"), ("send", "three")),
         Reply("all is sent"),
     ],
+    "children": [
+        action("fetch", "a"),
+        action("send", "one"),
+        action("delegate", "two and three"),
+        "Thought: done.\nFinal Answer: all is sent",
+    ],
 }
 
 
@@ -193,15 +201,43 @@ async def append(self: RunLog, *entries: Any) -> None:
     point(f"after {kinds}")
 
 
+def helper(text: str, *, below: bool = False) -> plait.Agent:
+    """An agent that sends a text, as a child run; with `below` it lets another agent do so."""
+    if below:
+        delegating = Dying([action("inner", f"Send {text}."), "Final Answer: sent"], chunk=20)
+        return plait.Agent(model=delegating, tools=[helper(text).as_tool("inner")], journal=False)
+    model = Dying([action("fetch", text), action("send", text), "Final Answer: sent"], chunk=20)
+    return plait.Agent(model=model, tools=[fetch, send], journal=False)
+
+
+@plait.tool(idempotent=True)
+async def delegate(ctx: plait.Context[None], what: str) -> str:
+    """Let two agents send texts at once.
+
+    Args:
+        what: what to send
+    """
+    runs = await asyncio.gather(
+        ctx.arun(helper("two"), "Send two."), ctx.arun(helper("three", below=True), "Send three.")
+    )
+    return " ".join(run.status for run in runs)
+
+
+def find_troubles(run: plait.Run) -> list[str]:
+    """The troubles of the tool calls on record, those of child runs included."""
+    own = [row.record.observation.trouble for row in run.trace if isinstance(row.record, ObservedRecord)]
+    return [*own, *(trouble for child in run.children for trouble in find_troubles(child))]
+
+
 if __name__ == "__main__":
     RunLog.append = append  # type: ignore[method-assign]
     agent = plait.Agent(
-        loop,
+        "react" if loop == "children" else loop,
         model=Dying(SCRIPTS[loop], chunk=20),
-        tools=[fetch, send],
+        tools=[fetch, send, delegate] if loop == "children" else [fetch, send],
         journal=journal,
         limits=plait.Limits(tools=0 if loop == "codeact" else None),
     )
     run = agent.resume("last") if "resume" in sys.argv else agent.run("Send one, two and three.")
-    troubles = [row.record.observation.trouble for row in run.trace if isinstance(row.record, ObservedRecord)]
-    print(json.dumps({"status": run.status, "answer": run.answer, "troubles": troubles, "points": passed}))
+    found = {"status": run.status, "answer": run.answer, "troubles": find_troubles(run), "points": passed}
+    print(json.dumps({**found, "requests": run.tree.requests, "children": len(run.children)}))

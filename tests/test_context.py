@@ -104,7 +104,7 @@ def test_missing_or_wrong_dependencies_are_reported_before_a_run() -> None:
         """Wrong order."""
         return text
 
-    with pytest.raises(ConfigError, match="context as the parameter 'ctx'. Make it the first"):
+    with pytest.raises(ConfigError, match=r"context as the parameter 'ctx'\. Make it the first"):
         agent(tools=[last])
 
 

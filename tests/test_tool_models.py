@@ -73,4 +73,4 @@ def test_an_agent_that_a_tool_runs_counts_against_the_run_that_called_the_tool(t
     assert outer.sent + inner.sent <= 6 and run.calls == outer.sent
     assert inner.sent >= 2
     [seen] = [row.record.observation.text for row in run.trace if hasattr(row.record, "observation")]
-    assert "has no model call left" in seen
+    assert "in the run whose tool this is" in seen

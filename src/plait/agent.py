@@ -36,6 +36,7 @@ from plait.runtime.agent_description import (
     sandbox_for,
 )
 from plait.runtime.background import run_blocking, stream_events
+from plait.runtime.child_runs import make_agent_tool
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
 from plait.runtime.run import Run
@@ -251,6 +252,15 @@ class Agent:
                 raise ConfigError(f"An agent has no '{name}'.", hint=f"It has: {', '.join(sorted(known))}.")
         return replace(self, **changes)
 
+    def as_tool(self, name: str = "ask_agent", description: str = "", *, hand_off: bool = False) -> Tool:
+        """Return a tool that runs this agent as a child of the run that calls the tool.
+
+        `description` tells the other model what this agent is good for. The child shares the journal, limits,
+        approvals, deadline and cancellation of that run (see `plait.Context.arun`). With `hand_off`, the answer of this
+        agent is the answer of that run, which ends.
+        """
+        return make_agent_tool(self, name, description, hand_off)
+
     # -- the record
 
     def resume(
@@ -298,13 +308,13 @@ class Agent:
                     hint="",
                 )
             return runs.read_finished_run(row, journal, self._loop)
-        check_deps(self.deps or row.head.settings.get("deps"), deps)
-        require_loaded(self.tools)
-        await self._parts.load_tools()
-        sandbox = await self._parts.check_sandbox(
-            sandbox_for(self, row.head, bool(journal.timeline(row.head.run, bodies=False).code))
-        )
-        run_spec = self._parts.make_run_spec(row.head.question, on_wait, recorded=row.head, sandbox=sandbox, deps=deps)
+        if row.head.caller is not None:
+            raise ConfigError(
+                f"Run {row.head.run} is a child of run {row.head.caller.run}.",
+                hint=f"Resume run {row.head.caller.run}, which goes on with its child runs.",
+            )
+        timeline = journal.timeline(row.head.run, bodies=False)
+        run_spec = await self._parts.prepare_resume(row.head, timeline, on_wait, deps)
         run_spec, log = await runs.claim(run_spec, row.head, journal, answer=answer, question=question, force=force)
         return await runs.perform(run_spec, row.head, log, journal, on_event, resumed=True)
 
@@ -317,7 +327,7 @@ class Agent:
         row = journal.run(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
         run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head)
-        return run_blocking(runs.replay(run_spec, row.head, journal.timeline(row.head.run), recorded))
+        return run_blocking(runs.replay(run_spec, row.head, journal, recorded))
 
     def fork(self, run: str, at: int, *, deps: Any = None) -> Run:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""

@@ -16,15 +16,31 @@ from plait.core import Exchange, Loop, LoopContext, Task
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
+from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.resolve import resolve_all
 from plait.runtime import runs
-from plait.runtime.agent_description import Description, book_of, check_contexts, check_deps, settings_of
+from plait.runtime.agent_description import (
+    Description,
+    book_of,
+    check_contexts,
+    check_deps,
+    sandbox_for,
+    settings_of,
+)
+from plait.runtime.child_runs import run_child
 from plait.runtime.phase_models import Phases, known_models, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
-from plait.runtime.sessions import Conversation, as_recorded, open_conversation, recorded_conversation, session_spec
+from plait.runtime.sessions import (
+    Conversation,
+    as_recorded,
+    open_conversation,
+    recorded_conversation,
+    require_loaded,
+    session_spec,
+)
 from plait.runtime.system_prompt import warn_of_gaps
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
@@ -137,6 +153,16 @@ class AgentParts:
         run_spec = self.make_run_spec(question, on_wait, conversation=conversation, shown=shown, now=now, deps=deps)
         return run_spec, self.make_head(question, run_spec, conversation)
 
+    async def prepare_resume(
+        self, head: RunHead, timeline: Timeline, on_wait: OnWait | None, deps: Any = None
+    ) -> RunSpec:
+        """Return what a recorded run needs to go on. `timeline` is its record, with or without bodies."""
+        check_deps(self._agent.deps or head.settings.get("deps"), deps)
+        require_loaded(self._agent.tools)
+        await self.load_tools()
+        sandbox = await self.check_sandbox(sandbox_for(self._agent, head, bool(timeline.code)))
+        return self.make_run_spec(head.question, on_wait, recorded=head, sandbox=sandbox, deps=deps)
+
     def make_run_spec(
         self,
         question: str,
@@ -185,7 +211,7 @@ class AgentParts:
             tools=tools.for_run(),
             phases=Phases(known_models(self.models, recorded)),
             limits=agent.limits,
-            approve=agent.approve,
+            approve=(agent.approve,),
             on_interrupted_call=agent.on_interrupted_call,
             on_wait=on_wait,
             grounding=agent.grounding,
@@ -195,6 +221,7 @@ class AgentParts:
             deps=deps,
             session=conversation.session if conversation is not None else "",
             find_model=self.find_model,
+            run_child=run_child,
             data_tokens=tuple(
                 token for token in tokens if token not in self.prompts.text and token not in (agent.system or "")
             ),

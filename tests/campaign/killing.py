@@ -1,4 +1,5 @@
-"""Kills runs of all loops with SIGKILL at every point, a third of their resumes as well, and resumes them."""
+"""Kills runs of all loops and trees of runs with SIGKILL at every point, a third of their resumes as well, and resumes
+them."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from pathlib import Path
 
 from figures import Figures, line_of
 
-from crash_support import LOOPS, Killed, kill_and_resume, run_script
+from crash_support import CASES, Killed, kill_and_resume, run_script
 
 
 def run(count: int, seed: int, folder: Path) -> Figures:
     """Kill until there were so many kills: loop by loop, at points in an order by chance, and again."""
     chance = random.Random(seed)
-    points = {loop: len(run_script(folder / loop, loop)["points"]) for loop in LOOPS}
+    points = {loop: len(run_script(folder / loop, loop)["points"]) for loop in CASES}
     total, number, failures = Killed(), 0, []
 
     def one(loop: str, point: int, later: tuple[int, ...], number: int) -> Killed:
@@ -32,7 +33,7 @@ def run(count: int, seed: int, folder: Path) -> Figures:
     with ThreadPoolExecutor(2) as pool:
         while total.kills < count and number < 2 * count + 100:
             cases = []
-            for loop in LOOPS:
+            for loop in CASES:
                 point = chance.randint(1, points[loop])
                 later = (chance.randint(1, 12),) if chance.random() < 1 / 3 else ()
                 number += 1

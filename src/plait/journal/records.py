@@ -114,7 +114,8 @@ class RanRecord(Struct, frozen=True, omit_defaults=True, tag="ran"):
 class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
     """The run waits for the user: about call `i` of effect `n`, or (i is -1) with a question.
 
-    `question` is the id that an answer names. It depends on the run, on `n` and `i`, and on what is asked.
+    `question` is the id that an answer names. It depends on the run, on `n` and `i`, and on what is asked. `child` is
+    the child run of call `i` that asks, "" if the run itself asks.
     """
 
     n: int
@@ -123,17 +124,20 @@ class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
     text: str
     i: int = -1
     question: str = ""
+    child: str = ""
 
 
 class UserAnswer(Struct, frozen=True, omit_defaults=True, tag="told"):
     """The user's answer. For an approval, `approved` says whether the call may be made, and `input` holds the user's
-    input in place of the model's, if they changed it."""
+    input in place of the model's, if they changed it. `question` is the id of a question that a child run asked, ""
+    for a question of the run itself; the text is then as the user wrote it."""
 
     n: int
     text: str
     i: int = -1
     approved: bool | None = None
     input: tuple[Any, ...] = ()
+    question: str = ""
 
     def edit(self, call: Call) -> Call:
         """Return the call with the user's input in place of the model's, if they changed it."""
@@ -215,6 +219,14 @@ class Row(Struct, frozen=True):
     body: bytes | None = None
 
 
+class ParentCall(Struct, frozen=True):
+    """The tool call that started a child run: call `i` of effect `n` of a run."""
+
+    run: str
+    n: int
+    i: int
+
+
 class RunHead(Struct, frozen=True, omit_defaults=True):
     """The settings a run started with: enough to start it again.
 
@@ -222,7 +234,7 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     `tools` are the specs that the model saw; `sources` are the words they were loaded by ("" for one given in Python).
     `settings` has limits, approval and other settings. `session` is the run's conversation, `history` the recent turns
     that the loop saw, `given` all turns before it if the caller passed them and not all are shown. `label` is a name
-    for finding the run again.
+    for finding the run again. `parent` is the run that a fork comes from, `caller` the call that started a child run.
     """
 
     run: str
@@ -239,6 +251,7 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     history: tuple[Exchange, ...] = ()
     label: str = ""
     given: tuple[Exchange, ...] = ()
+    caller: ParentCall | None = None
 
     def address(self, phase: str, path: str, spec: str = "") -> str:
         """Return where a request went: the endpoint's address and path; the path alone if there is no server.

@@ -139,7 +139,10 @@ class CodeTurn(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """A question to the user: about call `i` of effect `n`, or (i is -1) from the loop. `question` is its id."""
+    """A question to the user: about call `i` of effect `n`, or (i is -1) from the loop. `question` is its id.
+
+    `child` is the child run of that call that asks; "" if the run itself asks.
+    """
 
     n: int
     i: int
@@ -148,6 +151,7 @@ class Question(Struct, frozen=True):
     text: str
     question: str
     answer: UserAnswer | None = None
+    child: str = ""
 
 
 class RecordedNote(Struct, frozen=True):
@@ -243,7 +247,7 @@ class Timeline:
         """Seconds during which the run was performed, without waiting for the user or for another process."""
         self._model_calls: dict[tuple[int, tuple[int, int] | None], ModelCall] = {}
         self._tool_calls: dict[tuple[int, int], ToolCall] = {}
-        self._questions: dict[tuple[int, int], Question] = {}
+        self._questions: dict[tuple[int, int, str], Question] = {}
         self._last_at = 0.0
         for row in rows:
             self.add(row)
@@ -346,12 +350,13 @@ class Timeline:
                 ended = replace(self._tool_calls[n, i], observation=observation, artifacts=body)
                 yield "ended", self._put_call(ended)
             case Waits(n=n, i=i):
-                asked = Question(n, i, record.step, record.kind, record.text, record.question)
-                self._questions[n, i] = asked
+                asked = Question(n, i, record.step, record.kind, record.text, record.question, child=record.child)
+                # A child run may ask several questions during one call, each by its id.
+                self._questions[n, i, record.question if record.child else ""] = asked
                 yield "waits", asked
-            case UserAnswer(n=n, i=i) if (n, i) in self._questions:
-                self._questions[n, i] = answered = replace(self._questions[n, i], answer=record)
-                if (n, i) in self._tool_calls:
+            case UserAnswer(n=n, i=i, question=id) if (n, i, id) in self._questions:
+                self._questions[n, i, id] = answered = replace(self._questions[n, i, id], answer=record)
+                if (n, i) in self._tool_calls and not id:
                     known = self._tool_calls[n, i]
                     self._put_call(replace(known, call=record.edit(known.planned)))
                 yield "answered", answered

@@ -6,9 +6,12 @@ import asyncio
 import base64
 import hashlib
 import logging
+from collections import Counter
+from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
-from plait.core import Call, LimitNear, Think, Usage
+from plait.core import Call, LimitNear, Observation, Think, Usage
 from plait.core import events as ev
 from plait.core.errors import ConfigError, ModelError, ToolError
 from plait.core.messages import system, user
@@ -16,10 +19,16 @@ from plait.models.base import Model
 from plait.runtime.call_model import ask_model, limit_reply
 from plait.runtime.context import CallLogger, Context
 from plait.runtime.limits import BudgetSpent, LimitReached
+from plait.runtime.make_call import GRACE, make_call
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
-from plait.runtime.run_context import RunContext
+from plait.runtime.run import Run
+from plait.runtime.run_context import ChildWaits, RunContext
 from plait.runtime.tool_prints import as_usual
+from plait.tools import Toolset
+
+if TYPE_CHECKING:
+    from plait.runtime.child_runs import ChildAgent
 
 LOGGER = logging.getLogger("plait.tools")
 
@@ -33,11 +42,79 @@ class ToolServices:
         self.meter = run_context.meter
         self._recorded = {k: asked for (j, k), asked in past.asked.items() if j == i}
         self._asked = max(self._recorded, default=-1) + 1
+        self._limit = asyncio.timeout(None)
+        self._left = 0.0
+        self._children: dict[asyncio.Task[object], str] = {}
+        """The tasks that perform child runs, and what they are asked."""
+        self._questions: Counter[str] = Counter()
+        self._waits: ChildWaits | None = None
 
     @property
     def key(self) -> str:
         """The name of this call, the same whenever it is made again: a digest of the run and its place in it."""
         return _digest(self.run_context.log.run, str(self.n), str(self.i))
+
+    async def make_call(self, tools: Toolset, seconds: float) -> Observation:
+        """Make the call within `seconds` and return its observation. Child runs of the tool never outlive it.
+
+        Raises `ChildWaits` if one of them waits for the user, after the others have ended.
+        """
+        try:
+            made = await make_call(tools, self.call, seconds, self)
+        except ChildWaits:
+            pass
+        except BaseException:
+            await self._cancel_children()
+            raise
+        if self._waits is None:
+            await self._cancel_children()
+            return made
+        try:
+            if self._children:
+                await asyncio.wait(self._children)
+        except asyncio.CancelledError:
+            await self._cancel_children()
+            raise
+        raise self._waits
+
+    async def _cancel_children(self) -> None:
+        for task in self._children:
+            task.cancel()
+        if self._children:
+            await asyncio.wait(self._children, timeout=GRACE)
+
+    async def run_child(self, agent: ChildAgent, question: str, deps: object) -> Run:
+        """Run an agent as a child run of this call; see `Context.arun`."""
+        self._questions[question] += 1
+        number = self._questions[question]
+        task = asyncio.current_task()
+        assert task is not None
+        self._pause()
+        self._children[task] = question
+        try:
+            return await self.run_context.run_spec.run_child(self, agent, question, deps, number)
+        except ChildWaits as why:
+            self._waits = why
+            raise
+        finally:
+            del self._children[task]
+            self._go_on()
+
+    def time_limit(self, seconds: float) -> asyncio.Timeout:
+        """Return the time limit of the tool. It stands still while child runs go on, which have limits of their own."""
+        self._limit = asyncio.timeout(seconds)
+        return self._limit
+
+    def _pause(self) -> None:
+        until = self._limit.when()
+        if not self._children and until is not None:
+            self._left = until - self.loop.time()
+            self._limit.reschedule(None)
+
+    def _go_on(self) -> None:
+        if not self._children and self._left > 0:
+            with suppress(RuntimeError):  # the tool has ended
+                self._limit.reschedule(self.loop.time() + self._left)
 
     @property
     def usage(self) -> Usage:

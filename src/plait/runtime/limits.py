@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 
 from msgspec import Struct, structs
@@ -99,7 +99,12 @@ class Meter:
     `parent` is the meter of the run whose tool performs this run. A child's use counts in all meters above it.
     """
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        clock: Callable[[], float] = time.monotonic,
+        children: Mapping[str, Spent] | None = None,
+    ) -> None:
         self.limits = limits
         self.steps = 0
         self.calls = 0
@@ -121,7 +126,7 @@ class Meter:
         self._before = 0.0
         services = call_services()
         self.parent: Meter | None = services.meter if services is not None else None
-        self.children: dict[str, Meter | Spent] = {}
+        self.children: dict[str, Meter | Spent] = dict(children or {})
         """The meters of the child runs by run; what a run used that is over, or that an earlier process performed."""
         self.is_over = False
 

@@ -9,19 +9,22 @@ import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from plait.core import Artifact, Call, Observation
 from plait.core.errors import BadInput, CallLost, ConfigError, ToolError
 from plait.core.tools import Trouble
-from plait.runtime.call_services import ToolServices
 from plait.runtime.known_values import exact_result
+from plait.runtime.run_context import ChildWaits
 from plait.runtime.tool_prints import collecting
 from plait.tools import Tool, Toolset, render
 from plait.tools.call_context import set_cancel_event
 from plait.tools.render import replace_surrogates
+
+if TYPE_CHECKING:
+    from plait.runtime.call_services import ToolServices
 
 GRACE = 5.0
 """Seconds that a cancelled async tool gets to clean up."""
@@ -33,7 +36,7 @@ UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it
 async def make_call(tools: Toolset, call: Call, seconds: float, services: ToolServices) -> Observation:
     """Call a tool and return its observation, also for an error. `seconds` is the limit of a tool without its own.
 
-    Raises `Suspend` if a child run of the tool waits for the user.
+    Raises `ChildWaits` if a child run of the tool waits for the user.
     """
     if not call.by_code:
         return await _call_tool(tools, call, seconds, services)
@@ -63,7 +66,7 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
     limit = tool.timeout if tool.timeout is not None else seconds
     began = time.perf_counter()
     try:
-        value = await _run_within_limit(tool, args, kwargs, limit)
+        value = await _run_within_limit(tool, args, kwargs, services.time_limit(limit))
         if isinstance(value, Artifact):
             handle = artifacts.keep(value)
             text, plain = f"{handle.id}: {handle.about}", handle.json()
@@ -78,20 +81,20 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
             return Observation(f"{said} and was given up.", trouble="timeout", seconds=seconds)
         return Observation(f"{said}. {UNKNOWN}", trouble="in_doubt", seconds=seconds)
     except BaseException as why:
-        if _is_cancellation(why):
+        if _is_cancellation(why) or isinstance(why, ChildWaits):
             raise
         trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
         return Observation(_describe_error(why), trouble=trouble, seconds=time.perf_counter() - began)
     return Observation(text, value=plain, exact=exact, unfit=unfit, seconds=time.perf_counter() - began)
 
 
-async def _run_within_limit(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: float) -> Any:
+async def _run_within_limit(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: asyncio.Timeout) -> Any:
     if tool.inline:
         try:
             return tool.function(*args, **kwargs)
         except TimeoutError as why:
             raise _as_tool_error(why) from why
-    async with asyncio.timeout(limit) as clock:
+    async with limit as clock:
         try:
             if tool.is_async:
                 return await _await_with_grace(tool.function(*args, **kwargs))

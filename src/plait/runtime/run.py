@@ -15,6 +15,7 @@ from plait.journal.records import Row
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import PhaseSpending, spending
 from plait.runtime.recorded_events import make_events
+from plait.runtime.spent import Spent, spent_in
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -37,6 +38,10 @@ class Run(Struct, frozen=True, kw_only=True):
     question: str
     rows: Callable[[], Sequence[Row]]
     """Reads the rows of `trace`."""
+    read_children: Callable[[], Sequence[Run]] = tuple
+    """Reads `children`."""
+    tree: Spent = Spent()
+    """What the run and its child runs used together."""
     loop_object: Loop | None = None
     """The loop itself; None if it is not known."""
 
@@ -94,6 +99,16 @@ class Run(Struct, frozen=True, kw_only=True):
         return tuple(self.rows())
 
     @property
+    def children(self) -> tuple[Run, ...]:
+        """Return the child runs that the run's tools started, in the order they began."""
+        return tuple(self.read_children())
+
+    @property
+    def total_cost_usd(self) -> float | None:
+        """Return the cost of the run and its child runs; None if a price is unknown."""
+        return self.tree.cost_usd
+
+    @property
     def timeline(self) -> Timeline:
         """Return the record as typed values: model calls, tool calls, pieces of code, questions, notes."""
         return Timeline(self.rows())
@@ -130,6 +145,7 @@ class Run(Struct, frozen=True, kw_only=True):
             "calls": self.calls,
             "usage": structs.asdict(self.usage),
             "cost_usd": self.cost_usd,
+            **({"tree": self.tree.json()} if self.tree.runs > 1 else {}),
             "seconds": self.seconds,
             "models": self.models,
             "phases": phases,
@@ -150,6 +166,7 @@ def run_of(
     loop: str,
     models: dict[str, str],
     rows: Callable[[], Sequence[Row]],
+    read_children: Callable[[], Sequence[Run]],
     loop_object: Loop | None = None,
 ) -> Run:
     """Build a run from its parts, as the engine or the journal has them."""
@@ -165,5 +182,7 @@ def run_of(
         models=models,
         question=question,
         rows=rows,
+        read_children=read_children,
+        tree=spent_in(totals),
         loop_object=loop_object,
     )

@@ -7,7 +7,9 @@ from typing import Any
 from msgspec import Struct, convert, structs
 
 from plait.core import Usage
+from plait.journal.store import Journal
 from plait.models.prices import total
+from plait.runtime.costs import in_all, spending
 
 
 class Spent(Struct, frozen=True):
@@ -47,3 +49,17 @@ def spent_in(totals: dict[str, Any]) -> Spent:
         convert(whole, Usage),
         whole.get("cost_usd", 0.0),
     )
+
+
+def read_children_spent(journal: Journal, run: str) -> dict[str, Spent]:
+    """Return what each child run of a run used so far, with its own child runs."""
+    found: dict[str, Spent] = {}
+    for row in journal.children(run):
+        if row.outcome is not None:
+            found[row.head.run] = spent_in(row.totals)
+            continue
+        timeline = journal.timeline(row.head.run, bodies=False)
+        whole = in_all(spending(timeline))
+        own = Spent(1, len(timeline.attempts), whole.calls, whole.usage, whole.cost_usd)
+        found[row.head.run] = sum(read_children_spent(journal, row.head.run).values(), own)
+    return found

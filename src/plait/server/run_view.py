@@ -13,7 +13,7 @@ from plait.runtime.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
 from plait.server.auth import RunLabel
 from plait.server.plan_svg import STYLE, as_svg
-from plait.server.timeline import ViewerTimeline
+from plait.server.timeline import ViewerTimeline, question_item
 
 SHORT = 400
 """Characters of a question and an answer in the list."""
@@ -84,7 +84,7 @@ def open_questions(row: RunRow, timeline: Timeline) -> list[dict[str, Any]]:
     if row.status != "waiting":
         return []
     return [
-        {"item": f"w{each.n}.{each.i}", "ask": each.kind, "question": each.question} for each in timeline.open_questions
+        {"item": question_item(each), "ask": each.kind, "question": each.question} for each in timeline.open_questions
     ]
 
 

@@ -68,6 +68,11 @@ def _count_tokens(usage: Usage) -> dict[str, int]:
     }
 
 
+def question_item(asked: Question) -> str:
+    """Return the id of the item that shows a question."""
+    return f"w{asked.n}.{asked.i}" + (f".{asked.question}" if asked.child else "")
+
+
 class ViewerTimeline:
     """The steps of one run by number, and its items by id, in the order they came.
 
@@ -143,12 +148,13 @@ class ViewerTimeline:
                 self._show_note(moment, step, kind, text)
             case _, LoopException(step=step, kind=kind, detail=detail) if kind != "Unsupported":
                 self._show_note(moment, step, "limit", detail)
-            case "waits", Question(n=n, i=i, step=step, kind=kind, text=text):
+            case "waits", Question(step=step, kind=kind, text=text) as asked:
+                n, i = asked.n, asked.i
                 shown = {"ask": kind, "text": self._cut(text), "told": None, "approved": None}
-                self._add_item(moment, step, f"w{n}.{i}", "wait", **shown, given=self._inputs.get((n, i), ""))
-            case "answered", Question(n=n, i=i, answer=answer) if answer is not None:
+                self._add_item(moment, step, question_item(asked), "wait", **shown, given=self._inputs.get((n, i), ""))
+            case "answered", Question(answer=answer) as asked if answer is not None:
                 text = f"made with {format_input(answer.input[0])}" if answer.input else answer.text
-                self._change(f"w{n}.{i}", told=self._cut(text), approved=answer.approved)
+                self._change(question_item(asked), told=self._cut(text), approved=answer.approved)
             case _, Resumption() if self.items:
                 self._show_note(moment, 0, "resumed", "The run goes on from here.")
 
