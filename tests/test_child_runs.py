@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 import plait
-from cli_support import action, final
+from cli_support import action, final, run_in_process
+from models_server import Asked, Server, completion
 from plait.core import Reply, Usage
 from plait.core.errors import ConfigError
 from plait.journal.store import Journal
+from plait.models import http
 from plait.models.prices import Rate
 
 sent: list[str] = []
@@ -311,3 +314,66 @@ def test_a_fork_takes_children_before_the_fork_from_the_record(journal: Path) ->
     run = agent.run("q")
     forked = agent.fork(run.id, 2)
     assert (forked.answer, seen(forked), sent) == ("two", ["below"], ["a"])
+
+
+def output_of(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    run_in_process(list(args))
+    return capsys.readouterr().out
+
+
+def test_the_command_line_shows_the_tree_and_its_costs(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inner = child(action("calculator", "1+1"), final("2"), tools=["calculator"])
+    run = parent([inner.as_tool("ask")], action("ask", "x"), final("ok"), journal=journal).run("q")
+    [below] = run.children
+    at = ("--journal", str(journal))
+    first, second, whole = output_of(capsys, "show", "--tree", "last", *at).splitlines()
+    assert first.startswith(run.id) and second.startswith(f"└─ {below.id}") and whole.startswith("In all · 2 runs · 4 calls")
+    shown = json.loads(output_of(capsys, "show", "--tree", run.id, "--json", *at))
+    assert [each["run"] for each in shown["children"]] == [below.id] and shown["tree"]["requests"] == 4
+    assert shown["children"][0]["caller"] == run.id
+    assert "with 1 child run: 4 calls" in output_of(capsys, "show", run.id, *at)
+    assert f"child of {run.id}" in output_of(capsys, "show", below.id, *at)
+    [costs] = json.loads(output_of(capsys, "costs", run.id, "--json", *at))
+    assert {part["phase"]: part["calls"] for part in costs["phases"]} == {"act": 2, "tools": 1, "run:ask": 2}
+    assert costs["in_all"]["calls"] == 4
+    tokens = costs["in_all"]["usage"]
+    assert tokens["input_tokens"] + tokens["output_tokens"] == run.tree.usage.tokens
+    assert below.id not in output_of(capsys, "runs", *at)
+    assert below.id in output_of(capsys, "runs", "--children", *at)
+
+
+def test_the_tree_s_requests_and_tokens_are_those_that_the_endpoint_counted_and_it_replays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Over HTTP: a parent, two children at once, and a question of the tool."""
+
+    async def answer(asked: Asked) -> None:
+        messages = asked.body["messages"]
+        text = "so" if messages[-1]["content"] == "Sum up." else final("done")
+        if "begin here" in messages[-1]["content"]:
+            text = action("research", "x")
+        usage = {"prompt_tokens": 100, "completion_tokens": 10}
+        await asked.answer(200, {**completion(text), "usage": usage})
+
+    async def perform() -> tuple[plait.Run, int]:
+        async with Server(answer) as server:
+            model = server.model(spec="openai:m")
+            inner = plait.Agent(model=model, tools=["calculator"])
+
+            @plait.tool(idempotent=True)
+            async def research(ctx: plait.Context[None], topic: str) -> str:
+                """Research."""
+                runs = await asyncio.gather(*(ctx.arun(inner, f"{topic} {n}") for n in range(2)))
+                return " ".join(str(each.answer) for each in runs) + await ctx.aask_model("Sum up.")
+
+            run = await plait.Agent(model=model, tools=[research], journal=tmp_path / "j.db").arun("begin here")
+            await http.close()
+            return run, len(server.asked)
+
+    run, asked = asyncio.run(perform())
+    assert run.status == "answered" and run.tree.requests == run.tree.calls == asked == 5
+    assert run.tree.usage.tokens == 110 * asked
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-secret")
+    told = output_of(capsys, "replay", "--tree", run.id, "--journal", str(tmp_path / "j.db")).splitlines()
+    assert [line.split()[1] for line in told] == [run.id, *(each.id for each in run.children)]
+    assert all("is the same, byte for byte" in line for line in told)

@@ -256,10 +256,10 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
     """Return an agent's fields from the head of one of its runs. Ignores the recorded tools if `tools_given`.
 
     Without `load_code`, no code that the head names is loaded: the tools can be shown to a model, but not called.
-    Raises `ConfigError` if the loop or tools were Python objects, which the record cannot name.
+    Raises `ConfigError` if the loop was a Python object, which the record cannot name, or, with `load_code`, a tool.
     """
     for spec, source in zip(head.tools, head.sources, strict=False):
-        if not source and not tools_given:
+        if not source and not tools_given and load_code:
             raise ConfigError(
                 f"The tool '{spec['name']}' of run {head.run} was given in Python.",
                 hint="Name it with --tools file.py, or go on in Python: agent.resume(run).",

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct, convert, structs
 
 from plait.core import Usage
+from plait.journal.records import RunRow
 from plait.journal.store import Journal
 from plait.models.prices import total
 from plait.runtime.costs import in_all, spending
@@ -53,13 +54,14 @@ def spent_in(totals: dict[str, Any]) -> Spent:
 
 def read_children_spent(journal: Journal, run: str) -> dict[str, Spent]:
     """Return what each child run of a run used so far, with its own child runs."""
-    found: dict[str, Spent] = {}
-    for row in journal.children(run):
-        if row.outcome is not None:
-            found[row.head.run] = spent_in(row.totals)
-            continue
-        timeline = journal.timeline(row.head.run, bodies=False)
-        whole = in_all(spending(timeline))
-        own = Spent(1, len(timeline.attempts), whole.calls, whole.usage, whole.cost_usd)
-        found[row.head.run] = sum(read_children_spent(journal, row.head.run).values(), own)
-    return found
+    return {row.head.run: read_spent(journal, row) for row in journal.children(run)}
+
+
+def read_spent(journal: Journal, row: RunRow) -> Spent:
+    """Return what a run and its child runs used so far; of a run that goes on, what its record says."""
+    if row.outcome is not None:
+        return spent_in(row.totals)
+    timeline = journal.timeline(row.head.run, bodies=False)
+    whole = in_all(spending(timeline))
+    own = Spent(1, len(timeline.attempts), whole.calls, whole.usage, whole.cost_usd)
+    return sum(read_children_spent(journal, row.head.run).values(), own)

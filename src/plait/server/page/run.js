@@ -31,7 +31,10 @@ const about = (run, live) => {
       row("Models", Object.entries(run.phase_models).map(([phase, model]) => make("div", {}, phase ? `${phase}: ` : "", make("bdi", {}, shown(model))))),
       run.session ? row("Session", live ? link(run.session, `#/?session=${encodeURIComponent(run.session)}`) : make("bdi", {}, shown(run.session)), run.history ? ` (shown ${many(run.history, "turn")})` : "") : [],
       run.parent ? row("Fork of", runLink(run.parent), ` at step ${run.fork_at}`, live ? [" ", link("side by side", `#/sides/${encodeURIComponent(run.parent)}/${encodeURIComponent(run.run)}`)] : null) : [],
-      run.children.length ? row("Forks", run.children.map((each) => make("div", {}, runLink(each)))) : [],
+      run.forks.length ? row("Forks", run.forks.map((each) => make("div", {}, runLink(each)))) : [],
+      run.caller ? row("Child of", runLink(run.caller)) : [],
+      run.children.length ? row("Child runs", run.children.map((each) => make("div", {}, runLink(each.run), " ", each.status, " ", make("bdi", {}, shown(each.question))))) : [],
+      run.tree ? row("With child runs", many(run.tree.requests, "request"), ", ", number(run.tree.input_tokens + run.tree.output_tokens), " tokens", run.tree.cost_usd === null ? "" : [", ", money(run.tree.cost_usd)]) : [],
       row("Tools", run.tools.length ? make("details", {}, make("summary", {}, many(run.tools.length, "tool")), make("ul.tools", {}, run.tools.map((each) => make("li", {}, make("code", {}, shown(each.name)), " ", make("span.quiet", {}, shown(each.what)))))) : "none"),
       row("Settings", make("details", {}, make("summary", {}, "as it was started"), make("dl.settings", {}, Object.entries(run.options).map(([name, value]) => row(name, shown(words(value)))), settings.map(([name, value]) => row(name, shown(words(value))))))),
       row("Started", when(run.started)), run.plait ? row("Plait", run.plait) : []));
