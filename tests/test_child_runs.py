@@ -327,7 +327,11 @@ def test_the_command_line_shows_the_tree_and_its_costs(journal: Path, capsys: py
     [below] = run.children
     at = ("--journal", str(journal))
     first, second, whole = output_of(capsys, "show", "--tree", "last", *at).splitlines()
-    assert first.startswith(run.id) and second.startswith(f"└─ {below.id}") and whole.startswith("In all · 2 runs · 4 calls")
+    assert (
+        first.startswith(run.id)
+        and second.startswith(f"└─ {below.id}")
+        and whole.startswith("In all · 2 runs · 4 calls")
+    )
     shown = json.loads(output_of(capsys, "show", "--tree", run.id, "--json", *at))
     assert [each["run"] for each in shown["children"]] == [below.id] and shown["tree"]["requests"] == 4
     assert shown["children"][0]["caller"] == run.id
