@@ -18,6 +18,9 @@ from plait.core.errors import ConfigError
 from plait.journal.store import Journal
 from plait.models import http
 from plait.models.prices import Rate
+from plait.server.agents import ServedAgent
+from plait.server.live import run_document
+from plait.server.runs import RunManager
 
 sent: list[str] = []
 
@@ -381,3 +384,61 @@ def test_the_tree_s_requests_and_tokens_are_those_that_the_endpoint_counted_and_
     told = output_of(capsys, "replay", "--tree", run.id, "--journal", str(tmp_path / "j.db")).splitlines()
     assert [line.split()[1] for line in told] == [run.id, *(each.id for each in run.children)]
     assert all("is the same, byte for byte" in line for line in told)
+
+
+def test_a_cancelled_run_cancels_the_child_that_a_synchronous_tool_waits_for(journal: Path) -> None:
+    @plait.tool(read_only=True)
+    async def hang() -> str:
+        """Hang."""
+        started.set()
+        await asyncio.sleep(60)
+        return ""
+
+    @plait.tool(read_only=True)
+    def delegate(ctx: plait.Context[None]) -> str:
+        """Delegate."""
+        return str(ctx.run(child(action("hang"), final("x"), tools=[hang]), "wait").answer)
+
+    started = asyncio.Event()
+
+    async def cancel() -> float:
+        task = asyncio.ensure_future(parent([delegate], action("delegate"), final("ok"), journal=journal).arun("q"))
+        await started.wait()
+        began = time.monotonic()
+        task.cancel()
+        await asyncio.wait([task])
+        return time.monotonic() - began
+
+    assert asyncio.run(cancel()) < 4
+    assert {row.status for row in Journal(journal).runs(children=True)} == {"cancelled"}
+
+
+def test_the_policy_of_the_parent_applies_to_a_child_and_a_stricter_child_keeps_its_own(journal: Path) -> None:
+    def ask(inner_policy: Any, outer_policy: Any) -> str:
+        inner = child(action("calculator", "1+1"), action("send", "a"), final("x"), tools=["calculator", send])
+        inner = inner.using(approve=inner_policy)
+        agent = parent([inner.as_tool("ask")], action("ask", "x"), final("ok"), journal=journal, approve=outer_policy)
+        return str(agent.run("q").reason)
+
+    assert "'send'" in ask("never", "effects")
+    assert "'ask'" in ask("never", "always")
+    assert "'calculator'" in ask("always", "effects")
+    assert "'send'" in ask("never", lambda call: call.tool == "send")
+
+
+def test_the_viewer_s_server_answers_a_child_s_question_on_the_page_of_either_run(journal: Path) -> None:
+    inner = child(action("send", "a"), final("x"), tools=[send])
+    agent = parent([inner.as_tool("ask")], action("ask", "x"), final("ok"), journal=journal, approve="effects")
+
+    async def serve() -> tuple[str, list[dict[str, Any]], dict[str, Any], plait.Run]:
+        manager = RunManager([ServedAgent("shop", agent)])
+        waiting = await (await manager.start("shop", "q")).done()
+        [below] = manager.journal.children(waiting.id)
+        page = run_document(manager.journal, waiting.id)
+        question = waiting.outcome.question  # type: ignore[union-attr]
+        done = await (await manager.resume(below.head.run, "yes", question=question)).done()
+        return below.head.run, page["waiting"], page["run"], done
+
+    below, asked, facts, done = asyncio.run(serve())
+    assert [each["ask"] for each in asked] == ["approval"] and [each["run"] for each in facts["children"]] == [below]
+    assert (done.status, sent) == ("answered", ["a"])
