@@ -124,9 +124,10 @@ def list_runs(
 
 
 def list_children(connection: sqlite3.Connection, path: Path, run: str) -> list[RunRow]:
-    """Return the child runs of a run, in the order they began."""
+    """Return the child runs of a run in the order of the calls that started them; those of one call as they began."""
     found = connection.execute(f"SELECT {RUN} FROM runs WHERE {_CALLER} = ? ORDER BY n", (run,))
-    return [run_row(each, path) for each in found.fetchall()]
+    rows = [run_row(each, path) for each in found.fetchall()]
+    return sorted(rows, key=lambda row: (row.head.caller.n, row.head.caller.i) if row.head.caller else (0, 0))
 
 
 def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str]]:

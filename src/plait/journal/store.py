@@ -281,7 +281,7 @@ class Journal:
             return reader.list_runs(connection, self.path, limit, status, session, children=children)
 
     def children(self, run_id: str) -> list[RunRow]:
-        """The child runs that the tools of a run started, in the order they began."""
+        """The child runs that the tools of a run started, in the order of the calls."""
         try:
             with reader.reading(self.path) as connection:
                 return reader.list_children(connection, self.path, run_id)

@@ -100,7 +100,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def children(self) -> tuple[Run, ...]:
-        """Return the child runs that the run's tools started, in the order they began."""
+        """Return the child runs that the run's tools started, in the order of the calls."""
         return tuple(self.read_children())
 
     @property
