@@ -1,5 +1,6 @@
 """A run of any loop that kills itself with SIGKILL at a point: before and after every effect and every write. The LOOP
-"children" is a run whose tool runs two agents at once, one of which runs a third.
+"children" is a run whose tool runs two agents at once, one of which runs a third. In "approved" the user approves each
+effect of such a tree.
 
     python crash_script.py JOURNAL COUNTS POINT LOOP         runs to the end or dies
     python crash_script.py JOURNAL COUNTS POINT LOOP resume  resumes the run, and ends or dies as well
@@ -231,13 +232,17 @@ def find_troubles(run: plait.Run) -> list[str]:
 
 if __name__ == "__main__":
     RunLog.append = append  # type: ignore[method-assign]
+    is_tree = loop in ("children", "approved")
     agent = plait.Agent(
-        "react" if loop == "children" else loop,
-        model=Dying(SCRIPTS[loop], chunk=20),
-        tools=[fetch, send, delegate] if loop == "children" else [fetch, send],
+        "react" if is_tree else loop,
+        model=Dying(SCRIPTS["children" if is_tree else loop], chunk=20),
+        tools=[fetch, send, delegate] if is_tree else [fetch, send],
+        approve=(lambda call: call.tool == "send") if loop == "approved" else "never",
         journal=journal,
         limits=plait.Limits(tools=0 if loop == "codeact" else None),
     )
     run = agent.resume("last") if "resume" in sys.argv else agent.run("Send one, two and three.")
+    while run.status == "waiting":
+        run = agent.resume(run, "yes")
     found = {"status": run.status, "answer": run.answer, "troubles": find_troubles(run), "points": passed}
     print(json.dumps({**found, "requests": run.tree.requests, "children": len(run.children)}))

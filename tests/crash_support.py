@@ -13,8 +13,9 @@ from plait.journal.store import Journal
 
 SCRIPT = Path(__file__).with_name("crash_script.py")
 LOOPS = ("react", "json", "rewoo", "compiler", "phased", "codeact", "tool_calling")
-CASES = (*LOOPS, "children")
-"""The loops, and a run whose tool runs two agents at once as its child runs."""
+TREES = ("children", "approved")
+"""Runs whose tool runs two agents at once as its child runs; in the second the user approves each effect."""
+CASES = (*LOOPS, *TREES)
 ANSWER = "all is sent"
 SENT = {"one", "two", "three"}
 

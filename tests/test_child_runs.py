@@ -442,3 +442,14 @@ def test_the_viewer_s_server_answers_a_child_s_question_on_the_page_of_either_ru
     below, asked, facts, done = asyncio.run(serve())
     assert [each["ask"] for each in asked] == ["approval"] and [each["run"] for each in facts["children"]] == [below]
     assert (done.status, sent) == ("answered", ["a"])
+
+
+def test_a_tool_that_may_not_be_repeated_gets_an_error_if_its_child_waits(journal: Path) -> None:
+    @plait.tool
+    async def delegate(ctx: plait.Context[None]) -> str:
+        """Delegate."""
+        inner = child(action("send", "a"), final("x"), tools=[send], approve="always")
+        return str((await ctx.arun(inner, "go")).answer)
+
+    run = parent([delegate], action("delegate"), final("ok"), journal=journal).run("q")
+    assert run.status == "answered" and "waits for the user" in seen(run)[0] and "mark it idempotent" in seen(run)[0]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import examples
-from crash_support import ANSWER, kill_and_resume, run_script
+import pytest
+
+from crash_support import ANSWER, TREES, kill_and_resume, run_script
 
 
-def test_a_kill_at_any_point_of_a_tree_repeats_and_loses_no_effect(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tree", TREES)
+def test_a_kill_at_any_point_of_a_tree_repeats_and_loses_no_effect(tree: str, tmp_path: Path) -> None:
     """A sample of the points; the campaign kills at every one."""
-    whole = run_script(tmp_path / "whole", "children")
+    whole = run_script(tmp_path / "whole", tree)
     assert (whole["status"], whole["answer"], whole["children"]) == ("answered", ANSWER, 2)
     points = len(whole["points"])
     assert points > 60
-    step = max(1, points // max(12, examples(12)))
+    step = points // 12
     found = {
-        point: kill_and_resume(tmp_path / str(point), "children", point, *((3,) if point % 2 else ()))
+        point: kill_and_resume(tmp_path / str(point), tree, point, *((3,) if point % 2 else ()))
         for point in range(1, points + 1, step)
     }
     assert {point: each.wrong for point, each in found.items() if each.wrong} == {}

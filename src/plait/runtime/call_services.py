@@ -94,6 +94,13 @@ class ToolServices:
         try:
             return await self.run_context.run_spec.run_child(self, agent, question, deps, number)
         except ChildWaits as why:
+            tool = self.run_context.run_spec.tools.get(self.call.tool)
+            if tool is not None and not tool.spec.repeatable:
+                # The run could not call it again to go on: its own effects might happen twice.
+                raise ToolError(
+                    f"Run {why.child} waits for the user, and {tool.name} can't be called again to continue it.",
+                    hint="If all its effects happen in child runs, mark it idempotent.",
+                ) from None
             self._waits = why
             raise
         finally:
