@@ -144,14 +144,14 @@ class Meter:
     def spent(self) -> Spent:
         """What the run and its child runs used so far."""
         spent = Spent(1, self.requests, self.calls, self.usage, self.cost)
-        for child in self.children.values():
+        for child in list(self.children.values()):  # a tool's thread may add one meanwhile
             spent += child if isinstance(child, Spent) else child.spent
         return spent
 
     @property
     def reserved(self) -> tuple[float, float]:
         """Tokens and USD that calls under way may use, those of child runs included."""
-        below = [child.reserved for child in self.children.values() if isinstance(child, Meter)]
+        below = [child.reserved for child in list(self.children.values()) if isinstance(child, Meter)]
         return self.reserved_tokens + sum(each[0] for each in below), self.reserved_usd + sum(each[1] for each in below)
 
     @property
@@ -387,11 +387,12 @@ class Share:
         meter = self._meter
         if self.attempts:
             self.may_repeat()
-            meter.requests += 1
+        again = int(self.attempts > 0)  # the first attempt is counted already
         for _, outer in meter.above:
-            if outer.limits.calls is not None and outer.spent.requests + 1 > outer.limits.calls:
+            if outer.limits.calls is not None and outer.spent.requests + again >= outer.limits.calls:
                 why = f"one of {outer.limits.calls} model calls is left"
                 raise LimitReached("calls", f"the run whose tool this is has no model call left for it: {why}")
+        meter.requests += again
         limited = any(each.limits.tokens is not None or each.limits.usd is not None for _, each in self._meters())
         max_tokens = self._limit_tokens(model, body, wanted) if limited else wanted
         self.attempts += 1
@@ -421,7 +422,7 @@ class Share:
             if distance:
                 reserved_tokens, reserved_usd = reserved_tokens + each.last_usage, reserved_usd + each.last_cost
                 together = max(
-                    1, sum(isinstance(child, Meter) and not child.is_over for child in each.children.values())
+                    1, sum(isinstance(child, Meter) and not child.is_over for child in list(each.children.values()))
                 )
             if limits.tokens is not None:
                 left = limits.tokens - spent.usage.tokens - reserved_tokens
