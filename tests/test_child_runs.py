@@ -89,7 +89,7 @@ def test_an_agent_that_wants_52_calls_stops_at_the_limits_of_the_run_that_calls_
 def test_tokens_and_usd_of_children_count_against_the_parent(limits: plait.Limits | None, own: str) -> None:
     said = [Reply(action("calculator", f"1+{n}"), usage=Usage(500, 100)) for n in range(60)]
     inner = plait.Agent(
-        model=plait.Scripted(said, by_turn=False, spec="scripted:inner", rate=Rate(10.0, 10.0)),
+        model=plait.Scripted(said, by_turn=False, spec="scripted:inner", rate=Rate("tokens", 10.0, 10.0)),
         tools=["calculator"],
         journal=False,
     )
@@ -97,7 +97,7 @@ def test_tokens_and_usd_of_children_count_against_the_parent(limits: plait.Limit
         model=plait.Scripted(
             [Reply(action("ask", "x"), usage=Usage(500, 100)), Reply(final("ok"), usage=Usage(500, 100))],
             by_turn=False,
-            rate=Rate(10.0, 10.0),
+            rate=Rate("tokens", 10.0, 10.0),
         ),
         tools=[inner.as_tool("ask")],
         limits=limits or plait.Limits(calls=6),
@@ -299,7 +299,7 @@ def test_a_hand_off_makes_the_answer_of_the_child_that_of_the_parent(journal: Pa
 def test_costs_of_the_tree_are_counted_once(journal: Path) -> None:
     def priced(*turns: str) -> plait.Scripted:
         said = [Reply(each, usage=Usage(100, 10)) for each in turns]
-        return plait.Scripted(said, by_turn=False, rate=Rate(10.0, 100.0))
+        return plait.Scripted(said, by_turn=False, rate=Rate("tokens", 10.0, 100.0))
 
     inner = plait.Agent(model=priced(action("calculator", "1+1"), final("2")), tools=["calculator"], journal=False)
     outer = priced(action("ask", "x"), final("ok"))
@@ -453,3 +453,26 @@ def test_a_tool_that_may_not_be_repeated_gets_an_error_if_its_child_waits(journa
 
     run = parent([delegate], action("delegate"), final("ok"), journal=journal).run("q")
     assert run.status == "answered" and "waits for the user" in seen(run)[0] and "mark it idempotent" in seen(run)[0]
+
+
+@pytest.mark.parametrize("limits", [plait.Limits(tokens=6000), plait.Limits(usd=0.06)])
+def test_tokens_of_parallel_children_stay_within_the_limit_together(limits: plait.Limits) -> None:
+    def reply(think: Any) -> Reply:
+        turn = sum(message.role == "assistant" for message in think.messages)
+        return Reply(action("calculator", f"1+{turn}"), usage=Usage(300, min(200, think.max_tokens or 200)))
+
+    def research() -> plait.Agent:
+        model = plait.Scripted([reply] * 60, by_turn=False, rate=Rate("tokens", 10.0, 10.0))
+        return plait.Agent(model=model, tools=["calculator"], journal=False)
+
+    @plait.tool(read_only=True)
+    async def ask_all(ctx: plait.Context[None]) -> str:
+        """Ask several agents at once."""
+        return " ".join([run.status for run in await asyncio.gather(*(ctx.arun(research(), f"{n}") for n in range(5)))])
+
+    turns = [Reply(each, usage=Usage(300, 50)) for each in (action("ask_all"), final("ok"))]
+    model = plait.Scripted(turns, by_turn=False, rate=Rate("tokens", 10.0, 10.0))
+    run = plait.Agent(model=model, tools=[ask_all], limits=limits, journal=False).run("q")
+    assert len(run.children) == 5 and run.tree.usage.tokens > 3000
+    assert run.tree.usage.tokens <= 6000 and run.total_cost_usd is not None and run.total_cost_usd <= 0.06
+    assert run.answer == "ok"
