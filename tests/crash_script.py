@@ -1,4 +1,6 @@
-"""A run of any loop that kills itself with SIGKILL at a point: before and after every effect and every write.
+"""A run of any loop that kills itself with SIGKILL at a point: before and after every effect and every write. The LOOP
+"children" is a run whose tool runs two agents at once, one of which runs a third. In "approved" the user approves each
+effect of such a tree.
 
     python crash_script.py JOURNAL COUNTS POINT LOOP         runs to the end or dies
     python crash_script.py JOURNAL COUNTS POINT LOOP resume  resumes the run, and ends or dies as well
@@ -12,6 +14,7 @@ tool call that takes effect adds a line to the file COUNTS.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -20,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import plait
-from loop_scripts import QUESTION, SCRIPTS, Turn
+from loop_scripts import QUESTION, SCRIPTS, Turn, write_action
 from plait.core import Call, Reply
 from plait.journal.log import RunLog
 from plait.journal.records import ObservedRecord
@@ -30,6 +33,7 @@ from profile_servers import with_script
 
 journal, counts, fatal, loop = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
 endpoint = [word for word in sys.argv[5:] if word != "resume"]
+is_tree = loop in ("children", "approved")
 passed: list[str] = []
 
 
@@ -95,7 +99,7 @@ def make_models() -> dict[str, Any]:
         name, address = endpoint
         model = PROFILES[name].resolve(address)
         return {phase: with_script(model, loop, phase) for phase in SCRIPTS[loop]}
-    script = {phase: [*map(reply_of, turns)] for phase, turns in SCRIPTS[loop].items()}
+    script = {phase: [*map(reply_of, turns)] for phase, turns in SCRIPTS["children" if is_tree else loop].items()}
     return dict.fromkeys(script, plait.Scripted(script, chunk=20))
 
 
@@ -109,18 +113,49 @@ async def append(self: RunLog, *entries: Any) -> None:
     point(f"after {kinds}")
 
 
+def helper(text: str, *, below: bool = False) -> plait.Agent:
+    """An agent that sends a text, as a child run; with `below` it lets another agent do so."""
+    if below:
+        delegating = plait.Scripted([write_action("inner", f"Send {text}."), "Final Answer: sent"], chunk=20)
+        return plait.Agent(model=delegating, tools=[helper(text).as_tool("inner")], journal=False)
+    model = plait.Scripted([write_action("fetch", text), write_action("send", text), "Final Answer: sent"], chunk=20)
+    return plait.Agent(model=model, tools=[fetch, send], journal=False)
+
+
+@plait.tool(idempotent=True)
+async def delegate(ctx: plait.Context[None], what: str) -> str:
+    """Let two agents send texts at once.
+
+    Args:
+        what: what to send
+    """
+    runs = await asyncio.gather(
+        ctx.arun(helper("two"), "Send two."), ctx.arun(helper("three", below=True), "Send three.")
+    )
+    return " ".join(run.status for run in runs)
+
+
+def find_troubles(run: plait.Run) -> list[str]:
+    """The troubles of the tool calls on record, those of child runs included."""
+    own = [row.record.observation.trouble for row in run.trace if isinstance(row.record, ObservedRecord)]
+    return [*own, *(trouble for child in run.children for trouble in find_troubles(child))]
+
+
 if __name__ == "__main__":
     RunLog.append = append  # type: ignore[method-assign]
     add_points(ChatModel if endpoint else plait.Scripted)
     models = make_models()
     agent = plait.Agent(
-        loop,
+        "react" if is_tree else loop,
         model=next(iter(models.values())),
         models=models,
-        tools=[fetch, send],
+        tools=[fetch, send, delegate] if is_tree else [fetch, send],
+        approve=(lambda call: call.tool == "send") if loop == "approved" else "never",
         journal=journal,
         limits=plait.Limits(tools=0 if loop == "codeact" else None),
     )
     run = agent.resume("last") if "resume" in sys.argv else agent.run(QUESTION)
-    troubles = [row.record.observation.trouble for row in run.trace if isinstance(row.record, ObservedRecord)]
-    print(json.dumps({"status": run.status, "answer": run.answer, "troubles": troubles, "points": passed}))
+    while run.status == "waiting":
+        run = agent.resume(run, "yes")
+    found = {"status": run.status, "answer": run.answer, "troubles": find_troubles(run), "points": passed}
+    print(json.dumps({**found, "requests": run.tree.requests, "children": len(run.children)}))

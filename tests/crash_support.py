@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fork_server import run_forked
-from loop_scripts import ANSWER, SENT
+from loop_scripts import ANSWER, LOOPS, SENT
 from plait.journal.store import Journal
 
 SCRIPT = Path(__file__).with_name("crash_script.py")
+TREES = ("children", "approved")
+"""Runs whose tool runs two agents at once as its child runs; in the second the user approves each effect."""
+CASES = (*LOOPS, *TREES)
 
 
 def run_script(folder: Path, loop: str, point: int | str = 0, *words: str) -> dict[str, Any]:

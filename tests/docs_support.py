@@ -42,7 +42,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FENCE = re.compile(r"^(```+)([^`]*)$")
 _ALIKE = (
-    (re.compile(r"\b\d{8}-\d{6}-[a-z0-9]{6}\b"), "RUN"),
+    (re.compile(r"\b\d{8}-\d{6}-[a-z0-9]{6}(?:[a-z0-9]{6})?\b"), "RUN"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[+-]\d\d:\d\d|Z)?"), "WHEN"),
     (re.compile(r"\b(learned on|expires) \d{4}-\d\d-\d\d"), r"\1 DAY"),
     (re.compile(r"\b(?:\d+ min \d+ s|\d+(?:\.\d+)? m?s)\b"), "TIME"),

@@ -15,7 +15,7 @@ QUESTION, ANSWER = "Send one, two and three.", "all is sent"
 SENT = {"one", "two", "three"}
 
 
-def _action(tool: str, value: str) -> str:
+def write_action(tool: str, value: str) -> str:
     return f'Thought: next.\nAction:\n```json\n{{"action": "{tool}", "action_input": "{value}"}}\n```\n'
 
 
@@ -87,11 +87,11 @@ STOP = 'Done.\nACTION 4:\n```python\nstop("all is sent")\n```'
 SCRIPTS: dict[str, dict[str, list[Turn]]] = {
     "react": {
         "act": [
-            _action("fetch", "a"),
-            _action("send", "one"),
-            _action("fetch", "b"),
-            _action("send", "two"),
-            _action("send", "three"),
+            write_action("fetch", "a"),
+            write_action("send", "one"),
+            write_action("fetch", "b"),
+            write_action("send", "two"),
+            write_action("send", "three"),
             "Thought: done.\nFinal Answer: all is sent",
         ]
     },
@@ -118,6 +118,15 @@ SCRIPTS: dict[str, dict[str, list[Turn]]] = {
             _calls(("fetch", "a"), ("send", "one")),
             _calls(("send", "two"), ("fetch", "b"), ("send", "three")),
             "all is sent",
+        ]
+    },
+    # Of `crash_script.py`: the tool `delegate` sends the other two texts.
+    "children": {
+        "act": [
+            write_action("fetch", "a"),
+            write_action("send", "one"),
+            write_action("delegate", "two and three"),
+            "Thought: done.\nFinal Answer: all is sent",
         ]
     },
 }

@@ -160,3 +160,21 @@ def test_typed_extraction_asks_again_until_the_total_is_right(tmp_path: Path) ->
     done = run_program("typed_extraction", "Invoice 17 ...", "--model", script, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["lines"][1] == {"text": "shipping", "count": 1, "price": "5"}
+
+
+def test_topics_are_researched_at_once_by_child_runs_in_one_journal(tmp_path: Path) -> None:
+    reading = [act("lookup", "warranty of a lamp"), "Final Answer: Three years."]
+    model = plait.Scripted(reading)
+    example = load_example("researcher")
+    agent = plait.Agent(
+        model=plait.Scripted([act("research", {"topics": ["Warranty?", "Delivery?"]}), "Final Answer: Both."]),
+        tools=[example.research],
+        deps=example.Library,
+        journal=tmp_path / "j.db",
+    )
+    run = agent.run("Compare.", deps=example.Library(EXAMPLES / "documents", model))
+    assert (run.answer, [child.question for child in run.children]) == ("Both.", ["Warranty?", "Delivery?"])
+    assert run.tree.runs == 3 and all(child.answer == "Three years." for child in run.children)
+    script = write_script(tmp_path, "Final Answer: Nothing to research.")
+    done = run_program("researcher", "Hm?", "--model", script, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Nothing to research.\n"), done.stderr

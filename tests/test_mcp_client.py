@@ -22,7 +22,7 @@ from plait import Agent, ConfigError, Scripted
 from plait.core import events as ev
 from plait.core.errors import CallLost, ToolError
 from plait.tools import tools_from
-from plait.tools.call_context import ToolCallContext
+from plait.tools.call_context import offer_services
 from plait.tools.mcp import connection
 
 
@@ -280,10 +280,18 @@ async def test_calls_that_lose_their_server_together_find_a_whole_new_one(log: P
     assert len(pids(log)) == 2
 
 
+class Listener:
+    """Follows the progress of a call."""
+
+    meter = None
+
+    def report_progress(self, text: str) -> None: ...
+
+
 async def test_a_call_is_not_made_again_because_another_one_finds_nobody_at_the_address(log: Path) -> None:
     with over_http(log) as (url, process):
         tools = {tool.name: tool for tool in plait.mcp(url)}
-        with ToolCallContext(lambda text: None):  # the server's answer begins with how far it is
+        with offer_services(Listener()):  # the server's answer begins with how far it is
             stays = asyncio.create_task(tools["stay"](seconds=60))
         await asyncio.to_thread(until, lambda: "stay began" in lines(log))
         process.kill()

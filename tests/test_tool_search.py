@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import math
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -233,7 +235,8 @@ async def send(text: str, to: list[str] | None = None) -> None:
 
 
 async def called(tool: plait.Tool, given: Any) -> Any:
-    return await make_call(Toolset((tool,)), Call(tool.name, given), 60.0, ArtifactStore({}))
+    services = SimpleNamespace(run_context=SimpleNamespace(artifacts=ArtifactStore({})), time_limit=asyncio.timeout)
+    return await make_call(Toolset((tool,)), Call(tool.name, given), 60.0, services)  # type: ignore[arg-type]
 
 
 async def test_the_search_tool_tells_a_line_for_each_of_the_best_tools() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plait
+from cli_support import action
 from plait.core.errors import ConfigError, RateLimited
 from plait.toolkits import ask_model, websearch, wikipedia
 from plait.toolkits.serp import pick_answer
@@ -286,23 +287,27 @@ async def test_without_a_key_it_is_said_how_to_set_one() -> None:
 # --- asking a model
 
 
-async def test_a_model_is_asked_the_question_alone() -> None:
+def test_a_model_is_asked_the_question_alone() -> None:
     def reply(think: Any) -> str:
         assert [(message.role, message.content) for message in think.messages] == [("user", "What is 6 x 7?")]
         return " 42 "
 
-    toolkit = ask_model(plait.Scripted([reply]))
-    assert await call(toolkit, "ask_model", question=" What is 6 x 7? ") == "42"
-    assert "is empty" in await refusal(toolkit, "ask_model", question=" ")
-    assert toolkit[0].read_only
+    assert ask_once(plait.Scripted([reply]), " What is 6 x 7? ") == "42"
+    assert "is empty" in ask_once(plait.Scripted([reply]), " ")
+    assert ask_model(plait.Scripted([reply]))[0].read_only
 
 
-async def test_a_model_that_can_not_be_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def ask_once(model: Any, question: str) -> str:
+    """What a run sees of one call of the tool."""
+    script = [action("ask_model", {"question": question}), "Final Answer: x"]
+    run = plait.Agent(model=plait.Scripted(script), tools=ask_model(model), limits=plait.Limits(retries=0)).run("q")
+    return run.timeline.results[0][1].text
+
+
+def test_a_model_that_can_not_be_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = RateLimited("The endpoint is busy.", hint="Slow down.", after=3.0)
-    assert await refusal(ask_model(plait.Scripted([busy, "x"])), "ask_model", question="?") == (
-        "The endpoint is busy. Slow down. Wait 3 s."
-    )
-    assert "no answer" in await refusal(ask_model(plait.Scripted(["  "])), "ask_model", question="?")
-    assert "OPENAI_API_KEY is not set" in await refusal(ask_model("openai:gpt-5"), "ask_model", question="?")
+    assert ask_once(plait.Scripted([busy, "x"]), "?") == "Error: The endpoint is busy. Slow down. Wait 3 s."
+    assert "no answer" in ask_once(plait.Scripted(["  "]), "?")
+    assert "OPENAI_API_KEY is not set" in ask_once("openai:gpt-5", "?")
     with pytest.raises(ConfigError, match="No model is named"):
         ask_model(" ")

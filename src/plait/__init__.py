@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from plait.models.scripted import Scripted
     from plait.models.settings import ModelSettings
     from plait.runtime.attachments import attach
+    from plait.runtime.context import Context
     from plait.runtime.limits import Limits
     from plait.runtime.output import OutputType
     from plait.runtime.run import Run
@@ -45,6 +46,7 @@ _PLACES = {
     "Agent": "plait.agent",
     "CodeAct": "plait.loops",
     "CodeLimits": "plait.core.code",
+    "Context": "plait.runtime.context",
     "LLMCompiler": "plait.loops",
     "Demand": "plait.lab.recommend",
     "Recommendation": "plait.lab.recommend",
@@ -90,6 +92,7 @@ __all__ = [
     "CodeAct",
     "CodeLimits",
     "ConfigError",
+    "Context",
     "Demand",
     "FallbackModels",
     "File",

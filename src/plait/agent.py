@@ -29,6 +29,7 @@ from plait.models.settings import NO_SETTINGS, AgentSettings
 from plait.runtime import runs
 from plait.runtime.agent_description import (
     changed_fields,
+    check_deps,
     check_fields,
     fields_in,
     list_tools,
@@ -37,6 +38,7 @@ from plait.runtime.agent_description import (
 )
 from plait.runtime.attachments import UserQuestion, check_acceptance, restore_files
 from plait.runtime.background import EventStream, run_blocking
+from plait.runtime.child_runs import make_agent_tool
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
 from plait.runtime.output import OutputForm, OutputT, recorded_output
@@ -78,7 +80,8 @@ class Agent(Generic[OutputT]):
     `approve`: which calls need the user's approval; "plan" asks about the whole plan. `can_ask`: whether the model may
     ask the user. `on_interrupted_call`: what a resumed run does with a call that may have happened. `grounding`: what
     to do about values that the model invented: "off", "note", "warn", "ask" or "refuse". `sandbox`: where code runs:
-    "process", "monty", an object, or "auto" ("process" where the kernel supports it, else "monty").
+    "process", "monty", an object, or "auto" ("process" where the kernel supports it, else "monty"). `deps`: the type of
+    the object that tools get as `Context.deps`; each run is given one.
 
     `output`: the type of the answer: a pydantic model, dataclass, TypedDict, list, union, `Literal`, scalar, a JSON
     Schema, or an `OutputType`, which also has checks. `Run.output` has a value of this type. `instructions`: a text, or
@@ -104,6 +107,7 @@ class Agent(Generic[OutputT]):
     sandbox: str | Sandbox = field(default=AUTO, kw_only=True)
     output: OutputForm[OutputT] = field(default=cast(Any, str), kw_only=True)
     instructions: str | Callable[..., str] = field(default="", kw_only=True)
+    deps: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         loop = loop_of(self.loop)
@@ -137,6 +141,7 @@ class Agent(Generic[OutputT]):
         self,
         question: UserQuestion,
         *,
+        deps: Any = None,
         session: str | None = None,
         on_wait: OnWait | None = None,
         now: float | None = None,
@@ -144,6 +149,7 @@ class Agent(Generic[OutputT]):
         """Run a task to its end, blocking. Also works inside a running event loop, as in a notebook.
 
         `question` is a text, or a list of texts and files: `["What is in this picture?", plait.attach("photo.jpg")]`.
+        `deps` is the object that tools get as `Context.deps`; the journal does not store it.
 
         `session` makes the run a turn of that conversation in the journal. The run sees the latest turns, as
         `Agent.history` says, and can search all of them. `now` is the time that code sees, in seconds since 1970; None
@@ -151,12 +157,13 @@ class Agent(Generic[OutputT]):
         description (an unknown model, a journal that cannot be written). Ctrl-C cancels the run, keeps its record and
         raises KeyboardInterrupt.
         """
-        return run_blocking(self.arun(question, session=session, on_wait=on_wait, now=now))
+        return run_blocking(self.arun(question, deps=deps, session=session, on_wait=on_wait, now=now))
 
     async def arun(
         self,
         question: UserQuestion,
         *,
+        deps: Any = None,
         session: str | None = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
@@ -170,19 +177,21 @@ class Agent(Generic[OutputT]):
         by which the journal finds the run again. `history` holds the session's earlier turns if your application stores
         them; None reads them from the journal. For the other arguments see `run`.
         """
-        run_spec, head = await self._parts.prepare_run(question, session, on_wait, history, now)
+        run_spec, head = await self._parts.prepare_run(question, session, on_wait, history, now, deps)
         head = msgspec.structs.replace(head, label=label)
         log = await runs.open_log(run_spec, head, self._parts.journal)
         return await runs.perform(run_spec, head, log, self._parts.journal, on_event)
 
     def stream(
-        self, question: UserQuestion, *, session: str | None = None, on_wait: OnWait | None = None
+        self, question: UserQuestion, *, deps: Any = None, session: str | None = None, on_wait: OnWait | None = None
     ) -> EventStream:
         """Return the run's events as they happen, for `async for`, or for `for` in plain code.
 
         The last event is `Ended`, which holds the `Run`. Leaving the iteration early cancels the run.
         """
-        return EventStream(lambda on_event: self.arun(question, session=session, on_wait=on_wait, on_event=on_event))
+        return EventStream(
+            lambda on_event: self.arun(question, deps=deps, session=session, on_wait=on_wait, on_event=on_event)
+        )
 
     # -- plans
 
@@ -264,18 +273,34 @@ class Agent(Generic[OutputT]):
                 raise ConfigError(f"An agent has no '{name}'.", hint=f"It has: {', '.join(sorted(known))}.")
         return replace(self, **changes)
 
+    def as_tool(self, name: str = "ask_agent", description: str = "", *, hand_off: bool = False) -> Tool:
+        """Return a tool that runs this agent as a child of the run that calls the tool.
+
+        `description` tells the other model what this agent is good for. The child shares the journal, limits,
+        approvals, deadline and cancellation of that run (see `plait.Context.arun`). With `hand_off`, the answer of this
+        agent is the answer of that run, which ends.
+        """
+        return make_agent_tool(self, name, description, hand_off)
+
     # -- the record
 
     def resume(
-        self, run: str | Run[Any], answer: str | None = None, *, question: str | None = None, force: bool = False
+        self,
+        run: str | Run[Any],
+        answer: str | None = None,
+        *,
+        question: str | None = None,
+        deps: Any = None,
+        force: bool = False,
     ) -> Run[OutputT]:
         """Resume a run that was interrupted or cancelled, or that waits.
 
         `answer` is the user's answer to the `question` with that id (`Run.outcome.question` names it). If `run` is a
-        `Run`, the default is the question that it waits with. Raises `StaleAnswer` if the question is not open, and
-        `BadAnswer` for an edited call that does not fit the tool: the run then waits as before.
+        `Run`, the default is the question that it waits with. `deps` are the dependencies of its tools, again. Raises
+        `StaleAnswer` if the question is not open, and `BadAnswer` for an edited call that does not fit the tool: the
+        run then waits as before.
         """
-        return run_blocking(self.aresume(run, answer, question=question, force=force))
+        return run_blocking(self.aresume(run, answer, question=question, deps=deps, force=force))
 
     async def aresume(
         self,
@@ -283,6 +308,7 @@ class Agent(Generic[OutputT]):
         answer: str | None = None,
         *,
         question: str | None = None,
+        deps: Any = None,
         on_event: Callable[[Event], None] | None = None,
         force: bool = False,
         on_wait: OnWait | None = None,
@@ -295,7 +321,9 @@ class Agent(Generic[OutputT]):
         journal = self._parts.require_journal()
         row = journal.run(run)
         if (agent := self._with_loop_of(row.head)) is not self:
-            return await agent.aresume(run, answer, question=question, on_event=on_event, force=force, on_wait=on_wait)
+            return await agent.aresume(
+                run, answer, question=question, deps=deps, on_event=on_event, force=force, on_wait=on_wait
+            )
         if row.status in ("answered", "failed", "stopped"):
             if answer is not None:
                 raise StaleAnswer(
@@ -306,12 +334,13 @@ class Agent(Generic[OutputT]):
                 )
             output = recorded_output(self._parts.output, row.head)
             return runs.read_finished_run(row, journal, self._loop, output)
-        require_loaded(self.tools)
-        await self._parts.load_tools()
-        sandbox = await self._parts.check_sandbox(
-            sandbox_for(self, row.head, bool(journal.timeline(row.head.run, bodies=False).code))
-        )
-        run_spec = self._parts.make_run_spec(row.head.question, on_wait, recorded=row.head, sandbox=sandbox)
+        if row.head.caller is not None:
+            raise ConfigError(
+                f"Run {row.head.run} is a child of run {row.head.caller.run}.",
+                hint=f"Resume run {row.head.caller.run}, which goes on with its child runs.",
+            )
+        timeline = journal.timeline(row.head.run, bodies=False)
+        run_spec = await self._parts.prepare_resume(row.head, timeline, on_wait, deps)
         run_spec, log = await runs.claim(run_spec, row.head, journal, answer=answer, question=question, force=force)
         return await runs.perform(run_spec, row.head, log, journal, on_event, resumed=True)
 
@@ -326,17 +355,18 @@ class Agent(Generic[OutputT]):
             return agent.replay(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
         run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head)
-        return run_blocking(runs.replay(run_spec, row.head, journal.timeline(row.head.run), recorded))
+        return run_blocking(runs.replay(run_spec, row.head, journal, recorded))
 
-    def fork(self, run: str, at: int) -> Run[OutputT]:
+    def fork(self, run: str, at: int, *, deps: Any = None) -> Run[OutputT]:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
-        return run_blocking(self.afork(run, at))
+        return run_blocking(self.afork(run, at, deps=deps))
 
     async def afork(
         self,
         run: str,
         at: int,
         *,
+        deps: Any = None,
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
         label: str = "",
@@ -345,7 +375,8 @@ class Agent(Generic[OutputT]):
         journal = self._parts.require_journal()
         row = journal.run(run)
         if (agent := self._with_loop_of(row.head)) is not self:
-            return await agent.afork(run, at, on_event=on_event, on_wait=on_wait, label=label)
+            return await agent.afork(run, at, deps=deps, on_event=on_event, on_wait=on_wait, label=label)
+        check_deps(self.deps or row.head.settings.get("deps"), deps)
         require_loaded(self.tools)
         await self._parts.load_tools()
         conversation = recorded_conversation(row.head, runs.fresh_id())
@@ -356,7 +387,14 @@ class Agent(Generic[OutputT]):
         )
         now, files = row.head.settings.get("now"), restore_files(row.head, journal)
         run_spec = self._parts.make_run_spec(
-            row.head.question, on_wait, conversation=conversation, shown=shown, sandbox=sandbox, now=now, files=files
+            row.head.question,
+            on_wait,
+            conversation=conversation,
+            shown=shown,
+            sandbox=sandbox,
+            now=now,
+            files=files,
+            deps=deps,
         )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = self._parts.make_head(row.head.question, run_spec, conversation)

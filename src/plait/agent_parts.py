@@ -16,13 +16,21 @@ from plait.core import Exchange, Loop, LoopContext
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
+from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.rejections import without_rejected
 from plait.models.resolve import resolve_all
 from plait.models.settings import phases_with_settings
 from plait.runtime import runs
-from plait.runtime.agent_description import Description, book_of, settings_of
+from plait.runtime.agent_description import (
+    Description,
+    book_of,
+    check_contexts,
+    check_deps,
+    sandbox_for,
+    settings_of,
+)
 from plait.runtime.attachments import (
     NO_FILES,
     AttachedFiles,
@@ -31,11 +39,19 @@ from plait.runtime.attachments import (
     restore_files,
     split_question,
 )
+from plait.runtime.child_runs import run_child
 from plait.runtime.output import OutputType, choose_method, output_of, recorded_output, render_instructions
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
-from plait.runtime.sessions import Conversation, as_recorded, open_conversation, recorded_conversation, session_spec
+from plait.runtime.sessions import (
+    Conversation,
+    as_recorded,
+    open_conversation,
+    recorded_conversation,
+    require_loaded,
+    session_spec,
+)
 from plait.runtime.system_prompt import warn_of_gaps
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
@@ -64,6 +80,7 @@ class AgentParts:
         tools = self.make_tools(self.loop)
         if self._agent.system:
             warn_of_gaps(self._agent.system, self.loop, self.prompts, (tool.name for tool in tools))
+        check_contexts(tools, self._agent.deps)
         return tools
 
     def make_tools(self, loop: Loop) -> Toolset:
@@ -78,6 +95,12 @@ class AgentParts:
         if any(phase not in wanted for phase in (("act",) if isinstance(loop, str) else loop.phases)):
             wanted.setdefault("", agent.model)
         return resolve_all(wanted, lambda: config.load().models, agent.settings)
+
+    def find_model(self, model: str | Model | None) -> Model:
+        """Return the model that a tool names; for None the model of the phases without their own, or the first."""
+        if model is None:
+            return self.models.get("") or next(iter(self.models.values()))
+        return resolve_all({"": model}, lambda: config.load().models)[""]
 
     @cached_property
     def prompts(self) -> PromptBook:
@@ -153,20 +176,34 @@ class AgentParts:
         on_wait: OnWait | None,
         history: Iterable[Exchange] | None,
         now: float | None,
+        deps: Any = None,
     ) -> tuple[RunSpec, RunHead]:
         """Check the arguments of a new run and return what it needs."""
         question, files = split_question(asked)
         check_run_arguments(question, session, history, now)
+        check_deps(self._agent.deps, deps)
         await self.load_tools()
         await self.check_sandbox(self._agent.sandbox)
         conversation = None
         if session is not None:
             conversation = open_conversation(session, self.require_journal(), self._agent.history, history)
         shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
-        run_spec = self.make_run_spec(question, on_wait, conversation=conversation, shown=shown, now=now, files=files)
+        run_spec = self.make_run_spec(
+            question, on_wait, conversation=conversation, shown=shown, now=now, files=files, deps=deps
+        )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = self.make_head(question, run_spec, conversation)
         return run_spec, msgspec.structs.replace(head, attachments=files.attachments)
+
+    async def prepare_resume(
+        self, head: RunHead, timeline: Timeline, on_wait: OnWait | None, deps: Any = None
+    ) -> RunSpec:
+        """Return what a recorded run needs to go on. `timeline` is its record, with or without bodies."""
+        check_deps(self._agent.deps or head.settings.get("deps"), deps)
+        require_loaded(self._agent.tools)
+        await self.load_tools()
+        sandbox = await self.check_sandbox(sandbox_for(self._agent, head, bool(timeline.code)))
+        return self.make_run_spec(head.question, on_wait, recorded=head, sandbox=sandbox, deps=deps)
 
     def make_run_spec(
         self,
@@ -178,6 +215,7 @@ class AgentParts:
         sandbox: str | Sandbox | None = None,
         now: float | None = None,
         files: AttachedFiles = NO_FILES,
+        deps: Any = None,
     ) -> RunSpec:
         """Return the specification of a new run, or of a `recorded` one."""
         agent = self._agent
@@ -226,7 +264,7 @@ class AgentParts:
             tools=tools.for_run(),
             phases=phases,
             limits=agent.limits,
-            approve=agent.approve,
+            approve=(agent.approve,),
             on_interrupted_call=agent.on_interrupted_call,
             on_wait=on_wait,
             grounding=agent.grounding,
@@ -234,6 +272,10 @@ class AgentParts:
             sandbox=sandbox,
             fallback=_fallback(why),
             now=now,
+            deps=deps,
+            session=conversation.session if conversation is not None else "",
+            find_model=self.find_model,
+            run_child=run_child,
             data_tokens=tuple(
                 token for token in tokens if token not in f"{self.prompts.text}\n{agent.system or ''}\n{instructions}"
             ),

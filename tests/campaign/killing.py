@@ -1,4 +1,5 @@
-"""Kills runs of all loops on all wires with SIGKILL at every point, and a third of their resumes; resumes them."""
+"""Kills runs of all loops on all wires, and trees of runs, with SIGKILL at every point, and a third of their resumes;
+resumes them."""
 
 from __future__ import annotations
 
@@ -12,8 +13,7 @@ from typing import TypeAlias
 
 from figures import Figures, line_of
 
-from crash_support import Killed, kill_and_resume, run_script
-from loop_scripts import LOOPS
+from crash_support import CASES, TREES, Killed, kill_and_resume, run_script
 from models_server import Server
 from profile_matrix import ONE_OF_EACH_WIRE, PROFILES
 
@@ -61,8 +61,9 @@ def kill_runs(count: int, seed: int, folder: Path, endpoints: list[Endpoint]) ->
     with ThreadPoolExecutor(2) as pool:
         while total.kills < count and number < 2 * count + 100:
             cases = []
-            for loop in LOOPS:
-                endpoint = endpoints[number % len(endpoints)]  # 7 loops and 5 endpoints: each pair comes in turn
+            for loop in CASES:
+                # 7 loops and 5 endpoints: each pair comes in turn. The models of a tree are scripted.
+                endpoint = endpoints[number % len(endpoints)] if loop not in TREES else ()
                 point = chance.randint(1, count_points(loop, endpoint))
                 later = (chance.randint(1, 12),) if chance.random() < 1 / 3 else ()
                 number += 1

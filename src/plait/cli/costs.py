@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import shutil
 import sys
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from plait.cli import options
 from plait.cli.output import print_json
@@ -21,6 +23,7 @@ from plait.core import Usage
 from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import RunHead, RunRow
+from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.lab import grid
 from plait.lab.grid import merge_in_order
@@ -67,9 +70,9 @@ Examples:
   plait costs --last 6 --mean --tokens
   plait costs API_RUN LOCAL_RUN --hardware 1500
 
-Seconds are the sum of all model and tool calls. The cells of a row add up to "in all" as they are shown. "-" means
-that the loop has no such phase, "?" that a price is not known. "cached" is the share of the input tokens that the
-provider read from its cache.
+Seconds are the sum of all model and tool calls. A column "run:TOOL" has what the child runs of a tool used; their time
+is that of the tool. The cells of a row add up to "in all" as they are shown. "-" means that the loop has no such phase,
+"?" that a price is not known. "cached" is the share of the input tokens that the provider read from its cache.
 """
 
 
@@ -104,7 +107,7 @@ def costs(
         wanted.setdefault(row.head.run, row)
     if not wanted:
         raise ConfigError("No run is named.", hint="Name runs by id, or `last`, or the newest with --last N.")
-    costed = [cost_row(row, store.timeline(run, bodies=False)) for run, row in wanted.items()]
+    costed = [tree_cost_row(row, store) for row in wanted.values()]
     if mean:
         costed = average_rows(costed)
     if hardware is not None and len(costed) < 2:
@@ -206,6 +209,25 @@ def cost_row(row: RunRow, timeline: Timeline) -> CostRow:
             used[attempt.phase] = (*used.get(attempt.phase, ()), attempt.model)
     combination = (row.head.loop["name"], *sorted({**asked, **used}.items()))
     return CostRow((row.head.run,), row.head.loop["name"], combination, spent, rates, row.totals.get("seconds"))
+
+
+def tree_cost_row(row: RunRow, store: Journal) -> CostRow:
+    """Return a recorded run with its child runs as a row: what each tool's child runs used is a phase `run:TOOL`.
+
+    Their time is part of the time of the tool call, so it is not added.
+    """
+    timeline = store.timeline(row.head.run, bodies=False)
+    whole = cost_row(row, timeline)
+    tools = {(call.n, call.i): call.call.tool for call in timeline.tool_calls}
+    for child in store.children(row.head.run):
+        assert child.head.caller is not None
+        phase = f"run:{tools.get((child.head.caller.n, child.head.caller.i), 'tool')}"
+        below = tree_cost_row(child, store)
+        parts = [replace(part, phase=phase, seconds=0.0) for part in below.spent if not part.is_work]
+        rates = {(phase, model): rate for (_, model), rate in below.rates.items()}
+        spent = merge_spending((*whole.spent, *parts))
+        whole = dataclasses.replace(whole, spent=spent, rates={**rates, **whole.rates})
+    return whole
 
 
 def average_rows(rows: Iterable[CostRow]) -> list[CostRow]:

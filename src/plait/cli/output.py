@@ -12,6 +12,7 @@ import click
 
 from plait.core.errors import ConfigError
 from plait.core.text import clean
+from plait.runtime.spent import Spent
 
 if TYPE_CHECKING:
     from plait.core import Ran
@@ -94,6 +95,13 @@ def describe_origin(began: ev.Began) -> tuple[str, ...]:
     if began.resumed:
         return ("resumed",)
     return (f"forked from {began.forked_from}",) if began.forked_from else ()
+
+
+def describe_tree(tree: Spent) -> str:
+    """Return what a run used with its child runs: `with 2 child runs: 9 calls, 4,120 tokens, 0.00310 USD`."""
+    cost = "" if tree.cost_usd is None else f", {format_usd(tree.cost_usd)}"
+    number, calls = format_count(tree.runs - 1, "child run"), format_count(tree.calls, "call")
+    return f"with {number}: {calls}, {tree.usage.tokens:,} tokens{cost}"
 
 
 def format_call(call: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
+from plait.agent import Agent
 from plait.cli import options
 from plait.cli.agent_options import make_recorded_agent
 from plait.cli.ask_user import PlanPrompt
@@ -21,6 +22,8 @@ from plait.cli.run_output import exit_with_run, how_to_answer, view_for
 from plait.cli.runs import find_run
 from plait.core import ToolSpec
 from plait.core.errors import ConfigError, ReplayDiffers, StaleAnswer
+from plait.journal.records import RunRow
+from plait.journal.store import Journal
 from plait.loops.compiler.format import FORM
 from plait.loops.format import Unreadable
 from plait.loops.plan import Planner, list_callable
@@ -155,24 +158,36 @@ def _perform_and_exit(
 
 @click.command()
 @click.argument("run")
+@options.flag("--tree", help="Replay the child runs of RUN as well.")
 @options.tools
 @options.load_tools
 @options.prompts
 @options.journal
 @options.as_object
-def replay(run: str, journal: str | None, as_object: bool, **flags: Any) -> None:
+def replay(run: str, tree: bool, journal: str | None, as_object: bool, **flags: Any) -> None:
     """Run the loop over the record of RUN and compare every request byte by byte. No request is sent.
 
     The exit code is 0 if nothing differs, and 1 at the first difference, which is shown.
     """
-    row, _ = find_run(run, journal)
-    agent = make_recorded_agent(row.head, journal=journal, **flags)
+    row, store = find_run(run, journal)
+    _replay_run(make_recorded_agent(row.head, journal=journal, **flags), row.head.run, as_object=as_object)
+    for child in _list_descendants(store, row.head.run) if tree else ():
+        agent = Agent.from_journal(child.head, journal=store.path, load_tools=False)
+        _replay_run(agent, child.head.run, as_object=as_object)
+
+
+def _list_descendants(store: Journal, run: str) -> list[RunRow]:
+    return [each for child in store.children(run) for each in (child, *_list_descendants(store, child.head.run))]
+
+
+def _replay_run(agent: Agent, run: str, *, as_object: bool) -> None:
+    """Replay a run and print the result. Exits at a difference."""
     try:
-        same = agent.replay(row.head.run)
+        same = agent.replay(run)
     except ReplayDiffers as why:
         if as_object:
             differs = {"step": why.at, "expected": why.expected, "found": why.found, "message": str(why)}
-            print_json({"run": row.head.run, "same": False, "differs": differs}, indent=None)
+            print_json({"run": run, "same": False, "differs": differs}, indent=None)
         click.echo(clean_text(str(why)), err=True)
         exit_with(CRASHED)
     if as_object:

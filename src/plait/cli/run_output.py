@@ -20,6 +20,7 @@ from plait.cli.output import (
     as_json,
     clean_text,
     describe_origin,
+    describe_tree,
     format_call,
     format_code_error,
     format_count,
@@ -223,6 +224,7 @@ def summarize_run(run: Run, *, is_recorded: bool = True) -> str:
         format_count(run.steps, "step"),
         format_count(run.calls, "call"),
         format_tokens(run.usage),
+        *([describe_tree(run.tree)] if run.tree.runs > 1 else []),
         format_seconds(run.seconds),
         format_usd(run.cost_usd),
     ]

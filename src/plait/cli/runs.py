@@ -55,6 +55,7 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
         "started": format_time(row.started),
         "updated": format_time(row.updated),
         "parent": row.head.parent or None,
+        "caller": row.head.caller.run if row.head.caller is not None else None,
         "session": row.head.session or None,
     }
 
@@ -68,11 +69,18 @@ def format_time(seconds: float) -> str:
 @click.option("--limit", type=options.WHOLE, default=20, metavar="N", help="Maximum number of runs (default 20).")
 @click.option("--status", type=click.Choice(STATES), help="Only runs with this status.")
 @click.option("--session", metavar="NAME", help="Only runs of this conversation.")
+@options.flag("--children", help="Also list child runs.")
 @options.journal
 @options.as_list
 @click.pass_context
 def runs(
-    context: click.Context, limit: int, status: str | None, session: str | None, journal: str | None, as_object: bool
+    context: click.Context,
+    limit: int,
+    status: str | None,
+    session: str | None,
+    children: bool,
+    journal: str | None,
+    as_object: bool,
 ) -> None:
     """List the recorded runs, newest first: id, time, status, loop, steps, tokens, USD, question."""
     if context.invoked_subcommand is not None:
@@ -81,7 +89,7 @@ def runs(
     if session is not None:
         check_session_name(session)
     store = open_journal(journal)
-    rows = store.runs(limit, status, session) if store.path.exists() else []
+    rows = store.runs(limit, status, session, children=children) if store.path.exists() else []
     if as_object:
         print_json([run_as_json(row) for row in rows])
         return
@@ -112,7 +120,7 @@ dry_run = options.flag("--dry-run", help="List the runs that would be deleted, a
 def rm(names: tuple[str, ...], yes: bool, dry_run: bool, journal: str | None) -> None:
     """Delete the runs RUN (ids, or beginnings of ids) with all requests, responses and results. This cannot be undone.
 
-    Forks of a deleted run and the other turns of its session stay readable.
+    Child runs are deleted with the run. Its forks and the other turns of its session stay readable.
     """
     store = open_journal(journal)
     rows = {row.head.run: row for row in map(store.run, names)}

@@ -20,6 +20,7 @@ from plait.cli.output import (
     as_json,
     check_writable,
     clean_text,
+    describe_tree,
     format_count,
     format_seconds,
     format_tokens,
@@ -29,6 +30,7 @@ from plait.cli.output import (
 )
 from plait.cli.run_output import view_for
 from plait.cli.runs import find_run, format_time, run_as_json
+from plait.cli.tree import show_tree
 from plait.core import Usage
 from plait.core.errors import ConfigError
 from plait.core.text import clean
@@ -37,25 +39,39 @@ from plait.journal.records import Row, RunHead, RunRow
 from plait.journal.timeline import ModelCall, RecordedResponse, Timeline
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
+from plait.runtime.spent import spent_in
 
 
 @click.command()
 @click.argument("run")
 @options.flag("--wire", help="Show each request and response, byte for byte.")
 @options.flag("--pretty", help="With --wire: indent JSON bodies, so they are no longer byte for byte.")
+@options.flag("--tree", help="Show RUN and its child runs, a line each, with what they used.")
 @options.flag("--full", help="Do not shorten long observations.")
 @click.option("--html", metavar="FILE", help="Write one HTML file instead, with all steps, requests and responses.")
 @options.journal
 @options.as_object
 def show(
-    run: str, wire: bool, pretty: bool, full: bool, html: str | None, journal: str | None, as_object: bool
+    run: str,
+    wire: bool,
+    pretty: bool,
+    tree: bool,
+    full: bool,
+    html: str | None,
+    journal: str | None,
+    as_object: bool,
 ) -> None:
     """Show RUN (an id, the beginning of one, or `last`) step by step on stdout."""
     if pretty and not wire:
         raise ConfigError("--pretty is for --wire.", hint="Add --wire.")
-    if html is not None and (wire or as_object):
-        raise ConfigError("--html shows everything by itself.", hint="Leave out --wire and --json.")
+    if html is not None and (wire or as_object or tree):
+        raise ConfigError("--html shows everything by itself.", hint="Leave out --wire, --tree and --json.")
+    if tree and wire:
+        raise ConfigError("--tree and --wire show different things.", hint="Give one of them.")
     row, store = find_run(run, journal)
+    if tree:
+        show_tree(row, store, as_object=as_object)
+        return
     if html is not None:
         _write_html(row, store.rows(row.head.run), html, full=full)
         return
@@ -87,6 +103,7 @@ def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
         f"{phase}={model['spec']}" if phase else str(model["spec"]) for phase, model in head.models.items()
     )
     origin = f" · step {head.fork_at} of {head.parent}" if head.parent else ""
+    origin += f" · child of {head.caller.run}" if head.caller is not None else ""
     origin += f" · session {clean(head.session)}" if head.session else ""
     click.echo(f"run {head.run} · {head.loop['name']} · {clean(models)} · {format_time(row.started)}{origin}")
     click.echo(f"Question: {clean_text(head.question)}")
@@ -103,6 +120,8 @@ def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
         usage = msgspec.convert(totals, Usage)
         parts += [format_count(totals["steps"], "step"), format_count(totals["calls"], "call"), format_tokens(usage)]
         parts += [format_seconds(totals["seconds"]), format_usd(totals["cost_usd"])]
+    if "tree" in totals:
+        parts.append(describe_tree(spent_in(totals)))
     click.echo(" · ".join(parts))
     if len(spent := spending(timeline)) > 1:  # with one phase, the line above says it all
         click.echo()

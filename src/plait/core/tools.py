@@ -21,7 +21,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     `parameters` is a JSON Schema of type object, with a property for each parameter, in order. `returns` describes the
     result, `result` is its type as Python writes it; "" if unknown. Without a mark, Plait assumes that a tool has
     effects: it does not repeat a call whose result was lost, and the policy "effects" asks before a call. `excludes`
-    names tools that do the same job: a loop that makes several calls in one turn makes one of them.
+    names tools that do the same job: a loop that makes several calls in one turn makes one of them. `hand_off`: the
+    result of a call is the answer of the run.
     """
 
     name: str
@@ -33,6 +34,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     destructive: bool = False
     excludes: tuple[str, ...] = ()
     result: str = ""
+    hand_off: bool = False
 
     @property
     def repeatable(self) -> bool:

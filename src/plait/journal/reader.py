@@ -26,6 +26,7 @@ RUN = """
 
 
 _SESSION = "session <> '' AND session"  # spelled as in its index
+_CALLER = "caller <> '' AND caller"
 
 
 class NoJournal(UnknownRun):
@@ -115,11 +116,18 @@ def run_row(found: tuple[Any, ...], path: Path) -> RunRow:
 
 
 def list_runs(
-    connection: sqlite3.Connection, path: Path, limit: int, status: str | None, session: str | None = None
+    connection: sqlite3.Connection,
+    path: Path,
+    limit: int,
+    status: str | None,
+    session: str | None = None,
+    *,
+    children: bool = False,
 ) -> list[RunRow]:
-    """Return the newest runs first, at most `limit`; all if it is negative."""
+    """Return the newest runs first, at most `limit`; all if it is negative. Child runs only with `children`."""
     runs: list[RunRow] = []
     asked = {"status": "running" if status == "interrupted" else status, _SESSION: session}
+    asked["caller"] = None if children else ""
     wanted = {column: value for column, value in asked.items() if value is not None}
     where = "WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
     for found in connection.execute(f"SELECT {RUN} FROM runs {where} ORDER BY n DESC", tuple(wanted.values())):
@@ -129,6 +137,21 @@ def list_runs(
         if status is None or run.status == status:
             runs.append(run)
     return runs
+
+
+def list_children(connection: sqlite3.Connection, path: Path, run: str) -> list[RunRow]:
+    """Return the child runs of a run in the order of the calls that started them; those of one call as they began."""
+    found = connection.execute(f"SELECT {RUN} FROM runs WHERE {_CALLER} = ? ORDER BY n", (run,))
+    rows = [run_row(each, path) for each in found.fetchall()]
+    return sorted(rows, key=lambda row: (row.head.caller.n, row.head.caller.i) if row.head.caller else (0, 0))
+
+
+def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str]]:
+    """Return the numbers and ids of the child runs of a run, and of theirs."""
+    found: list[tuple[int, str]] = []
+    for n, child in connection.execute(f"SELECT n, id FROM runs WHERE {_CALLER} = ?", (run,)).fetchall():
+        found += [(n, child), *descendants(connection, child)]
+    return found
 
 
 def turns(connection: sqlite3.Connection, session: str, before: str | None, limit: int | None) -> list[SessionTurn]:
@@ -176,9 +199,12 @@ def _said(outcome: str | None) -> str | None:
 
 
 def find(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, RunRow]:
-    """Return the run whose id is `prefix`, or the only one that begins with it, with its number. "last": the newest."""
+    """Return the run whose id is `prefix`, or the only one that begins with it, with its number.
+
+    "last": the newest that is no child run.
+    """
     if prefix == "last":
-        found = connection.execute(f"SELECT {RUN} FROM runs ORDER BY n DESC LIMIT 1").fetchall()
+        found = connection.execute(f"SELECT {RUN} FROM runs WHERE caller = '' ORDER BY n DESC LIMIT 1").fetchall()
         if not found:
             raise UnknownRun("There is no run in the journal yet.", hint="`plait run` makes one.")
     else:

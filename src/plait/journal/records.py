@@ -28,7 +28,8 @@ from plait.core import Attachment, Call, Exchange, Observation, Ran, Reply, Usag
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
     """A request to a model, written before it is sent. The row's request is the exact body. `model` is the model's
-    spec. `max_tokens` is the reply's maximum number of tokens if a limit of the run set one, else None."""
+    spec. `max_tokens` is the reply's maximum number of tokens if a limit of the run set one, else None. `asked_by` is
+    (i, k) for request k of the tool that call i of effect `n` runs, None for a request of the loop."""
 
     n: int
     step: int
@@ -37,6 +38,7 @@ class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
     path: str
     attempt: int = 0
     max_tokens: int | None = field(default=None, name="most")
+    asked_by: tuple[int, int] | None = None
 
 
 class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
@@ -44,7 +46,7 @@ class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
 
     `lost` names an ability that the endpoint turned out not to have. `usage` and `cost` (USD, None if no price is
     known) are estimates for an attempt without a reply; None if it took nothing. `fallback` is the spec of the model
-    that the run asks instead from here, "" if it stays with this one.
+    that the run asks instead from here, "" if it stays with this one. `asked_by` is that of the request.
     """
 
     n: int
@@ -57,13 +59,15 @@ class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
     usage: Usage | None = None
     cost: float | None = None
     fallback: str = ""
+    asked_by: tuple[int, int] | None = None
 
 
 class ThoughtRecord(Struct, frozen=True, omit_defaults=True, tag="thought"):
-    """The reply that the loop received."""
+    """The reply that the loop received, or the tool that asked for it (`asked_by`)."""
 
     n: int
     reply: Reply
+    asked_by: tuple[int, int] | None = None
 
 
 class Acting(Struct, frozen=True, omit_defaults=True, tag="acting"):
@@ -110,7 +114,8 @@ class RanRecord(Struct, frozen=True, omit_defaults=True, tag="ran"):
 class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
     """The run waits for the user: about call `i` of effect `n`, or (i is -1) with a question.
 
-    `question` is the id that an answer names. It depends on the run, on `n` and `i`, and on what is asked.
+    `question` is the id that an answer names. It depends on the run, on `n` and `i`, and on what is asked. `child` is
+    the child run of call `i` that asks, "" if the run itself asks.
     """
 
     n: int
@@ -119,17 +124,20 @@ class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
     text: str
     i: int = -1
     question: str = ""
+    child: str = ""
 
 
 class UserAnswer(Struct, frozen=True, omit_defaults=True, tag="told"):
     """The user's answer. For an approval, `approved` says whether the call may be made, and `input` holds the user's
-    input in place of the model's, if they changed it."""
+    input in place of the model's, if they changed it. `question` is the id of a question that a child run asked, ""
+    for a question of the run itself; the text is then as the user wrote it."""
 
     n: int
     text: str
     i: int = -1
     approved: bool | None = None
     input: tuple[Any, ...] = ()
+    question: str = ""
 
     def edit(self, call: Call) -> Call:
         """Return the call with the user's input in place of the model's, if they changed it."""
@@ -215,6 +223,14 @@ class Row(Struct, frozen=True):
     body: bytes | None = None
 
 
+class ParentCall(Struct, frozen=True):
+    """The tool call that started a child run: call `i` of effect `n` of a run."""
+
+    run: str
+    n: int
+    i: int
+
+
 class RunHead(Struct, frozen=True, omit_defaults=True):
     """The settings a run started with: enough to start it again.
 
@@ -222,7 +238,8 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     `tools` are the specs that the model saw; `sources` are the words they were loaded by ("" for one given in Python).
     `settings` has limits, approval and other settings. `session` is the run's conversation, `history` the recent turns
     that the loop saw, `given` all turns before it if the caller passed them and not all are shown. `label` is a name
-    for finding the run again. `attachments` are the files of the question.
+    for finding the run again. `attachments` are the files of the question. `parent` is the run that a fork comes from,
+    `caller` the call that started a child run.
     """
 
     run: str
@@ -240,6 +257,7 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     label: str = ""
     given: tuple[Exchange, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    caller: ParentCall | None = None
 
     def address(self, phase: str, path: str, spec: str = "") -> str:
         """Return where a request went: the endpoint's address and path; the path alone if there is no server.

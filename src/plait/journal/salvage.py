@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plait.core.errors import JournalError
-from plait.journal import chain, codec, effects, faults, opening, schema
+from plait.journal import chain, codec, delta, effects, faults, opening, schema
 from plait.journal.records import RunHead
 from plait.journal.writer import INSERTS
 
@@ -76,7 +76,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
     for _, n, *row in _scan(source, events, bound):
         rows = kept.setdefault(n, [])
         before = rows[-1][-1] if rows else runs[n]["digest"] if n in runs else None
-        if n in ended or row[0] != len(rows) or not (before is None or _fits(before, row)):
+        if n in ended or row[0] != len(rows) or not (_is_readable(row) if before is None else _fits(before, row)):
             ended.add(n)
         else:
             rows.append(tuple(row))
@@ -117,6 +117,17 @@ def _fits(before: bytes, row: list[Any]) -> bool:
     return _same(row[-1], chain.digest_of_row, (before, row[:-1]))
 
 
+def _is_readable(row: list[Any]) -> bool:
+    """Return whether a row that no digest covers holds a record. It is the first one of a run whose own row is lost."""
+    _, _, _, data, _, *coded, _ = row
+    try:
+        codec.decode_record(data)
+        delta.decode(delta.Coded(*coded), None)
+    except (JournalError, delta.Unrestorable, TypeError, AttributeError):
+        return False
+    return True
+
+
 def _same(digest: bytes, made: Callable[..., bytes], values: Sequence[Any]) -> bool:
     try:
         return made(*values) == digest
@@ -129,7 +140,7 @@ def _stub(n: int, name: str, started: float, updated: float) -> dict[str, Any]:
     head = RunHead(name, "(lost: the journal was damaged)", {"name": ""}, {})
     text = codec.encode(head).decode()
     digest = chain.digest_of_run(name, head.question, "", "", 0, text, "")
-    values = (n, name, head.question, "", "crashed", "", "", 0, started, updated, None, text, None, "{}", "", "")
+    values = (n, name, head.question, "", "crashed", "", "", 0, started, updated, None, text, None, "{}", "", "", "")
     return dict(zip((each.name for each in schema.RUNS.columns), (*values, digest, b""), strict=True))
 
 

@@ -55,6 +55,7 @@ RUNS = SqlTable(
         SqlColumn(
             "label", "TEXT NOT NULL DEFAULT ''", "a name for finding the run again: a cell of a comparison; '': none"
         ),
+        SqlColumn("caller", "TEXT NOT NULL DEFAULT ''", "the run whose tool started this run as its child; '': none"),
         SqlColumn("digest", "BLOB NOT NULL", "digest of id, question, loop, parent, fork_at, head and session"),
         SqlColumn("state", "BLOB NOT NULL", "digest of `digest`, status, owner, rows, outcome and totals"),
     ),
@@ -134,8 +135,9 @@ TABLES = (RUNS, EVENTS, COMPARISONS, RESULTS, RATINGS, CONTENTS)
 
 SESSIONS = "CREATE INDEX runs_of_session ON runs (session) WHERE session <> ''"
 LABELS = "CREATE INDEX runs_of_label ON runs (label) WHERE label <> ''"
+CALLERS = "CREATE INDEX runs_of_caller ON runs (caller) WHERE caller <> ''"
 
-INDEXES = ("CREATE UNIQUE INDEX events_of_run ON events (run, seq)", SESSIONS, LABELS)
+INDEXES = ("CREATE UNIQUE INDEX events_of_run ON events (run, seq)", SESSIONS, LABELS, CALLERS)
 """The first is unique, so that two processes can never both write the same row of a run."""
 
 

@@ -35,7 +35,7 @@ from plait.journal.writer import INSERTS, Writer
 
 _BEGIN = (
     "INSERT INTO runs (id, question, loop, status, owner, parent, fork_at, started, updated, head, "
-    "totals, session, label, digest, state) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}', ?, ?, ?, ?)"
+    "totals, session, label, caller, digest, state) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}', ?, ?, ?, ?, ?)"
 )
 
 _ADD_CONTENT = "INSERT OR IGNORE INTO contents (digest, body) VALUES (?, ?)"
@@ -136,7 +136,21 @@ class Journal:
         session = scrubber(head.session.encode("utf-8", "replace")).decode()
         origin = chain.digest_of_run(head.run, question, name, head.parent, head.fork_at, text, session)
         state = chain.digest_of_state(origin, "running", owner, None, None, "{}")
-        begun = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text, session, head.label)
+        caller = head.caller.run if head.caller is not None else ""
+        begun = (
+            head.run,
+            question,
+            name,
+            owner,
+            head.parent,
+            head.fork_at,
+            now,
+            now,
+            text,
+            session,
+            head.label,
+            caller,
+        )
         effects = EffectsFile(self.path, head.run, is_new=True)
         stored = [
             (each.digest, scrubber(contents[each.digest]) if each.kind == "text" else contents[each.digest])
@@ -234,7 +248,7 @@ class Journal:
         return self._keep(log, writer)
 
     async def delete(self, run_id: str) -> None:
-        """Remove a run and its record. Raises JournalError when it is unknown or still going on.
+        """Remove a run and its child runs with their records. Raises JournalError when it is unknown or still going on.
 
         Its rating goes with it, and attached files that no other run has; its forks, its session's other turns and
         results of comparisons stay. What was deleted may still be in the file's free pages: `compact` removes it and
@@ -247,12 +261,17 @@ class Journal:
             n, run = reader.find(connection, run_id, self.path)
             if run.status == "running" and life_of(run.owner, self.path) == "alive":
                 raise JournalError(f"Run {run.head.run} is still going on.", hint="Stop it first, then delete it.")
-            connection.execute("DELETE FROM events WHERE run = ?", (n,))
-            connection.execute("DELETE FROM runs WHERE n = ?", (n,))
-            connection.execute("DELETE FROM ratings WHERE run = ?", (run.head.run,))
-            for each in run.head.attachments:  # unless another run has it too
-                connection.execute(_DELETE_CONTENT, (each.digest, each.digest))
-            removed.append(run.head.run)
+            family = [(n, run.head.run), *reader.descendants(connection, run.head.run)]
+            attached = [
+                each for _, name in family for each in reader.find(connection, name, self.path)[1].head.attachments
+            ]
+            for each, name in family:
+                connection.execute("DELETE FROM events WHERE run = ?", (each,))
+                connection.execute("DELETE FROM runs WHERE n = ?", (each,))
+                connection.execute("DELETE FROM ratings WHERE run = ?", (name,))
+                removed.append(name)
+            for file in attached:  # unless another run has it too
+                connection.execute(_DELETE_CONTENT, (file.digest, file.digest))
 
         await self.writer().transact(work)
         for each in removed:
@@ -278,11 +297,21 @@ class Journal:
 
     # ---- reading
 
-    def runs(self, limit: int = 50, status: str | None = None, session: str | None = None) -> list[RunRow]:
+    def runs(
+        self, limit: int = 50, status: str | None = None, session: str | None = None, *, children: bool = False
+    ) -> list[RunRow]:
         """The newest runs first. `status`: running, interrupted (its process died), or an outcome's. `session`:
-        only those of that conversation, forks of its turns included."""
+        only those of that conversation, forks of its turns included. Child runs are listed only with `children`."""
         with reader.reading(self.path) as connection:
-            return reader.list_runs(connection, self.path, limit, status, session)
+            return reader.list_runs(connection, self.path, limit, status, session, children=children)
+
+    def children(self, run_id: str) -> list[RunRow]:
+        """The child runs that the tools of a run started, in the order of the calls."""
+        try:
+            with reader.reading(self.path) as connection:
+                return reader.list_children(connection, self.path, run_id)
+        except reader.NoJournal:
+            return []
 
     def turns(self, session: str, *, before: str | None = None, limit: int | None = None) -> list[SessionTurn]:
         """The turns of a conversation in the order they began, the last `limit` of them.

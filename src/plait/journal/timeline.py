@@ -71,12 +71,21 @@ class ModelAttempt(Struct, frozen=True):
 
 
 class ModelCall(Struct, frozen=True):
-    """A model call: its attempts, at least one, and the reply that the loop received."""
+    """A model call: its attempts, at least one, and the reply that the loop received.
+
+    `asked_by` is (i, k) for call k that a tool made while call i of effect `n` ran it; None for a call of the loop.
+    """
 
     n: int
     step: int
     attempts: tuple[ModelAttempt, ...]
     reply: Reply | None = None
+    asked_by: tuple[int, int] | None = None
+
+    @property
+    def id(self) -> str:
+        """Return what tells this call from the other model calls of the run."""
+        return f"{self.n}" if self.asked_by is None else f"{self.n}.{self.asked_by[0]}.{self.asked_by[1]}"
 
     @property
     def last(self) -> ModelAttempt:
@@ -130,7 +139,10 @@ class CodeTurn(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """A question to the user: about call `i` of effect `n`, or (i is -1) from the loop. `question` is its id."""
+    """A question to the user: about call `i` of effect `n`, or (i is -1) from the loop. `question` is its id.
+
+    `child` is the child run of that call that asks; "" if the run itself asks.
+    """
 
     n: int
     i: int
@@ -139,6 +151,7 @@ class Question(Struct, frozen=True):
     text: str
     question: str
     answer: UserAnswer | None = None
+    child: str = ""
 
 
 class RecordedNote(Struct, frozen=True):
@@ -233,9 +246,9 @@ class Timeline:
         self.moments: list[Moment] = []
         self.seconds = 0.0
         """Seconds during which the run was performed, without waiting for the user or for another process."""
-        self._model_calls: dict[int, ModelCall] = {}
+        self._model_calls: dict[tuple[int, tuple[int, int] | None], ModelCall] = {}
         self._tool_calls: dict[tuple[int, int], ToolCall] = {}
-        self._questions: dict[tuple[int, int], Question] = {}
+        self._questions: dict[tuple[int, int, str], Question] = {}
         self._last_at = 0.0
         for row in rows:
             self.add(row)
@@ -323,10 +336,10 @@ class Timeline:
         match record:
             case Thinking():
                 yield "asked", self._add_attempt(row.seq, record, body)
-            case Got(n=n) if n in self._model_calls:
+            case Got(n=n, asked_by=by) if (n, by) in self._model_calls:
                 yield "responded", self._add_response(row.seq, record, body)
-            case ThoughtRecord(n=n, reply=reply) if n in self._model_calls:
-                self._model_calls[n] = call = replace(self._model_calls[n], reply=reply)
+            case ThoughtRecord(n=n, reply=reply, asked_by=by) if (n, by) in self._model_calls:
+                self._model_calls[n, by] = call = replace(self._model_calls[n, by], reply=reply)
                 yield "replied", call
             case Acting(n=n, step=step):
                 for i, each in enumerate(record.calls):
@@ -338,12 +351,13 @@ class Timeline:
                 ended = replace(self._tool_calls[n, i], observation=observation, artifacts=body)
                 yield "ended", self._put_call(ended)
             case Waits(n=n, i=i):
-                asked = Question(n, i, record.step, record.kind, record.text, record.question)
-                self._questions[n, i] = asked
+                asked = Question(n, i, record.step, record.kind, record.text, record.question, child=record.child)
+                # A child run may ask several questions during one call, each by its id.
+                self._questions[n, i, record.question if record.child else ""] = asked
                 yield "waits", asked
-            case UserAnswer(n=n, i=i) if (n, i) in self._questions:
-                self._questions[n, i] = answered = replace(self._questions[n, i], answer=record)
-                if (n, i) in self._tool_calls:
+            case UserAnswer(n=n, i=i, question=id) if (n, i, id) in self._questions:
+                self._questions[n, i, id] = answered = replace(self._questions[n, i, id], answer=record)
+                if (n, i) in self._tool_calls and not id:
                     known = self._tool_calls[n, i]
                     self._put_call(replace(known, call=record.edit(known.planned)))
                 yield "answered", answered
@@ -352,20 +366,21 @@ class Timeline:
 
     def _add_attempt(self, seq: int, asked: Thinking, body: bytes | None) -> ModelCall:
         attempt = ModelAttempt(seq, asked.attempt, asked.phase, asked.model, asked.path, asked.max_tokens, body or b"")
-        before = self._model_calls.get(asked.n)
+        before = self._model_calls.get((asked.n, asked.asked_by))
         attempts = before.attempts if before is not None else ()
-        self._model_calls[asked.n] = call = ModelCall(asked.n, asked.step, (*attempts, attempt))
+        call = ModelCall(asked.n, asked.step, (*attempts, attempt), asked_by=asked.asked_by)
+        self._model_calls[asked.n, asked.asked_by] = call
         return call
 
     def _add_response(self, seq: int, got: Got, body: bytes | None) -> ModelCall:
         response = RecordedResponse(
             seq, got.status, got.seconds, got.error, got.lost, got.cut, got.usage, got.cost, body, got.fallback
         )
-        call = self._model_calls[got.n]
+        call = self._model_calls[got.n, got.asked_by]
         attempts = tuple(
             replace(each, response=response) if each.number == got.attempt else each for each in call.attempts
         )
-        self._model_calls[got.n] = call = replace(call, attempts=attempts)
+        self._model_calls[got.n, got.asked_by] = call = replace(call, attempts=attempts)
         return call
 
     def _begin_calls(self, n: int, begun: Sequence[int]) -> Iterator[tuple[Change, Entry]]:

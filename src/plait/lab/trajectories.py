@@ -320,11 +320,11 @@ def _read_replies(timeline: Timeline) -> list[_RecordedReply]:
     early: list[str] = []
     for moment in timeline.moments:
         match moment.change, moment.entry:
-            case "asked", ModelCall(n=n):
+            case "asked", ModelCall(n=n, asked_by=None):
                 open_.add(n)
             case _, LoopException(n=n):
                 open_.discard(n)
-            case "replied", ModelCall(n=n, reply=reply) as call if n in open_ and reply is not None:
+            case "replied", ModelCall(n=n, asked_by=None, reply=reply) as call if n in open_ and reply is not None:
                 open_.remove(n)
                 said.append(_RecordedReply(call, reply))
                 said[-1].remarks, early = early, []

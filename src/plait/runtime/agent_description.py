@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -64,6 +65,8 @@ class Description(Protocol):
     def journal(self) -> str | Path | Literal[False] | None: ...
     @property
     def history(self) -> History: ...
+    @property
+    def deps(self) -> Any: ...
 
 
 def loop_of(given: str | Loop) -> Loop:
@@ -108,6 +111,7 @@ def check_fields(agent: Description, loop: Loop) -> None:
     is_text = isinstance(agent.instructions, str) or callable(agent.instructions)
     _require("instructions", agent.instructions, is_text, "a text, or a function that returns one")
     output_of(agent.output)
+    _require("deps", agent.deps, agent.deps is None or callable(agent.deps), "the type of the dependencies, or None")
     if agent.approve == "plan" and not getattr(loop, "makes_plan", False):
         raise ConfigError(
             f"The loop '{loop.name}' makes no plan that could be approved.",
@@ -189,6 +193,7 @@ _DEFAULTS: dict[str, object] = {
     "sandbox": AUTO,
     "output": str,
     "instructions": "",
+    "deps": None,
 }
 
 
@@ -215,7 +220,44 @@ def settings_of(agent: Description) -> dict[str, Any]:
         "sandbox": _sandbox_in(agent),
         "output": describe_output(output_of(agent.output)),
         **({"instructions": agent.instructions} if isinstance(agent.instructions, str) else {}),
+        **({"deps": _name(agent.deps)} if agent.deps is not None else {}),
     }
+
+
+def check_deps(wanted: Any, deps: Any) -> None:
+    """Check the dependencies that a run is given. `wanted` is their declared type, or its recorded name, or None.
+
+    Raises `ConfigError` if they are missing or of another type.
+    """
+    if wanted is None:
+        return
+    if deps is None:
+        name = _name(wanted)
+        raise ConfigError(
+            f"The tools of this agent need dependencies: {name}.",
+            hint=f"Give them in Python: agent.run(question, deps={name}(...)), also to resume or fork.",
+        )
+    if isinstance(wanted, type):
+        with suppress(TypeError):  # a protocol that cannot be checked
+            if not isinstance(deps, wanted):
+                raise ConfigError(f"The dependencies are {type(deps).__name__}.", hint=f"Give {wanted.__name__}(...).")
+
+
+def check_contexts(tools: Iterable[Tool], deps: Any) -> None:
+    """Raise `ConfigError` if a tool's context has other dependencies than the declared type."""
+    for tool in tools:
+        wanted = next(iter(get_args(tool.signature.context)), None)
+        if not isinstance(wanted, type) or wanted in (object, type(None), Any):
+            continue
+        if deps is None:
+            name = wanted.__name__
+            raise ConfigError(f"The tool {tool.name} takes Context[{name}].", hint=f"Declare it: Agent(deps={name}).")
+        with suppress(TypeError):  # not a class
+            if not issubclass(deps, wanted):
+                raise ConfigError(
+                    f"The tool {tool.name} takes Context[{wanted.__name__}], and the agent has deps={_name(deps)}.",
+                    hint="Give both the same type.",
+                )
 
 
 def _sandbox_in(agent: Description) -> str:
@@ -246,10 +288,10 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
     """Return an agent's fields from the head of one of its runs. Ignores the recorded tools if `tools_given`.
 
     Without `load_code`, no code that the head names is loaded: the tools can be shown to a model, but not called.
-    Raises `ConfigError` if the loop or tools were Python objects, which the record cannot name.
+    Raises `ConfigError` if the loop was a Python object, which the record cannot name, or, with `load_code`, a tool.
     """
     for spec, source in zip(head.tools, head.sources, strict=False):
-        if not source and not tools_given:
+        if not source and not tools_given and load_code:
             raise ConfigError(
                 f"The tool '{spec['name']}' of run {head.run} was given in Python.",
                 hint="Name it with --tools file.py, or go on in Python: agent.resume(run).",

@@ -23,7 +23,7 @@ from plait.core import events as ev
 from plait.core.errors import BadRequest, ContextOverflow, ModelError, Unsupported
 from plait.journal.log import AnyLog
 from plait.journal.records import Got, Thinking, ThoughtRecord, Thrown
-from plait.journal.timeline import LoopException
+from plait.journal.timeline import LoopException, ModelAttempt
 from plait.loops import splitter_of
 from plait.models.base import Model, Request
 from plait.models.prices import SERVICE_TIER, cost_of_reply
@@ -62,9 +62,11 @@ async def ask_model(
     span: ModelSpan,
     meter: Meter,
     share: Share,
+    asked_by: tuple[int, int] | None = None,
 ) -> Reply:
     """The reply to a think effect. `on_note` gets the kind and text of a note before the model is asked again.
-    `find_contents` gives the files that a request refers to.
+    `find_contents` gives the files that a request refers to. `asked_by` names the tool call that asks, if it is not the
+    loop.
 
     Raises `ContextOverflow`, `Unsupported` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room,
     or another `ModelError` when all is lost.
@@ -98,7 +100,8 @@ async def ask_model(
             request = model.encode(limited)
         given = max_tokens if limited is not think else None
         request = structs.replace(request, contents=find_contents(request.body))
-        await log.append((Thinking(n, step, think.phase, model.spec, request.path, attempt, given), request.body))
+        asked = Thinking(n, step, think.phase, model.spec, request.path, attempt, given, asked_by)
+        await log.append((asked, request.body))
         span.record_attempt(request)
         began = time.perf_counter()
         try:
@@ -112,7 +115,8 @@ async def ask_model(
             seconds = time.perf_counter() - began if came is not None else 0.0
             usage, cost = _count_lost(meter, model, limited, why, seconds)
             status, body = (came.status, came.body) if came is not None else (0, None)
-            log.buffer((Got(n, attempt, status, seconds, "cancelled", usage=usage, cost=cost), body))
+            got = Got(n, attempt, status, seconds, "cancelled", usage=usage, cost=cost, asked_by=asked_by)
+            log.buffer((got, body))
             raise
         except ModelError as why:
             seconds = time.perf_counter() - began
@@ -125,7 +129,7 @@ async def ask_model(
             following = phases.fallback(think.phase, model) if is_given_up and why.allows_fallback else None
             fallback = following.spec if following is not None else ""
             error = f"{type(why).__name__}: {why}"
-            got = Got(n, attempt, status, seconds, error, lost, usage=usage, cost=cost, fallback=fallback)
+            got = Got(n, attempt, status, seconds, error, lost, False, usage, cost, fallback, asked_by)
             await log.append((got, answer.body if answer is not None else None))
             attempt += 1
             if following is not None:
@@ -161,8 +165,8 @@ async def ask_model(
         reply = structs.replace(reply, seconds=seconds, cost=cost, model=model.spec)
         span.record_reply(reply, named)
         log.buffer(
-            (Got(n, attempt, response.status, seconds, cut=response.cut), response.body),
-            (ThoughtRecord(n, reply), None),
+            (Got(n, attempt, response.status, seconds, cut=response.cut, asked_by=asked_by), response.body),
+            (ThoughtRecord(n, reply, asked_by), None),
         )
         for ability, said in rejected.items():  # asking without it has helped
             _remember(log, model, ability, said)
@@ -203,8 +207,6 @@ def _count_lost(
         return None, None
     usage, cost = part.usage, cost_of_reply(part, model.rate, seconds)
     meter.lost(usage, cost)
-    if meter.outer is not None:
-        meter.outer.took(model.spec, usage, cost)
     return usage, cost
 
 
@@ -281,8 +283,6 @@ class Thinker:
                 await self._record_thrown(n, step, why)
             raise
         meter.count_reply(reply)
-        if meter.outer is not None:
-            meter.outer.took(reply.model, reply.usage, reply.cost)
         if reply.finish == "circle":
             self.run_context.remark(step, "circle", _circle(reply))
         self._note_service_tier(step, model, reply)
@@ -310,7 +310,7 @@ class Thinker:
         """Return the recorded reply, or raise what was thrown in its place; None if the model is to be asked."""
         if past.attempts:
             self._same_request(n, effect, past, step)
-            self._count(past)
+            count_attempts(self.run_context.meter, past.attempts)
         if past.thrown is not None:
             self._rethrow(past.thrown)
         if past.reply is not None:
@@ -356,14 +356,6 @@ class Thinker:
         if listener is not None:
             listener.again()
         self.run_context.remark(step, kind, text)
-
-    def _count(self, past: PastEffect) -> None:
-        """Count the attempts on record, and what those took that brought no reply."""
-        meter = self.run_context.meter
-        meter.requests += len(past.attempts)
-        for response in past.responses:
-            if response.usage is not None:
-                meter.lost(response.usage, response.cost)
 
     def _rethrow(self, thrown: LoopException) -> NoReturn:
         if thrown.kind == "LimitNear":
@@ -460,6 +452,14 @@ class _Listener:
                 self._say(ev.WRITTEN[piece.kind](self._step, piece.text))
             if piece.kind == "answer" and self._answer is not None and not self._only_answer:
                 self._answer.add(piece.text)
+
+
+def count_attempts(meter: Meter, attempts: Sequence[ModelAttempt]) -> None:
+    """Count the attempts on record, and what those took that brought no reply."""
+    meter.requests += len(attempts)
+    for attempt in attempts:
+        if attempt.response is not None and attempt.response.usage is not None:
+            meter.lost(attempt.response.usage, attempt.response.cost)
 
 
 def _circle(reply: Reply) -> str:

@@ -25,13 +25,23 @@ from plait.journal import codec
 from plait.journal.effects import digest_of_call
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
+from plait.runtime.call_model import count_attempts
+from plait.runtime.call_services import ToolServices
 from plait.runtime.grounding import describe_findings, refusal, warning
-from plait.runtime.make_call import make_call
 from plait.runtime.recorded_effects import PastEffect
-from plait.runtime.run_context import RecordEnds, RunContext, apply_edits, differs, input_of, lines_of, sentence
-from plait.runtime.tool_models import ToolModels
-from plait.runtime.tool_prints import as_usual
-from plait.tools.call_context import ToolCallContext
+from plait.runtime.run_context import (
+    Approve,
+    ChildWaits,
+    HandOff,
+    RecordEnds,
+    RunContext,
+    apply_edits,
+    differs,
+    input_of,
+    lines_of,
+    sentence,
+)
+from plait.tools.call_context import offer_services
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
 """The made-up values of calls, by their index."""
@@ -72,6 +82,7 @@ class Actor:
             raise LimitNear(past.thrown.limit, past.thrown.detail)
         if past.planned and past.planned != calls:
             raise differs(n, step, lines_of(past.planned), lines_of(calls))
+        self._count_questions(past)
         results: dict[int, Observation] = dict(past.observed)
         made = apply_edits(calls, past.answers)
         for i, seen in results.items():
@@ -93,12 +104,23 @@ class Actor:
         for call, observation in zip(calls, ordered, strict=True):
             self.run_context.breaker.after(call, observation)
         self._learn(calls, ordered)
+        for call, observation in zip(calls, ordered, strict=True):
+            tool = self.run_context.run_spec.tools.get(call.tool)
+            if tool is not None and tool.spec.hand_off and observation.ok:
+                raise HandOff(observation.value)
         return ordered
+
+    def _count_questions(self, past: PastEffect) -> None:
+        """Count what tools asked models, as far as it is on record."""
+        for asked in past.asked.values():
+            count_attempts(self.run_context.meter, asked.attempts)
+            if asked.reply is not None:
+                self.run_context.meter.count_tool_reply(asked.reply.usage, asked.reply.cost)
 
     def at_once(self, effect: Act) -> bool:
         """Its calls are over as soon as they are begun: made on the event loop itself, and nobody is asked before."""
         run_spec = self.run_context.run_spec
-        asks_nobody = run_spec.approve in ("never", "plan") and run_spec.grounding == "off"
+        asks_nobody = all(each in ("never", "plan") for each in run_spec.approve) and run_spec.grounding == "off"
         return asks_nobody and all(
             self._inline(call) and self._repeatable(call) and not self._is_question(call) for call in effect.calls
         )
@@ -148,7 +170,7 @@ class Actor:
             or run_context.run_spec.past.lost is not None
         ):
             return False
-        return run_context.run_spec.approve == "never" and not any(map(self._is_question, calls))
+        return all(each == "never" for each in run_context.run_spec.approve) and not any(map(self._is_question, calls))
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
         """Put on the record that the calls are made, and make those that nothing holds up."""
@@ -195,21 +217,19 @@ class Actor:
 
     async def _side_by_side(self, group: Group, indexes: tuple[int, ...]) -> dict[int, Observation]:
         run_spec = self.run_context.run_spec
+        waits: dict[int, ChildWaits] = {}
 
-        async def one(i: int) -> Observation:
+        async def one(i: int) -> Observation | None:
             call = group.calls[i]
             self.run_context.say(ev.Called(group.step, call))
 
-            def progress(text: str) -> None:
-                with as_usual():
-                    self.run_context.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}"))
-
-            context = ToolCallContext(progress, ToolModels(self.run_context, group.step, call.tool))
-            with context, self.run_context.span.tool(group.step, call, run_spec.tools) as span:
+            services = ToolServices(self.run_context, group.n, i, group.step, call, group.past)
+            with offer_services(services), self.run_context.span.tool(group.step, call, run_spec.tools) as span:
                 try:
-                    made = await make_call(
-                        run_spec.tools, call, run_spec.limits.tool_seconds, self.run_context.artifacts
-                    )
+                    made = await services.make_call(run_spec.tools, run_spec.limits.tool_seconds)
+                except ChildWaits as why:
+                    waits[i] = why
+                    return None
                 except BaseException:  # the run is cancelled, or a limit stops it
                     if not self._repeatable(call):
                         self.run_context.remark(
@@ -222,10 +242,14 @@ class Actor:
             return await self._ended(group, i, made)
 
         if len(indexes) == 1 or all(self._inline(group.calls[i]) for i in indexes):
-            return {i: await one(i) for i in indexes}
-        async with asyncio.TaskGroup() as tasks:
-            begun = {i: tasks.create_task(one(i)) for i in indexes}
-        return {i: task.result() for i, task in begun.items()}
+            results = {i: await one(i) for i in indexes}
+        else:
+            async with asyncio.TaskGroup() as tasks:
+                begun = {i: tasks.create_task(one(i)) for i in indexes}
+            results = {i: task.result() for i, task in begun.items()}
+        for i, why in waits.items():
+            raise await self.run_context.wait_for_child(group.n, group.step, i, why, group.past)
+        return {i: made for i, made in results.items() if made is not None}
 
     async def _ended(self, group: Group, i: int, observation: Observation) -> Observation:
         """Put a call's end on the record, with what the loop breaker has to say about it."""
@@ -352,9 +376,13 @@ class Actor:
         return found
 
     def _needs_leave(self, call: Call) -> bool:
-        approve, tool = self.run_context.run_spec.approve, self.run_context.run_spec.tools.get(call.tool)
         if self._is_in_doubt(call):
             return True
+        return any(self._asks_for(policy, call) for policy in self.run_context.run_spec.approve)
+
+    def _asks_for(self, approve: Approve, call: Call) -> bool:
+        """Return whether a policy asks for approval of a call."""
+        tool = self.run_context.run_spec.tools.get(call.tool)
         if tool is None or approve == "never" or approve == "plan":
             return False
         if approve == "always":

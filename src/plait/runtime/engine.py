@@ -47,6 +47,7 @@ from plait.core import events as ev
 from plait.core.errors import JournalError, ReplayDiffers
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord
+from plait.journal.store import Journal
 from plait.runtime.call_model import Thinker
 from plait.runtime.call_tools import Actor
 from plait.runtime.grounding import answer_warning, describe_findings
@@ -55,7 +56,7 @@ from plait.runtime.loop_breaker import Breaker
 from plait.runtime.output_check import OutputCheck, OutputRejected
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_code import Executor
-from plait.runtime.run_context import RecordEnds, RunContext, RunSpec, Suspend, differs, sentence
+from plait.runtime.run_context import HandOff, RecordEnds, RunContext, RunSpec, Suspend, differs, sentence
 from plait.runtime.started_effects import Tickets
 from plait.runtime.tracing import UNWATCHED, RunSpan
 
@@ -68,12 +69,19 @@ class Engine:
     """One run. Make one, await `run`, read what it used from `totals`."""
 
     def __init__(
-        self, run_spec: RunSpec, log: AnyLog, on_event: Callable[[Event], None] | None = None, span: RunSpan = UNWATCHED
+        self,
+        run_spec: RunSpec,
+        log: AnyLog,
+        on_event: Callable[[Event], None] | None = None,
+        span: RunSpan = UNWATCHED,
+        journal: Journal | None = None,
     ) -> None:
         self.run_spec = run_spec
-        self.run_context = RunContext(
-            run_spec, log, Meter(run_spec.limits), Breaker(run_spec.limits.repeats, run_spec.tools), on_event, span
-        )
+        meter = Meter(run_spec.limits, children=run_spec.past.children)
+        if meter.parent is not None and not run_spec.replay:
+            meter.parent.children[log.run] = meter
+        breaker = Breaker(run_spec.limits.repeats, run_spec.tools)
+        self.run_context = RunContext(run_spec, log, meter, breaker, on_event, span, journal=journal)
         self._actor = Actor(self.run_context)
         self._tickets = Tickets(self.run_context, self._perform_started, self._number, self._actor.at_once)
         self._thinker = Thinker(self.run_context, self._tickets.piece)
@@ -124,6 +132,7 @@ class Engine:
             outcome = self._ended_by(why)
         outcome = self._over_limit(outcome)
         self._ended = self.totals()
+        self.run_context.meter.is_over = True
         if not self.run_spec.replay:
             try:
                 await self._end(outcome)
@@ -149,6 +158,7 @@ class Engine:
             **structs.asdict(usage),
             "cost_usd": meter.cost,
             "seconds": round(meter.seconds, 6),
+            **({"tree": meter.spent.json()} if meter.children else {}),
         }
 
     # -- the walk
@@ -236,6 +246,8 @@ class Engine:
                 return why.waiting
             case OutputRejected():
                 return Failed(sentence(str(why)), kind="output")
+            case HandOff():
+                return Answered(why.answer)
             case LimitReached() | LimitNear():
                 how = self._last.how_cut if self._last is not None else ""
                 stopped = Stopped(why.limit, sentence(why.detail))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 
 from msgspec import Struct, structs
 
 from plait.core import CodeLimits, LimitNear, Reply, Usage
-from plait.core.errors import ConfigError
+from plait.core.errors import ConfigError, ToolError
 from plait.models.base import Model
 from plait.models.prices import total
 from plait.models.wires.contents import count_referenced_tokens
-from plait.tools.call_context import BudgetSpent, run_meter
+from plait.runtime.spent import Spent
+from plait.tools.call_context import call_services
 
 TOKENS_A_BYTE = 0.25
 """Tokens of a byte of a request, until an endpoint has reported some."""
@@ -38,7 +39,9 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     `retries` how often a failed request is sent again; `repeats` how often the same call may bring the
     same result before the run is stopped (0: never stopped for that). `tools`: with more tools than this, the model is
     shown those that fit the task best, and a tool that finds the others; None shows all, but `codeact` then shows none
-    of more than eight and finds them by searching. `code`: what one piece of code may use. Raises `ConfigError` for an
+    of more than eight and finds them by searching. `depth`: how many levels of child runs it may have, and `children`:
+    how many child runs on all levels. What child runs use counts against all limits. `code`: what one piece of code may
+    use. Raises `ConfigError` for an
     invalid limit.
     """
 
@@ -52,6 +55,8 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     repeats: int = 4
     observation_chars: int = 8000
     tools: int | None = None
+    depth: int = 4
+    children: int = 32
     code: CodeLimits = _CODE
 
     def __post_init__(self) -> None:
@@ -82,10 +87,25 @@ class LimitReached(Exception):
         self.detail = detail
 
 
-class Meter:
-    """Counts what a run uses, and says when a limit is near. One a run."""
+class BudgetSpent(ToolError):
+    """The limits of the run allow no further model call or child run for its tools."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, why: LimitNear | LimitReached) -> None:
+        super().__init__(f"A limit of the run is reached: {why.detail}.", hint="Answer from what is known.")
+
+
+class Meter:
+    """Counts what a run uses, and says when a limit is near. One a run.
+
+    `parent` is the meter of the run whose tool performs this run. A child's use counts in all meters above it.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        clock: Callable[[], float] = time.monotonic,
+        children: Mapping[str, Spent] | None = None,
+    ) -> None:
         self.limits = limits
         self.steps = 0
         self.calls = 0
@@ -105,8 +125,11 @@ class Meter:
         self._clock = clock
         self._began = clock()
         self._before = 0.0
-        self.outer = run_meter()
-        """That of the run whose tool performs this run."""
+        services = call_services()
+        self.parent: Meter | None = services.meter if services is not None else None
+        self.children: dict[str, Meter | Spent] = dict(children or {})
+        """The meters of the child runs by run; what a run used that is over, or that an earlier process performed."""
+        self.is_over = False
 
     @property
     def seconds(self) -> float:
@@ -115,8 +138,50 @@ class Meter:
 
     @property
     def cost(self) -> float | None:
-        """USD so far; None where a call's price is not known."""
+        """USD so far, without child runs; None where a call's price is not known."""
         return total(self.costs)
+
+    @property
+    def spent(self) -> Spent:
+        """What the run and its child runs used so far."""
+        spent = Spent(1, self.requests, self.calls, self.usage, self.cost)
+        for child in list(self.children.values()):  # a tool's thread may add one meanwhile
+            spent += child if isinstance(child, Spent) else child.spent
+        return spent
+
+    @property
+    def reserved(self) -> tuple[float, float]:
+        """Tokens and USD that calls under way may use, those of child runs included."""
+        below = [child.reserved for child in list(self.children.values()) if isinstance(child, Meter)]
+        return self.reserved_tokens + sum(each[0] for each in below), self.reserved_usd + sum(each[1] for each in below)
+
+    @property
+    def above(self) -> Iterator[tuple[int, Meter]]:
+        """The meters of the runs above this one, the nearest first, each with its distance."""
+        meter, distance = self.parent, 1
+        while meter is not None:
+            yield distance, meter
+            meter, distance = meter.parent, distance + 1
+
+    @property
+    def last_usage(self) -> int:
+        """Tokens of the last model call, about what the reserved one will take."""
+        return self._last.usage.tokens if self._last is not None else 0
+
+    @property
+    def last_cost(self) -> float:
+        """USD of the last model call, about what the reserved one will cost."""
+        return (self._last.cost or 0.0) if self._last is not None else 0.0
+
+    def before_child(self) -> None:
+        """Raise `BudgetSpent` if the limits allow no further child run."""
+        for distance, meter in [(0, self), *self.above]:
+            limits = meter.limits
+            if distance + 1 > limits.depth:
+                levels = f"{limits.depth} level{'s' * (limits.depth != 1)} of child runs"
+                raise BudgetSpent(LimitNear("depth", f"{levels} are allowed"))
+            if meter.spent.runs > limits.children:
+                raise BudgetSpent(LimitNear("children", f"the run has its {limits.children} child runs"))
 
     def went_on(self, seconds: float) -> None:
         """Count the time an earlier process spent on this run."""
@@ -139,20 +204,17 @@ class Meter:
         self.usage = self.usage + usage
         self.costs.append(cost)
 
-    def request_by_tool(self, model: Model) -> LimitNear | None:
-        """Count a request that a tool sends to a model; or what keeps it from being sent.
+    def before_tool_request(self, model: Model) -> None:
+        """Raise `BudgetSpent` if a tool may not ask a model. The run goes on: its next call finds what is left."""
+        try:
+            self._require_price(model)
+        except LimitReached as why:
+            raise BudgetSpent(why) from None
+        if near := self.near or self._check(repair=True):
+            raise BudgetSpent(near)
 
-        The run itself is not brought to its end by that: its own next call finds how much is left.
-        """
-        if self.limits.usd is not None and not model.rate.is_known:
-            return LimitNear("usd", f"a limit in USD is set, but the price of {model.spec} is not known")
-        near = self.near or self._check(repair=True)
-        if near is None:
-            self.requests += 1
-        return near
-
-    def took_by_tool(self, usage: Usage, cost: float | None) -> None:
-        """Count what a request of a tool's took."""
+    def count_tool_reply(self, usage: Usage, cost: float | None) -> None:
+        """Count the reply to a tool's question, which says nothing about the calls of the loop."""
         self.calls += 1
         self.lost(usage, cost)
 
@@ -166,9 +228,9 @@ class Meter:
         text = math.ceil((len(body) + LENGTH_FIELD) * self._density.get(model.spec, TOKENS_A_BYTE))
         return text + count_referenced_tokens(body)
 
-    def asking(self, *, started: bool = False) -> Share:
+    def asking(self, *, started: bool = False, by_tool: bool = False) -> Share:
         """A model call is under way. Its share is reserved: calls that begin meanwhile count it as used."""
-        return Share(self, last=self.near is not None and not started)
+        return Share(self, last=self.near is not None and not started and not by_tool, by_tool=by_tool)
 
     @property
     def last_output(self) -> int:
@@ -177,9 +239,10 @@ class Meter:
 
     def excess(self) -> tuple[str, str] | None:
         """The limit that the run is over, and by how much, in words; None where it is over none."""
-        limits, tokens, cost = self.limits, self.usage.tokens, self.cost
+        limits, spent = self.limits, self.spent
+        tokens, cost = spent.usage.tokens, spent.cost_usd
         if limits.tokens is not None and tokens > limits.tokens:
-            about = "about " if self.usage.estimated else ""
+            about = "about " if spent.usage.estimated else ""
             over = tokens - limits.tokens
             return "tokens", f"the run used {about}{tokens:,} tokens, {over:,} more than its limit of {limits.tokens:,}"
         if limits.usd is not None and cost is not None and cost > limits.usd:
@@ -196,8 +259,7 @@ class Meter:
         A call that is `started` beside others never gets the one in reserve. Raises `LimitReached` when that
         was used already, and for a limit in USD where the model's price is not known.
         """
-        if self.limits.usd is not None and not model.rate.is_known:
-            raise LimitReached("usd", f"a limit in USD is set, but the price of {model.spec} is not known")
+        self._require_price(model)
         if self.near is not None:
             if started:
                 return self.near
@@ -228,29 +290,52 @@ class Meter:
         """A recorded run was told that this limit is near."""
         self.near = LimitNear(limit, detail)
 
+    def _require_price(self, model: Model) -> None:
+        """Raise `LimitReached` if a limit in USD is set, here or above, and the model's price is not known."""
+        if model.rate.is_known:
+            return
+        if self.limits.usd is not None or any(meter.limits.usd is not None for _, meter in self.above):
+            raise LimitReached("usd", f"a limit in USD is set, but the price of {model.spec} is not known")
+
     def _check(self, repair: bool) -> LimitNear | None:
-        limits, last = self.limits, self._last
+        limits = self.limits
         if limits.steps is not None and not repair and self.steps >= limits.steps:
             return LimitNear("steps", f"the limit of {limits.steps} step{'s' * (limits.steps != 1)} is reached")
-        if limits.calls is not None and self.requests + 1 >= limits.calls:
-            return LimitNear("calls", f"one of {limits.calls} model calls is left")
+        if near := self._check_numbers(self, 0):
+            return near
+        for distance, meter in self.above:
+            if near := self._check_numbers(meter, distance):
+                return LimitNear(near.limit, f"{near.detail}, in the run whose tool this is")
+        return None
+
+    def _check_numbers(self, meter: Meter, distance: int) -> LimitNear | None:
+        """Return which limit of `meter`, this one or one `distance` levels above, is near for the next call of this
+        run. Each run keeps a call in reserve; the next one and that of this run are taken to be like the last one."""
+        limits, last, spent = meter.limits, self._last, meter.spent
+        if limits.calls is not None and spent.requests + 1 + distance >= limits.calls:
+            left = (
+                f"{distance + 1} of {limits.calls} model calls are"
+                if distance
+                else f"one of {limits.calls} model calls is"
+            )
+            return LimitNear("calls", f"{left} left")
         if last is None:
             return None
-        # The next call and the one in reserve are taken to be like the last one.
+        reserved_tokens, reserved_usd = meter.reserved
         if limits.tokens is not None:
-            used = self.usage.tokens + self.reserved_tokens
-            if used + 2 * last.usage.tokens > limits.tokens:
+            used = spent.usage.tokens + int(reserved_tokens)
+            if used + 2 * self.last_usage + (meter.last_usage if distance else 0) > limits.tokens:
                 return LimitNear("tokens", f"{used:,} of {limits.tokens:,} tokens are used")
         if limits.usd is not None:
-            spent = self.cost
-            if spent is None:
+            cost = spent.cost_usd
+            if cost is None:
                 return LimitNear("usd", NO_PRICE)
-            if spent + self.reserved_usd + 2 * (last.cost or 0.0) > limits.usd:
-                return LimitNear("usd", f"{spent:.5f} of {limits.usd:.5f} USD are used")
-        if limits.seconds is not None and self.seconds + 2 * self._usual_seconds() > limits.seconds:
+            if cost + reserved_usd + 2 * self.last_cost + (meter.last_cost if distance else 0.0) > limits.usd:
+                return LimitNear("usd", f"{cost:.5f} of {limits.usd:.5f} USD are used")
+        if limits.seconds is not None and meter.seconds + (2 + distance) * self._usual_seconds() > limits.seconds:
             return LimitNear(
                 "seconds",
-                f"{self.seconds:.1f} of {limits.seconds:g} seconds are used, and a model call takes about "
+                f"{meter.seconds:.1f} of {limits.seconds:g} seconds are used, and a model call takes about "
                 f"{self._usual_seconds():.1f} s",
             )
         return None
@@ -268,13 +353,14 @@ NO_PRICE = "a limit in USD is set, but the price of this model is not known"
 class Share:
     """What one model call may use: worked out before each attempt, reserved until the call has ended.
 
-    `last` marks the call kept in reserve, after which the run ends.
+    `last` marks the call kept in reserve, after which the run ends. A call `by_tool` never brings the run to its end.
     """
 
-    def __init__(self, meter: Meter, *, last: bool) -> None:
+    def __init__(self, meter: Meter, *, last: bool, by_tool: bool = False) -> None:
         self.attempts = 0
         self._meter = meter
         self._last = last
+        self._by_tool = by_tool
         self._tokens = 0
         self._usd = 0.0
         self._waits = meter.waiting > 0
@@ -300,49 +386,61 @@ class Share:
         Raises `LimitNear` where only the call in reserve is left, `LimitReached` where not even that is.
         """
         self.release()
-        meter, limits = self._meter, self._meter.limits
-        if meter.outer is not None:
-            try:
-                meter.outer.request(model)
-            except BudgetSpent as why:
-                raise LimitReached(
-                    why.limit, f"the run whose tool this is has no model call left: {why.detail}"
-                ) from None
+        meter = self._meter
         if self.attempts:
             self.may_repeat()
-            meter.requests += 1
-        max_tokens = (
-            self._limit_tokens(model, body, wanted) if limits.tokens is not None or limits.usd is not None else wanted
-        )
+        again = int(self.attempts > 0)  # the first attempt is counted already
+        for _, outer in meter.above:
+            if outer.limits.calls is not None and outer.spent.requests + again >= outer.limits.calls:
+                why = f"one of {outer.limits.calls} model calls is left"
+                raise LimitReached("calls", f"the run whose tool this is has no model call left for it: {why}")
+        meter.requests += again
+        limited = any(each.limits.tokens is not None or each.limits.usd is not None for _, each in self._meters())
+        max_tokens = self._limit_tokens(model, body, wanted) if limited else wanted
         self.attempts += 1
         return max_tokens
 
+    def _meters(self) -> list[tuple[int, Meter]]:
+        return [(0, self._meter), *self._meter.above]
+
     def may_repeat(self) -> None:
         """Raises what `attempt` does where the limit of calls leaves no room for a further attempt."""
-        meter, max_calls = self._meter, self._meter.limits.calls
-        if max_calls is not None and meter.requests + (0 if self._last else 1) >= max_calls:
-            raise self._over("calls", f"{meter.requests} of {max_calls} requests were sent, and the last failed")
+        max_calls, sent = self._meter.limits.calls, self._meter.spent.requests
+        if max_calls is not None and sent + (0 if self._last else 1) >= max_calls:
+            raise self._over("calls", f"{sent} of {max_calls} requests were sent, and the last failed")
 
     def _limit_tokens(self, model: Model, body: bytes, wanted: int | None) -> int | None:
-        meter, limits = self._meter, self._meter.limits
+        meter = self._meter
         prompt = meter.prompt_tokens(model, body)
         together = max(1, meter.waiting) if self._waits else 1
         if self._waits and meter.waiting:
             meter.waiting -= 1
         self._waits = False
         rooms: list[tuple[float, str, str]] = []
-        if limits.tokens is not None:
-            left = limits.tokens - meter.usage.tokens - meter.reserved_tokens
-            words = f"{max(0, left):,} of {limits.tokens:,} tokens are left, and the prompt takes about {prompt:,}"
-            rooms.append((self._room(left, prompt, 1.0, together), "tokens", words))
         price = 0.0
-        if limits.usd is not None:
-            base = model.rate.cost(Usage(prompt, 0)) or 0.0
-            price = ((model.rate.cost(Usage(prompt, 1_000_000)) or 0.0) - base) / 1_000_000
-            left_usd = limits.usd - (meter.cost or 0.0) - meter.reserved_usd
-            words = f"{max(0.0, left_usd):.5f} of {limits.usd:.5f} USD are left, and the prompt costs about {base:.5f}"
-            rooms.append((self._room(left_usd, base, price, together), "usd", words))
-            self._usd = base
+        for distance, each in self._meters():
+            limits, spent, (reserved_tokens, reserved_usd) = each.limits, each.spent, each.reserved
+            # A run above keeps what its own last call may take, and shares the rest among its children.
+            if distance:
+                reserved_tokens, reserved_usd = reserved_tokens + each.last_usage, reserved_usd + each.last_cost
+                together = max(
+                    1, sum(isinstance(child, Meter) and not child.is_over for child in list(each.children.values()))
+                )
+            if limits.tokens is not None:
+                left = limits.tokens - spent.usage.tokens - reserved_tokens
+                words = (
+                    f"{max(0, int(left)):,} of {limits.tokens:,} tokens are left, and the prompt takes about {prompt:,}"
+                )
+                rooms.append((self._room(left, prompt, 1.0, together), "tokens", words))
+            if limits.usd is not None:
+                base = model.rate.cost(Usage(prompt, 0)) or 0.0
+                price = ((model.rate.cost(Usage(prompt, 1_000_000)) or 0.0) - base) / 1_000_000
+                left_usd = limits.usd - (spent.cost_usd or 0.0) - reserved_usd
+                words = (
+                    f"{max(0.0, left_usd):.5f} of {limits.usd:.5f} USD are left, and the prompt costs about {base:.5f}"
+                )
+                rooms.append((self._room(left_usd, base, price, together), "usd", words))
+                self._usd = base
         room, limit, words = min(rooms)
         least = 1 if self._last else min(SMALLEST_REPLY, wanted or SMALLEST_REPLY)
         if room < least:
@@ -371,6 +469,8 @@ class Share:
 
     def _over(self, limit: str, words: str) -> Exception:
         near = self._meter.near
+        if self._by_tool:
+            return near or LimitNear(limit, words)
         if near is None and not self._last:
             return self._meter.conclude(limit, words)
         if near is not None and not self._last:

@@ -9,7 +9,7 @@ import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -17,12 +17,15 @@ from plait.core import JSON, Artifact, Attachment, Call, Observation
 from plait.core.attachments import find_attachment
 from plait.core.errors import BadInput, CallLost, ConfigError, ToolError
 from plait.core.tools import Trouble
-from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.known_values import exact_result
+from plait.runtime.run_context import ChildWaits
 from plait.runtime.tool_prints import collecting
 from plait.tools import Tool, Toolset, render
 from plait.tools.call_context import set_cancel_event
 from plait.tools.render import replace_surrogates
+
+if TYPE_CHECKING:
+    from plait.runtime.call_services import ToolServices
 
 GRACE = 5.0
 """Seconds that a cancelled async tool gets to clean up."""
@@ -31,17 +34,20 @@ UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it
 """What the model reads about a call in doubt."""
 
 
-async def make_call(tools: Toolset, call: Call, seconds: float, artifacts: ArtifactStore) -> Observation:
-    """Call a tool and return its observation, also for an error. `seconds` is the limit of a tool without its own."""
+async def make_call(tools: Toolset, call: Call, seconds: float, services: ToolServices) -> Observation:
+    """Call a tool and return its observation, also for an error. `seconds` is the limit of a tool without its own.
+
+    Raises `ChildWaits` if a child run of the tool waits for the user.
+    """
     if not call.by_code:
-        return await _call_tool(tools, call, seconds, artifacts)
+        return await _call_tool(tools, call, seconds, services)
     with collecting() as collected:
-        made = await _call_tool(tools, call, seconds, artifacts)
+        made = await _call_tool(tools, call, seconds, services)
     return structs.replace(made, printed=replace_surrogates(collected.text)) if collected.total else made
 
 
-async def _call_tool(tools: Toolset, call: Call, seconds: float, artifacts: ArtifactStore) -> Observation:
-    tool = tools.get(call.tool)
+async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolServices) -> Observation:
+    tool, artifacts = tools.get(call.tool), services.run_context.artifacts
     if tool is None:
         said = (
             tools.describe_unknown(call.tool)
@@ -55,6 +61,8 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, artifacts: Arti
         )
     except BadInput as why:
         return Observation(str(why), trouble="bad_input")
+    if tool.signature.context is not None:
+        args = (services.make_context(), *args)
     exact, unfit = None, ""
     seen: list[Attachment] = []
 
@@ -65,7 +73,7 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, artifacts: Arti
     limit = tool.timeout if tool.timeout is not None else seconds
     began = time.perf_counter()
     try:
-        value = await _run_within_limit(tool, args, kwargs, limit)
+        value = await _run_within_limit(tool, args, kwargs, services.time_limit(limit))
         if isinstance(value, Artifact):
             handle, plain = artifacts.keep(value), keep(value)
             text = f"{handle.id}: {handle.about}"
@@ -80,7 +88,7 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, artifacts: Arti
             return Observation(f"{said} and was given up.", trouble="timeout", seconds=seconds)
         return Observation(f"{said}. {UNKNOWN}", trouble="in_doubt", seconds=seconds)
     except BaseException as why:
-        if _is_cancellation(why):
+        if _is_cancellation(why) or isinstance(why, ChildWaits):
             raise
         trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
         return Observation(_describe_error(why), trouble=trouble, seconds=time.perf_counter() - began)
@@ -88,13 +96,13 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, artifacts: Arti
     return Observation(text, value=plain, exact=exact, unfit=unfit, seconds=spent, attachments=tuple(seen))
 
 
-async def _run_within_limit(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: float) -> Any:
+async def _run_within_limit(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: asyncio.Timeout) -> Any:
     if tool.inline:
         try:
             return tool.function(*args, **kwargs)
         except TimeoutError as why:
             raise _as_tool_error(why) from why
-    async with asyncio.timeout(limit) as clock:
+    async with limit as clock:
         try:
             if tool.is_async:
                 return await _await_with_grace(tool.function(*args, **kwargs))

@@ -115,7 +115,9 @@ def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan 
             match moment.change, moment.entry:
                 case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
                     plan = loop.read_plan(reply.text, context)
-                case _, Question(kind="plan", answer=answer) if answer is not None and reads_as_plan(answer.text):
+                case _, Question(kind="plan", child="", answer=answer) if answer is not None and reads_as_plan(
+                    answer.text
+                ):
                     plan = read_plan_file(answer.text, list_callable(loop, context.known_tools))
     return plan
 
@@ -156,7 +158,7 @@ def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
                 for _ in reader.read_whole(reply.text):
                     pass
                 plan = reader.plan if reader.plan.calls else plan
-            case _, Question(kind="plan", answer=answer) if answer is not None:
+            case _, Question(kind="plan", child="", answer=answer) if answer is not None:
                 with suppress(Unreadable):
                     plan = FORM.read(answer.text, context.known_tools)[0]
     carried_out(plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from plait.core import Call, Observation, Reply
@@ -23,6 +24,7 @@ from plait.journal.timeline import (
     ToolCall,
 )
 from plait.runtime.artifacts import decode_artifacts
+from plait.runtime.spent import Spent
 
 
 @dataclass
@@ -33,9 +35,13 @@ class PastEffect:
     reply: Reply | None = None
     planned: tuple[Call, ...] = ()
     begun: set[int] = field(default_factory=set)
+    asked: dict[tuple[int, int], ModelCall] = field(default_factory=dict)
+    """What tools asked models, by the call's index and the question's number."""
     observed: dict[int, Observation] = field(default_factory=dict)
     waits: dict[int, Question] = field(default_factory=dict)
     answers: dict[int, UserAnswer] = field(default_factory=dict)
+    of_children: dict[str, UserAnswer | None] = field(default_factory=dict)
+    """The questions of child runs by id, with their answers; None for an open one."""
     started: EffectsStarted | None = None
     took: EffectTaken | None = None
     ran: CodeTurn | None = None
@@ -73,8 +79,10 @@ _NOTHING = PastEffect()
 class Past:
     """All that is recorded of a run, by effect number."""
 
-    def __init__(self, timeline: Timeline | None = None) -> None:
+    def __init__(self, timeline: Timeline | None = None, children: Mapping[str, Spent] | None = None) -> None:
         self.timeline = timeline or Timeline()
+        self.children = dict(children or {})
+        """What the child runs used so far, by run."""
         self.effects: dict[int, PastEffect] = {}
         self.artifacts: dict[str, tuple[str, bytes]] = {}
         """What tools gave that JSON can't hold, by id: kind and bytes."""
@@ -104,10 +112,14 @@ class Past:
             return
         past = self.effects.setdefault(entry.n, PastEffect())
         match entry:
+            case ModelCall(asked_by=tuple() as by):
+                past.asked[by] = entry
             case ModelCall(attempts=attempts, reply=reply):
                 past.attempts, past.reply = attempts, reply
             case ToolCall():
                 self._add_call(past, entry)
+            case Question(child=str() as child, question=id, answer=answer) if child:
+                past.of_children[id] = answer
             case Question(i=i, answer=answer):
                 past.waits[i] = entry
                 if answer is not None:

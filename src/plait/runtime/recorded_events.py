@@ -39,9 +39,14 @@ def make_events(timeline: Timeline, loop: Loop | None) -> list[Event]:
 
 
 def split_reply(call: ModelCall, loop: Loop | None) -> list[Event]:
-    """Split the reply of a model call into thoughts, actions and answers, one piece each."""
+    """Split the reply of a model call into thoughts, actions and answers, one piece each.
+
+    A reply that a tool asked for is a note.
+    """
     if call.reply is None:
         return []
+    if call.asked_by is not None:
+        return [ev.Noted(call.step, "tool_model", call.reply.text)]
     if loop is None:
         return [ev.Thought(call.step, call.reply.text)]
     splitter = splitter_of(loop, call.phase)

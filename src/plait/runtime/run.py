@@ -16,6 +16,7 @@ from plait.journal.timeline import Timeline
 from plait.runtime.costs import PhaseSpending, spending
 from plait.runtime.output import TEXT, OutputT, OutputType
 from plait.runtime.recorded_events import make_events
+from plait.runtime.spent import Spent, spent_in
 
 
 class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
@@ -38,6 +39,10 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     question: str
     rows: Callable[[], Sequence[Row]]
     """Reads the rows of `trace`."""
+    read_children: Callable[[], Sequence[Run]] = tuple
+    """Reads `children`."""
+    tree: Spent = Spent()
+    """What the run and its child runs used together."""
     loop_object: Loop | None = None
     """The loop itself; None if it is not known."""
     output_type: OutputType[Any] = TEXT
@@ -107,6 +112,16 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
         return tuple(self.rows())
 
     @property
+    def children(self) -> tuple[Run, ...]:
+        """Return the child runs that the run's tools started, in the order of the calls."""
+        return tuple(self.read_children())
+
+    @property
+    def total_cost_usd(self) -> float | None:
+        """Return the cost of the run and its child runs; None if a price is unknown."""
+        return self.tree.cost_usd
+
+    @property
     def timeline(self) -> Timeline:
         """Return the record as typed values: model calls, tool calls, pieces of code, questions, notes."""
         return Timeline(self.rows())
@@ -143,6 +158,7 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
             "calls": self.calls,
             "usage": structs.asdict(self.usage),
             "cost_usd": self.cost_usd,
+            **({"tree": self.tree.json()} if self.tree.runs > 1 else {}),
             "seconds": self.seconds,
             "models": self.models,
             "phases": phases,
@@ -163,6 +179,7 @@ def run_of(
     loop: str,
     models: dict[str, str],
     rows: Callable[[], Sequence[Row]],
+    read_children: Callable[[], Sequence[Run]],
     loop_object: Loop | None = None,
     output_type: OutputType[Any] = TEXT,
 ) -> Run[Any]:
@@ -179,6 +196,8 @@ def run_of(
         models=models,
         question=question,
         rows=rows,
+        read_children=read_children,
+        tree=spent_in(totals),
         loop_object=loop_object,
         output_type=output_type,
     )

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import structs
@@ -20,7 +20,9 @@ from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, UserAnswer, Waits
+from plait.journal.store import Journal
 from plait.journal.timeline import Question
+from plait.models.base import Model
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.attachments import find_contents
@@ -33,6 +35,9 @@ from plait.runtime.recorded_effects import Past, PastEffect
 from plait.runtime.tracing import UNWATCHED, RunSpan, Tracer
 from plait.sandbox import AUTO, Sandbox
 from plait.tools import Toolset
+
+if TYPE_CHECKING:
+    from plait.runtime.run import Run
 
 Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[Call], bool]
 """Which calls need the user's approval: none, those with effects, all, those a function selects; or the plan."""
@@ -66,8 +71,32 @@ class Suspend(Exception):
         self.waiting = waiting
 
 
+class ChildWaits(BaseException):
+    """Raised in a tool whose child run waits for the user. Not an `Exception`, so that tools do not catch it."""
+
+    def __init__(self, child: str, waiting: Waiting) -> None:
+        super().__init__(waiting.reason)
+        self.child, self.waiting = child, waiting
+
+
+class HandOff(Exception):
+    """Raised when a tool's result is the run's answer."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__("handed off")
+        self.answer = answer
+
+
 class RecordEnds(Exception):
     """Raised when a replay reaches the end of the record."""
+
+
+def _no_model(model: str | Model | None) -> Model:
+    raise ConfigError(f"No model is known for {model!r}.", hint="Give a model object.")
+
+
+def _no_child(*_: Any) -> Awaitable[Run]:
+    raise ConfigError("This run can have no child runs.")
 
 
 @dataclass(frozen=True)
@@ -80,7 +109,8 @@ class RunSpec:
     tools: Toolset
     phases: Phases
     limits: Limits
-    approve: Approve = "never"
+    approve: tuple[Approve, ...] = ()
+    """The policies of the run and of the runs above it. A call needs approval if one of them says so."""
     on_interrupted_call: OnInterruptedCall = "skip"
     on_wait: OnWait | None = None
     grounding: Grounding = "off"
@@ -92,6 +122,13 @@ class RunSpec:
     """The time that code sees, in seconds since 1970; None for the machine's clock."""
     tracer: Tracer = UNWATCHED
     """Observes the run from outside."""
+    deps: Any = None
+    """The dependencies of tools, as the caller gave them."""
+    session: str = ""
+    find_model: Callable[[str | Model | None], Model] = _no_model
+    """Returns the model that a tool names; for None that of the run."""
+    run_child: Callable[..., Awaitable[Run]] = _no_child
+    """Runs an agent as a child of a tool call (`child_runs.run_child`)."""
     data_tokens: tuple[str, ...] = ()
     """Special tokens of the models that no prompt of the loop holds. In a request they can only be data."""
     contents: Mapping[str, bytes] = field(default_factory=dict)
@@ -115,6 +152,9 @@ class RunContext:
     span: RunSpan = UNWATCHED
     clock: asyncio.Timeout | None = None
     """The run's time limit, while it is performed."""
+    journal: Journal | None = None
+    children: list[Run] = field(default_factory=list)
+    """The child runs, if there is no journal to read them from."""
     compared: int = 0
     """Number of requests compared with the record."""
     artifacts: ArtifactStore = field(init=False)
@@ -155,7 +195,7 @@ class RunContext:
             await self.log.append((asked, None))
         waiting = waiting_with(asked)
         for _ in range(TRIES):
-            answer = await self._ask_person(waiting)
+            answer = await self.ask_person(waiting)
             if answer is None:
                 break
             try:
@@ -168,7 +208,15 @@ class RunContext:
             return read
         raise Suspend(waiting_with(asked))
 
-    async def _ask_person(self, waiting: Waiting) -> str | None:
+    async def wait_for_child(self, n: int, step: int, i: int, waits: ChildWaits, past: PastEffect) -> Suspend:
+        """Record that a child run of call `i` waits for the user; return what ends this run as waiting."""
+        waiting = waits.waiting
+        if past.of_children.get(waiting.question, waits) is not None:  # not recorded yet, or its answer did not fit
+            asked = Waits(n, step, waiting.kind, waiting.reason, i, waiting.question, waits.child)
+            await self.log.append((asked, None))
+        return Suspend(waiting)
+
+    async def ask_person(self, waiting: Waiting) -> str | None:
         """Ask the user at the terminal, if there is one. The run's time limit is paused meanwhile."""
         if self.run_spec.on_wait is None:
             return None

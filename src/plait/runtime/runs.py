@@ -31,8 +31,10 @@ from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.engine import Engine
 from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_effects import Past
+from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_context import RecordEnds, RunSpec, check_edit, read_user_answer
+from plait.runtime.spent import read_children_spent
 
 Emit = Callable[[Event], None]
 
@@ -93,12 +95,14 @@ async def claim(
             if answer is None:
                 raise
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
-    return _changed(run_spec, past=Past(journal.timeline(head.run)), trust_until=head.fork_at), log
+    past = Past(journal.timeline(head.run), read_children_spent(journal, head.run))
+    return _changed(run_spec, past=past, trust_until=head.fork_at), log
 
 
-async def replay(run_spec: RunSpec, head: RunHead, timeline: Timeline, recorded: Outcome | None) -> Replayed:
+async def replay(run_spec: RunSpec, head: RunHead, journal: Journal, recorded: Outcome | None) -> Replayed:
     """Take the loop through its record, performing nothing. Raises `ReplayDiffers` at the first difference."""
-    run_spec = _changed(run_spec, past=Past(timeline), replay=True, trust_until=head.fork_at)
+    past = Past(journal.timeline(head.run), read_children_spent(journal, head.run))
+    run_spec = _changed(run_spec, past=past, replay=True, trust_until=head.fork_at)
     engine = Engine(run_spec, MemoryLog(head, secrets=run_spec.phases.secrets()))
     try:
         outcome: Outcome | None = await engine.run()
@@ -152,9 +156,16 @@ def read_finished_run(
         loop=row.head.loop["name"],
         models={phase: str(model["spec"]) for phase, model in row.head.models.items()},
         rows=lambda: journal.rows(row.head.run),
+        read_children=lambda: read_child_runs(journal, row.head.run),
         loop_object=loop,
         output_type=output or output_of(read_recorded_output(row.head)),
     )
+
+
+def read_child_runs(journal: Journal, run: str) -> list[Run]:
+    """Return the child runs of a run that have ended or wait, in the order they began."""
+    rows = journal.children(run)
+    return [read_finished_run(row, journal, recorded_loop(row.head)) for row in rows if row.outcome is not None]
 
 
 def outcome_of(recorded: dict[str, Any]) -> Outcome:
@@ -174,6 +185,8 @@ def _read_answer(answer: str, waits: Question, timeline: Timeline, run_spec: Run
     named = without_id(answer, waits.question)
     try:
         read = read_user_answer(answer if named is None else named, waits.n, waits.i, waits.kind)
+        if waits.child:  # the child run reads the answer itself
+            return UserAnswer(waits.n, answer, waits.i, question=waits.question)
         check_edit(read, call, run_spec.tools, ArtifactStore(Past(timeline).artifacts))
     except ConfigError as why:
         raise BadAnswer(str(why), run=run, waits=waiting_with(waits)) from None
@@ -209,7 +222,7 @@ async def perform(
         if run_spec.past.lost is not None and resumed:
             on_event(ev.Noted(0, "journal", lost_text(run_spec.past.lost)))
     with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed) as span:
-        engine = Engine(run_spec, log, on_event, span)
+        engine = Engine(run_spec, log, on_event, span, journal=journal)
         outcome = await engine.run()
         span.record_outcome(outcome, engine.run_context.meter.steps)
     run = run_of(
@@ -220,6 +233,7 @@ async def perform(
         loop=head.loop["name"],
         models={phase: run_spec.phases.spec(phase) for phase in run_spec.loop.phases},
         rows=_reader(head.run, log, journal),
+        read_children=_children_reader(head.run, journal, engine),
         loop_object=run_spec.loop,
         output_type=run_spec.output,
     )
@@ -229,6 +243,13 @@ async def perform(
     if run.status in ("cancelled", "crashed") and task is not None and task.cancelling():
         raise asyncio.CancelledError
     return run
+
+
+def _children_reader(run: str, journal: Journal | None, engine: Engine) -> Callable[[], list[Run]]:
+    if journal is not None:
+        return lambda: read_child_runs(journal, run)
+    children = engine.run_context.children
+    return lambda: list(children)
 
 
 def _reader(run: str, log: AnyLog, journal: Journal | None) -> Callable[[], Sequence[Row]]:

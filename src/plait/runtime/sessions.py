@@ -190,8 +190,13 @@ class RecordedTool(Tool, frozen=True, dict=True, kw_only=True):
 
 def require_loaded(tools: Iterable[Any]) -> None:
     """Raise `ConfigError` if the code of any of these tools was not loaded."""
-    sources = dict.fromkeys(tool.source for tool in tools if isinstance(tool, RecordedTool))
-    if sources:
+    missing = [tool for tool in tools if isinstance(tool, RecordedTool)]
+    if given := [tool.name for tool in missing if not tool.source]:
+        raise ConfigError(
+            f"Tools of this run were given in Python: {', '.join(given)}.",
+            hint="Name them with --tools file.py, or go on in Python: agent.resume(run).",
+        )
+    if sources := dict.fromkeys(tool.source for tool in missing):
         raise ConfigError(
             f"This journal names tools that run code, and Plait did not load them: {', '.join(sources)}.",
             hint="If you trust it, add --load-tools (in Python: load_tools=True). Or name your own tools with --tools.",

@@ -20,7 +20,7 @@ from plait.journal.store import Journal
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
 from plait.server import run_search
-from plait.server.run_view import has_plan, list_entry, open_questions, plan_view, run_facts
+from plait.server.run_view import child_entry, has_plan, list_entry, open_questions, plan_view, run_facts
 from plait.server.timeline import ViewerTimeline, build_timeline
 from plait.tools.render import replace_surrogates
 
@@ -111,7 +111,8 @@ class RunFollower:
         news: dict[str, Any] = {"run": run_facts(self.row, self.timeline), "steps": self.timeline.changes()}
         waits = self.row.status == "waiting"
         if changed or waits:
-            news["run"]["children"] = run_search.find_forks(self.journal, run)
+            news["run"]["forks"] = run_search.find_forks(self.journal, run)
+            news["run"]["children"] = [child_entry(row) for row in self.journal.children(run)]
             news["waiting"] = open_questions(self.row, self.timeline.trace) if waits else []
         if (changed or _has_finished_work(news["steps"])) and has_plan(self.row.head):
             news["plan"] = plan_view(self.row, self.journal.timeline(run))

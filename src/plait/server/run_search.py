@@ -83,7 +83,7 @@ def find_runs(journal: Journal, wanted: RunFilter) -> tuple[list[NumberedRun], b
 
 def find_unfinished(journal: Journal) -> list[NumberedRun]:
     """Return the active and waiting runs, newest first, among the `LATELY` newest ones."""
-    where = f"WHERE n > (SELECT max(n) FROM runs) - {LATELY} AND status IN ('running', 'waiting')"
+    where = f"WHERE caller = '' AND n > (SELECT max(n) FROM runs) - {LATELY} AND status IN ('running', 'waiting')"
     try:
         with reader.reading(journal.path) as connection:
             found = list(_read(connection, journal, f"{where} ORDER BY n DESC LIMIT ?", (MOST,)))
@@ -128,7 +128,8 @@ def find_changed(journal: Journal, known: dict[int, tuple[str, float]], after: i
             known.update({n: (status, updated) for n, status, updated in states})
             for n in [n for n, (status, _) in known.items() if n <= newest - RECENT and status not in UNFINISHED]:
                 del known[n]  # it is not watched any more, and a page may be open for weeks
-            return list(_read(connection, journal, f"WHERE n IN ({_marks(moved)}) ORDER BY n", moved)), newest
+            where = f"WHERE caller = '' AND n IN ({_marks(moved)}) ORDER BY n"
+            return list(_read(connection, journal, where, moved)), newest
     except reader.NoJournal:
         return [], after
 
@@ -172,5 +173,5 @@ def _condition(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, 
         *((f"instr(folded(question || ' ' || {_ANSWER}), ?) > 0", word) for word in words),
     ]
     used = [(condition, value) for condition, value in conditions if value]
-    where = "WHERE " + " AND ".join(condition for condition, _ in used) if used else ""
+    where = "WHERE " + " AND ".join(["caller = ''", *(condition for condition, _ in used)])
     return where, [value for _, value in used]

@@ -11,9 +11,10 @@ from plait.journal.records import RunHead, RunRow
 from plait.journal.timeline import Timeline
 from plait.runtime.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
+from plait.runtime.spent import spent_in
 from plait.server.auth import RunLabel
 from plait.server.plan_svg import STYLE, as_svg
-from plait.server.timeline import ViewerTimeline
+from plait.server.timeline import ViewerTimeline, question_item
 
 SHORT = 400
 """Characters of a question and an answer in the list."""
@@ -37,6 +38,7 @@ def list_entry(row: RunRow, *, n: int = 0) -> dict[str, Any]:
         "models": list(dict.fromkeys(str(model["spec"]) for model in head.models.values())),
         "session": head.session,
         "parent": head.parent,
+        "caller": head.caller.run if head.caller is not None else "",
         "fork_at": head.fork_at,
         "started": row.started,
         "updated": row.updated,
@@ -75,9 +77,17 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         "plait": head.plait,
         "label": head.label,
         "phases": [each.json() for each in timeline.phases],
+        "forks": [],
         "children": [],
+        "tree": row.totals.get("tree"),
         "owner": _locate_owner(row),
     }
+
+
+def child_entry(row: RunRow) -> dict[str, Any]:
+    """Return a child run as the page of its parent shows it."""
+    cost = spent_in(row.totals).cost_usd if row.outcome is not None else None
+    return {"run": row.head.run, "status": row.status, "question": _shorten(row.head.question), "cost": cost}
 
 
 def open_questions(row: RunRow, timeline: Timeline) -> list[dict[str, Any]]:
@@ -85,7 +95,7 @@ def open_questions(row: RunRow, timeline: Timeline) -> list[dict[str, Any]]:
     if row.status != "waiting":
         return []
     return [
-        {"item": f"w{each.n}.{each.i}", "ask": each.kind, "question": each.question} for each in timeline.open_questions
+        {"item": question_item(each), "ask": each.kind, "question": each.question} for each in timeline.open_questions
     ]
 
 

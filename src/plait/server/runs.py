@@ -173,9 +173,10 @@ class RunManager:
     ) -> ActiveRun:
         """Resume a run; `answer` is the user's reply to the open question with the id `question`.
 
-        Raises `StaleAnswer` if the question is not open.
+        For a child run, resumes the run at the top of its tree, which waits with the same question. Raises
+        `StaleAnswer` if the question is not open.
         """
-        head = self._find_resumable(run, caller).head
+        head = self._find_resumable(self._find_top(self.find_run(run, caller)).head.run, caller).head
         active = ActiveRun(_agent_name(head), head.session, on_event)
         return await self._perform(active, partial(self.agent_for(head).aresume, head.run, answer, question=question))
 
@@ -245,9 +246,15 @@ class RunManager:
             row = self.journal.run(run)
         except UnknownRun:
             raise unknown from None
-        label = RunLabel.parse(row.head.label)
+        label = RunLabel.parse(self._find_top(row).head.label)
         if row.head.run != run or label is None or not label.owner or label.owner != caller.owner:
             raise unknown
+        return row
+
+    def _find_top(self, row: RunRow) -> RunRow:
+        """Return the run at the top of a child run's tree; the run itself if it is no child."""
+        while row.head.caller is not None:
+            row = self.journal.run(row.head.caller.run)
         return row
 
     def _find_resumable(self, run: str, caller: Caller) -> RunRow:

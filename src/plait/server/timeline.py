@@ -68,6 +68,11 @@ def _count_tokens(usage: Usage) -> dict[str, int]:
     }
 
 
+def question_item(asked: Question) -> str:
+    """Return the id of the item that shows a question."""
+    return f"w{asked.n}.{asked.i}" + (f".{asked.question}" if asked.child else "")
+
+
 class ViewerTimeline:
     """The steps of one run by number, and its items by id, in the order they came.
 
@@ -143,17 +148,18 @@ class ViewerTimeline:
                 self._show_note(moment, step, kind, text)
             case _, LoopException(step=step, kind=kind, detail=detail) if kind != "Unsupported":
                 self._show_note(moment, step, "limit", detail)
-            case "waits", Question(n=n, i=i, step=step, kind=kind, text=text):
+            case "waits", Question(step=step, kind=kind, text=text) as asked:
+                n, i = asked.n, asked.i
                 shown = {"ask": kind, "text": self._cut(text), "told": None, "approved": None}
-                self._add_item(moment, step, f"w{n}.{i}", "wait", **shown, given=self._inputs.get((n, i), ""))
-            case "answered", Question(n=n, i=i, answer=answer) if answer is not None:
+                self._add_item(moment, step, question_item(asked), "wait", **shown, given=self._inputs.get((n, i), ""))
+            case "answered", Question(answer=answer) as asked if answer is not None:
                 text = f"made with {format_input(answer.input[0])}" if answer.input else answer.text
-                self._change(f"w{n}.{i}", told=self._cut(text), approved=answer.approved)
+                self._change(question_item(asked), told=self._cut(text), approved=answer.approved)
             case _, Resumption() if self.items:
                 self._show_note(moment, 0, "resumed", "The run goes on from here.")
 
     def _show_request(self, moment: Moment, call: ModelCall) -> None:
-        id = f"m{call.n}"
+        id = f"m{call.id}"
         if id not in self.items:
             named = {"phase": call.phase, "model": call.model}
             self._add_item(moment, call.step, id, "model", **named, state="asking", errors=[], wire=[], seconds=0.0)
@@ -166,7 +172,7 @@ class ViewerTimeline:
         self.items[id]["wire"].append(moment.seq)
 
     def _show_response(self, call: ModelCall) -> None:
-        item, response = self.items[f"m{call.n}"], call.last.response
+        item, response = self.items[f"m{call.id}"], call.last.response
         if response is None:
             return
         self._change(item["id"], seconds=round(item["seconds"] + response.seconds, 6))
@@ -179,7 +185,7 @@ class ViewerTimeline:
             item["cut"] = True
 
     def _show_reply(self, call: ModelCall) -> None:
-        item, reply = self.items[f"m{call.n}"], call.reply
+        item, reply = self.items[f"m{call.id}"], call.reply
         if reply is None:
             return
         parts: JSON = {}

@@ -1,39 +1,31 @@
-"""The context of a tool call: whether it was cancelled, who follows its progress, and the meter of its run. The runtime
-sets it around each call."""
+"""The context of a tool call: whether it was cancelled, and what the runtime offers to the tool. The runtime sets it
+around each call."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from plait.core import Usage
-from plait.core.errors import ToolError
+
+class CallContext:
+    """The base of `plait.Context`, by which a tool's parameter for it is recognized."""
 
 
-class BudgetSpent(ToolError):
-    """The limits of the run allow no further model call for its tools."""
+class CallServices(Protocol):
+    """What the runtime offers to one tool call. `meter` counts what its run uses."""
 
-    def __init__(self, limit: str, detail: str) -> None:
-        super().__init__(f"No model can be asked: {detail}.", hint="Answer from what is known.")
-        self.limit = limit
-        self.detail = detail
+    meter: Any
 
-
-class RunMeter(Protocol):
-    """Counts the model calls that tools make against the limits of the run that called the tools."""
-
-    def request(self, model: Any) -> None:
-        """Count a request that is about to be sent. Raises `BudgetSpent` if the limits allow none."""
+    def report_progress(self, text: str) -> None:
+        """Show how far the tool is. Called on the run's own event loop."""
         ...
-
-    def took(self, model: str, usage: Usage, cost: float | None) -> None: ...
 
 
 _cancelled: ContextVar[threading.Event | None] = ContextVar("plait_cancelled", default=None)
-_listener: ContextVar[Callable[[str], None] | None] = ContextVar("plait_progress", default=None)
-_meter: ContextVar[RunMeter | None] = ContextVar("plait_run_meter", default=None)
+_services: ContextVar[CallServices | None] = ContextVar("plait_call_services", default=None)
 
 
 def cancelled() -> bool:
@@ -50,28 +42,16 @@ def set_cancel_event(event: threading.Event) -> None:
     _cancelled.set(event)
 
 
-def progress_listener() -> Callable[[str], None] | None:
-    """Return the function that a tool calls, on the run's own loop, to report its progress; None without a listener."""
-    return _listener.get()
+def call_services() -> CallServices | None:
+    """Return the services of the tool call that goes on here; None outside of a tool call."""
+    return _services.get()
 
 
-def run_meter() -> RunMeter | None:
-    """Return the meter of the run whose tool is being called; None outside of a tool call."""
-    return _meter.get()
-
-
-class ToolCallContext:
-    """Sends the progress of the tools that are called within to a listener, and counts their model calls."""
-
-    __slots__ = ("_before", "_listener", "_meter")
-
-    def __init__(self, listener: Callable[[str], None], meter: RunMeter | None = None) -> None:
-        self._listener, self._meter = listener, meter
-
-    def __enter__(self) -> None:
-        self._before = _listener.set(self._listener), _meter.set(self._meter)
-
-    def __exit__(self, *_: object) -> None:
-        listener, meter = self._before
-        _listener.reset(listener)
-        _meter.reset(meter)
+@contextmanager
+def offer_services(services: CallServices) -> Iterator[None]:
+    """Offer services to the tools that are called within."""
+    before = _services.set(services)
+    try:
+        yield
+    finally:
+        _services.reset(before)

@@ -17,6 +17,7 @@ from plait.core.call_check import MOST, place_arguments, takes_other_names
 from plait.core.errors import BadInput, ConfigError
 from plait.core.json_schema import shape_of, show_place, words_of
 from plait.core.messages import JSON
+from plait.tools.call_context import CallContext
 from plait.tools.docstrings import read_docstring
 from plait.tools.python_types import Misfit, PythonType, Undescribable, describe_types
 from plait.tools.tool import innermost
@@ -31,7 +32,8 @@ class Signature(Struct, frozen=True):
     `schema` is the JSON Schema of the input: of type object, with a property for each parameter, in order. `returns`
     describes the result, `result` is its type as Python writes it; both are "" if unknown. A tool that is a Python
     function has `types`, the Python type of each parameter (`**` for arguments with other names), and `function` if its
-    arguments cannot all be given by name. `spread` is the name of `*names`.
+    arguments cannot all be given by name. `spread` is the name of `*names`. `context` is the type hint of a first
+    parameter that takes the call's context, which is no part of the schema; None without one.
     """
 
     schema: dict[str, Any]
@@ -41,6 +43,7 @@ class Signature(Struct, frozen=True):
     types: Mapping[str, PythonType] = {}
     function: inspect.Signature | None = None
     spread: str = ""
+    context: Any = None
 
     @property
     def names(self) -> list[str]:
@@ -71,7 +74,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
     """
     described = read_docstring(innermost(function).__doc__)
     hints = _hints(function, name)
-    python = _python_signature(function, name)
+    python, context = _without_context(_python_signature(function, name), hints, name)
     wanted: dict[str, Any] = {}
     texts: dict[str, str] = {}
     defaults: dict[str, Any] = {}
@@ -105,7 +108,28 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
         types,
         python if in_order else None,
         spread,
+        context,
     )
+
+
+def _without_context(
+    python: inspect.Signature, hints: Mapping[str, Any], name: str
+) -> tuple[inspect.Signature, Any | None]:
+    """Return the signature without a first parameter for the call's context, and the type hint of that parameter."""
+    takers = [each for each in python.parameters if _is_context(hints.get(each))]
+    if not takers:
+        return python, None
+    first, *others = python.parameters.values()
+    if takers != [first.name] or first.kind not in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD):
+        raise ConfigError(
+            f"The tool {name} takes its context as the parameter {takers[-1]!r}.", hint="Make it the first parameter."
+        )
+    return python.replace(parameters=others), hints[first.name]
+
+
+def _is_context(hint: Any) -> bool:
+    kind = typing.get_origin(hint) or hint
+    return isinstance(kind, type) and issubclass(kind, CallContext)
 
 
 def _describe(wanted: dict[str, Any], name: str) -> tuple[dict[str, PythonType], dict[str, Any]]:

@@ -38,7 +38,7 @@ class Tool(Struct, frozen=True, dict=True):
     marks a quick, pure, sync function that may run on the event loop, without a thread. `source` is the word it was
     loaded by, "" for a tool given in Python. `excludes` names tools that do the same job. If `person` is set, the user
     answers the call: the run waits, and the function is never called. `per_run` (`objects.PerRun`) makes the object of
-    a method; None for a function.
+    a method; None for a function. `hand_off`: its result ends the run, as the run's answer.
     """
 
     function: Callable[..., Any]
@@ -54,6 +54,7 @@ class Tool(Struct, frozen=True, dict=True):
     excludes: tuple[str, ...] = ()
     person: bool = False
     per_run: Any = None
+    hand_off: bool = False
 
     def __post_init__(self) -> None:
         if not VALID.fullmatch(self.name):
@@ -88,6 +89,7 @@ class Tool(Struct, frozen=True, dict=True):
             self.destructive,
             self.excludes,
             self.signature.result,
+            self.hand_off,
         )
 
     @cached_property

@@ -16,7 +16,7 @@ from plait.core.messages import JSON
 from plait.core.text import visible
 from plait.core.tools import ToolSpec
 from plait.installation import install_hint
-from plait.tools.call_context import progress_listener
+from plait.tools.call_context import call_services
 from plait.tools.mcp.results import encode_artifacts, read_result
 from plait.tools.mcp.schema import is_wrapped, repair_schema, result_type
 from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server, parse_word
@@ -189,9 +189,9 @@ class McpToolSource:
         return connection_to(self._server, self._in_process)
 
     async def _call(self, spec: ToolSpec, is_recorded: bool, /, **arguments: Any) -> Any:
-        listener, report = progress_listener(), None
-        if listener is not None:
-            report = partial(_report_on_loop, asyncio.get_running_loop(), listener)
+        services, report = call_services(), None
+        if services is not None:
+            report = partial(_report_on_loop, asyncio.get_running_loop(), services.report_progress)
         work = self._call_in_background(spec, is_recorded, arguments, report)
         return await asyncio.wrap_future(MCP_LOOP.submit(work))
 

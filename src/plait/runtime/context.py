@@ -1,0 +1,124 @@
+"""The class `Context`: what a tool may know of its run and use of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, MutableMapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from plait.core import Usage
+from plait.core.errors import ConfigError
+from plait.tools.call_context import CallContext
+
+if TYPE_CHECKING:
+    from plait.models.base import Model
+    from plait.runtime.call_services import ToolServices
+    from plait.runtime.child_runs import ChildAgent
+    from plait.runtime.run import Run
+
+Deps = TypeVar("Deps")
+T = TypeVar("T")
+
+
+class CallLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose records name the run, the step and the tool, as `record.run`, `record.step`, `record.tool`."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+
+@dataclass(frozen=True, eq=False)
+class Context(CallContext, Generic[Deps]):
+    """What a tool gets as its first parameter if that is annotated with `plait.Context` or `plait.Context[Db]`.
+
+    `deps` is the object that the caller gave to the run. `run_id`, `step` and `session` say where the call happens.
+    `idempotency_key` names this call: it is the same when Plait makes the call again after a crash, and different for
+    every other call. Pass it to services that accept such a key. `logger` adds run, step and tool to its records.
+
+    Tests of a tool can make a context themselves: `Context(deps)`. It can do everything except asking models and
+    running agents, which need a run.
+    """
+
+    deps: Deps
+    run_id: str = ""
+    step: int = 0
+    session: str = ""
+    idempotency_key: str = ""
+    logger: CallLogger = field(default_factory=lambda: CallLogger(logging.getLogger("plait.tools"), {}), repr=False)
+    services: ToolServices | None = field(default=None, repr=False)
+    """What the runtime does for this call; None outside of a run."""
+
+    @property
+    def usage(self) -> Usage:
+        """Return the tokens that the run and its child runs have used so far."""
+        return self.services.usage if self.services is not None else Usage()
+
+    def report_progress(self, text: str) -> None:
+        """Show how far the tool is, as an event of the run. Callable from any thread."""
+        if self.services is not None:
+            self.services.loop.call_soon_threadsafe(self.services.report_progress, text)
+
+    async def aask_model(
+        self, question: str, *, model: str | Model | None = None, system: str = "", max_tokens: int | None = None
+    ) -> str:
+        """Ask a model one question and return its reply.
+
+        `model` is a spec such as "openai:NAME" or a model object; None asks the model of the run. The journal stores
+        the request and the response with the call, and they count against the limits of the run. When Plait makes the
+        call again after a crash, the same question gets the recorded reply. Raises `ToolError` if a limit is reached,
+        if the model fails, or if its reply is empty.
+        """
+        return await self._require_services().ask_model(question, model, system, max_tokens)
+
+    def ask_model(
+        self, question: str, *, model: str | Model | None = None, system: str = "", max_tokens: int | None = None
+    ) -> str:
+        """Ask a model one question, blocking, for a synchronous tool. See `aask_model`."""
+        return self._wait(self.aask_model(question, model=model, system=system, max_tokens=max_tokens))
+
+    async def arun(self, agent: ChildAgent, question: str, *, deps: Any = None) -> Run:
+        """Run an agent on a question as a child of this run, and return its `Run`.
+
+        The child shares the journal, limits, approvals, deadline and cancellation of this run. `deps` are its
+        dependencies; None passes on those of this run. When Plait makes the call again after a crash, the same question
+        to an agent resumes the same child instead of starting another. Raises `ToolError` if the run allows no further
+        child.
+        """
+        return await self._require_services().run_child(agent, question, self.deps if deps is None else deps)
+
+    def run(self, agent: ChildAgent, question: str, *, deps: Any = None) -> Run:
+        """Run an agent as a child of this run, blocking, for a synchronous tool. See `arun`."""
+        return self._wait(self.arun(agent, question, deps=deps))
+
+    def _require_services(self) -> ToolServices:
+        if self.services is None:
+            raise ConfigError(
+                "This context belongs to no run: it cannot ask a model or run an agent.",
+                hint="In a test, replace the function that does so.",
+            )
+        return self.services
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine on the run's event loop, from another thread."""
+        try:
+            loop = self._require_services().loop
+            if _is_running(loop):
+                raise ConfigError(
+                    "An async tool cannot wait for this without blocking the run.",
+                    hint="Await the async method: aask_model or arun.",
+                )
+        except ConfigError:
+            work.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether this thread runs the loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

@@ -1,0 +1,67 @@
+"""What a run and its child runs used together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, convert, structs
+
+from plait.core import Usage
+from plait.journal.records import RunRow
+from plait.journal.store import Journal
+from plait.models.prices import total
+from plait.runtime.costs import in_all, spending
+
+
+class Spent(Struct, frozen=True):
+    """What one or several runs used. `requests` counts failed ones too, `calls` the replies.
+
+    `cost_usd` is None if a price is unknown.
+    """
+
+    runs: int = 0
+    requests: int = 0
+    calls: int = 0
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.runs + other.runs,
+            self.requests + other.requests,
+            self.calls + other.calls,
+            self.usage + other.usage,
+            total([self.cost_usd, other.cost_usd]),
+        )
+
+    def json(self) -> dict[str, Any]:
+        """Return the sums as a run's totals hold them."""
+        sums = {"runs": self.runs, "calls": self.calls, "requests": self.requests}
+        return {**sums, **structs.asdict(self.usage), "cost_usd": self.cost_usd}
+
+
+def spent_in(totals: dict[str, Any]) -> Spent:
+    """Return what a run and its child runs used, from its recorded totals. Totals that it lacks are 0."""
+    whole = totals.get("tree") or totals
+    return Spent(
+        whole.get("runs", 1),
+        whole.get("requests", 0),
+        whole.get("calls", 0),
+        convert(whole, Usage),
+        whole.get("cost_usd", 0.0),
+    )
+
+
+def read_children_spent(journal: Journal, run: str) -> dict[str, Spent]:
+    """Return what each child run of a run used so far, with its own child runs."""
+    return {row.head.run: read_spent(journal, row) for row in journal.children(run)}
+
+
+def read_spent(journal: Journal, row: RunRow) -> Spent:
+    """Return what a run and its child runs used so far; of a run that goes on, what its record says."""
+    if row.outcome is not None:
+        return spent_in(row.totals)
+    timeline = journal.timeline(row.head.run, bodies=False)
+    whole = in_all(spending(timeline))
+    own = Spent(1, len(timeline.attempts), whole.calls, whole.usage, whole.cost_usd)
+    return sum(read_children_spent(journal, row.head.run).values(), own)
