@@ -463,7 +463,7 @@ def test_tokens_of_parallel_children_stay_within_the_limit_together(limits: plai
 
     def research() -> plait.Agent:
         model = plait.Scripted([reply] * 60, by_turn=False, rate=Rate("tokens", 10.0, 10.0))
-        return plait.Agent(model=model, tools=["calculator"], journal=False)
+        return plait.Agent("react", model=model, tools=["calculator"], journal=False)
 
     @plait.tool(read_only=True)
     async def ask_all(ctx: plait.Context[None]) -> str:

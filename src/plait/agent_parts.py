@@ -80,12 +80,13 @@ class AgentParts:
         tools = self.make_tools(self.loop)
         if self._agent.system:
             warn_of_gaps(self._agent.system, self.loop, self.prompts, (tool.name for tool in tools))
-        check_contexts(tools, self._agent.deps)
         return tools
 
     def make_tools(self, loop: Loop) -> Toolset:
         """Return the tools with names that a loop can use. Raises `ConfigError` for tools that do not fit together."""
-        return with_fitting_names(with_free_names(tools_from(self._agent.tools), loop), loop)
+        tools = with_fitting_names(with_free_names(tools_from(self._agent.tools), loop), loop)
+        check_contexts(tools, self._agent.deps)
+        return tools
 
     @cached_property
     def models(self) -> dict[str, Model]:

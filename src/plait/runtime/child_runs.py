@@ -79,6 +79,7 @@ async def run_child(services: ToolServices, agent: ChildAgent, question: str, de
         run_spec = _with_policies(run_spec, services)
         log = await runs.open_log(run_spec, head, context.journal)
     else:
+        agent = agent._with_loop_of(row.head)  # kept until the run ends
         run_spec, log, head = await _claim_child(services, agent, row, on_wait, deps)
     run = await runs.perform(run_spec, head, log, context.journal, resumed=row is not None)
     if isinstance(run.outcome, Waiting):
@@ -100,8 +101,7 @@ async def _claim_child(
     if asked is None and row.status == "waiting" and on_wait is None and row.outcome is not None:
         raise ChildWaits(head.run, convert(row.outcome, Waiting))
     answer = answers.get(asked.question) if asked is not None else None
-    parts = agent._with_loop_of(head)._parts
-    run_spec = _with_policies(await parts.prepare_resume(head, timeline, on_wait, deps), services)
+    run_spec = _with_policies(await agent._parts.prepare_resume(head, timeline, on_wait, deps), services)
     try:
         run_spec, log = await runs.claim(
             run_spec,
