@@ -48,7 +48,7 @@ async def run_cell(cell: Cell, earlier: list[RunRow], grader: Grader) -> CellRes
     """Return the result of a cell. `earlier` are its recorded runs. Raises `CellNotMeasured` and `CellTaken`."""
     run = await _find_or_run(cell, earlier)
     if isinstance(run.outcome, Crashed) and run.outcome.error in NOT_MEASURED:
-        raise CellNotMeasured(run.outcome.error, run.outcome.reason, cost_usd=run.cost_usd)
+        raise CellNotMeasured(run.outcome.error, run.outcome.reason, cost_usd=run.tree.cost_usd)
     if run.status == "crashed":  # whatever its grader, a crashed run did nothing right
         grade = Grade(success=False, score=0.0, mark="crashed", why=run.reason or "")
     else:

@@ -240,8 +240,8 @@ def answer_text(answer: Any) -> str:
 
 
 def usage_of(run: Run) -> dict[str, Any]:
-    """Return a run's tokens as clients know them."""
-    used = run.usage
+    """Return the tokens of a run and its child runs as clients know them."""
+    used = run.tree.usage
     return {
         "prompt_tokens": used.input_tokens,
         "completion_tokens": used.output_tokens,

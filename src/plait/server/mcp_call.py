@@ -206,7 +206,7 @@ class AgentCall:
             text, _ = content_of(run)
         except RequestRejected as error:
             words = str(error) if run.id in str(error) else f"{error} (run {run.id})"
-            return _result(words, {"status": run.status, "run": run.id, "cost_usd": run.cost_usd}, is_error=True)
+            return _result(words, {"status": run.status, "run": run.id, "cost_usd": run.total_cost_usd}, is_error=True)
         early = f"\n\n(Stopped early: {run.reason})" if run.status == "stopped" else ""
         return _result(text + early, _structure(run, session, without_halves(run.answer)[0]))
 
@@ -233,7 +233,7 @@ def _structure(run: Run, session: str, answer: Any = None) -> dict[str, Any]:
         "run": run.id,
         **({"session": session} if session else {}),
         "steps": run.steps,
-        "cost_usd": run.cost_usd,
+        "cost_usd": run.total_cost_usd,
         "seconds": round(run.seconds, 3),
     }
 

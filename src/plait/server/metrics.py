@@ -29,10 +29,10 @@ class ServerMetrics:
         self._usual_seconds += (seconds - self._usual_seconds) / 8
         self._runs.labels(agent, run.status).inc()
         self._seconds.labels(agent).observe(seconds)
-        self._tokens.labels(agent, "input").inc(run.usage.input_tokens)
-        self._tokens.labels(agent, "output").inc(run.usage.output_tokens)
-        if run.cost_usd is not None:
-            self._cost.labels(agent).inc(run.cost_usd)
+        self._tokens.labels(agent, "input").inc(run.tree.usage.input_tokens)
+        self._tokens.labels(agent, "output").inc(run.tree.usage.output_tokens)
+        if run.tree.cost_usd is not None:
+            self._cost.labels(agent).inc(run.tree.cost_usd)
 
     def add_refusal(self, reason: str) -> None:
         self._refused.labels(reason).inc()
