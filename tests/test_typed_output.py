@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 from pydantic import BaseModel
@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 import plait
 from models_server import Asked, Server, completion, delta, whole_stream
+from plait.core import Answered, LoopContext, LoopRun, OneKind, Task, system, think, user
 from plait.core import Reply as ModelReply
 from plait.core.events import Noted, PartialOutput
 from plait.models.base import Abilities
@@ -275,3 +276,26 @@ def test_an_answer_that_is_cut_is_asked_for_again() -> None:
     ]
     run = plait.Agent("phased", model=plait.Scripted(replies, by_turn=False), output=Trip, journal=False).run(QUESTION)
     assert run.output == Trip(city="Lyon", days=3), run.reason
+
+
+@dataclass(frozen=True)
+class Careless:
+    """A loop of a user that does not check its answer."""
+
+    name: ClassVar[str] = "careless"
+    phases: ClassVar[tuple[str, ...]] = ("act",)
+
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
+        reply = yield from think("act", [system(context.output_rules()), user(task.question)])
+        return Answered(reply.text)
+
+    def splitter(self, phase: str) -> OneKind:
+        return OneKind("answer")
+
+
+def test_a_loop_that_does_not_check_its_answer_fails_instead_of_giving_a_wrong_one() -> None:
+    good = plait.Agent(Careless(), model=plait.Scripted([GOOD]), output=Trip, journal=False).run(QUESTION)
+    assert good.output == Trip(city="Lyon", days=3)
+    assert '\\"required\\": [\\"city\\", \\"days\\"]' in good.timeline.model_calls[0].request.decode()
+    bad = plait.Agent(Careless(), model=plait.Scripted([BAD]), output=Trip, journal=False).run(QUESTION)
+    assert bad.status == "failed" and "answer.days is missing" in str(bad.reason)

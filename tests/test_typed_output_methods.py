@@ -264,3 +264,22 @@ def test_fences_words_and_labels_inside_texts_do_not_break_an_answer(loop: str, 
     answer = form.replace("{}", '{\n  "city": "Lyon",\n  "days": 3,\n  "note": "Action: go"\n}')
     run = agent(loop, Trip, answer).run(QUESTION)
     assert run.output == Trip(city="Lyon", days=3, note="Action: go"), run.reason
+
+
+def test_json_describes_the_fields_of_the_answer_as_those_of_a_tool() -> None:
+    run = agent("json", Trip, GOOD).run(QUESTION)
+    rules = json.loads(run.timeline.model_calls[0].request)["messages"][0]["content"]
+    assert '_input_: an object {"city": "string", "days": "integer", "note": "string (optional)"}' in rules
+
+
+async def test_a_model_that_repeats_a_refused_answer_is_asked_at_a_higher_temperature() -> None:
+    left = iter([BAD, BAD, GOOD])
+
+    async def handler(asked: Asked) -> None:
+        await asked.answer(200, completion(f"Thought: So.\nFinal Answer: {next(left)}"))
+
+    async with Server(handler) as server:
+        model = server.model(abilities=WHOLE, temperature=0.0)
+        run = await plait.Agent("react", model=model, output=Trip, journal=False).arun(QUESTION)
+        assert [asked.body["temperature"] for asked in server.asked] == [0.0, 0.0, 0.7]
+    assert run.status == "answered"

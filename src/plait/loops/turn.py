@@ -127,7 +127,8 @@ class TurnLoop:
                     answer = self.answer_of(turn.answer)
                     if not (against := (yield from check_answer(answer))):
                         return Answered(answer)
-                    seen = Observation(against, "refused")
+                    said_again = bool(log.entries) and log.entries[-1].turn == turn.kept
+                    seen = Observation(against, "refused", repeated=said_again)
                 else:
                     result = yield from self.call_tool(turn.call)
                     if not isinstance(result, Observation):
@@ -313,7 +314,8 @@ def calls_of(turn: Any) -> Sequence[Any]:
 
 
 def is_repetition(seen: Observation | None) -> bool:
-    """The last call repeated an earlier one: at temperature 0 a model that copies itself would go on doing so."""
+    """The last call repeated an earlier one, or a refused answer: at temperature 0 a model that copies itself would go
+    on doing so."""
     return seen is not None and seen.repeated
 
 

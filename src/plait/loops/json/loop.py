@@ -86,11 +86,17 @@ class JsonReAct:
         return JsonTurn(lenient=self.lenient).splitter()
 
 
+_ARGUMENTS = {"ask_user": "question", "final_answer": "answer", "fail_task": "reason"}
+"""The one argument of each built-in tool."""
+
+
 def _built_in_tools(context: LoopContext) -> tuple[ToolSpec, ...]:
-    inputs = {"ask_user": "question", "final_answer": "answer", "fail_task": "reason"}
+    inputs = {name: _one_argument(argument) for name, argument in _ARGUMENTS.items()}
+    if context.output is not None:
+        inputs["final_answer"] = context.output.request_schema
     return tuple(
-        ToolSpec(name, context.prompt(name).strip(), _one_argument(argument))
-        for name, argument in inputs.items()
+        ToolSpec(name, context.prompt(name).strip(), parameters)
+        for name, parameters in inputs.items()
         if (context.can_ask or name != "ask_user") and all(tool.name != name for tool in context.tools)
     )
 
