@@ -268,3 +268,18 @@ def test_plait_show_and_costs_name_the_tool_that_asked(journal: Path, capsys: py
     run_in_process(["costs", run.id, "--journal", str(journal)])
     assert "tool:judge" in capsys.readouterr().out
     assert Journal(journal).run("last").totals["calls"] == 3
+
+
+def test_instructions_and_output_checks_get_the_dependencies() -> None:
+    def rules(db: Db) -> str:
+        return f"There are {len(db.rows)} rows."
+
+    def is_known(ctx: plait.Context[Db], value: int) -> str | None:
+        return None if value == len(ctx.deps.rows) and ctx.run_id else f"There are {len(ctx.deps.rows)} rows."
+
+    model = plait.Scripted([final("3"), final("0")], by_turn=False)
+    output = plait.OutputType(int, checks=[is_known])
+    made = plait.Agent("react", model=model, deps=Db, output=output, instructions=rules, journal=False)
+    run = made.run("How many rows?", deps=Db())
+    assert run.output == 0 and run.calls == 2
+    assert "There are 0 rows." in run.timeline.model_calls[0].request.decode()

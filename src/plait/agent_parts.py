@@ -112,10 +112,6 @@ class AgentParts:
         """Return the type of the agent's answers."""
         return output_of(self._agent.output)
 
-    def render_instructions(self) -> str:
-        """Return the text of the agent's instructions for a new run."""
-        return render_instructions(self._agent.instructions)
-
     def check_prompts(self, loop: Loop) -> None:
         """Check the user's folder of prompts. Raises `ConfigError`; warns of prompts that the loop does not use."""
         prompts = self._load_prompts(loop)
@@ -233,7 +229,11 @@ class AgentParts:
             tools = self._finder.among(tools)
         tokens = special_tokens(self.models, recorded)
         output = self.output if recorded is None else recorded_output(self.output, recorded)
-        instructions = recorded.settings.get("instructions", "") if recorded is not None else self.render_instructions()
+        instructions = (
+            render_instructions(agent.instructions, deps)
+            if recorded is None
+            else recorded.settings.get("instructions", "")
+        )
         context = LoopContext(
             tools=tools.specs,
             prompts=self.prompts,

@@ -40,7 +40,8 @@ class OutputType(Generic[OutputT]):
     """The type of an agent's answers, and how they are checked.
 
     `type`: a pydantic model, dataclass, TypedDict, list, union, `Literal`, scalar, or a JSON Schema. `checks`:
-    functions that get the value and return None, or an objection for the model; they may also raise ValueError with it.
+    functions that get the value, or a `plait.Context` and the value, and return None or an objection for the model;
+    they may also raise ValueError with it.
     `retries`: how many objections the model may answer before the run fails. `method`: how the model gives the answer:
     "schema" (the provider's structured output), "tool" or "prompt"; None chooses by the model's abilities.
 
@@ -48,7 +49,7 @@ class OutputType(Generic[OutputT]):
     """
 
     type: type[OutputT] | UnionType | Mapping[str, Any] | _SpecialForm
-    checks: Iterable[Callable[[Any], str | None]] = ()
+    checks: Iterable[Callable[..., str | None]] = ()
     retries: int = 2
     method: OutputMethod | None = None
 
@@ -77,14 +78,17 @@ class OutputType(Generic[OutputT]):
         """Return whether an answer has a value of the type's JSON Schema."""
         return self.spec is None or not find_output_faults(self.read(answer), self.spec)
 
-    def find_objection(self, answer: Any) -> str:
-        """Return what the model has to change in its answer; "" if it fits the type and the checks."""
+    def find_objection(self, answer: Any, context: object = None) -> str:
+        """Return what the model has to change in its answer; "" if it fits the type and the checks.
+
+        `context` is for checks that take one.
+        """
         value = self.read(answer)
         if self.spec is not None and (faults := self._find_faults(value)):
             shape = shape_of(self.spec.schema)
             return f"The answer does not fit: {faults}. Write the whole answer again, as JSON of this form: {shape}"
         typed = self.make_value(value)
-        objections = filter(None, (call_check(check, typed) for check in self.checks))
+        objections = filter(None, (call_check(check, typed, context) for check in self.checks))
         return next((f"The answer is not accepted: {text}" for text in objections), "")
 
     def make_value(self, value: Any) -> Any:
@@ -150,10 +154,10 @@ class OutputType(Generic[OutputT]):
         return ""
 
 
-def call_check(check: Callable[[Any], str | None], value: Any) -> str:
+def call_check(check: Callable[..., str | None], value: Any, context: object) -> str:
     """Return the objection of one of the user's checks; "" if it has none. Raises `OutputError` if the check broke."""
     try:
-        return check(value) or ""
+        return (check(context, value) if takes_context(check) else check(value)) or ""
     except ValueError as why:
         return str(why) or "the value is not valid"
     except Exception as why:
@@ -163,6 +167,17 @@ def call_check(check: Callable[[Any], str | None], value: Any) -> str:
             hint="A check returns a text or None, or raises ValueError.",
         ) from why
 
+
+def takes_context(check: Callable[..., Any]) -> bool:
+    """Return whether a check has two parameters: the context and the value."""
+    try:
+        parameters = inspect.signature(check).parameters.values()
+    except ValueError:  # a function written in C
+        return False
+    return sum(each.default is each.empty and each.kind in _BY_PLACE for each in parameters) == 2
+
+
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 OutputForm: TypeAlias = type[OutputT] | OutputType[OutputT] | UnionType | Mapping[str, Any] | _SpecialForm
 """What `Agent.output` takes, as a checker sees it. Of a union or a `Literal` it cannot tell the type: write
@@ -233,7 +248,7 @@ def render_instructions(instructions: str | Callable[..., str], deps: object = N
     return text
 
 
-def _list_checks(checks: object) -> tuple[Callable[[Any], str | None], ...]:
+def _list_checks(checks: object) -> tuple[Callable[..., str | None], ...]:
     """Return the user's checks as a tuple. Raises `ConfigError` if one is not a plain function."""
     if not isinstance(checks, Iterable) or isinstance(checks, str | bytes):
         raise ConfigError(f"OutputType(checks={checks!r}) is invalid.", hint="Give a list of functions.")

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from plait.core import Answered, Failed, Note, Outcome, Stopped
+from plait.runtime.context import Context
 from plait.runtime.run_context import RunContext
 
 
@@ -37,7 +38,9 @@ class OutputCheck:
         if self._accepted == (answer,) or self._context.meter.near is not None:
             return ""
         if (objection := self._recorded_objection(next_note, next_effect)) is None:
-            objection = self._output.find_objection(answer)
+            run_spec = self._context.run_spec
+            context = Context(run_spec.deps, self._context.log.run, self._context.meter.steps, run_spec.session)
+            objection = self._output.find_objection(answer, context)
         if not objection:
             self._accepted = (answer,)
             return ""
