@@ -17,6 +17,7 @@ from plait.core.json_schema import (
     Schema,
     alternatives,
     choices_of,
+    resolve_reference,
     shape_of,
     show_place,
     show_value,
@@ -30,6 +31,10 @@ from plait.core.tools import ToolSpec
 IsOpen: TypeAlias = Callable[[str], bool]
 """Whether a text refers to a result, so that its value is not known yet."""
 Path: TypeAlias = tuple[str | int, ...]
+Faults: TypeAlias = list[tuple[Path, str]]
+"""Faults of a value: the place of each, and a sentence."""
+MAX_REFERENCES = 20
+"""References that lead to one another."""
 """The place of a value inside another one."""
 Fault: TypeAlias = tuple[Path, str]
 """A fault: its place, and a sentence that continues from it: "must be a number, not 'x'"."""
@@ -327,32 +332,58 @@ def _read_number(text: str) -> int | float:
 
 
 def find_faults(value: Any, schema: Any, root: Schema, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Find each fault: its place, and a sentence such as "must be a number, not 'x'"."""
-    allowed = alternatives(schema, root)
-    fitting = [one for one in allowed if _has_type(value, one)]
-    if not fitting:
-        yield path, f"must be {words_of(schema, root)}, not {show_value(value)}"
-    else:
-        yield from min((list(_faults_inside(value, one, root, path)) for one in fitting), key=len)
+    """Find each fault: its place, and a sentence such as "must be a number, not 'x'".
+
+    If several alternatives of a schema have the value's type, the one with the fewest faults counts.
+    """
+    for inner, text in _find_faults(value, schema, root, {}):
+        yield (*path, *inner), text
 
 
-def _faults_inside(value: Any, schema: Schema, root: Schema, path: Path) -> Iterator[tuple[Path, str]]:
+def _find_faults(value: Any, schema: Any, root: Schema, known: dict[tuple[int, int], Faults]) -> Faults:
+    """Return the faults, with places in `value`. `known` has those found so far, by the identity of value and schema:
+    alternatives that refer to each other would multiply the work."""
+    if isinstance(schema, dict) and "$ref" in schema:
+        schema = _follow_references(schema, root)
+    key = (id(value), id(schema))
+    if key not in known:
+        known[key] = []  # a reference that leads back here
+        fitting = [one for one in alternatives(schema, root) if _has_type(value, one)]
+        if len(fitting) == 1:
+            known[key] = _faults_inside(value, fitting[0], root, known)
+        elif fitting:
+            known[key] = min((_faults_inside(value, one, root, known) for one in fitting), key=len)
+        else:
+            known[key] = [((), f"must be {words_of(schema, root)}, not {show_value(value)}")]
+    return known[key]
+
+
+def _follow_references(schema: Schema, root: Schema) -> Schema:
+    for _ in range(MAX_REFERENCES):
+        found = resolve_reference(schema.get("$ref"), root)
+        if not isinstance(found, dict):
+            break
+        schema = found
+    return schema
+
+
+def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[int, int], Faults]) -> Faults:
     if isinstance(value, list | tuple):
-        yield from ((path, text) for text in _wrong_length(value, schema))
-        if isinstance(items := schema.get("items"), dict) and items:
-            for i, each in enumerate(value):
-                yield from find_faults(each, items, root, (*path, i))
+        faults: Faults = [((), text) for text in _wrong_length(value, schema)]
+        items = schema.get("items")
+        inside: list[tuple[str | int, Any, Any]] = (
+            [(i, each, items) for i, each in enumerate(value)] if isinstance(items, dict) and items else []
+        )
     elif isinstance(value, dict):
-        for name in schema.get("required", ()):
-            if name not in value:
-                yield (*path, name), "is missing"
-        for name, each in value.items():
-            if (inner := _schema_of(name, schema)) is False:
-                yield (*path, str(name)), "is not known"
-            elif inner:
-                yield from find_faults(each, inner, root, (*path, str(name)))
+        faults = [((name,), "is missing") for name in schema.get("required", ()) if name not in value]
+        found = [(str(name), each, _schema_of(name, schema)) for name, each in value.items()]
+        faults += [((name,), "is not known") for name, _, inner in found if inner is False]
+        inside = [(name, each, inner) for name, each, inner in found if inner]
     else:
-        yield from ((path, text) for text in _out_of_bounds(value, schema))
+        return [((), text) for text in _out_of_bounds(value, schema)]
+    for name, each, inner in inside:
+        faults += [((name, *path), text) for path, text in _find_faults(each, inner, root, known)]
+    return faults
 
 
 def _wrong_length(value: Sequence[Any], schema: Schema) -> Iterator[str]:
