@@ -323,9 +323,14 @@ class Agent:
         sandbox = await self._parts.check_sandbox(
             sandbox_for(self, row.head, any(each.step < at for each in Timeline(rows).code))
         )
-        now = row.head.settings.get("now")
         run_spec = self._parts.make_run_spec(
-            row.head.question, on_wait, conversation=conversation, shown=shown, sandbox=sandbox, now=now
+            row.head.question,
+            on_wait,
+            conversation=conversation,
+            shown=shown,
+            sandbox=sandbox,
+            now=row.head.settings.get("now"),
+            context_tokens=row.head.settings.get("context_tokens", 0),
         )
         head = self._parts.make_head(row.head.question, run_spec, conversation)
         head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)

@@ -137,11 +137,14 @@ class AgentParts:
         shown: tuple[str, ...] | None = None,
         sandbox: str | Sandbox | None = None,
         now: float | None = None,
+        context_tokens: int | None = None,
     ) -> RunSpec:
-        """Return the specification of a new run, or of a `recorded` one."""
+        """Return the specification of a new run, or of a `recorded` one. `context_tokens`: None for the models' own."""
         agent = self._agent
+        phases = Phases(known_models(self.models, recorded))
         if recorded is not None:
             shown, now = shown_by(recorded), recorded.settings.get("now")
+            context_tokens = recorded.settings.get("context_tokens", 0)
         conversation = conversation or (recorded_conversation(recorded) if recorded is not None else None)
         tools = self.toolset if recorded is None else as_recorded(self.toolset, recorded)
         if conversation is not None and conversation.searched:
@@ -159,6 +162,8 @@ class AgentParts:
             can_ask=agent.can_ask,
             approve_plan=agent.approve == "plan",
             special_tokens=tokens,
+            context_tokens=phases.context_tokens if context_tokens is None else context_tokens,
+            compact_at=agent.limits.compact_at,
         )
         if shown is not None:
             context = narrow_context(context, shown, (tool.name for tool in self.toolset), self._finder.tool.name)
@@ -173,7 +178,7 @@ class AgentParts:
             task=Task(question, conversation.history if conversation is not None else ()),
             context=context,
             tools=tools.for_run(),
-            phases=Phases(known_models(self.models, recorded)),
+            phases=phases,
             limits=agent.limits,
             approve=agent.approve,
             on_interrupted_call=agent.on_interrupted_call,
@@ -197,7 +202,12 @@ class AgentParts:
             models=run_spec.phases.describe(),
             tools=self._recorded_tools,
             sources=self._sources,
-            settings={**self._settings, "sandbox": name_of(run_spec.sandbox), "now": run_spec.now},
+            settings={
+                **self._settings,
+                "sandbox": name_of(run_spec.sandbox),
+                "now": run_spec.now,
+                "context_tokens": run_spec.context.context_tokens,
+            },
             plait=__version__,
         )
         if run_spec.context.search:

@@ -82,7 +82,8 @@ class LoopContext(Struct, frozen=True):
     `observation_chars` is the maximum number of characters of one observation in a prompt. `can_ask`: the user may be
     asked. `approve_plan`: the user approves a plan before it runs. The model is shown `tools`; it may also call
     `others`, which the tool named `search` ("": none) finds. `special_tokens` are the control tokens of the run's
-    models, which are escaped in data.
+    models, which are escaped in data. `context_tokens` is the smallest context of the run's models in tokens (0: not
+    known), and `compact_at` the share of it at which the log is compacted (None: only when a prompt is refused).
     """
 
     tools: tuple[ToolSpec, ...]
@@ -94,6 +95,8 @@ class LoopContext(Struct, frozen=True):
     others: tuple[ToolSpec, ...] = ()
     search: str = ""
     special_tokens: tuple[str, ...] = ()
+    context_tokens: int = 0
+    compact_at: float | None = None
 
     @property
     def known_tools(self) -> tuple[ToolSpec, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plait.loops.registry import (
     OURS,
     fallback_of,
+    has_compaction,
     loop_from,
     make,
     names,
@@ -38,6 +39,7 @@ __all__ = [
     "ReWOO",
     "ToolCalling",
     "fallback_of",
+    "has_compaction",
     "loop_from",
     "make",
     "names",

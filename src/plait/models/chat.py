@@ -41,6 +41,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     sent if neither the effect nor `params` set one; None sends none. `special_tokens` are texts that the endpoint reads
     as control tokens (`special_tokens.py`). `wire` names the protocol (`wires/`). `settings` are
     the user's, and override what an effect asks for. `rate_limit` holds for all runs of this process.
+    `context_tokens` is the size of the model's context, 0 if it is not known.
     """
 
     spec: str
@@ -61,6 +62,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     wire: str = CHAT
     settings: ModelSettings = NO_SETTINGS
     rate_limit: RateLimit | None = None
+    context_tokens: int = 0
 
     @property
     def secrets(self) -> tuple[str, ...]:

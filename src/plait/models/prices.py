@@ -219,15 +219,14 @@ def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> 
     """
     from datetime import UTC, datetime
 
-    from genai_prices import __version__, data_snapshot
+    from genai_prices import __version__
     from genai_prices.types import TieredPrices
 
     when = datetime.fromisoformat(date).replace(tzinfo=UTC) if date else datetime.now(UTC)
-    try:
-        snapshot = data_snapshot.get_snapshot()
-        host, model = snapshot.find_provider_model(name, None, provider or None, None if provider else url)
-    except LookupError:
+    found = _find_model(provider, name, url)
+    if found is None:
         return UNKNOWN
+    host, model = found
     prices = model.get_prices(when)
     kinds = [prices.input_mtok, prices.output_mtok, prices.cache_read_mtok, prices.cache_write_mtok]
     if kinds[:2] == [None, None]:
@@ -245,6 +244,23 @@ def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> 
     tiers = tuple(Tier(start, *at(start)) for start in sorted(starts))
     source = f"genai-prices {__version__}, {host.id}/{model.id}"
     return Rate("tokens", *at(0), tiers, source=source, date=when.date().isoformat())
+
+
+@lru_cache(maxsize=256)
+def bundled_context(provider: str, name: str) -> int:
+    """Return the size of a model's context in tokens by the same table; 0 if it is not known. Uses no network."""
+    found = _find_model(provider, name, "")
+    return (found[1].context_window or 0) if found is not None else 0
+
+
+def _find_model(provider: str, name: str, url: str) -> tuple[Any, Any] | None:
+    """Return the provider and the model in the table of `genai-prices`, or None."""
+    from genai_prices import data_snapshot
+
+    try:
+        return data_snapshot.get_snapshot().find_provider_model(name, None, provider or None, None if provider else url)
+    except LookupError:
+        return None
 
 
 @lru_cache(maxsize=4096)

@@ -18,7 +18,7 @@ from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.fallback import join_models, split_fallbacks
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, wire_of
-from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, own_rate, own_service_tiers
+from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_context, bundled_rate, own_rate, own_service_tiers
 from plait.models.rate_limits import read_rate_limit
 from plait.models.settings import settings_for, split_settings
 from plait.models.special_tokens import tokens_of_family
@@ -148,7 +148,7 @@ def _chat_model(
     hidden: Mapping[str, str] | None = None,
     priced_as: str = "",
 ) -> ChatModel:
-    """Make the model of an endpoint. `hidden` are its secret headers, `priced_as` the host whose prices hold."""
+    """Make the model of an endpoint. `hidden` are its secret headers, `priced_as` the host whose prices and contexts hold."""
     _warn_of_short_secret(key, endpoint.key_env)
     hidden = hidden or {}
     local = bool(endpoint.kind) and HOSTS[endpoint.kind].local
@@ -158,6 +158,9 @@ def _chat_model(
     if rate is None:
         electric = config.electricity or LOCAL
         rate = electric if local else bundled_rate(priced_as, name, url=endpoint.base_url)
+    context_tokens = endpoint.context_tokens
+    if not context_tokens and priced_as:
+        context_tokens = bundled_context(priced_as, name)
     return ChatModel(
         spec=spec,
         name=name,
@@ -176,6 +179,7 @@ def _chat_model(
         special_tokens=tokens_of_family(name) if tokens is None else tokens,
         wire=wire,
         rate_limit=read_rate_limit(structs.asdict(endpoint), "endpoint"),
+        context_tokens=context_tokens,
     )
 
 

@@ -13,6 +13,7 @@ from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.records import RunHead
+from plait.loops.compaction import COMPACT
 from plait.models.base import Model
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
@@ -112,7 +113,7 @@ def _check_models(models: object, loop: Loop) -> None:
     assert isinstance(models, Mapping)
     phases = loops.phases_of(loop)
     for phase, model in models.items():
-        if phase not in {*phases, ""}:
+        if phase not in {*phases, COMPACT, ""}:
             raise ConfigError(
                 f"The loop '{loop.name}' has no phase {phase!r}.", hint=f"Its phases: {', '.join(phases)}."
             )

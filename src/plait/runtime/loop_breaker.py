@@ -34,6 +34,12 @@ class Breaker:
         self._failed = False  # the last call of this piece did
         self._answers: Counter[bytes] = Counter()  # those that were not taken
 
+    def forget_calls(self) -> None:
+        """Count all calls anew."""
+        self._seen.clear()
+        self._last.clear()
+        self._stale = 0
+
     def piece(self) -> None:
         """A piece of code begins."""
         self._in_code, self._failed = True, False

@@ -18,7 +18,7 @@ from typing import Any
 
 from plait.core.errors import ConfigError
 from plait.core.labels import labels_in
-from plait.loops import OURS
+from plait.loops import OURS, has_compaction
 from plait.loops import names as loop_names
 from plait.runtime.prompt_labels import BLOCKS, labels_of_template
 
@@ -340,12 +340,16 @@ def _has_prompts(folder: Path) -> bool:
 
 @cache
 def shipped_prompts(loop: str) -> Mapping[str, str]:
-    """Return the shipped templates of a loop by name; none for a loop that Plait does not ship."""
-    folder = resources.files("plait.loops") / loop / "prompts"
-    if not folder.is_dir():
-        return {}
+    """Return the shipped templates of a loop by name; none for a loop that Plait does not ship.
+
+    Loops that compact their log share the templates for that.
+    """
+    root = resources.files("plait.loops")
+    folders = [root / "prompts"] if has_compaction(loop) else []
     return {
         item.name.removesuffix(".j2"): item.read_text(encoding="utf-8")
+        for folder in (*folders, root / loop / "prompts")
+        if folder.is_dir()
         for item in folder.iterdir()
         if item.name.endswith(".j2")
     }

@@ -22,16 +22,20 @@ from plait.core import (
     user,
 )
 from plait.core.text import shorten
+from plait.loops.compaction import Compaction, View
 from plait.loops.escape import escape_of, escape_task
 from plait.loops.grounding import find_ungrounded, strike_values
 from plait.loops.phased import action_list
 from plait.loops.plan import Results
 from plait.loops.references import RESULTS
 from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, fit_prompt
+from plait.loops.turn import Bad
 
-Prompt: TypeAlias = Callable[[int], str]
-"""A phase's prompt, given the maximum number of characters of each result."""
+Prompt: TypeAlias = Callable[[View], str]
+"""A phase's prompt, given how it shows its results (`View.of_entry`)."""
+
+FreshResults: TypeAlias = tuple[Sequence[Step], Results]
+"""The actions that a prompt shows, and their results."""
 
 MEMORY = "chat_history"
 """The tool that searches a conversation; the prompt mentions it if it exists."""
@@ -45,7 +49,8 @@ class PhasedChat:
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None = None) -> None:
         self.task, self.context, self._max_tokens = task, context, max_tokens
-        self._chars = context.observation_chars
+        # The first turn has the user's request and the plan.
+        self._compaction = Compaction(context, task.question, self._describe, first=1)
         self._escape = escape_of(context, action_list.disarm)
         self._turns: list[dict[str, str]] = []
         self._values = {
@@ -59,19 +64,20 @@ class PhasedChat:
         }
         earlier = [(user(turn.question), assistant(turn.answer)) for turn in self._values["history"]]
         self._head = (system(context.rules("identity", results=(), **self._values)), *sum(earlier, ()))
-        self._said: list[tuple[Prompt, str]] = []
-        self._fresh: tuple[Sequence[Step], Results] = ((), {})
+        self._said: list[tuple[Prompt, FreshResults, str]] = []
+        self._fresh: FreshResults = ((), {})
         self.seen: list[str] = []
 
     def prompt(self, name: str, **values: str) -> Prompt:
         """Return a phase's prompt, which includes the new results if its template shows them."""
         fresh, filled = self._fresh, {**self._values, "turns": tuple(self._turns), **values}
-        return cache(lambda chars: self.context.prompt(name, results=self._show(*fresh, chars), **filled))
+        return cache(lambda view: self.context.prompt(name, results=self._show(*fresh, view), **filled))
 
     def say(self, phase: str, name: str, **values: str) -> Effects[str]:
         """Return a phase's reply to the prompt `name`, after adding both to the chat."""
         prompt = self.prompt(name, **values)
-        reply = yield from self._ask(phase, prompt, max_tokens=self._max_tokens, repair=any(values.values()))
+        repair, concluding = any(values.values()), bool(values.get("reason"))
+        reply = yield from self._ask(phase, prompt, concluding=concluding, max_tokens=self._max_tokens, repair=repair)
         text = reply.text.strip()
         self.add(prompt, strike_values(text, (yield from find_ungrounded(text))))
         return text
@@ -79,11 +85,10 @@ class PhasedChat:
     def ask_for_list(self, prompt: Prompt, bad: Bad | None, most: int, schema: Any) -> Effects[str]:
         """Return the list of actions that the model writes, up to its last complete entry. `bad` is a list to
         repair."""
-        tail = with_repair(bad[0], self.prompt("repair", complaint=bad[1])(self._chars)) if bad else ()
         reply = yield from self._ask(
             "react",
             prompt,
-            tail,
+            bad,
             max_tokens=self._max_tokens or action_list.CHUNK,
             repair=bool(bad),
             schema=schema,
@@ -96,25 +101,42 @@ class PhasedChat:
 
     def add(self, prompt: Prompt, text: str) -> None:
         """Add a prompt and its reply. The results in the prompt are not shown again."""
-        self._said.append((prompt, text or "(no words)"))  # some endpoints refuse an empty message
+        self._said.append((prompt, self._fresh, text or "(no words)"))  # some endpoints refuse an empty message
         self._fresh = ((), {})
 
     def show_results(self, steps: Sequence[Step], results: Results) -> None:
         """Show these actions in the next prompt, with the results that exist then."""
         self._fresh = (steps, results)
 
-    def _ask(self, phase: str, prompt: Prompt, tail: tuple[Message, ...] = (), **options: Any) -> Effects[Reply]:
-        """Make one model call with the chat and a prompt; shorten results as far as necessary."""
+    def _ask(
+        self, phase: str, prompt: Prompt, bad: Bad | None = None, *, concluding: bool = False, **options: Any
+    ) -> Effects[Reply]:
+        """Make one model call with the chat and a prompt; show as much of the chat as fits."""
 
-        def attempt(chars: int) -> Effects[Reply]:
-            said = [message for prompt, text in self._said for message in (user(prompt(chars)), assistant(text))]
-            return think(phase, (*self._head, *said, user(prompt(chars)), *tail), **options)
+        def attempt(view: View) -> Effects[Reply]:
+            said: list[Message] = []
+            for i in view.find_shown(len(self._said)):
+                earlier, _, text = self._said[i]
+                said += (user(earlier(view.of_entry(i))), assistant(text))
+            now = view.of_entry(len(self._said))
+            said.append(user(prompt(now)))
+            if summary := view.show_summary(self.context):
+                at = 2 * view.first
+                said[at] = user(f"{self._escape(summary)}\n\n{said[at].content}")
+            tail = with_repair(bad[0], self.prompt("repair", complaint=bad[1])(now)) if bad else ()
+            return think(phase, (*self._head, *said, *tail), **options)
 
-        reply, self._chars = yield from fit_prompt(attempt, self._chars)
+        reply: Reply = yield from self._compaction.ask(attempt, self._said, concluding=concluding)
         self._turns.append({"phase": phase, "reply": self._escape.tokens(reply.text)})
-        return reply  # type: ignore[no-any-return]
+        return reply
 
-    def _show(self, steps: Sequence[Step], results: Results, chars: int) -> list[dict[str, Any]]:
+    def _describe(self, said: tuple[Prompt, FreshResults, str]) -> str:
+        """Return a turn of the chat as text: the results that its prompt showed, and the reply."""
+        _, fresh, text = said
+        results = self._show(*fresh, View(self.context.observation_chars))
+        return "\n".join((*(f"{each['call']} {each['text']}" for each in results), text))
+
+    def _show(self, steps: Sequence[Step], results: Results, view: View) -> list[dict[str, Any]]:
         """Return each action with its result, as the templates take them."""
         shown = []
         for step in steps:
@@ -126,7 +148,7 @@ class PhasedChat:
                     "tool": self._escape(step.tool, inline=True),
                     "call": self._escape(shorten(call, CALL_CHARS)[0], inline=True),
                     "why": self._escape(step.why, inline=True),
-                    "text": self._escape(shorten(seen.with_note, chars)[0]),
+                    "text": self._escape(view.show_result(self.context, step.tool, seen.with_note)),
                     "ok": seen.ok,
                 }
             )

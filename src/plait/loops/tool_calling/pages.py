@@ -11,6 +11,7 @@ from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops import label_scan
 from plait.loops.call_notations import disarm_calls
+from plait.loops.compaction import View, with_summary
 from plait.loops.escape import Escape, begins_line, escape_history, escape_of, without_tokens
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import read_part
@@ -26,20 +27,23 @@ class NativeTurns(Turns):
     """Calls and results as the endpoint's own messages. Only special tokens in a result are escaped."""
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
-        rules = context.prompt("system").strip() if context.system is None else context.system
-        said = (*said_before(task), user(task.question))
-        plain = (Message(each.role, without_tokens(each.content, context.special_tokens)) for each in said)
-        super().__init__(context, (system(rules), *plain), max_tokens)
+        super().__init__(context, max_tokens)
+        self._task = task
+        self._rules = context.prompt("system").strip() if context.system is None else context.system
+
+    def head(self, summary: str) -> tuple[Message, ...]:
+        said = (*said_before(self._task), user(with_summary(self._task.question, summary)))
+        plain = (Message(each.role, without_tokens(each.content, self._context.special_tokens)) for each in said)
+        return (system(self._rules), *plain)
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
         return offered_tools(self._context, (each.text for _, seen in log for each in seen))
 
-    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], view: View) -> tuple[Message, ...]:
         results = (
-            Message(
-                "tool", without_tokens(shorten(each.with_note, chars)[0], self._context.special_tokens), call_id=call.id
-            )
+            Message("tool", without_tokens(text, self._context.special_tokens), call_id=call.id)
             for call, each in zip(turn.calls, seen, strict=True)
+            for text in [view.show_result(self._context, call.tool, each.with_note)]
         )
         return (Message("assistant", turn.thought, turn.calls, state=turn.state), *results)
 
@@ -90,21 +94,25 @@ class TextTurns(Turns):
     """Calls as JSON objects in the model's text, results as the user's messages."""
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
+        super().__init__(context, max_tokens)
         words = {"described": FORMAT.describe(context.tools), "example": _example(context.tools)}
         rules = context.prompt("text", **words).strip()
         # The user's own system prompt was written for native calls, so the text form is explained beside it.
-        above, beside = (rules, "") if context.system is None else (context.system, rules)
+        self._above, self._beside = (rules, "") if context.system is None else (context.system, rules)
         self._escape = escape = escape_for_text(context)
         self._inline = not begins_line(context.prompt("result", tool="", given="", text=HOLE))
-        asked = escape.question(task.question)
-        question = context.prompt("question", question=asked, rules=beside).strip()
-        self._go_on = context.prompt("go_on", question=asked).strip()
-        history = said_before(Task(task.question, escape_history(task, escape)))
-        super().__init__(context, (system(above), *history, user(question)), max_tokens)
+        self._asked = escape.question(task.question)
+        self._go_on = context.prompt("go_on", question=self._asked).strip()
+        self._history = said_before(Task(task.question, escape_history(task, escape)))
 
-    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+    def head(self, summary: str) -> tuple[Message, ...]:
+        asked = with_summary(self._asked, self._escape(summary))
+        question = self._context.prompt("question", question=asked, rules=self._beside).strip()
+        return (system(self._above), *self._history, user(question))
+
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], view: View) -> tuple[Message, ...]:
         """Return the results of one turn as one message, in the order of the calls, which asks for the next turn."""
-        results = (self._result(turn, call, each, chars) for call, each in zip(turn.calls, seen, strict=True))
+        results = (self._result(turn, call, each, view) for call, each in zip(turn.calls, seen, strict=True))
         said = "\n\n".join((*results, self._go_on)).rstrip()
         return (assistant(turn.kept or FORMAT.show_turn(turn)), user(said))
 
@@ -123,9 +131,9 @@ class TextTurns(Turns):
         request = user(self._context.prompt("repair", complaint=complaint).strip())
         return (assistant(reply.text), request) if reply.text.strip() else (request,)
 
-    def _result(self, turn: CallsTurn, call: Call, seen: Observation, chars: int) -> str:
+    def _result(self, turn: CallsTurn, call: Call, seen: Observation, view: View) -> str:
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
-        text = self._escape(shorten(seen.with_note, chars)[0], inline=self._inline)
+        text = self._escape(view.show_result(self._context, call.tool, seen.with_note), inline=self._inline)
         return self._context.prompt("result", tool=call.tool, given=given, text=text).rstrip()
 
 
@@ -146,6 +154,12 @@ def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
         used.add(id)
         named.append(Call(call.tool, call.input, id))
     return tuple(named)
+
+
+def describe_turn(entry: tuple[CallsTurn, tuple[Observation, ...]]) -> str:
+    """Return a turn of the log as text: its calls, and their results."""
+    turn, seen = entry
+    return "\n".join((FORMAT.show_turn(turn), *(each.with_note for each in seen)))
 
 
 def carry_over(task: Task, context: LoopContext, log: Log) -> Task:
