@@ -148,19 +148,20 @@ def _chat_model(
     hidden: Mapping[str, str] | None = None,
     priced_as: str = "",
 ) -> ChatModel:
-    """Make the model of an endpoint. `hidden` are its secret headers, `priced_as` the host whose prices and contexts hold."""
+    """Make the model of an endpoint. `hidden` are its secret headers, `priced_as` the host in the bundled table."""
     _warn_of_short_secret(key, endpoint.key_env)
     hidden = hidden or {}
     local = bool(endpoint.kind) and HOSTS[endpoint.kind].local
     tokens = endpoint.special_tokens
     wire = endpoint.wire or wire_of(endpoint.kind, name)
-    rate = _own_rate(spec, name, config) or endpoint.price
-    if rate is None:
-        electric = config.electricity or LOCAL
-        rate = electric if local else bundled_rate(priced_as, name, url=endpoint.base_url)
     context_tokens = endpoint.context_tokens
-    if not context_tokens and priced_as:
-        context_tokens = bundled_context(priced_as, name)
+    rate = _own_rate(spec, name, config) or endpoint.price
+    if rate is None and local:
+        rate = config.electricity or LOCAL
+    elif rate is None:
+        rate = bundled_rate(priced_as, name, url=endpoint.base_url)
+        if priced_as and not context_tokens:
+            context_tokens = bundled_context(priced_as, name)
     return ChatModel(
         spec=spec,
         name=name,
