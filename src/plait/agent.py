@@ -17,7 +17,7 @@ import msgspec
 
 from plait import config, loops
 from plait.agent_parts import AgentParts
-from plait.core import Event, Exchange, Loop, Plan, ToolSpec, Waiting
+from plait.core import Event, Loop, Plan, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
 from plait.journal.records import RunHead
@@ -35,6 +35,7 @@ from plait.runtime.agent_description import (
     sandbox_for,
 )
 from plait.runtime.background import run_blocking, stream_events
+from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
 from plait.runtime.run import Run
@@ -119,17 +120,25 @@ class Agent:
     # -- running
 
     def run(
-        self, question: str, *, session: str | None = None, on_wait: OnWait | None = None, now: float | None = None
+        self,
+        question: str,
+        *,
+        session: str | None = None,
+        history: ChatMessages | None = None,
+        on_wait: OnWait | None = None,
+        now: float | None = None,
     ) -> Run:
         """Run a task to its end, blocking. Also works inside a running event loop, as in a notebook.
 
         `session` makes the run a turn of that conversation in the journal. The run sees the latest turns, as
-        `Agent.history` says, and can search all of them. `now` is the time that code sees, in seconds since 1970; None
+        `Agent.history` says, and can search all of them. `history` holds the earlier turns if your application stores
+        them: `run.messages()` of an earlier run, other chat-completions messages, or `Exchange` objects. System
+        messages in it are ignored. `now` is the time that code sees, in seconds since 1970; None
         for this machine's clock. `Run.status` says how the run ended. `PlaitError` is raised only for a wrong
         description (an unknown model, a journal that cannot be written). Ctrl-C cancels the run, keeps its record and
         raises KeyboardInterrupt.
         """
-        return run_blocking(self.arun(question, session=session, on_wait=on_wait, now=now))
+        return run_blocking(self.arun(question, session=session, history=history, on_wait=on_wait, now=now))
 
     async def arun(
         self,
@@ -139,14 +148,13 @@ class Agent:
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
         label: str = "",
-        history: Iterable[Exchange] | None = None,
+        history: ChatMessages | None = None,
         now: float | None = None,
     ) -> Run:
         """Run a task to its end. Cancelling this call cancels the run and records that.
 
         `on_event` receives each event as it happens; the last is `Ended`, also for a cancelled run. `label` is a name
-        by which the journal finds the run again. `history` holds the session's earlier turns if your application stores
-        them; None reads them from the journal. For the other arguments see `run`.
+        by which the journal finds the run again. For the other arguments see `run`.
         """
         run_spec, head = await self._parts.prepare_run(question, session, on_wait, history, now)
         head = msgspec.structs.replace(head, label=label)

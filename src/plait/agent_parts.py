@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from weakref import proxy
 import msgspec
 
 from plait import __version__, config, loops, telemetry
-from plait.core import Exchange, Loop, LoopContext, Task
+from plait.core import Loop, LoopContext, Task
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
@@ -21,10 +20,18 @@ from plait.models.base import Model
 from plait.models.resolve import resolve_all
 from plait.runtime import runs
 from plait.runtime.agent_description import Description, book_of, settings_of
+from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.phase_models import Phases, known_models, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
-from plait.runtime.sessions import Conversation, as_recorded, open_conversation, recorded_conversation, session_spec
+from plait.runtime.sessions import (
+    Conversation,
+    as_recorded,
+    continue_conversation,
+    open_conversation,
+    recorded_conversation,
+    session_spec,
+)
 from plait.runtime.system_prompt import warn_of_gaps
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
@@ -114,16 +121,20 @@ class AgentParts:
         question: str,
         session: str | None,
         on_wait: OnWait | None,
-        history: Iterable[Exchange] | None,
+        history: ChatMessages | None,
         now: float | None,
     ) -> tuple[RunSpec, RunHead]:
         """Check the arguments of a new run and return what it needs."""
-        check_run_arguments(question, session, history, now)
+        check_run_arguments(question, now)
         await self.load_tools()
         await self.check_sandbox(self._agent.sandbox)
         conversation = None
         if session is not None:
-            conversation = open_conversation(session, self.require_journal(), self._agent.history, history)
+            journal = self.require_journal()
+        if history is not None:
+            conversation = continue_conversation(session, self._agent.history, history)
+        elif session is not None:
+            conversation = open_conversation(session, journal, self._agent.history)
         shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
         run_spec = self.make_run_spec(question, on_wait, conversation=conversation, shown=shown, now=now)
         return run_spec, self.make_head(question, run_spec, conversation)
@@ -149,7 +160,7 @@ class AgentParts:
         tools = self.toolset if recorded is None else as_recorded(self.toolset, recorded)
         if conversation is not None and conversation.searched:
             tools = msgspec.structs.replace(
-                tools, tools=(*tools, conversation.tool(self.require_journal(), agent.history.embedder))
+                tools, tools=(*tools, conversation.tool(self.journal, agent.history.embedder))
             )
         if shown is not None:
             tools = self._finder.among(tools)
@@ -231,9 +242,7 @@ class AgentParts:
         return settings_of(self._agent)
 
 
-def check_run_arguments(
-    question: str, session: str | None, history: Iterable[Exchange] | None, now: float | None
-) -> None:
+def check_run_arguments(question: str, now: float | None) -> None:
     """Raise `ConfigError` for arguments of a run that are invalid."""
     if not isinstance(question, str) or not question.strip():
         raise ConfigError("The question is empty.", hint="Say what is to be done.")
@@ -243,8 +252,6 @@ def check_run_arguments(
         raise ConfigError(f"The question is no text: half a character at {why.start}.", hint="Send UTF-8.") from None
     if now is not None and type(now) not in (int, float):
         raise ConfigError(f"now is {now!r}.", hint="Give seconds since 1970, or None.")
-    if history is not None and session is None:
-        raise ConfigError("Earlier turns belong to a session, and none is named.", hint="Give session=NAME.")
 
 
 def _fallback(why: str) -> str:

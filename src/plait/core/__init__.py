@@ -32,7 +32,7 @@ from plait.core.effects import (
 from plait.core.errors import ContextOverflow, LimitNear, PlaitError, Unsupported
 from plait.core.events import Event
 from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task
-from plait.core.messages import JSON, Exchange, Message, ProviderState, assistant, system, user
+from plait.core.messages import JSON, Exchange, Message, PastCall, ProviderState, assistant, system, user
 from plait.core.outcomes import Answered, Cancelled, Crashed, Failed, Outcome, Status, Stopped, Waiting
 from plait.core.plans import Plan, Step
 from plait.core.replies import CUT, Reply, Usage
@@ -71,6 +71,7 @@ __all__ = [
     "Observation",
     "OneKind",
     "Outcome",
+    "PastCall",
     "Piece",
     "PieceKind",
     "PlaitError",

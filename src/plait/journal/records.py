@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from plait.core import Call, Exchange, Observation, Ran, Reply, Usage, WaitResult
+from plait.core import Call, Exchange, Observation, PastCall, Ran, Reply, Usage, WaitResult
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
@@ -250,7 +250,8 @@ class SessionTurn(Struct, frozen=True):
     """A turn of a conversation, as a later turn sees it.
 
     `number` counts the session's turns from 1. `answer` is the reply as text, None if there is none. `started` is in
-    seconds since 1970.
+    seconds since 1970. `calls` are the tool calls of a turn that the caller passed; those of a recorded turn are in its
+    run.
     """
 
     number: int
@@ -258,6 +259,7 @@ class SessionTurn(Struct, frozen=True):
     question: str
     answer: str | None
     started: float
+    calls: tuple[PastCall, ...] = ()
 
 
 class SessionRow(Struct, frozen=True):

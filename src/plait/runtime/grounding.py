@@ -193,7 +193,9 @@ class Sources:
 
 def sources_of(task: Task, system: str | None = None) -> Sources:
     """Return the sources that a run begins with."""
-    before = (text for turn in task.history for text in (turn.question, turn.answer))
+    before = (
+        text for turn in task.history for text in (turn.question, turn.answer, *(call.result for call in turn.calls))
+    )
     return Sources((task.question, *before, *([system] if system else [])))
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 from msgspec import Struct, convert, structs
 
-from plait.core import Event, Loop, Outcome, Status, Usage, Waiting
+from plait.core import Event, Exchange, Loop, Outcome, Status, Usage, Waiting
 from plait.core.errors import JournalError
 from plait.core.events import Observed, Replied
 from plait.core.notebook import render_html, repr_short
+from plait.journal.codec import encode
 from plait.journal.records import Row
 from plait.journal.timeline import Timeline
+from plait.runtime.chat_messages import calls_in, write_messages
 from plait.runtime.costs import PhaseSpending, spending
 from plait.runtime.recorded_events import make_events
 
@@ -39,6 +41,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """Reads the rows of `trace`."""
     loop_object: Loop | None = None
     """The loop itself; None if it is not known."""
+    history: tuple[Exchange, ...] = ()
+    """The earlier turns of its conversation: all that the caller passed, or those that it saw of its session."""
 
     def __repr__(self) -> str:
         """Return one line: how the run ended, and what it used."""
@@ -113,6 +117,16 @@ class Run(Struct, frozen=True, kw_only=True):
         """
         return spending(self.timeline)
 
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the conversation up to the end of this run as chat-completions messages.
+
+        They begin with the earlier turns. A run's question, tool calls, results and answer follow; a run without an
+        answer ends with its last result. Model calls and the format of the loop are left out. `Agent.run` takes the
+        list as `history`. Raises `JournalError` if the record cannot be read.
+        """
+        answer = self.answer if isinstance(self.answer, str | None) else encode(self.answer).decode()
+        return write_messages((*self.history, Exchange(self.question, answer or "", calls_in(self.timeline))))
+
     def json(self) -> dict[str, Any]:
         """Return the object that `plait run --json` prints. `phases` is None if the record cannot be read."""
         try:
@@ -151,6 +165,7 @@ def run_of(
     models: dict[str, str],
     rows: Callable[[], Sequence[Row]],
     loop_object: Loop | None = None,
+    history: tuple[Exchange, ...] = (),
 ) -> Run:
     """Build a run from its parts, as the engine or the journal has them."""
     return Run(
@@ -166,4 +181,5 @@ def run_of(
         question=question,
         rows=rows,
         loop_object=loop_object,
+        history=history,
     )

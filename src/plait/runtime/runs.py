@@ -150,6 +150,7 @@ def read_finished_run(row: RunRow, journal: Journal, loop: Loop | None = None) -
         models={phase: str(model["spec"]) for phase, model in row.head.models.items()},
         rows=lambda: journal.rows(row.head.run),
         loop_object=loop,
+        history=row.head.given or row.head.history,
     )
 
 
@@ -217,6 +218,7 @@ async def perform(
         models={phase: run_spec.phases.spec(phase) for phase in run_spec.loop.phases},
         rows=_reader(head.run, log, journal),
         loop_object=run_spec.loop,
+        history=head.given or head.history,
     )
     if on_event is not None:
         on_event(ev.Ended(outcome, run))

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from plait.core import (
     Effects,
+    Exchange,
     LoopContext,
     Message,
     Observation,
@@ -62,11 +63,20 @@ class PhasedChat:
             "complaint": "",
             "reason": "",
         }
-        earlier = [(user(turn.question), assistant(turn.answer)) for turn in self._values["history"]]
+        earlier = [(user(self._with_results(turn)), assistant(turn.answer)) for turn in self._values["history"]]
         self._head = (system(context.rules("identity", results=(), **self._values)), *sum(earlier, ()))
         self._said: list[tuple[Prompt, FreshResults, str]] = []
         self._fresh: FreshResults = ((), {})
         self.seen: list[str] = []
+
+    def _with_results(self, turn: Exchange) -> str:
+        """Return the question of an earlier turn, and below it the results that answered it."""
+        if not turn.calls:
+            return turn.question
+        steps = [Step(str(n), call.tool, call.input) for n, call in enumerate(turn.calls, 1)]
+        given = {step.id: Observation(call.result) for step, call in zip(steps, turn.calls, strict=True)}
+        results = self._show(steps, given, View(self.context.observation_chars))
+        return f"{turn.question}\n\n{self.context.prompt('results', **{**self._values, 'results': results}).strip()}"
 
     def prompt(self, name: str, **values: str) -> Prompt:
         """Return a phase's prompt, which includes the new results if its template shows them."""

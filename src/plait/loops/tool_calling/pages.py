@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
-from plait.core import Call, LoopContext, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
+from msgspec import structs
+
+from plait.core import Call, Exchange, LoopContext, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
 from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops import label_scan
@@ -32,9 +35,21 @@ class NativeTurns(Turns):
         self._rules = context.prompt("system").strip() if context.system is None else context.system
 
     def head(self, summary: str) -> tuple[Message, ...]:
-        said = (*said_before(self._task), user(with_summary(self._task.question, summary)))
-        plain = (Message(each.role, without_tokens(each.content, self._context.special_tokens)) for each in said)
+        said = (*self._said_before(), user(with_summary(self._task.question, summary)))
+        tokens = self._context.special_tokens
+        plain = (structs.replace(each, content=without_tokens(each.content, tokens)) for each in said)
         return (system(self._rules), *plain)
+
+    def _said_before(self) -> Iterator[Message]:
+        """Yield the earlier turns, with their calls if this run has tools: endpoints refuse calls without tools."""
+        ids = count(1)
+        for past in self._task.history:
+            yield user(past.question)
+            for call in past.calls if self._context.known_tools else ():
+                id = f"earlier_{next(ids)}"
+                yield Message("assistant", "", (Call(call.tool, call.input, id),))
+                yield Message("tool", call.result, call_id=id)
+            yield assistant(past.answer)
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
         return offered_tools(self._context, (each.text for _, seen in log for each in seen))
@@ -103,7 +118,16 @@ class TextTurns(Turns):
         self._inline = not begins_line(context.prompt("result", tool="", given="", text=HOLE))
         self._asked = escape.question(task.question)
         self._go_on = context.prompt("go_on", question=self._asked).strip()
-        self._history = said_before(Task(task.question, escape_history(task, escape)))
+        self._history = tuple(self._said_before(escape_history(task, escape)))
+
+    def _said_before(self, history: Iterable[Exchange]) -> Iterator[Message]:
+        """Yield the earlier turns, whose strings are escaped."""
+        for past in history:
+            yield user(past.question)
+            for each in past.calls:
+                yield assistant(FORMAT.show_turn(CallsTurn(calls=(Call(each.tool, each.input),))))
+                yield user(self._context.prompt("result", tool=each.tool, given="", text=each.result).rstrip())
+            yield assistant(past.answer)
 
     def head(self, summary: str) -> tuple[Message, ...]:
         asked = with_summary(self._asked, self._escape(summary))
@@ -135,11 +159,6 @@ class TextTurns(Turns):
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
         text = self._escape(view.show_result(self._context, call.tool, seen.with_note), inline=self._inline)
         return self._context.prompt("result", tool=call.tool, given=given, text=text).rstrip()
-
-
-def said_before(task: Task) -> tuple[Message, ...]:
-    """Return the recent turns of the conversation."""
-    return tuple(m for past in task.history for m in (user(past.question), assistant(past.answer)))
 
 
 def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:

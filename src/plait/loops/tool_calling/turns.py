@@ -69,7 +69,7 @@ class Turns(ABC):
         """Use the reserved call: answer from what there is."""
         request = user(self._context.prompt("conclude", reason=limit.detail).strip())
         # Endpoints refuse a history with calls if no tools are offered, so they are; otherwise nothing invites a call.
-        tools = self.tools(log) if log else ()
+        tools = self.tools(log) if log or any(each.calls for each in self.head("")) else ()
         reply = yield from compaction.ask(partial(self._ask, log, tools, (request,)), log, concluding=True)
         return Stopped(limit.limit, limit.detail, self._find_answer(reply, log))
 
