@@ -217,8 +217,8 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     `loop` is {"name": ..., "options": {...}}. `models` maps a phase ("" for all) to the result of `Model.describe`.
     `tools` are the specs that the model saw; `sources` are the words they were loaded by ("" for one given in Python).
     `settings` has limits, approval and other settings. `session` is the run's conversation, `history` the recent turns
-    that the loop saw, `given` all turns before it if the caller passed them and not all are shown. `label` is a name
-    for finding the run again.
+    that the loop saw, `given` all turns before it if the caller passed them and not all are shown whole. `label` is a
+    name for finding the run again.
     """
 
     run: str

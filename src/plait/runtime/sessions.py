@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, convert, structs, to_builtins
 
 from plait.core import Exchange, PastCall, ToolSpec
-from plait.core.errors import ConfigError, ToolError
+from plait.core.errors import ConfigError, JournalError, ToolError
 from plait.core.text import shorten
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead, SessionTurn
@@ -116,7 +116,7 @@ class Conversation(Struct, frozen=True):
     run: str
     history: tuple[Exchange, ...] = ()
     given: tuple[Exchange, ...] = ()
-    """All turns before the run, if the caller passed them and not all are shown."""
+    """All turns before the run, if the caller passed them and not all of them are shown whole."""
     searched: bool = True
     """Whether the run has a tool that searches the conversation."""
 
@@ -164,8 +164,11 @@ def open_conversation(session: str, journal: Journal, shown: History) -> Convers
     search = session_spec().name
 
     def read_calls(turn: SessionTurn) -> list[PastCall]:
-        # What a search of the conversation found is part of the conversation.
-        return [call for call in calls_in(journal.timeline(turn.run, bodies=False)) if call.tool != search]
+        try:
+            calls = calls_in(journal.timeline(turn.run, bodies=False))
+        except JournalError:
+            return []  # its record is damaged or was deleted meanwhile: the question and the answer remain
+        return [call for call in calls if call.tool != search]  # what a search found is part of the conversation
 
     recent = shown.of(turns, read_calls)
     return Conversation(session, new_run_id(), recent)
@@ -180,7 +183,7 @@ def continue_conversation(session: str | None, shown: History, history: ChatMess
     recent = shown.of(_turns(given))
     searched = [(each.question, each.answer) for each in recent] != [(each.question, each.answer) for each in given]
     name = check_session_name(session) if session is not None else ""
-    return Conversation(name, new_run_id(), recent, given if searched else (), searched)
+    return Conversation(name, new_run_id(), recent, given if recent != given else (), searched)
 
 
 def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
