@@ -121,7 +121,7 @@ def test_the_newest_calls_fill_the_budget() -> None:
     calls = tuple(PastCall("look", n, f"{n} " + "x" * 300) for n in range(9))
     turns = [SessionTurn(n, "", f"q{n}", "a", 0.0, calls) for n in (1, 2)]
     first, second = plait.History(result_chars=1000).of(turns)
-    assert first.calls == () and [call.input for call in second.calls] == [6, 7, 8]
+    assert first.calls == () and [call.input for call in second.calls] == [5, 6, 7, 8]
     assert all(len(call.result) <= 250 for call in second.calls)
     assert [each.calls for each in plait.History(result_chars=0).of(turns)] == [(), ()]
 

@@ -6,19 +6,26 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from plait.core import Exchange, PastCall
+from plait.core import Call, Exchange, PastCall
+from plait.core.arguments import named_input
 from plait.core.errors import ConfigError
 from plait.journal.timeline import Timeline
+from plait.models.wires.turns import arguments
 
 ChatMessages: TypeAlias = Iterable[Exchange | Mapping[str, Any]]
 """Turns of a conversation, oldest first: `Exchange` objects, or chat-completions messages."""
 
 
-def calls_in(timeline: Timeline) -> tuple[PastCall, ...]:
-    """Return the calls of a run that have a result, in the order of the results' effects."""
+def calls_in(timeline: Timeline, tools: Iterable[Mapping[str, Any]]) -> tuple[PastCall, ...]:
+    """Return the calls of a run that have a result, in order. `tools` are the run's (`RunHead.tools`).
+
+    An input is an object by parameter name, if the tool shows which parameters are meant.
+    """
+    parameters = {tool["name"]: tool.get("parameters", {}) for tool in tools}
     return tuple(
-        PastCall(each.call.tool, each.call.input, each.observation.text)
+        PastCall(call.tool, named_input(call.input, parameters.get(call.tool, {})), each.observation.text)
         for each in timeline.tool_calls
+        for call in [each.call]
         if each.observation is not None
     )
 
@@ -32,7 +39,7 @@ def write_messages(turns: Iterable[Exchange]) -> list[dict[str, Any]]:
         for call in turn.calls:
             number += 1
             id = f"call_{number}"
-            given = {"name": call.tool, "arguments": json.dumps(call.input, ensure_ascii=False)}
+            given = {"name": call.tool, "arguments": arguments(Call(call.tool, call.input))}
             made = {"id": id, "type": "function", "function": given}
             messages.append({"role": "assistant", "content": None, "tool_calls": [made]})
             messages.append({"role": "tool", "tool_call_id": id, "content": call.result})

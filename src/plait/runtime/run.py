@@ -43,6 +43,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """The loop itself; None if it is not known."""
     history: tuple[Exchange, ...] = ()
     """The earlier turns of its conversation: all that the caller passed, or those that it saw of its session."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """The specifications of its tools."""
 
     def __repr__(self) -> str:
         """Return one line: how the run ended, and what it used."""
@@ -125,7 +127,9 @@ class Run(Struct, frozen=True, kw_only=True):
         list as `history`. Raises `JournalError` if the record cannot be read.
         """
         answer = self.answer if isinstance(self.answer, str | None) else encode(self.answer).decode()
-        return write_messages((*self.history, Exchange(self.question, answer or "", calls_in(self.timeline))))
+        return write_messages(
+            (*self.history, Exchange(self.question, answer or "", calls_in(self.timeline, self.tools)))
+        )
 
     def json(self) -> dict[str, Any]:
         """Return the object that `plait run --json` prints. `phases` is None if the record cannot be read."""
@@ -166,6 +170,7 @@ def run_of(
     rows: Callable[[], Sequence[Row]],
     loop_object: Loop | None = None,
     history: tuple[Exchange, ...] = (),
+    tools: tuple[dict[str, Any], ...] = (),
 ) -> Run:
     """Build a run from its parts, as the engine or the journal has them."""
     return Run(
@@ -182,4 +187,5 @@ def run_of(
         rows=rows,
         loop_object=loop_object,
         history=history,
+        tools=tools,
     )

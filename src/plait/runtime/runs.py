@@ -151,6 +151,7 @@ def read_finished_run(row: RunRow, journal: Journal, loop: Loop | None = None) -
         rows=lambda: journal.rows(row.head.run),
         loop_object=loop,
         history=row.head.given or row.head.history,
+        tools=row.head.tools,
     )
 
 
@@ -219,6 +220,7 @@ async def perform(
         rows=_reader(head.run, log, journal),
         loop_object=run_spec.loop,
         history=head.given or head.history,
+        tools=head.tools,
     )
     if on_event is not None:
         on_event(ev.Ended(outcome, run))

@@ -165,7 +165,7 @@ def open_conversation(session: str, journal: Journal, shown: History) -> Convers
 
     def read_calls(turn: SessionTurn) -> list[PastCall]:
         try:
-            calls = calls_in(journal.timeline(turn.run, bodies=False))
+            calls = calls_in(journal.timeline(turn.run, bodies=False), journal.head(turn.run).tools)
         except JournalError:
             return []  # its record is damaged or was deleted meanwhile: the question and the answer remain
         return [call for call in calls if call.tool != search]  # what a search found is part of the conversation
