@@ -46,6 +46,8 @@ def next_reply(think: Think, page: int, pages: int) -> str | Reply:
     match think.phase.rpartition(".")[2]:
         case "compact":
             return f"{page - 1} pages were read. They tell of ships."
+        case "decompose":
+            return "1. Read all pages of the book."
         case "reason":
             return "DONE" if done else f"Page number {page} has to be read."
         case "reply":

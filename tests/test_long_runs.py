@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 import plait
-from long_run_support import LOOPS, QUESTION, ROOM, agent_of, count_tokens, in_wire, model_of, read_book, texts_of
-from plait.core import LoopContext, Reply, Stopped, Think, Usage
+from long_run_support import LOOPS, QUESTION, ROOM, agent_of, count_tokens, in_wire, look, model_of, read_book, texts_of
+from plait.core import LoopContext, Message, Reply, Stopped, Think, Usage
 from plait.core.errors import ConfigError, ContextOverflow
 from plait.core.events import Noted, Observed
 from plait.core.tools import Call
 from plait.journal.store import Journal
 from plait.loops import splitter_of
-from plait.loops.compaction import COMPACT, View
+from plait.loops.compaction import COMPACT, View, count_bytes
 from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
 from plait.models.wires.wire import WIRES
@@ -65,9 +65,22 @@ def test_each_prompt_has_the_task_and_the_last_two_results(loop: str) -> None:
         assert think.phase == COMPACT or len(seen) >= min(2, max(seen, default=0))
 
 
-def test_the_first_thought_of_phased_and_the_steps_of_codeact_stay() -> None:
+def test_the_first_thought_of_phased_stays() -> None:
     _, asked = read_book("phased", 60)
     assert all("Page number 1 has" in "\n".join(texts_of(think)) for think in asked[1:] if think.phase != COMPACT)
+
+
+def test_the_steps_of_codeact_stay() -> None:
+    @plait.tool(read_only=True)
+    def method_search(description: str) -> str:
+        """Find a function."""
+        return "look(page: int): Read one page of the book."
+
+    asked: list[Think] = []
+    agent = agent_of("codeact", 100, model_of(100, asked)).using(tools=[method_search, look])
+    assert agent.run(QUESTION).answer == "Oranges."
+    assert any(think.phase == COMPACT for think in asked)
+    assert all("Read all pages" in "\n".join(texts_of(think)) for think in asked[1:] if think.phase != COMPACT)
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -189,20 +202,25 @@ def test_the_reserved_call_answers_and_writes_no_summary(loop: str) -> None:
     assert all(think.phase != COMPACT for think in asked)
 
 
-def test_a_result_that_was_folded_may_be_called_for_again() -> None:
+@pytest.mark.parametrize("loop", ["tool_calling", "codeact"])
+def test_a_result_that_was_folded_may_be_called_for_again(loop: str) -> None:
     """The loop breaker counts a call anew when the model no longer sees the result."""
 
     def reply(think: Think) -> Reply:
-        tokens = count_tokens(think)
-        n = len(sent)
+        if think.phase == COMPACT:
+            return Reply("Nothing was found.")
+        tokens, n = count_tokens(think), len(sent)
         sent.append(tokens)
-        if n == 120:
+        if loop == "codeact":
+            code = f"print(look({n % 6}))" if n < 60 else 'stop("Oranges.")'
+            return Reply(f"More.\nACTION {n + 1}:\n```python\n{code}\n```", usage=Usage(tokens, 20))
+        if n == 60:
             return Reply("Oranges.", usage=Usage(tokens, 1))
         return Reply("", "calls", Usage(tokens, 1), (Call("look", {"page": n % 6}, f"id-{n}"),))
 
     sent: list[int] = []
     model = plait.Scripted([reply] * 200, by_turn=False, context_tokens=ROOM)
-    assert agent_of("tool_calling", 100, model).run(QUESTION).answer == "Oranges."
+    assert agent_of(loop, 100, model).run(QUESTION).answer == "Oranges."
 
 
 def test_a_fork_with_another_model_takes_over_the_compacted_steps(journal: Path) -> None:
@@ -252,3 +270,22 @@ def test_the_size_of_the_context_comes_from_the_settings_or_the_table() -> None:
     settings["endpoints"]["mine"]["context_tokens"] = -1
     with pytest.raises(ConfigError, match="context_tokens"):
         ModelConfig.from_mapping(settings)
+
+
+def test_a_call_that_is_repeated_at_once_still_ends_the_run() -> None:
+    sent: list[int] = []
+
+    def reply(think: Think) -> Reply:
+        sent.append(count_tokens(think))
+        call = Call("look", {"page": 1}, f"id-{len(sent)}")
+        return Reply("", "calls", Usage(sent[-1], 1), (call,))
+
+    model = plait.Scripted([reply] * 99, by_turn=False, context_tokens=6000)  # room for two results
+    run = agent_of("tool_calling", 99, model).run(QUESTION)
+    assert notes_of(run) and isinstance(run.outcome, Stopped) and run.outcome.limit == "loop"
+
+
+def test_text_without_an_encoding_and_large_numbers_have_a_length() -> None:
+    call = Call("look", {"page": 10**40, "text": "\ud800"})
+    think = Think("act", (Message("user", "half \ud800"), Message("assistant", "", (call,))), tools=(look.spec,))
+    assert count_bytes(think) > count_bytes(Think("act", think.messages)) > 60

@@ -18,7 +18,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-import msgspec
 from msgspec import Struct, structs
 
 from plait.core import ContextOverflow, Effect, Effects, LoopContext, Reply, Think, note, user
@@ -94,11 +93,20 @@ class Compaction:
     """Chooses what the model sees of one run's log. One a run.
 
     `question` is the task. `describe` returns an entry of the log as text, for a summary. The first `first` entries
-    stay, such as a plan.
+    stay, such as a plan. `on_change` is called when the model is shown less than before.
     """
 
-    def __init__(self, context: LoopContext, question: str, describe: Callable[[Any], str], *, first: int = 0) -> None:
+    def __init__(
+        self,
+        context: LoopContext,
+        question: str,
+        describe: Callable[[Any], str],
+        *,
+        first: int = 0,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
         self._context, self._question, self._describe = context, question, describe
+        self._on_change = on_change
         self._view = View(context.observation_chars, first=first)
         self._room: float = context.context_tokens
         self._tokens_a_byte = TOKENS_A_BYTE
@@ -148,6 +156,7 @@ class Compaction:
             tokens = self._count_tokens(attempt, self._view)
         if (more := self._count_tokens(attempt, before)) > tokens:
             how = "summarized" if self._view.dropped > before.dropped else "folded"
+            self._on_change()
             yield from note("compacted", f"old turns are {how}: about {tokens:,.0f} tokens instead of {more:,.0f}")
 
     def _summarize(self, log: Sequence[Any], last: int) -> Effects[None]:
@@ -185,9 +194,9 @@ def count_bytes(effect: Effect) -> int:
     """Return the length of a prompt: its texts, calls and tools; 1 for another effect or an empty prompt."""
     if not isinstance(effect, Think):
         return 1
-    texts = sum(len(each.content.encode()) for each in effect.messages) + len(effect.prompt.encode())
-    calls = [each.calls for each in effect.messages if each.calls]
-    return max(1, texts + len(msgspec.json.encode((calls, effect.tools))))
+    texts = [effect.prompt, *(each.content for each in effect.messages)]
+    texts += [str(each) for each in (*effect.tools, *(call for each in effect.messages for call in each.calls))]
+    return max(1, sum(len(text.encode(errors="replace")) for text in texts))
 
 
 def shorten_results(chars: int, why: ContextOverflow) -> Effects[int]:

@@ -82,7 +82,9 @@ class CodeAct:
         modules = MODULES if self.imports else frozenset()
         work = Work(context, escape, self.max_lines, self.repeats, modules)
         log = Scratchpad()
-        compaction = Compaction(context, task.question, Entry.describe, first=int(bool(context.search)))
+        compaction = Compaction(
+            context, task.question, Entry.describe, first=int(bool(context.search)), on_change=work.forget_repeats
+        )
         turn: Any = None
         last: Observation | None = None
         try:
