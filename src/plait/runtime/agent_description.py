@@ -115,7 +115,8 @@ def _check_models(models: object, loop: Loop) -> None:
     for phase, model in models.items():
         if phase not in {*phases, COMPACT, ""}:
             raise ConfigError(
-                f"The loop '{loop.name}' has no phase {phase!r}.", hint=f"Its phases: {', '.join(phases)}."
+                f"The loop '{loop.name}' has no phase {phase!r}.",
+                hint=f"Its phases: {', '.join(phases)}. '{COMPACT}' writes summaries.",
             )
         _require(f"models[{phase!r}]", model, _is_model(model), 'a model, such as "local" or "openai:NAME"')
 
