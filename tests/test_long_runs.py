@@ -24,6 +24,7 @@ from plait.loops.compaction import COMPACT, View, count_bytes
 from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
 from plait.models.wires.wire import WIRES
+from plait.runtime.phase_models import Phases
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
 
@@ -289,3 +290,10 @@ def test_text_without_an_encoding_and_large_numbers_have_a_length() -> None:
     call = Call("look", {"page": 10**40, "text": "\ud800"})
     think = Think("act", (Message("user", "half \ud800"), Message("assistant", "", (call,))), tools=(look.spec,))
     assert count_bytes(think) > count_bytes(Think("act", think.messages)) > 60
+
+
+def test_a_summary_is_written_by_the_model_for_it_or_by_the_agents() -> None:
+    first, other = model_of(1, []), model_of(1, [])
+    assert Phases({"act": first, "compact": other}).of("react.compact") is other
+    assert Phases({"act": first, "": other}).of("compact") is other
+    assert Phases({"act": first}).of("compact") is first
