@@ -13,7 +13,19 @@ from typing import Any
 import pytest
 
 import plait
-from long_run_support import LOOPS, QUESTION, ROOM, agent_of, count_tokens, in_wire, look, model_of, read_book, texts_of
+from long_run_support import (
+    LOOPS,
+    QUESTION,
+    ROOM,
+    TEXT,
+    agent_of,
+    count_tokens,
+    in_wire,
+    look,
+    model_of,
+    read_book,
+    texts_of,
+)
 from plait.core import LoopContext, Message, Reply, Stopped, Think, Usage
 from plait.core.errors import ConfigError, ContextOverflow
 from plait.core.events import Noted, Observed
@@ -231,7 +243,13 @@ def test_a_fork_with_another_model_takes_over_the_compacted_steps(journal: Path)
     assert other.answer == "Oranges." and other.steps == run.steps
 
 
-def test_short_results_and_errors_are_not_folded() -> None:
+def test_a_placeholder_names_the_artifacts_of_a_result() -> None:
+    handle = '{"$thing": "image-1", "is": "<Image 640x480 JPEG>"}'
+    shown = View(8000, folded=1).show_result(LoopContext((), PromptBook("json")), "draw", f'[{handle}, "{TEXT}"]')
+    assert shown.startswith("(The result of draw, 7,2") and handle in shown and len(shown) < 300
+
+
+def test_short_results_are_not_folded() -> None:
     context = LoopContext((), PromptBook("react"))
     view = View(8000, folded=2)
     assert view.of_entry(0).show_result(context, "look", "522250") == "522250"

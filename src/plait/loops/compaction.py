@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, structs
 
 from plait.core import Attachment, ContextOverflow, Effect, Effects, LoopContext, Reply, Think, note, user
+from plait.core.artifacts import find_handles
 from plait.core.text import shorten
 from plait.loops.escape import without_tokens
 from plait.loops.pass_effects import pass_effects
@@ -41,7 +42,7 @@ WORTH = 0.25
 """The part of the allowed tokens that a summary must save, at least."""
 
 SHORT_RESULT = 300
-"""Characters: a result up to this length is never folded. So handles of artifacts stay."""
+"""Characters: a result up to this length is never folded."""
 
 SMALLEST_OBSERVATION = 500
 """Characters: when the prompt is still too long with observations of this size, it does not fit."""
@@ -76,7 +77,8 @@ class View(Struct, frozen=True):
     def show_result(self, context: LoopContext, tool: str, text: str) -> str:
         """Return a result of an entry, given the view `of_entry`: shortened, or its placeholder."""
         if self.folded and len(text) > SHORT_RESULT and tool != context.search:
-            return context.prompt("folded", tool=tool, chars=f"{len(text):,}").strip()
+            handles = ", ".join(find_handles(text))
+            return context.prompt("folded", tool=tool, chars=f"{len(text):,}", handles=handles).strip()
         return shorten(text, self.chars)[0]
 
     def show_summary(self, context: LoopContext) -> str:
