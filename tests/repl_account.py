@@ -148,7 +148,7 @@ class Account:
         for step in log.steps[1:]:
             thought = step.thought.removeprefix(self.opening)
             said.append(f"{thought}\nACTION {step.number}:\n```python\n{step.code}```")
-        return said + [ContextOverflow("too long", tokens=4212, room=4096)] * (4 if log.end == "overflow" else 0)
+        return said + [ContextOverflow("too long", tokens=4212, room=4096)] * (9 if log.end == "overflow" else 0)
 
 
 def clock_of(log: Log) -> float:

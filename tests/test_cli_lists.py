@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli_support import Shell, final
+from plait.loops import has_compaction
 
 ROOT = Path(__file__).parents[1]
 LOOPS = ROOT / "src/plait/loops"
@@ -21,10 +22,10 @@ def plait(tmp_path: Path) -> Shell:
 
 
 def template(name: str) -> Path:
-    """The file of a prompt, such as "react/system"; those in `loops/prompts` belong to all loops."""
+    """The file of a prompt, such as "react/system"; those in `loops/prompts` belong to several loops."""
     loop, _, prompt = name.partition("/")
-    own = LOOPS / loop / "prompts" / f"{prompt}.j2"
-    return own if own.exists() else LOOPS / "prompts" / f"{prompt}.j2"
+    folders = (LOOPS / loop / "prompts", LOOPS / "prompts", LOOPS / "prompts/compaction")
+    return next(path for folder in folders if (path := folder / f"{prompt}.j2").exists())
 
 
 def test_every_prompt_is_shown_as_its_file_is(plait: Shell) -> None:
@@ -32,6 +33,9 @@ def test_every_prompt_is_shown_as_its_file_is(plait: Shell) -> None:
     shipped = {f"{path.parent.parent.name}/{path.stem}" for path in LOOPS.glob("*/prompts/*.j2")}
     loops = {name.partition("/")[0] for name in shipped}
     shared = {f"{loop}/{path.stem}" for loop in loops for path in LOOPS.glob("prompts/*.j2")}
+    compacting = {loop for loop in loops if has_compaction(loop)}
+    assert compacting == {"react", "json", "tool_calling", "phased", "codeact"}
+    shared |= {f"{loop}/{path.stem}" for loop in compacting for path in LOOPS.glob("prompts/compaction/*.j2")}
     assert sorted(names) == sorted(shipped | shared)
     for name in names:
         assert plait("prompts", "show", name).out == template(name).read_text()

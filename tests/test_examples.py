@@ -16,8 +16,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import plait
-from plait.core import Exchange
-from plait.core.events import Observed
+from plait.core import Call, Exchange, Reply, Think
+from plait.core.events import Noted, Observed
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -178,3 +178,31 @@ def test_topics_are_researched_at_once_by_child_runs_in_one_journal(tmp_path: Pa
     script = write_script(tmp_path, "Final Answer: Nothing to research.")
     done = run_program("researcher", "Hm?", "--model", script, folder=tmp_path)
     assert (done.returncode, done.stdout) == (0, "Nothing to research.\n"), done.stderr
+
+
+def test_a_question_about_many_long_files_is_answered_with_a_small_context(tmp_path: Path) -> None:
+    for n in range(60):
+        (tmp_path / f"{n:02}.txt").write_text(f"Day {n}. " + "The pump ran. " * 500)
+
+    def reply(think: Think) -> str | Reply:
+        if think.phase == "compact":
+            return "Nothing failed so far."
+        read.append(len(read))
+        calls = (Call("read_file", {"name": f"{read[-1]:02}.txt"}),)
+        return Reply("", calls=calls) if len(read) <= 60 else "No pump failed."
+
+    read: list[int] = []
+    program = load_example("long_run")
+    model = plait.Scripted([reply] * 99, by_turn=False, context_tokens=16_000)
+    run = program.make_agent(tmp_path, model).using(journal=False).run("Which pump failed?")
+    assert (run.answer, run.steps) == ("No pump failed.", 61)
+    assert "compacted" in [event.kind for event in run.events if isinstance(event, Noted)]
+
+
+def test_the_long_run_prints_its_answer_and_what_it_used(tmp_path: Path) -> None:
+    call = {"text": "", "calls": [{"tool": "read_file", "input": {"name": "warranty.md"}, "id": "1"}]}
+    (tmp_path / "script.json").write_text(json.dumps([call, "Three years."]))
+    words = ["How long is the warranty?", "--model", f"scripted:{tmp_path / 'script.json'}"]
+    done = run_program("long_run", *words, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Three years.\n"), done.stderr
+    assert done.stderr.startswith("2 steps, ")

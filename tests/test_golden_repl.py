@@ -52,7 +52,7 @@ def run_log(account: Account, log: Log, folder: Path, transcript: Any = "complet
         tools=[str(account.write_tools(folder, log))],
         prompts=folder / "prompts",
         journal=folder / "runs.db",
-        limits=plait.Limits(repeats=0),
+        limits=plait.Limits(repeats=0, compact_at=None),
         sandbox="process",
     )
     return agent.run(log.task, now=clock_of(log))

@@ -16,7 +16,7 @@ import msgspec
 
 from plait import config, loops
 from plait.agent_parts import AgentParts
-from plait.core import Event, Exchange, Loop, Plan, ToolSpec, Waiting
+from plait.core import Event, Loop, Plan, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
 from plait.journal.records import RunHead
@@ -38,6 +38,7 @@ from plait.runtime.agent_description import (
 )
 from plait.runtime.attachments import UserQuestion, check_acceptance, restore_files
 from plait.runtime.background import EventStream, run_blocking
+from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import make_agent_tool
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
@@ -143,6 +144,7 @@ class Agent(Generic[OutputT]):
         *,
         deps: Any = None,
         session: str | None = None,
+        history: ChatMessages | None = None,
         on_wait: OnWait | None = None,
         now: float | None = None,
     ) -> Run[OutputT]:
@@ -152,12 +154,14 @@ class Agent(Generic[OutputT]):
         `deps` is the object that tools get as `Context.deps`; the journal does not store it.
 
         `session` makes the run a turn of that conversation in the journal. The run sees the latest turns, as
-        `Agent.history` says, and can search all of them. `now` is the time that code sees, in seconds since 1970; None
+        `Agent.history` says, and can search all of them. `history` holds the earlier turns if your application stores
+        them: `run.messages()` of an earlier run, other chat-completions messages, or `Exchange` objects. System
+        messages in it are ignored. `now` is the time that code sees, in seconds since 1970; None
         for this machine's clock. `Run.status` says how the run ended. `PlaitError` is raised only for a wrong
         description (an unknown model, a journal that cannot be written). Ctrl-C cancels the run, keeps its record and
         raises KeyboardInterrupt.
         """
-        return run_blocking(self.arun(question, deps=deps, session=session, on_wait=on_wait, now=now))
+        return run_blocking(self.arun(question, deps=deps, session=session, history=history, on_wait=on_wait, now=now))
 
     async def arun(
         self,
@@ -168,14 +172,13 @@ class Agent(Generic[OutputT]):
         on_event: Callable[[Event], None] | None = None,
         on_wait: OnWait | None = None,
         label: str = "",
-        history: Iterable[Exchange] | None = None,
+        history: ChatMessages | None = None,
         now: float | None = None,
     ) -> Run[OutputT]:
         """Run a task to its end. Cancelling this call cancels the run and records that.
 
         `on_event` receives each event as it happens; the last is `Ended`, also for a cancelled run. `label` is a name
-        by which the journal finds the run again. `history` holds the session's earlier turns if your application stores
-        them; None reads them from the journal. For the other arguments see `run`.
+        by which the journal finds the run again. For the other arguments see `run`.
         """
         run_spec, head = await self._parts.prepare_run(question, session, on_wait, history, now, deps)
         head = msgspec.structs.replace(head, label=label)
@@ -385,16 +388,16 @@ class Agent(Generic[OutputT]):
         sandbox = await self._parts.check_sandbox(
             sandbox_for(self, row.head, any(each.step < at for each in Timeline(rows).code))
         )
-        now, files = row.head.settings.get("now"), restore_files(row.head, journal)
         run_spec = self._parts.make_run_spec(
             row.head.question,
             on_wait,
             conversation=conversation,
             shown=shown,
             sandbox=sandbox,
-            now=now,
-            files=files,
+            now=row.head.settings.get("now"),
+            files=restore_files(row.head, journal),
             deps=deps,
+            context_tokens=row.head.settings.get("context_tokens", 0),
         )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = self._parts.make_head(row.head.question, run_spec, conversation)

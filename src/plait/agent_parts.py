@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from weakref import proxy
 import msgspec
 
 from plait import __version__, config, loops, telemetry
-from plait.core import Exchange, Loop, LoopContext
+from plait.core import Loop, LoopContext
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
@@ -39,6 +38,7 @@ from plait.runtime.attachments import (
     restore_files,
     split_question,
 )
+from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import run_child
 from plait.runtime.output import OutputType, choose_method, output_of, recorded_output, render_instructions
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
@@ -47,6 +47,7 @@ from plait.runtime.run_context import OnWait, RunSpec
 from plait.runtime.sessions import (
     Conversation,
     as_recorded,
+    continue_conversation,
     open_conversation,
     recorded_conversation,
     require_loaded,
@@ -171,19 +172,23 @@ class AgentParts:
         asked: UserQuestion,
         session: str | None,
         on_wait: OnWait | None,
-        history: Iterable[Exchange] | None,
+        history: ChatMessages | None,
         now: float | None,
         deps: Any = None,
     ) -> tuple[RunSpec, RunHead]:
         """Check the arguments of a new run and return what it needs."""
         question, files = split_question(asked)
-        check_run_arguments(question, session, history, now)
+        check_run_arguments(question, now)
         check_deps(self._agent.deps, deps)
         await self.load_tools()
         await self.check_sandbox(self._agent.sandbox)
         conversation = None
         if session is not None:
-            conversation = open_conversation(session, self.require_journal(), self._agent.history, history)
+            journal = self.require_journal()
+        if history is not None:
+            conversation = continue_conversation(session, self._agent.history, history)
+        elif session is not None:
+            conversation = open_conversation(session, journal, self._agent.history)
         shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
         run_spec = self.make_run_spec(
             question, on_wait, conversation=conversation, shown=shown, now=now, files=files, deps=deps
@@ -213,17 +218,21 @@ class AgentParts:
         now: float | None = None,
         files: AttachedFiles = NO_FILES,
         deps: Any = None,
+        context_tokens: int | None = None,
     ) -> RunSpec:
-        """Return the specification of a new run, or of a `recorded` one."""
+        """Return the specification of a new run, or of a `recorded` one. `context_tokens`: None for the models' own."""
         agent = self._agent
+        asks_for_tools = loops.fallback_of(self.loop) is None
+        phases = Phases(models_of_run(self.models, recorded, asks_for_tools=asks_for_tools))
         if recorded is not None:
             files = restore_files(recorded, self.require_journal()) if recorded.attachments else files
             shown, now = shown_by(recorded), recorded.settings.get("now")
+            context_tokens = recorded.settings.get("context_tokens", 0)
         conversation = conversation or (recorded_conversation(recorded) if recorded is not None else None)
         tools = self.toolset if recorded is None else as_recorded(self.toolset, recorded)
         if conversation is not None and conversation.searched:
             tools = msgspec.structs.replace(
-                tools, tools=(*tools, conversation.tool(self.require_journal(), agent.history.embedder))
+                tools, tools=(*tools, conversation.tool(self.journal, agent.history.embedder))
             )
         if shown is not None:
             tools = self._finder.among(tools)
@@ -243,6 +252,8 @@ class AgentParts:
             approve_plan=agent.approve == "plan",
             special_tokens=tokens,
             instructions=instructions,
+            context_tokens=phases.context_tokens if context_tokens is None else context_tokens,
+            compact_at=agent.limits.compact_at,
         )
         if shown is not None:
             context = narrow_context(context, shown, (tool.name for tool in self.toolset), self._finder.tool.name)
@@ -252,8 +263,6 @@ class AgentParts:
         if sandbox == AUTO:
             sandbox, why = default_sandbox()
         context = with_clean_tools(context)
-        asks_for_tools = loops.fallback_of(self.loop) is None
-        phases = Phases(models_of_run(self.models, recorded, asks_for_tools=asks_for_tools))
         if output.spec is not None:
             method = output.method or choose_method(phases.of(self.loop.phases[-1]), bool(context.tools))
             context = msgspec.structs.replace(context, output=msgspec.structs.replace(output.spec, method=method))
@@ -298,6 +307,7 @@ class AgentParts:
                 "now": run_spec.now,
                 "instructions": run_spec.context.instructions,
                 "output_method": run_spec.context.output.method if run_spec.context.output is not None else None,
+                "context_tokens": run_spec.context.context_tokens,
             },
             plait=__version__,
         )
@@ -322,9 +332,7 @@ class AgentParts:
         return settings_of(self._agent)
 
 
-def check_run_arguments(
-    question: str, session: str | None, history: Iterable[Exchange] | None, now: float | None
-) -> None:
+def check_run_arguments(question: str, now: float | None) -> None:
     """Raise `ConfigError` for arguments of a run that are invalid."""
     if not isinstance(question, str) or not question.strip():
         raise ConfigError("The question is empty.", hint="Say what is to be done.")
@@ -334,8 +342,6 @@ def check_run_arguments(
         raise ConfigError(f"The question is no text: half a character at {why.start}.", hint="Send UTF-8.") from None
     if now is not None and type(now) not in (int, float):
         raise ConfigError(f"now is {now!r}.", hint="Give seconds since 1970, or None.")
-    if history is not None and session is None:
-        raise ConfigError("Earlier turns belong to a session, and none is named.", hint="Give session=NAME.")
 
 
 def _fallback(why: str) -> str:

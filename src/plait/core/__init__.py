@@ -34,7 +34,7 @@ from plait.core.effects import (
 from plait.core.errors import ContextOverflow, LimitNear, OutputError, PlaitError, Unsupported
 from plait.core.events import Event
 from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task, join_parts
-from plait.core.messages import JSON, Exchange, Message, ProviderState, assistant, system, user
+from plait.core.messages import JSON, Exchange, Message, PastCall, ProviderState, assistant, system, user
 from plait.core.outcomes import Answered, Cancelled, Crashed, Failed, Outcome, Status, Stopped, Waiting
 from plait.core.output import OutputSpec
 from plait.core.plans import Plan, Step
@@ -78,6 +78,7 @@ __all__ = [
     "Outcome",
     "OutputError",
     "OutputSpec",
+    "PastCall",
     "Piece",
     "PieceKind",
     "PlaitError",

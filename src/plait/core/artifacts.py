@@ -6,6 +6,7 @@ that gets the handle receives the object. An artifact serializes itself, so a re
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -30,6 +31,14 @@ class ArtifactHandle(Struct, frozen=True):
         if isinstance(value, dict) and isinstance(value.get(MARK), str):
             return ArtifactHandle(value[MARK], str(value.get("is", "")))
         return None
+
+
+_IN_TEXT = re.compile(rf'\{{"{re.escape(MARK)}": "[^"\\]*", "is": "[^"\\]*"\}}')
+
+
+def find_handles(text: str) -> list[str]:
+    """Return the handles in the text of a result, as their JSON."""
+    return _IN_TEXT.findall(text)
 
 
 class Artifact(ABC):

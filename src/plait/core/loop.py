@@ -95,7 +95,8 @@ class LoopContext(Struct, frozen=True):
     asked. `approve_plan`: the user approves a plan before it runs. The model is shown `tools`; it may also call
     `others`, which the tool named `search` ("": none) finds. `special_tokens` are the control tokens of the run's
     models, which are escaped in data. `instructions` are the user's, beside the loop's prompts. `output` is the type of
-    the answer; None for text.
+    the answer; None for text. `context_tokens` is the smallest context of the run's models in tokens (0: not known),
+    and `compact_at` the share of it at which the log is compacted (None: only when a prompt is refused).
     """
 
     tools: tuple[ToolSpec, ...]
@@ -109,6 +110,8 @@ class LoopContext(Struct, frozen=True):
     special_tokens: tuple[str, ...] = ()
     instructions: str = ""
     output: OutputSpec | None = None
+    context_tokens: int = 0
+    compact_at: float | None = None
 
     @property
     def known_tools(self) -> tuple[ToolSpec, ...]:

@@ -44,11 +44,20 @@ class Message(Struct, frozen=True, omit_defaults=True):
     attachments: tuple[Attachment, ...] = ()
 
 
-class Exchange(Struct, frozen=True):
-    """One turn of a conversation: the user's question, and the reply that the user saw."""
+class PastCall(Struct, frozen=True):
+    """A tool call of an earlier turn: the tool's name, the input (any JSON value), and the result as text."""
+
+    tool: str
+    input: JSON
+    result: str
+
+
+class Exchange(Struct, frozen=True, omit_defaults=True):
+    """One turn of a conversation: the user's question, the reply that the user saw, and the tool calls between."""
 
     question: str
     answer: str
+    calls: tuple[PastCall, ...] = ()
 
 
 def system(content: str) -> Message:

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from plait.core import Attachment, Call, Exchange, Observation, Ran, Reply, Usage, WaitResult
+from plait.core import Attachment, Call, Exchange, Observation, PastCall, Ran, Reply, Usage, WaitResult
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
@@ -237,9 +237,9 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     `loop` is {"name": ..., "options": {...}}. `models` maps a phase ("" for all) to the result of `Model.describe`.
     `tools` are the specs that the model saw; `sources` are the words they were loaded by ("" for one given in Python).
     `settings` has limits, approval and other settings. `session` is the run's conversation, `history` the recent turns
-    that the loop saw, `given` all turns before it if the caller passed them and not all are shown. `label` is a name
-    for finding the run again. `attachments` are the files of the question. `parent` is the run that a fork comes from,
-    `caller` the call that started a child run.
+    that the loop saw, `given` all turns before it if the caller passed them and not all are shown whole. `label` is a
+    name for finding the run again. `attachments` are the files of the question. `parent` is the run that a fork comes
+    from, `caller` the call that started a child run.
     """
 
     run: str
@@ -273,7 +273,8 @@ class SessionTurn(Struct, frozen=True):
     """A turn of a conversation, as a later turn sees it.
 
     `number` counts the session's turns from 1. `answer` is the reply as text, None if there is none. `started` is in
-    seconds since 1970.
+    seconds since 1970. `calls` are the tool calls of a turn that the caller passed; those of a recorded turn are in its
+    run.
     """
 
     number: int
@@ -281,6 +282,7 @@ class SessionTurn(Struct, frozen=True):
     question: str
     answer: str | None
     started: float
+    calls: tuple[PastCall, ...] = ()
 
 
 class SessionRow(Struct, frozen=True):

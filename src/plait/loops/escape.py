@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from plait.core import Exchange, LoopContext, Task
+from plait.core import Exchange, LoopContext, PastCall, Task
 from plait.core.labels import HOLE, labels_in
 
 _FENCE = "```"
@@ -102,7 +102,14 @@ def escape_of(context: LoopContext, *disarm: Disarm) -> Escape:
 
 def escape_history(task: Task, escape: Escape) -> tuple[Exchange, ...]:
     """Return the earlier turns of a conversation, escaped."""
-    return tuple(Exchange(escape(turn.question), escape(turn.answer)) for turn in task.history)
+
+    def escape_call(call: PastCall) -> PastCall:
+        return PastCall(escape(call.tool, inline=True), call.input, escape(call.result, inline=True))
+
+    return tuple(
+        Exchange(escape(turn.question), escape(turn.answer), tuple(map(escape_call, turn.calls)))
+        for turn in task.history
+    )
 
 
 def escape_task(task: Task, escape: Escape) -> dict[str, Any]:

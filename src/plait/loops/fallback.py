@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from msgspec import structs
 
-from plait.core import Effect, Failed, LoopContext, LoopRun, Outcome, Start, Task, Think, note
+from plait.core import Failed, LoopContext, LoopRun, Start, Task, Think, note
+from plait.loops.pass_effects import pass_effects
 from plait.loops.registry import make
 
 
@@ -22,23 +21,8 @@ def fall_back(name: str, task: Task, context: LoopContext, why: str) -> LoopRun:
         unseen = f"The loop '{name}' was not begun: it shows no plan, and a plan needs a person's leave."
         return Failed(f"{why} {unseen}", kind="format")
     yield from note("fallback", f"{why} Going on with the loop '{name}'.")
-    return (yield from _renamed(loop.run(task, context.of(name)), name))
-
-
-def _renamed(loop: LoopRun, name: str) -> LoopRun:
-    """Return the loop with its phases under its own name, apart from those of the loop that fell back."""
-    feed: Callable[[], Effect] = partial(next, loop)
-    while True:
-        try:
-            effect = feed()
-        except StopIteration as end:
-            return cast(Outcome, end.value)
-        try:
-            result: Any = yield _with_phase(effect, name)
-        except Exception as thrown:
-            feed = partial(loop.throw, thrown)
-        else:
-            feed = partial(loop.send, result)
+    # The loop's phases get its name, apart from those of the loop that fell back.
+    return (yield from pass_effects(loop.run(task, context.of(name)), lambda effect: _with_phase(effect, name)))
 
 
 def _with_phase(effect: Any, name: str) -> Any:

@@ -12,9 +12,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from plait.core import Loop, Splitter
+from plait.core import Loop, OneKind, Splitter
 from plait.core.errors import ConfigError
 from plait.installation import plugins
+from plait.loops.compaction import COMPACT
 
 # name: (module, class). Imported on first use.
 OURS: dict[str, tuple[str, str]] = {
@@ -108,6 +109,11 @@ def prompts_of(name: str) -> dict[str, str]:
     return dict(getattr(_kind(name), "prompts", {}))
 
 
+def has_compaction(name: str) -> bool:
+    """Return whether the built-in loop of that name compacts its log; False for all other names."""
+    return (name in OURS) and getattr(_kind(name), "compacts", False)
+
+
 def fallback_of(loop: Loop) -> Loop | None:
     """Return the loop that this one may fall back to. Raises `ConfigError` for an unknown name, or if loops fall back
     to each other without end."""
@@ -130,6 +136,8 @@ def phases_of(loop: Loop) -> tuple[str, ...]:
 
 def splitter_of(loop: Loop, phase: str) -> Splitter:
     """Return the splitter for the replies of a phase, including the phases of fallbacks."""
+    if phase.rpartition(".")[2] == COMPACT:
+        return OneKind("thought")
     name, dot, rest = phase.partition(".")
     return splitter_of(make(name), rest) if dot and phase not in loop.phases else loop.splitter(phase)
 

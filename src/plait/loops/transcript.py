@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from msgspec import structs
 
 from plait.core import Attachment, LoopContext, Message, Observation, Task, Think, assistant, join_parts, system, user
 from plait.core.labels import HOLE
-from plait.core.text import shorten
+from plait.loops.compaction import View, with_summary
 from plait.loops.escape import begins_line, escape_of, escape_task, without_tokens
 from plait.loops.format import Format, Turn
 
@@ -51,58 +52,59 @@ class Transcript:
         self._inline = not begins_line(self._observe("", HOLE, 1))
         self._ask, self._task = task.ask, escape_task(task, escape)
         self._rules = join_parts(context.rules(**words), context.output_rules(answer_place))
-        asked = () if kind != "chat" else (system(self._rules), task.ask(context.prompt("question", **self._task)))
-        self._head: tuple[Message, ...] = asked
         self._tools: dict[str, str] = {}
         """The tools' names, made harmless."""
-        self._chat: dict[int, list[Message]] = {}
-        self._text: dict[int, list[str]] = {}
-        self._turns: dict[int, list[PastTurn]] = {}
+        self._shown: dict[tuple[int, View], str] = {}
+        self._raw: dict[tuple[int, View], str] = {}
+        self._turns: dict[tuple[int, View], PastTurn] = {}
 
-    def think(self, phase: str, log: Scratchpad, chars: int, opening: str, tail: tuple[Message, ...] = ()) -> Think:
+    def think(self, phase: str, log: Scratchpad, view: View, opening: str, tail: tuple[Message, ...] = ()) -> Think:
         """The think effect over the log, its messages or its raw prompt set. `tail` is said after the log;
-        `opening` is where the model goes on, for the forms that end in the middle of a turn. Observations are
-        shown with at most `chars` characters."""
+        `opening` is where the model goes on, for the forms that end in the middle of a turn. `view` says which part
+        of the log is shown."""
+        summary = self._escape(view.show_summary(self._kit))
+        task = {**self._task, "question": with_summary(self._task["question"], summary)}
         if self._kind == "chat":
-            return Think(phase, (*self._head, *_with_word(self._messages(log, chars), self._after(log)), *tail))
-        turns, raw = self._past_turns(log, chars), self._raw(log, chars)
+            head = (system(self._rules), self._ask(self._kit.prompt("question", **task)))
+            return Think(phase, (*head, *_with_word(self._messages(log, view), self._after(log)), *tail))
+        turns, raw = self._past_turns(log, view), self._raw_log(log, view)
         shown = {"log": raw, "turns": turns, "opening": "" if tail else opening}
-        values = {**self._task, **shown, "phase": phase}
+        values = {**task, **shown, "phase": phase}
         if self._kind == "user":
-            seen = tuple(each for entry in log.entries for each in entry.attachments)
+            indexes = view.find_shown(len(log.entries))
+            files = (view.of_entry(i).show_attachments(log.entries[i].attachments) for i in indexes)
+            seen = tuple(chain.from_iterable(files))
             return Think(phase, (system(self._rules), self._ask(self._kit.prompt("earlier", **values), seen), *tail))
         text = self._kit.prompt("completion", system=self._rules, **values)
         if tail:
             text = "\n".join((text, *(message.content for message in tail), opening))
         return Think(phase, prompt=text)
 
-    # A log only grows, so what was made of its first entries is kept: a step costs no more than what it adds.
+    def _messages(self, log: Scratchpad, view: View) -> list[Message]:
+        said: list[Message] = []
+        for i in view.find_shown(len(log.entries)):
+            entry, how = log.entries[i], view.of_entry(i)
+            shown = Message("user", self._show(entry, i, how), attachments=how.show_attachments(entry.attachments))
+            said += (assistant(entry.turn), shown)
+        return said
 
-    def _messages(self, log: Scratchpad, chars: int) -> list[Message]:
-        done = self._chat.setdefault(chars, [])
-        for i in range(len(done) // 2, len(log.entries)):
-            entry = log.entries[i]
-            shown = Message("user", self._shown(entry, i + 1, chars), attachments=entry.attachments)
-            done += (assistant(entry.turn), shown)
-        return done
-
-    def _raw(self, log: Scratchpad, chars: int) -> str:
-        done = self._text.setdefault(chars, [])
-        for i in range(len(done), len(log.entries)):
-            entry = log.entries[i]
-            own = self.escape_tokens(entry.turn.rstrip())
-            done.append(f"{own}\n{self._shown(entry, i + 1, chars).rstrip()}\n")
+    def _raw_log(self, log: Scratchpad, view: View) -> str:
         after = self._after(log)
-        return "".join(done) + (f"({after})\n" if after else "")
+        shown = (self._show_raw(log.entries[i], i, view.of_entry(i)) for i in view.find_shown(len(log.entries)))
+        return "".join(shown) + (f"({after})\n" if after else "")
 
-    def _past_turns(self, log: Scratchpad, chars: int) -> list[PastTurn]:
+    def _past_turns(self, log: Scratchpad, view: View) -> list[PastTurn]:
         """Return the turns for a template that writes the log itself. A remark follows the last observation."""
-        done = self._turns.setdefault(chars, [])
-        for i in range(len(done), len(log.entries)):
-            done.append(PastTurn(self, log.entries[i], i + 1, chars))
+        done: list[PastTurn] = []
+        for i in view.find_shown(len(log.entries)):
+            key = (i, view.of_entry(i))
+            if key not in self._turns:
+                self._turns[key] = PastTurn(self, log.entries[i], *key)
+            done.append(self._turns[key])
         if not done or not (after := self._after(log)):
             return done
-        return [*done[:-1], PastTurn(self, log.entries[-1], len(done), chars, f"\n({after})")]
+        last = len(log.entries) - 1
+        return [*done[:-1], PastTurn(self, log.entries[-1], last, view.of_entry(last), f"\n({after})")]
 
     def escape_observation(self, text: str) -> str:
         """Return an observation for any place of a prompt."""
@@ -115,14 +117,31 @@ class Transcript:
     def _after(self, log: Scratchpad) -> str:
         return log.after if self._harmless or not log.after else self._escape(log.after, inline=True)
 
-    def _shown(self, entry: Entry, n: int, chars: int) -> str:
-        """An observation in a prompt: shortened, escaped, labelled."""
-        text = shorten(entry.observation, chars)[0]
+    # A log only grows, so what was made of its entries is kept: a step costs no more than what it adds.
+
+    def _show(self, entry: Entry, i: int, view: View) -> str:
+        """Return the observation of entry `i`: shortened or folded, escaped, labelled."""
+        if (i, view) not in self._shown:
+            self._shown[i, view] = self._observe_entry(entry, i + 1, view)
+        return self._shown[i, view]
+
+    def _show_raw(self, entry: Entry, i: int, view: View) -> str:
+        if (i, view) not in self._raw:
+            own = self.escape_tokens(entry.turn.rstrip())
+            self._raw[i, view] = f"{own}\n{self._show(entry, i, view).rstrip()}\n"
+        return self._raw[i, view]
+
+    def _observe_entry(self, entry: Entry, n: int, view: View) -> str:
+        text = self.show_result(entry, view)
         if self._harmless:
             return self._observe(entry.tool, text, n)
         if (tool := self._tools.get(entry.tool)) is None:
             tool = self._tools[entry.tool] = self._escape(entry.tool, inline=True)
         return self._observe(tool, self._escape(text, inline=self._inline), n)
+
+    def show_result(self, entry: Entry, view: View) -> str:
+        """Return an observation, shortened or folded, without its label and not escaped."""
+        return view.show_result(self._kit, entry.tool, entry.observation)
 
     @cached_property
     def own_result(self) -> tuple[str, ...]:
@@ -139,9 +158,9 @@ class PastTurn:
     escaped. `observation` is escaped and has no label.
     """
 
-    def __init__(self, page: Transcript, entry: Entry, number: int, chars: int, remark: str = "") -> None:
-        self._page, self._entry, self._chars, self._remark = page, entry, chars, remark
-        self.number = number
+    def __init__(self, page: Transcript, entry: Entry, index: int, view: View, remark: str = "") -> None:
+        self._page, self._entry, self._view, self._remark = page, entry, view, remark
+        self.number = index + 1
         self.tool = entry.tool
 
     @cached_property
@@ -154,7 +173,7 @@ class PastTurn:
 
     @cached_property
     def observation(self) -> str:
-        return self._page.escape_observation(shorten(self._entry.observation, self._chars)[0]) + self._remark
+        return self._page.escape_observation(self._page.show_result(self._entry, self._view)) + self._remark
 
 
 def _with_word(said: list[Message], word: str) -> list[Message]:
@@ -179,6 +198,10 @@ class Entry:
     tool: str
     reply: str
     attachments: tuple[Attachment, ...] = ()
+
+    def describe(self) -> str:
+        """Return the turn and its observation as text."""
+        return f"{self.turn}\n{self.observation}"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The turn loop of ReAct and JSON ReAct, and the parts that other loops share: ask, read, repair, fit, conclude.
+"""The turn loop of ReAct and JSON ReAct, and the parts that other loops share: ask, read, repair, conclude.
 
 If a reply cannot be read, the model sees it once more with a complaint, for the repair. Then both leave the prompt; the
 record keeps them.
@@ -18,7 +18,6 @@ from msgspec import structs
 from plait.core import (
     Answered,
     Call,
-    ContextOverflow,
     Effects,
     Failed,
     LimitNear,
@@ -38,10 +37,11 @@ from plait.core import (
     think,
 )
 from plait.core.text import shorten
+from plait.loops.compaction import Compaction, View
 from plait.loops.format import Format, Remark, Turn, Unreadable
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.tool_descriptions import offered_tools
-from plait.loops.transcript import Observe, Scratchpad, Transcript, TranscriptKind, with_repair
+from plait.loops.transcript import Entry, Observe, Scratchpad, Transcript, TranscriptKind, with_repair
 
 Bad = tuple[str, str]
 """A reply that could not be read, and what is wrong with it."""
@@ -114,12 +114,12 @@ class TurnLoop:
         page = Transcript(
             self.transcript, self.format, task, context, self.words, self.observe, answer_place=self.answer_place
         )
-        log, chars = Scratchpad(), context.observation_chars
+        log, compaction = Scratchpad(), Compaction(context, task.question, Entry.describe)
         seen: Observation | None = None
         try:
             while True:
                 attempt = partial(self._take_turn, context, page, log, is_repetition(seen))
-                turn, chars = yield from fit_prompt(attempt, chars)
+                turn = yield from compaction.ask(attempt, log.entries)
                 if not isinstance(turn, Turn):
                     return cast(Failed, turn)
                 ungrounded = yield from find_ungrounded_in_turn(turn)
@@ -139,17 +139,17 @@ class TurnLoop:
                         continue
                 log = log.then(*strike_from_turn(ungrounded, turn, seen))
         except LimitNear as limit:
-            return (yield from self._conclude(context, page, log, chars, limit))
+            return (yield from self._conclude(context, page, log, compaction, limit))
 
     def _take_turn(
-        self, context: LoopContext, page: Transcript, log: Scratchpad, resample: bool, chars: int
+        self, context: LoopContext, page: Transcript, log: Scratchpad, resample: bool, view: View
     ) -> Effects[Turn | Failed]:
         def ask(bad: Bad | None) -> Effects[Reply]:
             request = context.prompt("repair", complaint=bad[1], **self.words) if bad else ""
             tail = with_repair(bad[0], request) if bad else ()
             opened = self.transcript != "chat" and not bad
             held = self.constrain or bool(bad)
-            return self._ask_model(context, page, log, chars, tail, held=held, opened=opened, resample=resample)
+            return self._ask_model(context, page, log, view, tail, held=held, opened=opened, resample=resample)
 
         def read(text: str) -> Turn:
             if self.transcript != "chat" and self.labels and not text.lstrip().startswith(self.labels):
@@ -165,7 +165,7 @@ class TurnLoop:
         context: LoopContext,
         page: Transcript,
         log: Scratchpad,
-        chars: int,
+        view: View,
         tail: tuple[Message, ...] = (),
         *,
         held: bool = False,
@@ -177,7 +177,7 @@ class TurnLoop:
             tools = (*self.tools, *offered_tools(context, log.observations)[len(context.tools) :])
             options["grammar"] = self.format.grammar(tools, log.next, opened=opened)
             options["schema"] = self.format.schema(tools)
-        shape = page.think("act", log, chars, self.opening(log.next), tail)
+        shape = page.think("act", log, view, self.opening(log.next), tail)
         return think(
             "act",
             shape.messages,
@@ -190,12 +190,12 @@ class TurnLoop:
         )
 
     def _conclude(
-        self, context: LoopContext, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
+        self, context: LoopContext, page: Transcript, log: Scratchpad, compaction: Compaction, limit: LimitNear
     ) -> Effects[Outcome]:
         """Use the reserved call to answer from what was found."""
         tail = with_repair("", context.prompt("conclude", reason=limit.detail))
         ask = partial(self._ask_model, context, page, log, tail=tail, held=not self.last_label, prefill=self.last_label)
-        reply, _ = yield from fit_prompt(lambda size: ask(chars=size), chars)
+        reply = yield from compaction.ask(lambda view: ask(view=view), log.entries, concluding=True)
         answer: Any = None
         try:
             turn = self.format.read(reply.text, log.next, (*self.tools, *context.others))
@@ -222,9 +222,6 @@ def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effe
 
 FOLDED = 300
 """Characters of a result that came once more."""
-
-SMALLEST_OBSERVATION = 500
-"""Characters: when the prompt is still too long with observations of this size, it does not fit."""
 
 
 def read_turn(
@@ -329,18 +326,3 @@ def describe_repetition(context: LoopContext, call: Call, seen: Observation) -> 
     return (
         f"You then called {call.tool} once more with {given}, which gave: {shorten(seen.text, FOLDED)[0]}\n{seen.note}"
     )
-
-
-def fit_prompt(attempt: Callable[[int], Effects[Any]], chars: int) -> Effects[tuple[Any, int]]:
-    """Run `attempt(chars)`; when the endpoint says the prompt is too long, again with shorter observations.
-
-    Returns what the attempt gave and the size it went through with. The trajectory itself is never cut.
-    """
-    while True:
-        try:
-            return (yield from attempt(chars)), chars
-        except ContextOverflow as why:
-            if chars <= SMALLEST_OBSERVATION:
-                raise
-            chars = max(SMALLEST_OBSERVATION, chars // 4)
-            yield from note("shortened", f"{why}: observations are cut to {chars:,} characters")

@@ -45,6 +45,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     as control tokens (`special_tokens.py`). `wire` names the protocol (`wires/`). `settings` are
     the user's, and override what an effect asks for. `rate_limit` holds for all runs of this process.
     `stated_abilities` are those that the user stated in plait.toml.
+    `context_tokens` is the size of the model's context, 0 if it is not known.
     """
 
     spec: str
@@ -66,6 +67,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     settings: ModelSettings = NO_SETTINGS
     rate_limit: RateLimit | None = None
     stated_abilities: tuple[str, ...] = ()
+    context_tokens: int = 0
 
     @property
     def secrets(self) -> tuple[str, ...]:

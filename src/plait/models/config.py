@@ -29,6 +29,7 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
     key. A header's value that begins with "$" is read from the environment and kept secret. `special_tokens` are texts
     that the server reads as control tokens; the default follows from the model's name. `wire` names the protocol; the
     default follows from `kind` and the model's name.
+    `context_tokens` is the size of the models' context; the default is what the bundled table says.
     `requests_per_minute` and `tokens_per_minute` limit the requests of this process to the endpoint.
     """
 
@@ -43,6 +44,7 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     special_tokens: tuple[str, ...] | None = None
     wire: str = ""
+    context_tokens: int = 0
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
 
@@ -149,6 +151,8 @@ def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
         raise ConfigError(f"{where}.kind {kind!r} is not known.", hint=_nearest(kind, HOSTS))
     if endpoint.wire and endpoint.wire not in WIRES:
         raise ConfigError(f"{where}.wire {endpoint.wire!r} is not known.", hint=_nearest(endpoint.wire, WIRES))
+    if endpoint.context_tokens < 0:
+        raise ConfigError(f"{where}.context_tokens should be 0 or more, not {endpoint.context_tokens}.")
     _check_names(endpoint.abilities, ABILITIES, f"{where}.abilities")
     if endpoint.special_tokens and not all(endpoint.special_tokens):
         raise ConfigError(f"{where}.special_tokens has an empty text.", hint='Give texts such as ["<|im_end|>"].')

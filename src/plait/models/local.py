@@ -65,6 +65,11 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         return ()
 
     @property
+    def context_tokens(self) -> int:
+        """Return the tokens that a prompt and its reply may have together."""
+        return self.server.n_ctx
+
+    @property
     def special_tokens(self) -> tuple[str, ...]:
         """Return the special tokens of the vocabulary: the catalogue's, or those in the user's file."""
         return tokens_of_file(Path(self.file)) if self.file else catalogue_model(self.name).special_tokens

@@ -233,15 +233,14 @@ def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> 
     """
     from datetime import UTC, datetime
 
-    from genai_prices import __version__, data_snapshot
+    from genai_prices import __version__
     from genai_prices.types import TieredPrices
 
     when = datetime.fromisoformat(date).replace(tzinfo=UTC) if date else datetime.now(UTC)
-    try:
-        snapshot = data_snapshot.get_snapshot()
-        host, model = snapshot.find_provider_model(name, None, provider or None, None if provider else url)
-    except LookupError:
+    found = _find_model(provider, name, url)
+    if found is None:
         return UNKNOWN
+    host, model = found
     prices = model.get_prices(when)
     kinds = [prices.input_mtok, prices.output_mtok, prices.cache_read_mtok, prices.cache_write_mtok]
     if kinds[:2] == [None, None]:
@@ -259,8 +258,25 @@ def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> 
     starts = {tier.start for price in kinds if isinstance(price, TieredPrices) for tier in price.tiers}
     tiers = tuple(Tier(start, *at(start)) for start in sorted(starts))
     source = f"genai-prices {__version__}, {host.id}/{model.id}"
-    found, dated = at(0), when.date().isoformat()
-    return Rate("tokens", *found[:4], tiers, source=source, date=dated, cache_write_1h=found[4])
+    base, dated = at(0), when.date().isoformat()
+    return Rate("tokens", *base[:4], tiers, source=source, date=dated, cache_write_1h=base[4])
+
+
+@lru_cache(maxsize=256)
+def bundled_context(provider: str, name: str) -> int:
+    """Return the size of a model's context in tokens by the same table; 0 if it is not known. Uses no network."""
+    found = _find_model(provider, name, "")
+    return (found[1].context_window or 0) if found is not None else 0
+
+
+def _find_model(provider: str, name: str, url: str) -> tuple[Any, Any] | None:
+    """Return the provider and the model in the table of `genai-prices`, or None."""
+    from genai_prices import data_snapshot
+
+    try:
+        return data_snapshot.get_snapshot().find_provider_model(name, None, provider or None, None if provider else url)
+    except LookupError:
+        return None
 
 
 @lru_cache(maxsize=4096)

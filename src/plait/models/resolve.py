@@ -20,7 +20,15 @@ from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.fallback import SEPARATOR, join_models, members_of, split_fallbacks
 from plait.models.media import media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, wire_of
-from plait.models.prices import LOCAL, UNKNOWN, Rate, bundled_rate, find_by_name, own_service_tiers
+from plait.models.prices import (
+    LOCAL,
+    UNKNOWN,
+    Rate,
+    bundled_context,
+    bundled_rate,
+    find_by_name,
+    own_service_tiers,
+)
 from plait.models.rate_limits import read_rate_limit
 from plait.models.settings import (
     NO_SETTINGS,
@@ -225,16 +233,20 @@ def _chat_model(
     hidden: Mapping[str, str] | None = None,
     priced_as: str = "",
 ) -> ChatModel:
-    """Make the model of an endpoint. `hidden` are its secret headers, `priced_as` the host whose prices hold."""
+    """Make the model of an endpoint. `hidden` are its secret headers, `priced_as` the host in the bundled table."""
     _warn_of_short_secret(key, endpoint.key_env)
     hidden = hidden or {}
     local = bool(endpoint.kind) and HOSTS[endpoint.kind].local
     tokens = endpoint.special_tokens
     wire = endpoint.wire or wire_of(endpoint.kind, name, endpoint.base_url)
+    context_tokens = endpoint.context_tokens
     rate = _own_rate(spec, name, config) or endpoint.price
-    if rate is None:
-        electric = config.electricity or LOCAL
-        rate = electric if local else bundled_rate(priced_as, name, url=endpoint.base_url)
+    if rate is None and local:
+        rate = config.electricity or LOCAL
+    elif rate is None:
+        rate = bundled_rate(priced_as, name, url=endpoint.base_url)
+        if priced_as and not context_tokens:
+            context_tokens = bundled_context(priced_as, name)
     return ChatModel(
         spec=spec,
         name=name,
@@ -256,6 +268,7 @@ def _chat_model(
         wire=wire,
         rate_limit=read_rate_limit(structs.asdict(endpoint), "endpoint"),
         stated_abilities=tuple(endpoint.abilities),
+        context_tokens=context_tokens,
     )
 
 

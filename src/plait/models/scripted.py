@@ -50,6 +50,7 @@ class Scripted:
     With `by_turn` False the replies come one after another, whatever the request (one run, not resumed). `sent` counts
     the attempts. `delay`: seconds before a reply. `chunk`: characters of a streamed piece, 0 for all at once. A reply
     is cut at the stop strings, like an endpoint's. `params` are further fields of each request's body.
+    `context_tokens` is the size of the context that the model claims to have; 0 for an unknown one.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Scripted:
         rate: Rate = UNKNOWN,
         abilities: Abilities | None = None,
         params: Mapping[str, Any] = MappingProxyType({}),
+        context_tokens: int = 0,
     ) -> None:
         self.scripts = dict(replies) if isinstance(replies, Mapping) else {"": tuple(replies)}
         self.by_turn = by_turn
@@ -75,6 +77,7 @@ class Scripted:
         self.rate = rate
         self.abilities = abilities or structs.replace(ABILITIES, tools=_holds_calls(self.scripts))
         self.params = dict(params)
+        self.context_tokens = context_tokens
         self.secrets: tuple[str, ...] = ()
         self.sent = 0
         self._failed: dict[bytes, int] = {}

@@ -14,6 +14,7 @@ from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.records import RunHead
+from plait.loops.compaction import COMPACT
 from plait.models.base import Model
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
 from plait.runtime.grounding import Grounding
@@ -144,9 +145,10 @@ def _check_settings(settings: object, loop: Loop) -> None:
 def _check_phases(names: Iterable[str], loop: Loop) -> None:
     phases = loops.phases_of(loop)
     for phase in names:
-        if phase not in {*phases, ""}:
+        if phase not in {*phases, COMPACT, ""}:
             raise ConfigError(
-                f"The loop '{loop.name}' has no phase {phase!r}.", hint=f"Its phases: {', '.join(phases)}."
+                f"The loop '{loop.name}' has no phase {phase!r}.",
+                hint=f"Its phases: {', '.join(phases)}. '{COMPACT}' writes summaries.",
             )
 
 

@@ -369,11 +369,11 @@ class Thinker:
 
     def _same_request(self, n: int, effect: Think, past: PastEffect, step: int) -> None:
         """Compare every recorded attempt of this effect with the request the loop makes now."""
-        if step < self.run_context.run_spec.trust_until:
-            return
         for asked in past.attempts:
             if asked.phase != effect.phase:
                 raise differs(n, step, f"phase {asked.phase}", f"phase {effect.phase}")
+            if step < self.run_context.run_spec.trust_until:
+                continue
             phases = self.run_context.run_spec.phases
             made = phases.find_model(effect.phase, asked.model).encode(limit_reply(effect, asked.max_tokens))
             if (found := self.run_context.log.scrub(made.body)) != asked.request or made.path != asked.path:

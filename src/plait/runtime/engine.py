@@ -351,6 +351,8 @@ class Engine:
         return tuple(dict.fromkeys(found))
 
     def _note(self, effect: Note) -> None:
+        if effect.kind == "compacted":  # the model no longer sees old results, and may call for them again
+            self.run_context.breaker.forget_calls()
         number, self._notes = self._notes, self._notes + 1
         if number not in self.run_spec.past.notes and not self.run_spec.replay:
             self.run_context.log.buffer(

@@ -193,7 +193,9 @@ class Sources:
 
 def sources_of(task: Task, *rules: str | None) -> Sources:
     """Return the sources that a run begins with; `rules` are the user's own prompts."""
-    before = (text for turn in task.history for text in (turn.question, turn.answer))
+    before = (
+        text for turn in task.history for text in (turn.question, turn.answer, *(call.result for call in turn.calls))
+    )
     files = (text for _, text in task.texts)
     return Sources((task.question, *files, *before, *filter(None, rules)))
 

@@ -40,9 +40,9 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     same result before the run is stopped (0: never stopped for that). `tools`: with more tools than this, the model is
     shown those that fit the task best, and a tool that finds the others; None shows all, but `codeact` then shows none
     of more than eight and finds them by searching. `depth`: how many levels of child runs it may have, and `children`:
-    how many child runs on all levels. What child runs use counts against all limits. `code`: what one piece of code may
-    use. Raises `ConfigError` for an
-    invalid limit.
+    how many child runs on all levels. What child runs use counts against all limits. `compact_at`: the share of the
+    model's context at which old turns are folded or summarized, more than 0 and at most 1; None only does so after the
+    model refused a prompt. `code`: what one piece of code may use. Raises `ConfigError` for an invalid limit.
     """
 
     steps: int | None = 25
@@ -57,6 +57,7 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     tools: int | None = None
     depth: int = 4
     children: int = 32
+    compact_at: float | None = 0.7
     code: CodeLimits = _CODE
 
     def __post_init__(self) -> None:
@@ -68,14 +69,19 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
             if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < math.inf:
                 none = ", or None for no limit" if name in _OPTIONAL else ""
                 raise ConfigError(f"Limits({name}={value!r}) is invalid.", hint=f"Give {wanted} from 0 up{none}.")
+        if self.compact_at is not None and not 0 < self.compact_at <= 1:
+            raise ConfigError(
+                f"Limits(compact_at={self.compact_at!r}) is invalid.",
+                hint="Give a share above 0 and at most 1, or None.",
+            )
         if not isinstance(self.code, CodeLimits):
             raise ConfigError(f"Limits(code={self.code!r}) is invalid.", hint="Give plait.CodeLimits(...).")
         if self.code == _CODE:  # msgspec leaves out a default by identity: equal limits are written alike
             structs.force_setattr(self, "code", _CODE)
 
 
-_NUMBERS = ("usd", "seconds", "tool_seconds")
-_OPTIONAL = ("steps", "calls", "tokens", "tools", "usd", "seconds")
+_NUMBERS = ("usd", "seconds", "tool_seconds", "compact_at")
+_OPTIONAL = ("steps", "calls", "tokens", "tools", "usd", "seconds", "compact_at")
 
 
 class LimitReached(Exception):

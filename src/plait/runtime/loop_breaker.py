@@ -12,6 +12,9 @@ from plait.tools import Toolset
 
 ERRORS_IN_A_ROW = 8
 
+REMEMBERED = 2
+"""Different calls that are still counted when the model no longer sees old results."""
+
 
 class Breaker:
     """Watches calls, their results, and answers that were not taken.
@@ -33,6 +36,12 @@ class Breaker:
         self._counted: set[bytes] = set()  # calls of this piece of code
         self._failed = False  # the last call of this piece did
         self._answers: Counter[bytes] = Counter()  # those that were not taken
+
+    def forget_calls(self) -> None:
+        """Count calls anew, except the last ones."""
+        self._last = dict(list(self._last.items())[-REMEMBERED:])
+        self._seen = Counter({key: self._seen[key] for key in self._last})
+        self._stale = 0
 
     def piece(self) -> None:
         """A piece of code begins."""
@@ -73,8 +82,9 @@ class Breaker:
         key = _key(call)
         tool = self._tools.get(call.tool)
         harmless = tool is None or tool.spec.repeatable
-        if self._last.get(key) != observation.text:
-            self._last[key] = observation.text
+        before = self._last.pop(key, None)
+        self._last[key] = observation.text  # in the order of the last results
+        if before != observation.text:
             self._seen[key] = 1
             self._stale = 0
         elif key not in self._counted:

@@ -10,6 +10,7 @@ from msgspec import convert, structs
 from plait.core import Think
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
+from plait.loops.compaction import COMPACT
 from plait.loops.escape import without_tokens
 from plait.models.base import Model
 from plait.models.chat import ChatModel
@@ -53,10 +54,17 @@ class Phases:
         for phase, members in self._models.items():
             self._models[phase] = tuple(each.without(ability) if each.spec == spec else each for each in members)
 
+    @property
+    def context_tokens(self) -> int:
+        """Return the smallest known context of the models, in tokens; 0 if none is known."""
+        every = (each for members in self._models.values() for each in members)
+        return min(filter(None, (getattr(each, "context_tokens", 0) for each in every)), default=0)
+
     def _members(self, phase: str) -> tuple[Model, ...]:
-        members = self._models.get(phase) or self._models.get("")
-        if members is None and "." in phase:
-            # A loop that another fell back to, where only that one's phases were given models.
+        own = phase.rpartition(".")[2] if phase.endswith(COMPACT) else phase
+        members = self._models.get(phase) or self._models.get(own) or self._models.get("")
+        if members is None and ("." in phase or phase == COMPACT):
+            # Compaction, or a loop that another fell back to, where only the loop's phases were given models.
             members = next(iter(self._models.values()), None)
         if members is None:
             raise ConfigError(

@@ -19,7 +19,7 @@ from typing import Any
 
 from plait.core.errors import ConfigError
 from plait.core.labels import labels_in
-from plait.loops import OURS
+from plait.loops import OURS, has_compaction
 from plait.loops import names as loop_names
 from plait.runtime.prompt_labels import BLOCKS, labels_of_template
 
@@ -343,8 +343,13 @@ def _has_prompts(folder: Path) -> bool:
 
 @cache
 def shipped_prompts(loop: str) -> Mapping[str, str]:
-    """Return the shipped templates of a loop by name; none for a loop that Plait does not ship."""
-    return _read_templates(resources.files("plait.loops") / loop / "prompts")
+    """Return the shipped templates of a loop by name; none for a loop that Plait does not ship.
+
+    Loops that compact their log share the templates for that.
+    """
+    root = resources.files("plait.loops")
+    compaction = _read_templates(root / "prompts" / "compaction") if has_compaction(loop) else {}
+    return {**compaction, **_read_templates(root / loop / "prompts")}
 
 
 @cache

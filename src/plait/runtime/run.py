@@ -7,12 +7,14 @@ from typing import Any, Generic, cast
 
 from msgspec import Struct, convert, structs
 
-from plait.core import Event, Loop, Outcome, Status, Usage, Waiting
+from plait.core import Event, Exchange, Loop, Outcome, Status, Usage, Waiting
 from plait.core.errors import JournalError, OutputError
 from plait.core.events import Observed, Replied
 from plait.core.notebook import render_html, repr_short
+from plait.journal.codec import encode
 from plait.journal.records import Row
 from plait.journal.timeline import Timeline
+from plait.runtime.chat_messages import calls_in, write_messages
 from plait.runtime.costs import PhaseSpending, spending
 from plait.runtime.output import TEXT, OutputT, OutputType
 from plait.runtime.recorded_events import make_events
@@ -47,6 +49,10 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     """The loop itself; None if it is not known."""
     output_type: OutputType[Any] = TEXT
     """The type of `output`; that of the agent."""
+    history: tuple[Exchange, ...] = ()
+    """The earlier turns of its conversation: all that the caller passed, or those that it saw of its session."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """The specifications of its tools."""
 
     def __repr__(self) -> str:
         """Return one line: how the run ended, and what it used."""
@@ -141,6 +147,18 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
         """
         return spending(self.timeline)
 
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the conversation up to the end of this run as chat-completions messages.
+
+        They begin with the earlier turns. A run's question, tool calls, results and answer follow; a run without an
+        answer ends with its last result. Model calls and the format of the loop are left out. `Agent.run` takes the
+        list as `history`. Raises `JournalError` if the record cannot be read.
+        """
+        answer = self.answer if isinstance(self.answer, str | None) else encode(self.answer).decode()
+        return write_messages(
+            (*self.history, Exchange(self.question, answer or "", calls_in(self.timeline, self.tools)))
+        )
+
     def json(self) -> dict[str, Any]:
         """Return the object that `plait run --json` prints. `phases` is None if the record cannot be read."""
         try:
@@ -182,6 +200,8 @@ def run_of(
     read_children: Callable[[], Sequence[Run]],
     loop_object: Loop | None = None,
     output_type: OutputType[Any] = TEXT,
+    history: tuple[Exchange, ...] = (),
+    tools: tuple[dict[str, Any], ...] = (),
 ) -> Run[Any]:
     """Build a run from its parts, as the engine or the journal has them."""
     return Run(
@@ -200,4 +220,6 @@ def run_of(
         tree=spent_in(totals),
         loop_object=loop_object,
         output_type=output_type,
+        history=history,
+        tools=tools,
     )

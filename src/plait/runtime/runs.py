@@ -159,6 +159,8 @@ def read_finished_run(
         read_children=lambda: read_child_runs(journal, row.head.run),
         loop_object=loop,
         output_type=output or output_of(read_recorded_output(row.head)),
+        history=row.head.given or row.head.history,
+        tools=row.head.tools,
     )
 
 
@@ -236,6 +238,8 @@ async def perform(
         read_children=_children_reader(head.run, journal, engine),
         loop_object=run_spec.loop,
         output_type=run_spec.output,
+        history=head.given or head.history,
+        tools=head.tools,
     )
     if on_event is not None:
         on_event(ev.Ended(outcome, run))

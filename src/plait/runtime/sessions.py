@@ -16,12 +16,13 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, convert, structs, to_builtins
 
-from plait.core import Exchange, ToolSpec
-from plait.core.errors import ConfigError, ToolError
+from plait.core import Exchange, PastCall, ToolSpec
+from plait.core.errors import ConfigError, JournalError, ToolError
 from plait.core.text import shorten
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead, SessionTurn
 from plait.journal.store import Journal
+from plait.runtime.chat_messages import ChatMessages, calls_in, read_turns
 from plait.search.embedders import Embedder as EmbedderObject
 from plait.search.embedders import EmbedFunction
 from plait.tools import Tool, Toolset
@@ -33,6 +34,8 @@ SESSION = "(session)"
 
 LONGEST_NAME = 200
 
+ReadCalls: TypeAlias = Callable[[SessionTurn], Sequence[PastCall]]
+
 Embedder: TypeAlias = str | EmbedFunction | EmbedderObject
 """Measures meaning: "local", "openai:NAME", a function from texts to vectors, or your own object."""
 
@@ -41,16 +44,19 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
     """How much of a conversation a run sees: at most `turns` turns with `chars` characters in total.
 
     The newest turns are shown. A question or answer takes at most a quarter of the characters; longer ones are
-    shortened in the middle. `embedder` searches the conversation and the tools by meaning: "local", "openai:NAME", a
-    function from texts to vectors, or an object. Raises `ConfigError` for an invalid field.
+    shortened in the middle. `result_chars` is the number of characters for the tool calls of these turns and their
+    results, besides `chars`; the newest calls are shown, and a result takes at most a quarter (0: none). `embedder`
+    searches the conversation and the tools by meaning: "local", "openai:NAME", a function from texts to vectors, or an
+    object. Raises `ConfigError` for an invalid field.
     """
 
     turns: int = 6
     chars: int = 6000
+    result_chars: int = 2000
     embedder: Embedder = "local"
 
     def __post_init__(self) -> None:
-        for name in ("turns", "chars"):
+        for name in ("turns", "chars", "result_chars"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise ConfigError(f"History({name}={value!r}) is invalid.", hint="Give a whole number from 0 up.")
@@ -66,12 +72,16 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
     def stored_settings(self) -> dict[str, Any]:
         """Return the values to store in a run's settings. A function cannot be stored; "local" replaces it."""
         embedder = self.embedder if isinstance(self.embedder, str) else "local"
-        return {"history": {"turns": self.turns, "chars": self.chars}, "embedder": embedder}
+        limits = {"turns": self.turns, "chars": self.chars, "result_chars": self.result_chars}
+        return {"history": limits, "embedder": embedder}
 
-    def of(self, turns: Iterable[SessionTurn]) -> tuple[Exchange, ...]:
-        """Return the turns to show, oldest first. Turns without an answer are left out."""
+    def of(self, turns: Iterable[SessionTurn], read_calls: ReadCalls = lambda turn: turn.calls) -> tuple[Exchange, ...]:
+        """Return the turns to show, oldest first. Turns without an answer are left out.
+
+        `read_calls` returns the tool calls of a turn.
+        """
         shown: list[Exchange] = []
-        room, longest = self.chars, self.chars // 4
+        room, longest, room_of_calls = self.chars, self.chars // 4, self.result_chars
         for turn in sorted(turns, key=lambda each: -each.number):
             if turn.answer is None:
                 continue
@@ -79,8 +89,24 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
             room -= len(exchange.question) + len(exchange.answer)
             if len(shown) == self.turns or room < 0:
                 break
-            shown.append(exchange)
+            calls, room_of_calls = self._fit_calls(read_calls(turn) if room_of_calls else (), room_of_calls)
+            shown.append(structs.replace(exchange, calls=calls))
         return tuple(reversed(shown))
+
+    def _fit_calls(self, calls: Sequence[PastCall], room: int) -> tuple[tuple[PastCall, ...], int]:
+        """Return the last calls that fit into `room` characters, results shortened, and the characters left.
+
+        Nothing is left behind a call that does not fit.
+        """
+        fitting: list[PastCall] = []
+        for call in reversed(calls):
+            short = structs.replace(call, result=shorten(call.result, self.result_chars // 4)[0])
+            size = len(short.result) + len(str(call.input))
+            if size > room:
+                return tuple(reversed(fitting)), 0
+            fitting.append(short)
+            room -= size
+        return tuple(reversed(fitting)), room
 
 
 class Conversation(Struct, frozen=True):
@@ -90,15 +116,17 @@ class Conversation(Struct, frozen=True):
     run: str
     history: tuple[Exchange, ...] = ()
     given: tuple[Exchange, ...] = ()
-    """All turns before the run, if the caller passed them and not all are shown."""
+    """All turns before the run, if the caller passed them and not all of them are shown whole."""
     searched: bool = True
     """Whether the run has a tool that searches the conversation."""
 
-    def tool(self, journal: Journal, embedder: Embedder) -> Tool:
+    def tool(self, journal: Journal | None, embedder: Embedder) -> Tool:
         """Return the tool that searches the conversation before this run."""
 
         def read_turns() -> list[SessionTurn]:
-            return _turns(self.given) if self.given else journal.turns(self.session, before=self.run)
+            if self.given or journal is None:
+                return _turns(self.given)
+            return journal.turns(self.session, before=self.run)
 
         return structs.replace(_make_search_tool(read_turns, embedder), source=SESSION)
 
@@ -126,33 +154,48 @@ def _make_search_tool(read_turns: Callable[[], Sequence[SessionTurn]], embedder:
     return chat_history(read_turns, embedder)
 
 
-def open_conversation(
-    session: str, journal: Journal, shown: History, history: Iterable[Exchange] | None = None
-) -> Conversation:
-    """Return the place of a run that begins now. `history`: the turns before it; None for the recorded ones.
+def open_conversation(session: str, journal: Journal, shown: History) -> Conversation:
+    """Return the place of a run that begins now in a recorded session.
 
     Raises `ConfigError` for an invalid name, `JournalError` for an unreadable journal.
     """
-    if history is not None:
-        given = tuple(history)
-        recent = shown.of(_turns(given))
-        searched = recent != given
-        return Conversation(check_session_name(session), new_run_id(), recent, given if searched else (), searched)
     # Read a few more than are shown, because some have no answer.
     turns = journal.turns(check_session_name(session), limit=4 * shown.turns)
-    return Conversation(session, new_run_id(), shown.of(turns))
+    search = session_spec().name
+
+    def read_calls(turn: SessionTurn) -> list[PastCall]:
+        try:
+            calls = calls_in(journal.timeline(turn.run, bodies=False), journal.head(turn.run).tools)
+        except JournalError:
+            return []  # its record is damaged or was deleted meanwhile: the question and the answer remain
+        return [call for call in calls if call.tool != search]  # what a search found is part of the conversation
+
+    recent = shown.of(turns, read_calls)
+    return Conversation(session, new_run_id(), recent)
+
+
+def continue_conversation(session: str | None, shown: History, history: ChatMessages) -> Conversation:
+    """Return the place of a run that begins now, after the turns that the caller passes. `session` may be None.
+
+    Raises `ConfigError` for an invalid name or message.
+    """
+    given = read_turns(history)
+    recent = shown.of(_turns(given))
+    searched = [(each.question, each.answer) for each in recent] != [(each.question, each.answer) for each in given]
+    name = check_session_name(session) if session is not None else ""
+    return Conversation(name, new_run_id(), recent, given if recent != given else (), searched)
 
 
 def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
     """Return the place of a recorded run, or of the fork `run` of it; None if it is not part of a conversation."""
-    if not head.session:
+    if not (head.session or head.history or head.given):
         return None
     return Conversation(head.session, run or head.run, head.history, head.given, SESSION in head.sources)
 
 
 def _turns(given: Iterable[Exchange]) -> list[SessionTurn]:
     """Return turns that the caller passed in the form of recorded ones."""
-    return [SessionTurn(i, "", each.question, each.answer, 0.0) for i, each in enumerate(given, 1)]
+    return [SessionTurn(i, "", each.question, each.answer or None, 0.0, each.calls) for i, each in enumerate(given, 1)]
 
 
 def check_session_name(session: str) -> str:

@@ -41,6 +41,7 @@ SORTS = {
     "calls_as_text": "repair",
     "cut": "cut",
     "shortened": "cut",
+    "compacted": "cut",
     "dropped": "cut",
     "skipped": "cut",
     "circle": "cut",

@@ -131,6 +131,10 @@ class Work:
         self._names = assigned_names(code, ran.error) | (set() if ran.lost else self._names)
         return self._observation(code, (yield from self._ended(ran)))
 
+    def forget_repeats(self) -> None:
+        """Count repeated code anew: the model no longer sees what it gave."""
+        self._seen.clear()
+
     @property
     def in_vain(self) -> bool:
         """Return whether the last action failed as before and had no effect, so that it need not be shown again."""

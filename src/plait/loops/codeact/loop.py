@@ -32,12 +32,13 @@ from plait.loops.codeact.execution import SEARCH, STOP, Work, only_stops
 from plait.loops.codeact.format import FORMAT
 from plait.loops.codeact.hints import MODULES
 from plait.loops.codeact.turns import CodeTurns
+from plait.loops.compaction import Compaction, View
 from plait.loops.escape import escape_of
 from plait.loops.format import Turn
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.registry import check_options
-from plait.loops.transcript import Scratchpad, TranscriptKind
-from plait.loops.turn import fit_prompt, is_repetition
+from plait.loops.transcript import Entry, Scratchpad, TranscriptKind
+from plait.loops.turn import is_repetition
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class CodeAct:
     runs_code: ClassVar[bool] = True
     """It needs a sandbox, which is checked before the first model call."""
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
+    compacts: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
     reply_words: ClassVar[tuple[str, ...]] = ("Python", "code")
     tool_names: ClassVar[str] = "python"
@@ -79,15 +81,18 @@ class CodeAct:
         turns, escape = CodeTurns(self, task, context), escape_of(context, FORMAT.disarm)
         modules = MODULES if self.imports else frozenset()
         work = Work(context, escape, self.max_lines, self.repeats, modules)
-        log, chars = Scratchpad(), context.observation_chars
+        log = Scratchpad()
+        compaction = Compaction(
+            context, task.question, Entry.describe, first=int(bool(context.search)), on_change=work.forget_repeats
+        )
         turn: Any = None
         last: Observation | None = None
         try:
             while True:
-                ask: Callable[[int], Effects[Any]] = partial(turns.next, log, is_repetition(last), work.failed)
+                ask: Callable[[View], Effects[Any]] = partial(turns.next, log, is_repetition(last), work.failed)
                 if not log.entries and context.search:
                     ask = partial(turns.first, log)
-                turn, chars = yield from fit_prompt(ask, chars)
+                turn = yield from compaction.ask(ask, log.entries)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
                 ungrounded = yield from find_ungrounded_in_turn(turn)
@@ -108,7 +113,7 @@ class CodeAct:
         except LimitNear as limit:
             if isinstance(turn, Turn):
                 log = log.then(turn, work.broken_off())
-            return (yield from turns.conclude(log, chars, limit))
+            return (yield from turns.conclude(log, compaction, limit))
 
     def splitter(self, phase: str) -> Splitter:
         return OneKind("thought") if phase == "decompose" else FORMAT.splitter()

@@ -13,9 +13,10 @@ from plait.loops.codeact.hints import NAMES
 from plait.loops.codeact.labels import LABEL, label_at
 from plait.loops.codeact.reader import MOST_STEPS, steps_of
 from plait.loops.codeact.signature import python_function
+from plait.loops.compaction import Compaction, View
 from plait.loops.format import Turn, Unreadable
 from plait.loops.transcript import Scratchpad, Transcript, with_repair
-from plait.loops.turn import Bad, fit_prompt, plain_answer, read_turn
+from plait.loops.turn import Bad, plain_answer, read_turn
 
 if TYPE_CHECKING:
     from plait.loops.codeact.loop import CodeAct
@@ -25,8 +26,7 @@ _ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
 
 
 class CodeTurns:
-    """The model calls of one run. `chars` is always the maximum number of characters of an observation in the
-    prompt."""
+    """The model calls of one run. `view` says which part of the log a prompt shows."""
 
     def __init__(self, loop: CodeAct, task: Task, context: LoopContext) -> None:
         self._loop, self._task, self._kit = loop, task, context
@@ -49,11 +49,11 @@ class CodeTurns:
             answer_place="the argument of stop, as a Python value",
         )
 
-    def first(self, log: Scratchpad, chars: int) -> Effects[Turn]:
+    def first(self, log: Scratchpad, view: View) -> Effects[Turn]:
         """Make the first turn on the model's behalf: its steps, and a search for the first of them."""
         opening = self._kit.prompt("steps")
         stop = ("\nACTION", "\nOBSERVATION", f"\n{MOST_STEPS + 1}.")
-        reply = yield from self._think("decompose", log, chars, opening, stop=stop)
+        reply = yield from self._think("decompose", log, view, opening, stop=stop)
         steps = steps_of(reply.text)
         if not steps:
             steps = (" ".join(self._task.question.split()),)
@@ -62,7 +62,7 @@ class CodeTurns:
         turn = Turn(self._kit.prompt("first", steps=steps, reply=reply.text).strip(), search)
         return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
 
-    def next(self, log: Scratchpad, resample: bool, failed: bool, chars: int) -> Effects[Turn | Failed]:
+    def next(self, log: Scratchpad, resample: bool, failed: bool, view: View) -> Effects[Turn | Failed]:
         """Ask for the next turn; `failed`: the last action failed."""
         opening = self._kit.prompt("opening", n=log.next, failed=failed)
         stop = FORMAT.stop(log.next) if self._loop.stop is None else (self._loop.stop,)
@@ -76,7 +76,7 @@ class CodeTurns:
             held = self._loop.constrain or bool(bad)
             options: dict[str, Any] = {"stop": stop, "resample": resample, "repair": bool(bad)}
             options["grammar"] = FORMAT.grammar(self._kit.tools, log.next, opened=True) if held else None
-            reply = yield from self._think("act", log, chars, opening, tail, **options)
+            reply = yield from self._think("act", log, view, opening, tail, **options)
             whole = not reply.how_cut
             return reply
 
@@ -86,19 +86,19 @@ class CodeTurns:
         answer = plain_answer(self._kit) if self._kit.output is not None else None
         return (yield from read_turn(ask, read, self._loop.max_parse_errors, answer=answer))
 
-    def conclude(self, log: Scratchpad, chars: int, limit: LimitNear) -> Effects[Outcome]:
+    def conclude(self, log: Scratchpad, compaction: Compaction, limit: LimitNear) -> Effects[Outcome]:
         """Use the reserved call to answer in words from what was found."""
         tail = with_repair("", self._kit.prompt("conclude", reason=limit.detail))
         ask = partial(self._think, "act", log, opening="FINAL ANSWER:", tail=tail, stop=_ENDS, repair=True)
-        reply, _ = yield from fit_prompt(lambda size: ask(chars=size), chars)
+        reply = yield from compaction.ask(lambda view: ask(view=view), log.entries, concluding=True)
         return Stopped(limit.limit, limit.detail, _last_words(reply.text, log.next))
 
     def _think(
-        self, phase: str, log: Scratchpad, chars: int, opening: str, tail: tuple[Message, ...] = (), **options: Any
+        self, phase: str, log: Scratchpad, view: View, opening: str, tail: tuple[Message, ...] = (), **options: Any
     ) -> Effects[Reply]:
         """Make one model call with the log and the opening of the reply; `tail` may hold a bad reply and the
         complaint."""
-        shape = self._page.think(phase, log, chars, opening, tail)
+        shape = self._page.think(phase, log, view, opening, tail)
         transcript = self._loop.transcript
         stands = transcript == "completion" or (transcript == "user" and not tail)
         options |= {"prefill": "" if stands else opening, "max_tokens": self._loop.max_tokens}

@@ -23,6 +23,7 @@ from plait.core import (
     check_answer,
     note,
 )
+from plait.loops.compaction import fit_prompt
 from plait.loops.compiler.ask_joiner import ask_joiner, conclude
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.joiner import JOINER
@@ -31,7 +32,6 @@ from plait.loops.compiler.planner import make_plan, next_round
 from plait.loops.compiler.reader import JOIN
 from plait.loops.fallback import fall_back
 from plait.loops.registry import check_options
-from plait.loops.turn import fit_prompt
 
 
 @dataclass(frozen=True)

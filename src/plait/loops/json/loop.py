@@ -51,6 +51,7 @@ class JsonReAct:
 
     name: ClassVar[str] = "json"
     phases: ClassVar[tuple[str, ...]] = ("act",)
+    compacts: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = BUILT_INS
     reply_words: ClassVar[tuple[str, ...]] = ("JSON", "tool_input")
 

@@ -83,7 +83,8 @@ def call_words(step: Step, given: JSON) -> str:
     if isinstance(given, Mapping):
         inside = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
     else:
-        inside = ", ".join(json.dumps(value, ensure_ascii=False) for value in given or ())
+        values = given if isinstance(given, list | tuple) else [] if given is None else [given]
+        inside = ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
     return f"{step.tool}({inside})"
 
 

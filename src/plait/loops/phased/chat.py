@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
+
+from msgspec import structs
 
 from plait.core import (
     Attachment,
     Effects,
+    Exchange,
     LoopContext,
     Message,
     Observation,
@@ -25,13 +28,17 @@ from plait.core import (
     user,
 )
 from plait.core.text import shorten
+from plait.loops.compaction import Compaction, View
 from plait.loops.escape import escape_history, escape_of, show_texts
 from plait.loops.grounding import find_ungrounded, strike_values
 from plait.loops.phased import action_list
 from plait.loops.plan import Results
 from plait.loops.references import RESULTS
 from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, ask_for_answer, fit_prompt
+from plait.loops.turn import Bad, ask_for_answer
+
+FreshResults: TypeAlias = tuple[Sequence[Step], Results]
+"""The actions that a prompt shows, and their results."""
 
 MEMORY = "chat_history"
 """The tool that searches a conversation; the prompt mentions it if it exists."""
@@ -42,15 +49,15 @@ CALL_CHARS = 300
 
 @dataclass(frozen=True)
 class PhasePrompt:
-    """A phase's prompt: `render` takes the maximum number of characters of each result, `files` are the images and PDF
+    """A phase's prompt: `render` takes how it shows its results (`View.of_entry`), `files` are the images and PDF
     files of the results."""
 
-    render: Callable[[int], str]
+    render: Callable[[View], str]
     files: tuple[Attachment, ...]
 
-    def write(self, chars: int) -> Message:
+    def write(self, view: View) -> Message:
         """Return the prompt as the user's message."""
-        return Message("user", self.render(chars), attachments=self.files)
+        return Message("user", self.render(view), attachments=view.show_attachments(self.files))
 
 
 class PhasedChat:
@@ -58,7 +65,8 @@ class PhasedChat:
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None = None) -> None:
         self.task, self.context, self._max_tokens = task, context, max_tokens
-        self._chars = context.observation_chars
+        # The first turn has the user's request and the plan.
+        self._compaction = Compaction(context, task.question, self._describe, first=1)
         self._escape = escape_of(context, action_list.disarm)
         self._turns: list[dict[str, str]] = []
         self._values = {
@@ -71,16 +79,27 @@ class PhasedChat:
             "complaint": "",
             "reason": "",
         }
-        earlier = [(user(turn.question), assistant(turn.answer)) for turn in escape_history(task, self._escape)]
+        earlier = [
+            (user(self._with_results(turn)), assistant(turn.answer)) for turn in escape_history(task, self._escape)
+        ]
         self._head = (system(context.rules("identity", results=(), **self._values)), *sum(earlier, ()))
-        self._said: list[tuple[PhasePrompt, str]] = []
-        self._fresh: tuple[Sequence[Step], Results] = ((), {})
+        self._said: list[tuple[PhasePrompt, FreshResults, str]] = []
+        self._fresh: FreshResults = ((), {})
         self.seen: list[str] = []
+
+    def _with_results(self, turn: Exchange) -> str:
+        """Return the question of an earlier turn, and below it the results that answered it."""
+        if not turn.calls:
+            return turn.question
+        steps = [Step(str(n), call.tool, call.input) for n, call in enumerate(turn.calls, 1)]
+        given = {step.id: Observation(call.result) for step, call in zip(steps, turn.calls, strict=True)}
+        results = self._show(steps, given, View(self.context.observation_chars))
+        return f"{turn.question}\n\n{self.context.prompt('results', **{**self._values, 'results': results}).strip()}"
 
     def prompt(self, name: str, **values: str) -> PhasePrompt:
         """Return a phase's prompt, which includes the new results if its template shows them."""
         fresh, filled = self._fresh, {**self._values, "turns": tuple(self._turns), **values}
-        render = cache(lambda chars: self.context.prompt(name, results=self._show(*fresh, chars), **filled))
+        render = cache(lambda view: self.context.prompt(name, results=self._show(*fresh, view), **filled))
         return PhasePrompt(render, tuple(each for seen in fresh[1].values() for each in seen.attachments))
 
     def say(self, phase: str, name: str, **values: str) -> Effects[str]:
@@ -92,24 +111,27 @@ class PhasedChat:
     def reply(self, name: str, **values: str) -> Effects[str]:
         """Return the reply to the user, in the output's form, after adding it and the prompt `name` to the chat."""
         asked, rules = self.prompt(name, **values), self.context.output_rules()
-        prompt = PhasePrompt(cache(lambda chars: join_parts(asked.render(chars), rules)), asked.files)
-        options: dict[str, Any] = {"max_tokens": self._max_tokens}
+        prompt = PhasePrompt(cache(lambda view: join_parts(asked.render(view), rules)), asked.files)
+        options: dict[str, Any] = {"max_tokens": self._max_tokens, "concluding": bool(values.get("reason"))}
         if self.context.output is not None:
             options["schema"] = self.context.output.reply_schema
 
         def ask(tail: tuple[Message, ...]) -> Effects[Reply]:
-            return self._ask("reply", prompt, tail, repair=bool(tail or values), **options)
+            return self._ask("reply", prompt, lambda view: tail, repair=bool(tail or values), **options)
 
         return (yield from self._add_reply(prompt, (yield from ask_for_answer(ask))))
 
     def ask_for_list(self, prompt: PhasePrompt, bad: Bad | None, most: int, schema: Any) -> Effects[str]:
         """Return the list of actions that the model writes, up to its last complete entry. `bad` is a list to
         repair."""
-        tail = with_repair(bad[0], self.prompt("repair", complaint=bad[1]).render(self._chars)) if bad else ()
+
+        def ask_again(view: View) -> tuple[Message, ...]:
+            return with_repair(bad[0], self.prompt("repair", complaint=bad[1]).render(view)) if bad else ()
+
         reply = yield from self._ask(
             "react",
             prompt,
-            tail,
+            ask_again,
             max_tokens=self._max_tokens or action_list.CHUNK,
             repair=bool(bad),
             schema=schema,
@@ -126,27 +148,49 @@ class PhasedChat:
 
     def add(self, prompt: PhasePrompt, text: str) -> None:
         """Add a prompt and its reply. The results in the prompt are not shown again."""
-        self._said.append((prompt, text or "(no words)"))  # some endpoints refuse an empty message
+        self._said.append((prompt, self._fresh, text or "(no words)"))  # some endpoints refuse an empty message
         self._fresh = ((), {})
 
     def show_results(self, steps: Sequence[Step], results: Results) -> None:
         """Show these actions in the next prompt, with the results that exist then."""
         self._fresh = (steps, results)
 
-    def _ask(self, phase: str, prompt: PhasePrompt, tail: tuple[Message, ...] = (), **options: Any) -> Effects[Reply]:
-        """Make one model call with the chat and a prompt; shorten results as far as necessary."""
+    def _ask(
+        self,
+        phase: str,
+        prompt: PhasePrompt,
+        tail: Callable[[View], tuple[Message, ...]] = lambda view: (),
+        *,
+        concluding: bool = False,
+        **options: Any,
+    ) -> Effects[Reply]:
+        """Make one model call with the chat and a prompt, which `tail` follows; show as much of the chat as fits."""
 
-        def attempt(chars: int) -> Effects[Reply]:
-            said = [message for prompt, text in self._said for message in (prompt.write(chars), assistant(text))]
-            first, *others = (*said, prompt.write(chars))
+        def attempt(view: View) -> Effects[Reply]:
+            said: list[Message] = []
+            for i in view.find_shown(len(self._said)):
+                earlier, _, text = self._said[i]
+                said += (earlier.write(view.of_entry(i)), assistant(text))
+            now = view.of_entry(len(self._said))
+            said.append(prompt.write(now))
+            if summary := view.show_summary(self.context):
+                at = 2 * view.first
+                said[at] = structs.replace(said[at], content=f"{self._escape(summary)}\n\n{said[at].content}")
+            first, *others = said
             asked = self.task.ask(show_texts(first.content, self.task, self._escape), first.attachments)
-            return think(phase, (*self._head, asked, *others, *tail), **options)
+            return think(phase, (*self._head, asked, *others, *tail(now)), **options)
 
-        reply, self._chars = yield from fit_prompt(attempt, self._chars)
+        reply: Reply = yield from self._compaction.ask(attempt, self._said, concluding=concluding)
         self._turns.append({"phase": phase, "reply": self._escape.tokens(reply.text)})
-        return reply  # type: ignore[no-any-return]
+        return reply
 
-    def _show(self, steps: Sequence[Step], results: Results, chars: int) -> list[dict[str, Any]]:
+    def _describe(self, said: tuple[PhasePrompt, FreshResults, str]) -> str:
+        """Return a turn of the chat as text: the results that its prompt showed, and the reply."""
+        _, fresh, text = said
+        results = self._show(*fresh, View(self.context.observation_chars))
+        return "\n".join((*(f"{each['call']} {each['text']}" for each in results), text))
+
+    def _show(self, steps: Sequence[Step], results: Results, view: View) -> list[dict[str, Any]]:
         """Return each action with its result, as the templates take them."""
         shown = []
         for step in steps:
@@ -158,7 +202,7 @@ class PhasedChat:
                     "tool": self._escape(step.tool, inline=True),
                     "call": self._escape(shorten(call, CALL_CHARS)[0], inline=True),
                     "why": self._escape(step.why, inline=True),
-                    "text": self._escape(shorten(seen.with_note, chars)[0]),
+                    "text": self._escape(view.show_result(self.context, step.tool, seen.with_note)),
                     "ok": seen.ok,
                 }
             )

@@ -54,6 +54,7 @@ class Phased:
 
     name: ClassVar[str] = "phased"
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
+    compacts: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = (action_list.BASIC,)
 
     def __post_init__(self) -> None:

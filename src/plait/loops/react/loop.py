@@ -40,6 +40,7 @@ class ReAct:
 
     name: ClassVar[str] = "react"
     phases: ClassVar[tuple[str, ...]] = ("act",)
+    compacts: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = ("final_answer", "finish")
 
     def __post_init__(self) -> None:

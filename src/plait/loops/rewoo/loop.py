@@ -28,6 +28,7 @@ from plait.core import (
     check_answer,
     think,
 )
+from plait.loops.compaction import fit_prompt
 from plait.loops.fallback import fall_back
 from plait.loops.plan import Dispatch, Results, make_plan
 from plait.loops.plan_scan import PlanSplitter
@@ -36,7 +37,7 @@ from plait.loops.registry import check_options
 from plait.loops.rewoo.pages import plan_page, solve_page, work_page
 from plait.loops.rewoo.planner import ask_planner
 from plait.loops.rewoo.worker import begin_step, run_steps
-from plait.loops.turn import ask_for_answer, fit_prompt
+from plait.loops.turn import ask_for_answer
 
 
 @dataclass(frozen=True)

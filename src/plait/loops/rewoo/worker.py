@@ -20,10 +20,10 @@ from plait.core import (
     think,
     wait_next,
 )
+from plait.loops.compaction import SMALLEST_OBSERVATION, fit_prompt
 from plait.loops.plan import Dispatch, Results, failed_needs, observation_of_reply
 from plait.loops.references import EVIDENCE
 from plait.loops.rewoo.pages import work_page
-from plait.loops.turn import SMALLEST_OBSERVATION, fit_prompt
 
 if TYPE_CHECKING:
     from plait.loops.rewoo.loop import ReWOO

@@ -25,6 +25,7 @@ from plait.core import (
     act,
     note,
 )
+from plait.loops.compaction import Compaction
 from plait.loops.fallback import fall_back
 from plait.loops.registry import check_options
 from plait.loops.tool_calling.pages import (
@@ -33,11 +34,11 @@ from plait.loops.tool_calling.pages import (
     NativeTurns,
     TextTurns,
     carry_over,
+    describe_turn,
     takes_answer_by_tool,
 )
 from plait.loops.tool_calling.turns import Log, Turns
 from plait.loops.tool_descriptions import are_exclusive
-from plait.loops.turn import fit_prompt
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class ToolCalling:
 
     name: ClassVar[str] = "tool_calling"
     phases: ClassVar[tuple[str, ...]] = ("act",)
+    compacts: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = ("final_answer",)
     tool_names: ClassVar[str] = "wire"
 
@@ -65,13 +67,13 @@ class ToolCalling:
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         turns: Turns = NativeTurns(task, context, self.max_tokens)
         log: Log = ()
-        chars = context.observation_chars
+        compaction = Compaction(context, task.question, describe_turn)
         near: LimitNear | None = None
         while True:
             try:
                 if near is not None:
-                    return (yield from turns.conclude(near, log, chars))
-                turn, chars = yield from fit_prompt(partial(turns.take_turn, self.max_parse_errors, log), chars)
+                    return (yield from turns.conclude(near, log, compaction))
+                turn = yield from compaction.ask(partial(turns.take_turn, self.max_parse_errors, log), log)
                 if isinstance(turn, Failed):
                     if not self.fallback:
                         return turn

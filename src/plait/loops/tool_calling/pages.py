@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from msgspec import structs
 
 from plait.core import (
     Call,
+    Exchange,
     LoopContext,
     Message,
     Observation,
@@ -25,6 +27,7 @@ from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops import label_scan
 from plait.loops.call_notations import disarm_calls
+from plait.loops.compaction import View, with_summary
 from plait.loops.escape import (
     Escape,
     begins_line,
@@ -50,24 +53,47 @@ class NativeTurns(Turns):
     """Calls and results as the endpoint's own messages. Only special tokens in a result are escaped."""
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
+        super().__init__(context, max_tokens)
+        self._task = task
         rules = context.prompt("system").strip() if context.system is None else context.system
         place = f"given with {FINAL_ANSWER}" if takes_answer_by_tool(context) else ""
-        rules = join_parts(rules, context.instructions, context.output_rules(place))
+        self._rules = join_parts(rules, context.instructions, context.output_rules(place))
+        self._question = show_texts(task.question, task, str)
         if context.output is not None and context.output.method == "schema":
             self.schema = context.output.request_schema
-        said = (*said_before(task), task.ask(show_texts(task.question, task, str)))
-        plain = (structs.replace(each, content=without_tokens(each.content, context.special_tokens)) for each in said)
-        super().__init__(context, (system(rules), *plain), max_tokens)
+
+    def head(self, summary: str) -> tuple[Message, ...]:
+        said = (*self._said_before(), self._task.ask(with_summary(self._question, summary)))
+        tokens = self._context.special_tokens
+        plain = (structs.replace(each, content=without_tokens(each.content, tokens)) for each in said)
+        return (system(self._rules), *plain)
+
+    def _said_before(self) -> Iterator[Message]:
+        """Yield the earlier turns, with their calls if this run has tools: endpoints refuse calls without tools."""
+        ids = count(1)
+        for past in self._task.history:
+            yield user(past.question)
+            for call in past.calls if self._context.known_tools else ():
+                id = f"earlier_{next(ids)}"
+                yield Message("assistant", "", (Call(call.tool, call.input, id),))
+                yield Message("tool", call.result, call_id=id)
+            yield assistant(past.answer)
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
         offered = offered_tools(self._context, (each.text for _, seen in log for each in seen))
         return (*offered, answer_tool(self._context)) if takes_answer_by_tool(self._context) else offered
 
-    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
-        texts = (without_tokens(shorten(each.with_note, chars)[0], self._context.special_tokens) for each in seen)
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], view: View) -> tuple[Message, ...]:
         results = (
-            Message("tool", text, call_id=call.id, failed=not each.ok, attachments=each.attachments)
-            for call, each, text in zip(turn.calls, seen, texts, strict=True)
+            Message(
+                "tool",
+                without_tokens(text, self._context.special_tokens),
+                call_id=call.id,
+                failed=not each.ok,
+                attachments=view.show_attachments(each.attachments),
+            )
+            for call, each in zip(turn.calls, seen, strict=True)
+            for text in [view.show_result(self._context, call.tool, each.with_note)]
         )
         return (Message("assistant", turn.thought, turn.calls, state=turn.state), *results)
 
@@ -128,23 +154,37 @@ class TextTurns(Turns):
     """Calls as JSON objects in the model's text, results as the user's messages."""
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
+        super().__init__(context, max_tokens)
         words = {"described": FORMAT.describe(context.tools), "example": _example(context.tools)}
         rules = join_parts(context.prompt("text", **words).strip(), context.instructions, context.output_rules())
         # The user's own system prompt was written for native calls, so the text form is explained beside it.
-        above, beside = (rules, "") if context.system is None else (context.system, rules)
+        self._above, self._beside = (rules, "") if context.system is None else (context.system, rules)
         self._escape = escape = escape_for_text(context)
         self._inline = not begins_line(context.prompt("result", tool="", given="", text=HOLE))
-        asked = escape.question(task.question)
-        question = context.prompt("question", question=escape_question(task, escape), rules=beside).strip()
-        self._go_on = context.prompt("go_on", question=asked).strip()
-        history = said_before(structs.replace(task, history=escape_history(task, escape)))
-        super().__init__(context, (system(above), *history, task.ask(question)), max_tokens)
+        self._asked = escape_question(task, escape)
+        self._task = task
+        self._go_on = context.prompt("go_on", question=escape.question(task.question)).strip()
+        self._history = tuple(self._said_before(escape_history(task, escape)))
 
-    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+    def _said_before(self, history: Iterable[Exchange]) -> Iterator[Message]:
+        """Yield the earlier turns, whose strings are escaped."""
+        for past in history:
+            yield user(past.question)
+            for each in past.calls:
+                yield assistant(FORMAT.show_turn(CallsTurn(calls=(Call(each.tool, each.input),))))
+                yield user(self._context.prompt("result", tool=each.tool, given="", text=each.result).rstrip())
+            yield assistant(past.answer)
+
+    def head(self, summary: str) -> tuple[Message, ...]:
+        asked = with_summary(self._asked, self._escape(summary))
+        question = self._context.prompt("question", question=asked, rules=self._beside).strip()
+        return (system(self._above), *self._history, self._task.ask(question))
+
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], view: View) -> tuple[Message, ...]:
         """Return the results of one turn as one message, in the order of the calls, which asks for the next turn."""
-        results = (self._result(turn, call, each, chars) for call, each in zip(turn.calls, seen, strict=True))
+        results = (self._result(turn, call, each, view) for call, each in zip(turn.calls, seen, strict=True))
         said = "\n\n".join((*results, self._go_on)).rstrip()
-        images = tuple(each for result in seen for each in result.attachments)
+        images = tuple(each for result in seen for each in view.show_attachments(result.attachments))
         return (assistant(turn.kept or FORMAT.show_turn(turn)), Message("user", said, attachments=images))
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
@@ -164,9 +204,9 @@ class TextTurns(Turns):
         request = user(self._context.prompt("repair", complaint=complaint).strip())
         return (assistant(reply.text), request) if reply.text.strip() else (request,)
 
-    def _result(self, turn: CallsTurn, call: Call, seen: Observation, chars: int) -> str:
+    def _result(self, turn: CallsTurn, call: Call, seen: Observation, view: View) -> str:
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
-        text = self._escape(shorten(seen.with_note, chars)[0], inline=self._inline)
+        text = self._escape(view.show_result(self._context, call.tool, seen.with_note), inline=self._inline)
         return self._context.prompt("result", tool=call.tool, given=given, text=text).rstrip()
 
 
@@ -190,11 +230,6 @@ def answer_tool(context: LoopContext) -> ToolSpec:
     return ToolSpec(FINAL_ANSWER, context.prompt("final_answer").strip(), context.output.request_schema)
 
 
-def said_before(task: Task) -> tuple[Message, ...]:
-    """Return the recent turns of the conversation."""
-    return tuple(m for past in task.history for m in (user(past.question), assistant(past.answer)))
-
-
 def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
     """Return the calls with unique ids in this run: the endpoint's id if it is given and unique."""
     used = {call.id for turn, _ in log for call in turn.calls}
@@ -207,6 +242,12 @@ def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
         used.add(id)
         named.append(Call(call.tool, call.input, id))
     return tuple(named)
+
+
+def describe_turn(entry: tuple[CallsTurn, tuple[Observation, ...]]) -> str:
+    """Return a turn of the log as text: its calls, and their results."""
+    turn, seen = entry
+    return "\n".join((FORMAT.show_turn(turn), *(each.with_note for each in seen)))
 
 
 def carry_over(task: Task, context: LoopContext, log: Log) -> Task:

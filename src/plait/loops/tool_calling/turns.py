@@ -23,30 +23,30 @@ from plait.core import (
     think,
     user,
 )
+from plait.loops.compaction import Compaction, View
 from plait.loops.format import Unreadable
 from plait.loops.tool_calling.format import CallsTurn
 from plait.loops.transcript import with_repair
-from plait.loops.turn import fit_prompt
 
 Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
 """Each turn with calls, and their observations."""
 
 
 class Turns(ABC):
-    """Asks for the turns of one run. `head` comes before the log, `max_tokens` limits one reply.
+    """Asks for the turns of one run. `max_tokens` limits one reply.
 
-    `schema` is the form of a reply without calls, if the endpoint holds it to one. A subclass says how calls and
-    results are shown, and how a reply is read.
+    `schema` is the form of a reply without calls, if the endpoint holds it to one. A subclass says what comes before
+    the log, how calls and results are shown, and how a reply is read.
     """
 
     schema: dict[str, Any] | None = None
 
-    def __init__(self, context: LoopContext, head: tuple[Message, ...], max_tokens: int | None) -> None:
-        self._context, self._head, self._max_tokens = context, head, max_tokens
-        self._shown: dict[tuple[int, int], tuple[Message, ...]] = {}
+    def __init__(self, context: LoopContext, max_tokens: int | None) -> None:
+        self._context, self._max_tokens = context, max_tokens
+        self._shown: dict[tuple[int, View], tuple[Message, ...]] = {}
 
-    def take_turn(self, max_parse_errors: int, log: Log, chars: int) -> Effects[CallsTurn | Failed]:
-        """Return the model's next turn. The model sees at most `chars` characters of each result.
+    def take_turn(self, max_parse_errors: int, log: Log, view: View) -> Effects[CallsTurn | Failed]:
+        """Return the model's next turn. `view` says which part of the log the model sees.
 
         It is asked again if its reply cannot be read, or if its answer is refused. After `max_parse_errors` such
         replies: `Failed`.
@@ -55,7 +55,7 @@ class Turns(ABC):
         complaint = ""
         errors = 0
         while errors < max_parse_errors:
-            reply = yield from self._ask(log, self.tools(log), tail, chars)
+            reply = yield from self._ask(log, self.tools(log), tail, view)
             try:
                 turn = self.read(reply, log)
             except Unreadable as why:
@@ -77,17 +77,21 @@ class Turns(ABC):
             f"{max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
         )
 
-    def conclude(self, limit: LimitNear, log: Log, chars: int) -> Effects[Outcome]:
+    def conclude(self, limit: LimitNear, log: Log, compaction: Compaction) -> Effects[Outcome]:
         """Use the reserved call: answer from what there is."""
         request = user(self._context.prompt("conclude", reason=limit.detail).strip())
         # Endpoints refuse a history with calls if no tools are offered, so they are; otherwise nothing invites a call.
-        tools = self.tools(log) if log else ()
-        reply, _ = yield from fit_prompt(partial(self._ask, log, tools, (request,)), chars)
+        tools = self.tools(log) if log or any(each.calls for each in self.head("")) else ()
+        reply = yield from compaction.ask(partial(self._ask, log, tools, (request,)), log, concluding=True)
         return Stopped(limit.limit, limit.detail, self._find_answer(reply, log))
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
         """Return the tools that the next request offers, including found ones; none if the text lists them."""
         return ()
+
+    @abstractmethod
+    def head(self, summary: str) -> tuple[Message, ...]:
+        """Return the messages before the log. `summary` replaces old turns; "" if there is none."""
 
     @abstractmethod
     def read(self, reply: Reply, log: Log) -> CallsTurn:
@@ -102,16 +106,17 @@ class Turns(ABC):
         return with_repair(reply.text, objection)
 
     @abstractmethod
-    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], view: View) -> tuple[Message, ...]:
         """Return a turn and its results as messages."""
 
-    def _ask(self, log: Log, tools: tuple[ToolSpec, ...], tail: tuple[Message, ...], chars: int) -> Effects[Reply]:
+    def _ask(self, log: Log, tools: tuple[ToolSpec, ...], tail: tuple[Message, ...], view: View) -> Effects[Reply]:
         """Make one model call over the log; `tail` follows it."""
-        for i, (turn, seen) in enumerate(log):
-            if (i, chars) not in self._shown:
-                self._shown[i, chars] = self._show(turn, seen, chars)
-        shown = (message for i in range(len(log)) for message in self._shown[i, chars])
-        messages = (*self._head, *shown, *tail)
+        shown = [(i, view.of_entry(i)) for i in view.find_shown(len(log))]
+        for i, how in shown:
+            if (i, how) not in self._shown:
+                self._shown[i, how] = self._show(*log[i], how)
+        turns = (message for key in shown for message in self._shown[key])
+        messages = (*self.head(view.show_summary(self._context)), *turns, *tail)
         return think("act", messages, tools=tools, schema=self.schema, max_tokens=self._max_tokens, repair=bool(tail))
 
     def _find_answer(self, reply: Reply, log: Log) -> object:

@@ -1,0 +1,32 @@
+"""Passes the effects of one generator on to the caller, and their results back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from plait.core import Effect, Effects
+
+T = TypeVar("T")
+
+
+def pass_effects(
+    steps: Effects[T],
+    change: Callable[[Effect], Effect] = lambda effect: effect,
+    on_result: Callable[[Effect, Any], None] = lambda effect, result: None,
+) -> Effects[T]:
+    """Run `steps`. Yield what `change` makes of each effect, and call `on_result(effect, result)` with its result."""
+    advance: Callable[[], Effect] = partial(next, steps)
+    while True:
+        try:
+            effect = advance()
+        except StopIteration as end:
+            return cast(T, end.value)
+        try:
+            result: Any = yield change(effect)
+        except Exception as thrown:
+            advance = partial(steps.throw, thrown)
+        else:
+            on_result(effect, result)
+            advance = partial(steps.send, result)

@@ -1,0 +1,113 @@
+"""Earlier turns of a conversation as chat-completions messages, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from plait.core import Call, Exchange, PastCall
+from plait.core.arguments import named_input
+from plait.core.errors import ConfigError
+from plait.journal.timeline import Timeline
+from plait.models.wires.turns import arguments
+
+ChatMessages: TypeAlias = Iterable[Exchange | Mapping[str, Any]]
+"""Turns of a conversation, oldest first: `Exchange` objects, or chat-completions messages."""
+
+
+def calls_in(timeline: Timeline, tools: Iterable[Mapping[str, Any]]) -> tuple[PastCall, ...]:
+    """Return the calls of a run that have a result, in order. `tools` are the run's (`RunHead.tools`).
+
+    An input is an object by parameter name, if the tool shows which parameters are meant.
+    """
+    parameters = {tool["name"]: tool.get("parameters", {}) for tool in tools}
+    return tuple(
+        PastCall(call.tool, named_input(call.input, parameters.get(call.tool, {})), each.observation.text)
+        for each in timeline.tool_calls
+        for call in [each.call]
+        if each.observation is not None
+    )
+
+
+def write_messages(turns: Iterable[Exchange]) -> list[dict[str, Any]]:
+    """Return turns as messages: the user's question, each call with its result, and the answer unless it is ""."""
+    messages: list[dict[str, Any]] = []
+    number = 0
+    for turn in turns:
+        messages.append({"role": "user", "content": turn.question})
+        for call in turn.calls:
+            number += 1
+            id = f"call_{number}"
+            given = {"name": call.tool, "arguments": arguments(Call(call.tool, call.input))}
+            made = {"id": id, "type": "function", "function": given}
+            messages.append({"role": "assistant", "content": None, "tool_calls": [made]})
+            messages.append({"role": "tool", "tool_call_id": id, "content": call.result})
+        if turn.answer:
+            messages.append({"role": "assistant", "content": turn.answer})
+    return messages
+
+
+def read_turns(history: ChatMessages) -> tuple[Exchange, ...]:
+    """Return the turns in a history. Leaves out system messages and calls without a result.
+
+    Raises `ConfigError` for a message that is not of a known shape.
+    """
+    turns: list[Exchange] = []
+    named: dict[str, tuple[str, Any]] = {}
+    for i, each in enumerate(history):
+        if isinstance(each, Exchange):
+            turns.append(each)
+            continue
+        role = each.get("role") if isinstance(each, Mapping) else None
+        if role in ("system", "developer"):
+            continue
+        if role == "user":
+            turns.append(Exchange(_read_text(each, i), ""))
+            continue
+        if role not in ("assistant", "tool") or not turns:
+            raise _invalid(
+                i, "it is not a message of the roles user, assistant or tool, or no user message is before it"
+            )
+        last = turns.pop()
+        question, answer, calls = last.question, last.answer, last.calls
+        if role == "tool":
+            if (id := str(each.get("tool_call_id"))) not in named:
+                raise _invalid(i, f"no assistant message before it has the call {id!r}")
+            calls = (*calls, PastCall(*named.pop(id), _read_text(each, i)))
+        elif made := each.get("tool_calls"):
+            named |= dict(_read_calls(made, i))
+        else:
+            answer = "\n\n".join(filter(None, (answer, _read_text(each, i))))
+        turns.append(Exchange(question, answer, calls))
+    return tuple(turns)
+
+
+def _read_calls(made: Any, i: int) -> Iterable[tuple[str, tuple[str, Any]]]:
+    try:
+        for each in made:
+            name, given = each["function"]["name"], each["function"]["arguments"]
+            yield str(each["id"]), (str(name), _read_arguments(given))
+    except (KeyError, TypeError):
+        raise _invalid(i, "a call in tool_calls has no id, name or arguments") from None
+
+
+def _read_arguments(given: Any) -> Any:
+    try:
+        return json.loads(given)
+    except ValueError:
+        return given  # a model may write text that is not JSON
+
+
+def _read_text(message: Mapping[str, Any], i: int) -> str:
+    content = message.get("content")
+    if isinstance(content, list) and all(isinstance(part, Mapping) and "text" in part for part in content):
+        content = "".join(str(part["text"]) for part in content)
+    if not isinstance(content, str | None):
+        raise _invalid(i, "its content is not text")
+    return content or ""
+
+
+def _invalid(i: int, why: str) -> ConfigError:
+    hint = "Give chat-completions messages, such as run.messages(), or plait.core.Exchange objects."
+    return ConfigError(f"history[{i}] is invalid: {why}.", hint=hint)

@@ -1,0 +1,171 @@
+"""Earlier turns keep their tool calls: in a session, and as chat messages that a run returns and takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from long_run_support import LOOPS, QUESTION, TEXT, in_wire, look, model_of, texts_of
+from plait import loops
+from plait.core import Exchange, LoopContext, PastCall, Task, Think
+from plait.core.errors import ConfigError
+from plait.core.events import Observed
+from plait.journal.records import SessionTurn
+from plait.models.wires.wire import WIRES
+from plait.runtime.prompts import PromptBook
+from plait.runtime.run import Run
+
+PAST = (Exchange("What is on page 1?", "Ships.", (PastCall("look", 1, "[page 1] Ships and salt."),)),)
+
+
+def reader(loop: str, asked: list[Think] | None = None, journal: Path | bool = False, **options: Any) -> plait.Agent:
+    """Return an agent that reads the one page of a book, unless it sees the page already."""
+    model = model_of(1, [] if asked is None else asked)
+    return plait.Agent(LOOPS[loop](2), model=model, tools=[look], journal=journal, **options)  # type: ignore[arg-type]
+
+
+def pages_read(run: Run) -> int:
+    return sum(isinstance(event, Observed) for event in run.events)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_messages_of_a_run_are_its_question_calls_results_and_answer(loop: str) -> None:
+    asked, made, result, answer = reader(loop).run(QUESTION).messages()
+    assert asked == {"role": "user", "content": QUESTION}
+    (call,) = made["tool_calls"]
+    assert (made["role"], made["content"], call["type"], call["function"]["name"]) == (
+        "assistant",
+        None,
+        "function",
+        "look",
+    )
+    assert "1" in call["function"]["arguments"] and json.loads(call["function"]["arguments"])
+    assert result == {"role": "tool", "tool_call_id": call["id"], "content": f"[page 1] {TEXT}"}
+    assert answer == {"role": "assistant", "content": "Oranges."}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_run_goes_on_from_the_messages_of_another_without_a_session(loop: str) -> None:
+    first = reader(loop).run(QUESTION)
+    second = reader(loop).run("And what else?", history=first.messages())
+    assert second.answer == "Oranges." and (pages_read(first), pages_read(second)) == (1, 0)
+    messages = second.messages()
+    assert [each["content"] for each in messages[-2:]] == ["And what else?", "Oranges."]
+    assert messages[:-2] == first.messages()  # whole, although the model saw a shortened result
+    third = reader(loop).run("Once more?", history=json.loads(json.dumps(messages)))
+    assert pages_read(third) == 0 and len(third.messages()) == len(messages) + 2
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_session_keeps_results_within_the_budget(loop: str, journal: Path) -> None:
+    reader(loop, journal=journal).run(QUESTION, session="book")
+    asked: list[Think] = []
+    agent = reader(loop, asked, journal)
+    run = agent.run("And what else?", session="book")
+    assert pages_read(run) == 0
+    assert 100 < sum(text.count("ships left") for text in texts_of(asked[0])) * 72 <= 500
+    assert agent.replay(run.id).requests == run.calls
+    forgets = reader(loop, journal=journal, history=plait.History(result_chars=0))
+    assert pages_read(forgets.run("And what else?", session="book")) == 1
+
+
+@pytest.mark.parametrize("loop", ["react", "json", "tool_calling", "phased", "codeact", "rewoo", "compiler"])
+def test_each_loop_shows_earlier_calls(loop: str) -> None:
+    context = LoopContext((look.spec,), PromptBook(loop))
+    effect = next(loops.make(loop).run(Task(QUESTION, PAST), context))
+    think = effect if isinstance(effect, Think) else effect.effects[0]  # type: ignore[union-attr]
+    text = "\n".join(texts_of(think))
+    assert text.index("What is on page 1?") < text.index("Ships and salt.") < text.index("Ships.\n")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_native_calls_of_earlier_turns_are_paired_on_each_wire(wire: str) -> None:
+    asked: list[Think] = []
+    past = (Exchange("One?", "1", (PastCall("look", {"page": 8}, "a"), PastCall("look", {"page": 9}, "b"))),)
+    reader("tool_calling", asked).run(QUESTION, history=past)
+    assert len(asked) == 2
+    for think in asked:
+        calls, results = in_wire(wire, think)
+        assert calls == results and len(set(calls)) == len(calls) >= 2
+
+
+def test_calls_as_text_are_shown_in_the_same_form() -> None:
+    asked: list[Think] = []
+    model = model_of(1, asked)
+    model.abilities = model.abilities.without("tools")
+    plait.Agent(plait.ToolCalling(), model=model, tools=[look], journal=False).run(QUESTION, history=PAST)
+    roles = [message.role for message in asked[0].messages]
+    assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert json.loads(asked[0].messages[2].content) == {"name": "look", "arguments": 1}
+
+
+def test_without_tools_no_native_calls_are_sent() -> None:
+    asked: list[Think] = []
+    agent = plait.Agent("tool_calling", model=model_of(0, asked), journal=False)
+    assert agent.run(QUESTION, history=PAST).status == "answered"
+    assert all(not message.calls and message.role != "tool" for message in asked[0].messages)
+
+
+def test_the_reserved_call_offers_tools_if_earlier_turns_have_calls() -> None:
+    asked: list[Think] = []
+    agent = reader("tool_calling", asked, limits=plait.Limits(calls=1))
+    assert agent.run(QUESTION, history=PAST).status == "stopped"
+    assert asked[0].tools
+
+
+def test_the_newest_calls_fill_the_budget() -> None:
+    calls = tuple(PastCall("look", n, f"{n} " + "x" * 300) for n in range(9))
+    turns = [SessionTurn(n, "", f"q{n}", "a", 0.0, calls) for n in (1, 2)]
+    first, second = plait.History(result_chars=1000).of(turns)
+    assert first.calls == () and [call.input for call in second.calls] == [5, 6, 7, 8]
+    assert all(len(call.result) <= 250 for call in second.calls)
+    assert [each.calls for each in plait.History(result_chars=0).of(turns)] == [(), ()]
+
+
+def test_a_run_with_passed_turns_and_no_session_is_resumed_with_them(journal: Path) -> None:
+    long = [Exchange(f"q{n}", f"answer {n}") for n in range(9)]
+    agent = reader("react", journal=journal, can_ask=True, approve="always")
+    waiting = agent.run(QUESTION, history=long)
+    assert waiting.status == "waiting"
+    question = waiting.outcome.question  # type: ignore[union-attr]
+    assert agent.resume(waiting.id, answer="yes", question=question).answer == "Oranges."
+    assert agent.replay(waiting.id).whole
+
+
+MESSAGES: dict[str, tuple[list[Any], str]] = {
+    "no user message": ([{"role": "assistant", "content": "Hi"}], "no user message"),
+    "an unknown role": ([{"role": "user", "content": "a"}, {"role": "narrator", "content": "b"}], r"history\[1\]"),
+    "a result without a call": (
+        [{"role": "user", "content": "a"}, {"role": "tool", "tool_call_id": "x", "content": "b"}],
+        "'x'",
+    ),
+    "a call without a name": ([{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{}]}], "no id"),
+    "a picture": ([{"role": "user", "content": [{"type": "image_url"}]}], "not text"),
+    "no message": (["Hello"], r"history\[0\]"),
+}
+
+
+@pytest.mark.parametrize("case", MESSAGES)
+def test_a_message_of_a_wrong_shape_is_an_error_that_names_its_place(case: str) -> None:
+    messages, words = MESSAGES[case]
+    with pytest.raises(ConfigError, match=words):
+        reader("react").run(QUESTION, history=messages)
+
+
+def test_system_messages_open_calls_and_parts_of_text_are_read() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "not json"}}
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": " and two?"}]},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "assistant", "content": "Yes."},
+    ]
+    run = reader("react").run(QUESTION, history=messages)
+    assert run.messages()[:2] == [
+        {"role": "user", "content": "One and two?"},
+        {"role": "assistant", "content": "Yes."},
+    ]
