@@ -1,7 +1,9 @@
-"""Renders values for notebooks: escaped HTML tables, and texts shortened to one line."""
+"""Renders values for notebooks and pages: escaped HTML, hashes of scripts, and texts shortened to one line."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
@@ -31,6 +33,16 @@ def render_html(
         parts.append(f"<table><thead>{head}</thead><tbody>{body}</tbody></table>")
     parts += _paragraphs(notes)
     return f"<div>{''.join(parts)}</div>"
+
+
+def escape_json(text: str) -> str:
+    """Escape JSON for an HTML script element: nothing in it can end that element."""
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def hash_source(text: str) -> str:
+    """Return the hash by which a Content-Security-Policy allows an inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def repr_short(value: object, limit: int = 60) -> str:

@@ -7,7 +7,6 @@ import msgspec
 from plait.core import Crashed
 from plait.core.errors import ModelError
 from plait.journal.records import RunRow
-from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.lab.plan import Cell
 from plait.lab.results import CellResult, make_result
@@ -71,10 +70,6 @@ async def _find_or_run(cell: Cell, earlier: list[RunRow]) -> Run:
     if row.status in ("answered", "failed", "stopped", "waiting") or crashed:
         return runs.read_finished_run(row, Journal.at(cell.agent.journal or None), cell.agent._loop)
     return await cell.agent.aresume(row.head.run)
-
-
-async def store_result(results: Results, result: CellResult, secrets: tuple[str, ...] = ()) -> None:
-    await results.keep(result.cell, result.run, msgspec.json.encode(result), secrets=secrets)
 
 
 def read_result(data: bytes) -> CellResult:

@@ -232,6 +232,15 @@ class FieldShare(Struct, frozen=True, kw_only=True):
     interval: tuple[float, float] | None
 
 
+def short_names(rows: Sequence[Contender | TableRow], parts: tuple[str, ...] = ("loop", "who")) -> dict[str, str]:
+    """Name rows by their key: by the first of these fields that is unique, else by the key itself."""
+    for part in parts:
+        names = {row.key: str(getattr(row, part)) for row in rows}
+        if len(set(names.values())) == len(rows):
+            return names
+    return {row.key: row.key for row in rows}
+
+
 def group_by_task(results: Iterable[CellResult]) -> dict[str, list[CellResult]]:
     """Group results by task, in the order in which the tasks occur."""
     found: dict[str, list[CellResult]] = {}

@@ -50,6 +50,13 @@ class TableColumn(Struct, frozen=True):
         return self.width if self.left else max(map(len, (*self.head.split(), *self.cells)), default=0)
 
 
+def make_column(
+    rows: Sequence[T], head: str, cell: Callable[[T], str], leave: int = NEVER, left: bool = False
+) -> TableColumn:
+    """Return a column that shows each row by a function."""
+    return TableColumn(head, tuple(map(cell, rows)), leave, left)
+
+
 def merge_in_order(rows: Iterable[Iterable[T]]) -> list[T]:
     """Merge rows into one list without repetition; a new item follows the item that it follows in its own row."""
     found: list[T] = []

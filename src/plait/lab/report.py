@@ -6,17 +6,19 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from plait.lab.comparison import ComparisonData, FieldShare, NotMeasured, Pair, RowPhases, TableRow
+from plait.lab.comparison import ComparisonData, FieldShare, NotMeasured, Pair, RowPhases, TableRow, short_names
 from plait.lab.grid import (
     ELLIPSIS,
     NEVER,
     TableColumn,
     clean_line,
     escape_markdown,
+    make_column,
     render_grid,
     render_markdown_grid,
     wrap_sentence,
@@ -164,9 +166,7 @@ def table_columns(rows: Sequence[TableRow]) -> list[TableColumn]:
     digits = usd_digits([row.cost_usd for row in rows])
     tokens = [_add_up((row.input_tokens, row.output_tokens)) for row in rows]
     estimated = ["~" if row.estimated else "" for row in rows]
-
-    def column(head: str, cell: Callable[[TableRow], str], leave: int = NEVER, left: bool = False) -> TableColumn:
-        return TableColumn(head, tuple(map(cell, rows)), leave, left)
+    column = partial(make_column, rows)
 
     def token_column(head: str, at: int, leave: int = NEVER) -> TableColumn:
         return TableColumn(head, tuple(sign + each[at] for sign, each in zip(estimated, tokens, strict=True)), leave)
@@ -268,8 +268,7 @@ def _cell_columns(rows: Sequence[TableRow], results: Sequence[CellResult]) -> li
         text = clean_line(each.grade.why or (each.reason or "" if each.status != "answered" else ""))
         return text if len(text) <= WHY else text[: WHY - 1] + ELLIPSIS
 
-    def column(head: str, cell: Callable[[CellResult], str], leave: int = 0, left: bool = False) -> TableColumn:
-        return TableColumn(head, tuple(map(cell, results)), leave, left)
+    column = partial(make_column, results)
 
     return [
         column("loop", lambda each: name(each.variant), left=True),
@@ -293,8 +292,7 @@ def _pair_columns(rows: Sequence[TableRow], pairs: Sequence[Pair]) -> list[Table
         interval = f" ({between[0]:.2f}-{between[1]:.2f})" if between else ""
         return "-" if pair.tokens_ratio is None else f"{pair.tokens_ratio:.2f}{interval}"
 
-    def column(head: str, cell: Callable[[Pair], str], leave: int = 0, left: bool = False) -> TableColumn:
-        return TableColumn(head, tuple(map(cell, pairs)), leave, left)
+    column = partial(make_column, pairs)
 
     return [
         column("row", lambda pair: name(pair.a), left=True),
@@ -359,11 +357,8 @@ def _show_changed(row: TableRow) -> str:
 
 
 def _short_names(rows: Sequence[TableRow]) -> Callable[[str], str]:
-    """Return a function that names a row by its key: by its loop, or by its models, if that is unique."""
-    for names in ({row.key: row.loop for row in rows}, {row.key: row.who for row in rows}):
-        if len(set(names.values())) == len(rows):
-            return {key: clean_line(name) for key, name in names.items()}.__getitem__
-    return clean_line
+    """Return a function that names a row by its key."""
+    return {key: clean_line(name) for key, name in short_names(rows).items()}.__getitem__
 
 
 def _count(number: int, word: str) -> str:

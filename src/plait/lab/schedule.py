@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from plait.journal.records import RunRow
 from plait.journal.results import Results
 from plait.journal.store import Journal
-from plait.lab.cells import CellNotMeasured, CellTaken, read_result, run_cell, store_result
+from plait.lab.cells import CellNotMeasured, CellTaken, read_result, run_cell
 from plait.lab.plan import Cell, ComparisonPlan
 from plait.lab.results import CellResult
 from plait.lab.tasks import Grader
@@ -204,7 +205,7 @@ class _Scheduler:
             finally:
                 self.active -= 1
         secrets = tuple(secret for model in cell.models for secret in model.secrets)
-        await store_result(self.results, result, secrets)
+        await self.results.keep(result.cell, result.run, msgspec.json.encode(result), secrets=secrets)
         self.done[cell.digest] = result
         self.finished += 1
         self.rejections[cell.contender] = 0

@@ -5,9 +5,7 @@ The file loads nothing and sends nothing. Its policy allows only its own script 
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 import re
 from collections.abc import Sequence
 from importlib import resources
@@ -15,6 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
+from plait.core.notebook import escape_json, hash_source
 from plait.journal.codec import encode
 from plait.journal.records import Row, RunRow
 from plait.runtime.recorded_events import recorded_loop
@@ -36,13 +35,13 @@ _NAMES = re.compile(r"^export (?:const|class|function|async function) (\w+)", re
 def render_html(row: RunRow, rows: Sequence[Row], *, max_text: int | None = LONGEST) -> str:
     """Render a run as one HTML file. `max_text`: characters of a text, None for all."""
     style, script = read_asset("page.css"), bundle_script("main.js")
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
-    )
+    sources = f"script-src {hash_source(script)}; style-src {hash_source(style)}"
+    policy = f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
     before, _, rest = read_asset("index.html").partition("<link rel=")
     body = rest[rest.index("</head>") :].replace('<nav class="pages"', '<nav class="pages" hidden')
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
-    data = f'<script type="application/json" id="data">{_escape(_document(row, rows, max_text))}</script>\n'
+    document = escape_json(encode(_document(row, rows, max_text)).decode())
+    data = f'<script type="application/json" id="data">{document}</script>\n'
     end = f'{data}<script type="module">{script}</script>\n</body>'
     return before + head + body.replace("</body>", end)
 
@@ -92,15 +91,5 @@ def _shrink(each: HttpExchange) -> dict[str, Any]:
     return {**structs.asdict(each), "request": each.request if each.before is None else None, "response": response}
 
 
-def _escape(value: Any) -> str:
-    """Return JSON in which nothing can end a script element."""
-    text = encode(value).decode().replace("<", "\\u003c").replace("\x00", "\\u0000")
-    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
 def _variable(module: str) -> str:
     return f"module_{module.replace('-', '_')}"
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -10,7 +10,7 @@ from typing import Any
 
 from plait.lab.classics import published
 from plait.lab.classics.tables import PUBLISHED, crash_reason, missing_notes
-from plait.lab.comparison import ComparisonData, Contender
+from plait.lab.comparison import ComparisonData, short_names
 from plait.lab.grid import ABSENT, ELLIPSIS, ReportColumn, ReportTable, clean_line, show_value
 from plait.lab.results import CellResult
 
@@ -26,7 +26,8 @@ def make_task_table(comparison: ComparisonData, *, why: bool = False) -> ReportT
     found: dict[tuple[str, str], list[CellResult]] = {}
     for result in comparison.results:
         found.setdefault((result.task, result.variant), []).append(result)
-    heads, tasks = _heads(comparison.contenders), comparison.suite.tasks
+    heads = list(map(clean_line, short_names(comparison.contenders, ("who", "loop")).values()))
+    tasks = comparison.suite.tasks
     rows: list[dict[str, Any]] = []
     for task in tasks:
         own = {
@@ -60,14 +61,6 @@ def make_task_table(comparison: ComparisonData, *, why: bool = False) -> ReportT
     done = {name: [run for row in rows for run in row["cells"].get(name, ())] for name in names}
     counts = {name: f"{sum(run['success'] for run in runs):,} of {len(runs):,}" for name, runs in done.items() if runs}
     return ReportTable((*rows, {"task": "done", "question": "", "cells": counts}), tuple(columns), tuple(notes))
-
-
-def _heads(contenders: Sequence[Contender]) -> list[str]:
-    """Name the columns by models, by loops, or by both: whatever is unique."""
-    for names in ([each.who for each in contenders], [each.loop for each in contenders]):
-        if len(set(names)) == len(names):
-            return list(map(clean_line, names))
-    return [clean_line(each.key) for each in contenders]
 
 
 def _run_json(run: CellResult) -> dict[str, Any]:

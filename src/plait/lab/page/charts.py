@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.installation import install_hint
-from plait.lab.comparison import ComparisonData, Contender, TableRow
+from plait.lab.comparison import ComparisonData, TableRow, short_names
 from plait.lab.page.records import shorten
 from plait.lab.results import CellResult
 
@@ -77,11 +77,13 @@ class Chart(Struct, frozen=True):
 
 def make_row_views(comparison: ComparisonData) -> tuple[RowView, ...]:
     """Return a view for each contender in the order of the table, finished runs or not."""
-    names = _short_names(comparison.contenders)
-    found = zip(comparison.contenders, names, comparison.rows, strict=True)
+    names = short_names(comparison.contenders)
+    found = zip(comparison.contenders, comparison.rows, strict=True)
     return tuple(
-        RowView(number, shorten(each.key, _KEY), shorten(name, _KEY), row, _tokens_by_step(comparison.of(each)))
-        for number, (each, name, row) in enumerate(found, 1)
+        RowView(
+            number, shorten(each.key, _KEY), shorten(names[each.key], _KEY), row, _tokens_by_step(comparison.of(each))
+        )
+        for number, (each, row) in enumerate(found, 1)
     )
 
 
@@ -279,16 +281,6 @@ def find_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
             best = points[i][1]
             found.append(i)
     return found
-
-
-def _short_names(contenders: Sequence[Contender]) -> list[str]:
-    """Name contenders by loop if all have the same models, by models if all have the same loop."""
-    loops, whos = {each.loop for each in contenders}, {each.who for each in contenders}
-    if len(whos) == 1 and len(loops) == len(contenders):
-        return [each.loop for each in contenders]
-    if len(loops) == 1 and len(whos) == len(contenders):
-        return [each.who for each in contenders]
-    return [each.key for each in contenders]
 
 
 def _tokens_by_step(results: Sequence[CellResult]) -> tuple[StepTokens, ...]:

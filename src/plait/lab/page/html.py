@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import ConfigError
+from plait.core.notebook import hash_source
 from plait.lab.comparison import ComparisonData
 from plait.lab.page.charts import drawing_script, make_charts, make_row_views
 from plait.lab.page.records import (
@@ -78,7 +77,7 @@ def render_tables_page(title: str, body: str) -> str:
     """Render a page without scripts and outside addresses. `body` is HTML already."""
     style = _read_file("page.css")
     title = show_hidden(title)
-    return _template("tables.html.j2").render(title=title, body=body, style=style, style_hash=_hash(style))
+    return _template("tables.html.j2").render(title=title, body=body, style=style, style_hash=hash_source(style))
 
 
 def _page_parts(comparison: ComparisonData, draw: str) -> dict[str, Any]:
@@ -99,8 +98,8 @@ def _page_parts(comparison: ComparisonData, draw: str) -> dict[str, Any]:
         "style": _read_file("page.css"),
         "draw": draw,
         "script": _read_file("page.js"),
-        "hashes": [_hash(text) for text in (draw, _read_file("page.js"))],
-        "style_hash": _hash(_read_file("page.css")),
+        "hashes": [hash_source(text) for text in (draw, _read_file("page.js"))],
+        "style_hash": hash_source(_read_file("page.css")),
     }
 
 
@@ -233,10 +232,6 @@ def _run_data(result: CellResult, state: Mapping[str, int]) -> dict[str, Any]:
 
 
 # -- the template
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from plait.core import Call, Event
 from plait.core import events as ev
 from plait.core.errors import PlaitError
+from plait.core.notebook import escape_json
 from plait.lab.results import CellResult
 
 EventsReader: TypeAlias = Callable[[str], Sequence[Event] | None]
@@ -180,5 +181,4 @@ def plain_text(value: Any) -> str:
 
 def json_block(value: Any) -> str:
     """Return JSON for an HTML script element: nothing in it can end that element."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return escape_json(json.dumps(value, ensure_ascii=False, separators=(",", ":")))

@@ -142,7 +142,8 @@ class Recommendation(Struct, frozen=True, kw_only=True):
         """Return everything as `plait recommend --json` prints it."""
         chosen, runner_up = self.chosen, self.runner_up
         return {
-            **self._source(),
+            "results": {"name": self.name, "suite": self.suite, "digest": self.digest},
+            "demand": msgspec.to_builtins(self.demand),
             "chosen": _row_json(chosen) if chosen is not None else None,
             "runner_up": _row_json(runner_up) if runner_up is not None else None,
             "cheaper": [_row_json(each) for each in self.cheaper],
@@ -153,12 +154,6 @@ class Recommendation(Struct, frozen=True, kw_only=True):
             "unfinished": self.unfinished,
             "text": self.sentences(),
             "command": run_command(chosen.row) if chosen is not None else None,
-        }
-
-    def _source(self) -> dict[str, Any]:
-        return {
-            "results": {"name": self.name, "suite": self.suite, "digest": self.digest},
-            "demand": msgspec.to_builtins(self.demand),
         }
 
     def _thin_note(self, chosen: Candidate) -> str:
