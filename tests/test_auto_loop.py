@@ -10,6 +10,7 @@ import pytest
 
 import plait
 from models_server import Asked, Server, completion, delta, event
+from plait.cli.run_output import next_steps
 from plait.core import Call, Reply
 from plait.core import events as ev
 from plait.models.base import Abilities
@@ -84,7 +85,7 @@ def test_an_agent_is_made_without_the_key_of_its_model(monkeypatch: pytest.Monke
 
 
 def test_auto_takes_no_options_of_a_loop() -> None:
-    with pytest.raises(plait.ConfigError, match="'auto' chooses the loop, and dialect belongs to one loop"):
+    with pytest.raises(plait.ConfigError, match="The loop 'auto' takes no options, such as dialect"):
         plait.loops.make("auto", {"dialect": "lines"})  # type: ignore[attr-defined]
 
 
@@ -170,3 +171,26 @@ def test_an_answer_that_is_asked_again_is_not_sent_twice() -> None:
     """The first reply names a tool, so the loop asks again within the same step."""
     events = [ev.Asked(1, "act", "m"), ev.Text(1, "I call people."), ev.Asked(1, "act", "m"), ev.Text(1, "7")]
     assert pieces(events, "7") == ["7"]
+
+
+def test_replay_fork_and_resume_take_a_run_or_its_id_and_nothing_else(tmp_path: Path) -> None:
+    agent = plait.Agent(model=plait.Scripted(["Final Answer: 7"]), journal=tmp_path / "j.db")
+    run = agent.run("q")
+    assert agent.replay(run).whole and agent.fork(run, 1).answer == "7" and agent.resume(run).answer == "7"
+    wrong: Any = 3
+    for method in (agent.replay, agent.resume, lambda given: agent.fork(given, 1)):
+        with pytest.raises(plait.ConfigError, match="3 is no run"):
+            method(wrong)
+
+
+def test_a_question_of_a_wrong_type_is_reported_with_the_form_that_it_has(tmp_path: Path) -> None:
+    agent = plait.Agent(model=plait.Scripted([]), journal=False)
+    for wrong in (3, None, plait.attach(b"text", "a.txt")):
+        with pytest.raises(plait.ConfigError, match=r"The question is of type .*\[TEXT, plait.attach"):
+            agent.run(wrong)  # type: ignore[arg-type]
+
+
+def test_a_rejected_setting_ends_with_the_command_that_can_change_it(tmp_path: Path) -> None:
+    run = plait.Agent(model=plait.Scripted([]), journal=tmp_path / "j.db").run("q")
+    _, line = next_steps(run)
+    assert line == f"To continue with another model or setting, run: plait fork {run.id} --at 1 --model NAME"

@@ -95,7 +95,7 @@ def test_each_outcome_has_its_exit_code(
         (["  \n"], "The question is empty."),
         (["a \udcff b"], "The question is no text: half a character at 2. Send UTF-8."),
         (["q", "--loop", "reakt"], "There is no loop 'reakt'. Did you mean react or codeact?"),
-        (["q", "--set", "dialect=lines"], "'auto' chooses the loop, and dialect belongs to one loop"),
+        (["q", "--set", "dialect=lines"], "The loop 'auto' takes no options, such as dialect"),
         (["q", "--loop", "react", "--set", "dialekt=lines"], "has no option 'dialekt'"),
         (["q", "--loop", "react", "--set", "dialect=line"], "dialect (blob or lines or numbered or original)"),
         (["q", "--loop", "react", "--set", "max_parse_errors=many"], "max_parse_errors (int)"),

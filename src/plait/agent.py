@@ -317,12 +317,10 @@ class Agent(Generic[OutputT]):
         on_wait: OnWait | None = None,
     ) -> Run[OutputT]:
         """Resume a run. See `resume`. `force` takes over a run that another machine started."""
-        if isinstance(run, Run):
-            if question is None and isinstance(run.outcome, Waiting):
-                question = run.outcome.question
-            run = run.id
+        if isinstance(run, Run) and question is None and isinstance(run.outcome, Waiting):
+            question = run.outcome.question
         journal = self._parts.require_journal()
-        row = journal.run(run)
+        row = journal.run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
             return await agent.aresume(
                 run, answer, question=question, deps=deps, on_event=on_event, force=force, on_wait=on_wait
@@ -347,26 +345,26 @@ class Agent(Generic[OutputT]):
         run_spec, log = await runs.claim(run_spec, row.head, journal, answer=answer, question=question, force=force)
         return await runs.perform(run_spec, row.head, log, journal, on_event, resumed=True)
 
-    def replay(self, run: str) -> Replayed:
+    def replay(self, run: str | Run[Any]) -> Replayed:
         """Drive the loop through a run's record and compare every request byte by byte. Performs nothing.
 
         Raises `ReplayDiffers` at the first difference.
         """
         journal = self._parts.require_journal()
-        row = journal.run(run)
+        row = journal.run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
             return agent.replay(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
         run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head)
         return run_blocking(runs.replay(run_spec, row.head, journal, recorded))
 
-    def fork(self, run: str, at: int, *, deps: Any = None) -> Run[OutputT]:
+    def fork(self, run: str | Run[Any], at: int, *, deps: Any = None) -> Run[OutputT]:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
         return run_blocking(self.afork(run, at, deps=deps))
 
     async def afork(
         self,
-        run: str,
+        run: str | Run[Any],
         at: int,
         *,
         deps: Any = None,
@@ -376,7 +374,7 @@ class Agent(Generic[OutputT]):
     ) -> Run[OutputT]:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
         journal = self._parts.require_journal()
-        row = journal.run(run)
+        row = journal.run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
             return await agent.afork(run, at, deps=deps, on_event=on_event, on_wait=on_wait, label=label)
         check_deps(self.deps or row.head.settings.get("deps"), deps)
@@ -443,3 +441,12 @@ class Agent(Generic[OutputT]):
     @cached_property
     def _parts(self) -> AgentParts:
         return AgentParts(self)
+
+
+def _id_of(run: str | Run[Any]) -> str:
+    """Return the id of a run that is given as an id or as a `Run`. Raises `ConfigError` for other values."""
+    if isinstance(run, Run):
+        return run.id
+    if not isinstance(run, str):
+        raise ConfigError(f"{run!r} is no run.", hint="Give a Run, the id of a run, or 'last'.")
+    return run

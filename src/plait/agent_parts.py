@@ -334,7 +334,10 @@ class AgentParts:
 
 def check_run_arguments(question: str, now: float | None) -> None:
     """Raise `ConfigError` for arguments of a run that are invalid."""
-    if not isinstance(question, str) or not question.strip():
+    if not isinstance(question, str):
+        hint = "Give a text, or a list of texts and files: [TEXT, plait.attach(PATH)]."
+        raise ConfigError(f"The question is of type {type(question).__name__}.", hint=hint)
+    if not question.strip():
         raise ConfigError("The question is empty.", hint="Say what is to be done.")
     try:
         question.encode()

@@ -33,7 +33,7 @@ Examples:
       --tools lookup:cities.json --tools calculator --model local
   plait run "What is in this picture?" --attach photo.jpg --model openai:gpt-5
   plait run "..." --loop json --model openai:gpt-5 --max-cost 0.05 --json
-  plait run - --set transcript=user --set dialect=lines < question.txt
+  plait run - --loop react --set dialect=lines < question.txt
 
 The answer goes to stdout, everything else to stderr. Exit codes: 0 answered, 3 failed, 4 stopped by a limit,
 5 waiting for a person, 130 cancelled, 1 crashed, 2 wrong usage. Flags override the environment (PLAIT_MODEL,

@@ -237,8 +237,11 @@ def next_steps(run: Run, journal: tuple[str, ...] = ()) -> list[str]:
     match run.outcome:
         case Waiting():
             return how_to_answer(run.id, run.outcome, journal)
-        case Crashed():
-            return [f"To continue after fixing this, run: {resume}"]
+        case Crashed(error=error):
+            change = " ".join((f"plait fork {run.id} --at {max(1, run.steps)} --model NAME", *journal))
+            # A resumed run keeps its models and settings.
+            other = [f"To continue with another model or setting, run: {change}"] if error == "BadRequest" else []
+            return [f"To continue after fixing this, run: {resume}", *other]
         case _ if run.status == "cancelled":
             return [f"To continue, run: {resume}"]
         case _:

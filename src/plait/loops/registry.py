@@ -51,8 +51,8 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
     if name == AUTO_LOOP:
         if options:
             raise ConfigError(
-                f"'auto' chooses the loop, and {', '.join(options)} belongs to one loop.",
-                hint="Name the loop, such as react or tool_calling.",
+                f"The loop 'auto' takes no options, such as {next(iter(options))}: it is another loop for each model.",
+                hint="Name the loop, such as --loop react or --loop tool_calling.",
             )
         return choose_loop(has_tools=True)
     kind = _kind(name)
@@ -154,7 +154,7 @@ def _kind(name: str) -> type[Any]:
     near = difflib.get_close_matches(name, names(), 2, 0.4)
     raise ConfigError(
         f"There is no loop '{name}'.",
-        hint=(f"Did you mean {' or '.join(near)}? " if near else "") + f"There are: {', '.join(names())}.",
+        hint=(f"Did you mean {' or '.join(near)}? " if near else "") + f"There are: auto, {', '.join(names())}.",
     )
 
 
