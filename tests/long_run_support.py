@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import plait
-from plait.core import Answered, Reply, Think, Usage
+from plait.core import Answered, Attachment, Reply, Think, Usage
 from plait.core.errors import ContextOverflow
 from plait.core.replies import Finish
 from plait.core.tools import Call
@@ -37,7 +37,12 @@ def texts_of(think: Think) -> list[str]:
 def count_tokens(think: Think) -> int:
     """Return the tokens of a prompt, as the model of these tests counts them."""
     schemas = sum(len(json.dumps(tool.parameters)) + len(tool.description) for tool in think.tools)
-    return (sum(map(len, texts_of(think))) + schemas) // 4
+    return (sum(map(len, texts_of(think))) + schemas) // 4 + sum(file.tokens for file in files_of(think))
+
+
+def files_of(think: Think) -> list[Attachment]:
+    """Return the images and PDF files in a prompt."""
+    return [file for message in think.messages for file in message.attachments]
 
 
 def next_reply(think: Think, page: int, pages: int) -> str | Reply:
@@ -95,9 +100,9 @@ LOOPS: dict[str, Callable[[int], Any]] = {
 }
 
 
-def agent_of(loop: Any, pages: int, model: Any, **options: Any) -> plait.Agent:
+def agent_of(loop: Any, pages: int, model: Any, **options: Any) -> plait.Agent[Any]:
     limits = plait.Limits(steps=3 * pages, **options.pop("limits", {}))
-    return plait.Agent(loop, model=model, tools=[look], limits=limits, **{"journal": False, **options})
+    return plait.Agent(loop, model=model, limits=limits, **{"tools": [look], "journal": False, **options})
 
 
 def read_book(loop: str, pages: int, **options: Any) -> tuple[Run, list[Think]]:

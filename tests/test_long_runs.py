@@ -8,7 +8,7 @@ import sys
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -20,12 +20,14 @@ from long_run_support import (
     TEXT,
     agent_of,
     count_tokens,
+    files_of,
     in_wire,
     look,
     model_of,
     read_book,
     texts_of,
 )
+from media_servers import SEES, png
 from plait.core import LoopContext, Message, Reply, Stopped, Think, Usage
 from plait.core.errors import ConfigError, ContextOverflow
 from plait.core.events import Noted, Observed
@@ -247,6 +249,41 @@ def test_a_placeholder_names_the_artifacts_of_a_result() -> None:
     handle = '{"$thing": "image-1", "is": "<Image 640x480 JPEG>"}'
     shown = View(8000, folded=1).show_result(LoopContext((), PromptBook("json")), "draw", f'[{handle}, "{TEXT}"]')
     assert shown.startswith("(The result of draw, 7,2") and handle in shown and len(shown) < 300
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_images_of_folded_results_are_not_sent_again_and_those_of_the_question_are(loop: str) -> None:
+    @plait.tool(read_only=True)
+    def look(page: int) -> list[str | plait.File]:
+        """Read one page of the book."""
+        return [f"[page {page}] {TEXT}", plait.File.from_bytes(png(page % 200), f"{page}.png")]
+
+    asked: list[Think] = []
+    model = model_of(100, asked)
+    model.abilities = SEES
+    cover = plait.File.from_bytes(png(250), "cover.png")
+    run = agent_of(LOOPS[loop](100), 100, model, tools=[look]).run([QUESTION, cover])
+    assert (run.answer, model.sent) == ("Oranges.", len(asked))  # no prompt was refused
+    assert any(think.phase == COMPACT for think in asked)
+    turns = [files_of(think) for think in asked if think.phase != COMPACT]
+    assert all("cover.png" in [file.name for file in files] for files in turns)
+    assert 3 <= max(map(len, turns)) < 8
+    assert not any(files_of(think) for think in asked if think.phase == COMPACT)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_compacted_run_gives_a_typed_answer(loop: str) -> None:
+    run, asked = read_book(loop, 100, output=Literal["Oranges."], instructions="Speak plainly.")
+    assert run.output == "Oranges." and any(think.phase == COMPACT for think in asked)
+    last = asked[-1]
+    assert "Oranges." in "\n".join(texts_of(last)) and "Speak plainly." in last.messages[0].content
+
+
+def test_a_run_with_a_typed_answer_gives_messages() -> None:
+    agent = plait.Agent("tool_calling", model=plait.Scripted(['{"ships": 3}']), output=dict[str, int], journal=False)
+    first = agent.run("How many ships?")
+    assert first.messages()[-1] == {"role": "assistant", "content": '{"ships":3}'}
+    assert agent.run("And now?", history=first.messages()).history[0].answer == '{"ships":3}'
 
 
 def test_short_results_are_not_folded() -> None:

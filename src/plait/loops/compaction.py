@@ -3,7 +3,7 @@
 A loop keeps its whole log and shows the model a `View` of it. When the next prompt would exceed the share
 `compact_at` of the context, `Compaction` changes the view:
 
-1. Placeholders replace the oldest results. This needs no model call.
+1. Placeholders replace the oldest results, and their images and files are left out. This needs no model call.
 2. If that is not enough, a model call of the phase `compact` writes a summary, which replaces the oldest turns.
 
 Each compaction frees about half of the share, and then the prompt only grows at its end, so that a server's prefix
