@@ -125,7 +125,7 @@ class ToolServices:
 
     @property
     def usage(self) -> Usage:
-        return self.meter.spent.usage
+        return self.meter.tree_total.usage
 
     def make_context(self) -> Context[object]:
         """Return the context that the tool gets."""

@@ -158,7 +158,7 @@ class Engine:
             **structs.asdict(usage),
             "cost_usd": meter.cost,
             "seconds": round(meter.seconds, 6),
-            **({"tree": meter.spent.json()} if meter.children else {}),
+            **({"tree": meter.tree_total.json()} if meter.children else {}),
         }
 
     # -- the walk

@@ -148,17 +148,17 @@ class Meter:
         return total(self.costs)
 
     @property
-    def spent(self) -> Spent:
+    def tree_total(self) -> Spent:
         """What the run and its child runs used so far."""
         spent = Spent(1, self.requests, self.calls, self.usage, self.cost)
         for child in list(self.children.values()):  # a tool's thread may add one meanwhile
-            spent += child if isinstance(child, Spent) else child.spent
+            spent += child if isinstance(child, Spent) else child.tree_total
         return spent
 
     @property
-    def reserved(self) -> tuple[float, float]:
+    def tree_reserve(self) -> tuple[float, float]:
         """Tokens and USD that calls under way may use, those of child runs included."""
-        below = [child.reserved for child in list(self.children.values()) if isinstance(child, Meter)]
+        below = [child.tree_reserve for child in list(self.children.values()) if isinstance(child, Meter)]
         return self.reserved_tokens + sum(each[0] for each in below), self.reserved_usd + sum(each[1] for each in below)
 
     @property
@@ -186,7 +186,7 @@ class Meter:
             if distance + 1 > limits.depth:
                 levels = f"{limits.depth} level{'s' * (limits.depth != 1)} of child runs"
                 raise BudgetSpent(LimitNear("depth", f"{levels} are allowed"))
-            if meter.spent.runs > limits.children:
+            if meter.tree_total.runs > limits.children:
                 raise BudgetSpent(LimitNear("children", f"the run has its {limits.children} child runs"))
 
     def went_on(self, seconds: float) -> None:
@@ -245,7 +245,7 @@ class Meter:
 
     def excess(self) -> tuple[str, str] | None:
         """The limit that the run is over, and by how much, in words; None where it is over none."""
-        limits, spent = self.limits, self.spent
+        limits, spent = self.limits, self.tree_total
         tokens, cost = spent.usage.tokens, spent.cost_usd
         if limits.tokens is not None and tokens > limits.tokens:
             about = "about " if spent.usage.estimated else ""
@@ -317,7 +317,7 @@ class Meter:
     def _check_numbers(self, meter: Meter, distance: int) -> LimitNear | None:
         """Return which limit of `meter`, this one or one `distance` levels above, is near for the next call of this
         run. Each run keeps a call in reserve; the next one and that of this run are taken to be like the last one."""
-        limits, last, spent = meter.limits, self._last, meter.spent
+        limits, last, spent = meter.limits, self._last, meter.tree_total
         if limits.calls is not None and spent.requests + 1 + distance >= limits.calls:
             left = (
                 f"{distance + 1} of {limits.calls} model calls are"
@@ -327,7 +327,7 @@ class Meter:
             return LimitNear("calls", f"{left} left")
         if last is None:
             return None
-        reserved_tokens, reserved_usd = meter.reserved
+        reserved_tokens, reserved_usd = meter.tree_reserve
         if limits.tokens is not None:
             used = spent.usage.tokens + int(reserved_tokens)
             if used + 2 * self.last_usage + (meter.last_usage if distance else 0) > limits.tokens:
@@ -411,7 +411,7 @@ class Share:
 
     def may_repeat(self) -> None:
         """Raises what `attempt` does where the limit of calls leaves no room for a further attempt."""
-        max_calls, sent = self._meter.limits.calls, self._meter.spent.requests
+        max_calls, sent = self._meter.limits.calls, self._meter.tree_total.requests
         if max_calls is not None and sent + (0 if self._last else 1) >= max_calls:
             raise self._over("calls", f"{sent} of {max_calls} requests were sent, and the last failed")
 
@@ -425,7 +425,7 @@ class Share:
         rooms: list[tuple[float, str, str]] = []
         price = 0.0
         for distance, each in self._meters():
-            limits, spent, (reserved_tokens, reserved_usd) = each.limits, each.spent, each.reserved
+            limits, spent, (reserved_tokens, reserved_usd) = each.limits, each.tree_total, each.tree_reserve
             # A run above keeps what its own last call may take, and shares the rest among its children.
             if distance:
                 reserved_tokens, reserved_usd = reserved_tokens + each.last_usage, reserved_usd + each.last_cost

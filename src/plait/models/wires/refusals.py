@@ -167,15 +167,15 @@ class _Refusal(Struct, frozen=True):
         return f"{self.target.endpoint} ({self.target.name})"
 
     @property
-    def shown(self) -> str:
+    def clean_sentence(self) -> str:
         """Return the sentence without secrets."""
         return self.target.clean(self.said)
 
     @property
-    def quoted(self) -> str:
+    def message_end(self) -> str:
         """Return the end of a message: the endpoint's words, if it sent any."""
-        end = "" if self.shown.endswith((".", "!", "?")) else "."
-        return f": {self.shown}{end}" if self.shown else "."
+        end = "" if self.clean_sentence.endswith((".", "!", "?")) else "."
+        return f": {self.clean_sentence}{end}" if self.clean_sentence else "."
 
     @property
     def rejected_ability(self) -> str:
@@ -199,16 +199,16 @@ def _as_account_error(refusal: _Refusal) -> ModelError | None:
     if status == 402 or is_spent or (status == 400 and refusal.says(_NO_CREDIT)):
         hint = "Top it up or use another model."
         return AuthenticationError(
-            f"{refusal.where} says that the account has no credit left{refusal.quoted}", hint=hint
+            f"{refusal.where} says that the account has no credit left{refusal.message_end}", hint=hint
         )
     if status == 401 or (status == 400 and (refusal.says(_BAD_KEY) or _BAD_KEY.search(str(refusal.error)))):
         hint = f"Check the key in {key}."
         if not target.secrets:
             hint = f"No key was sent; set {target.key_env or 'the key'} in the environment."
-        return AuthenticationError(f"{refusal.where} refused the key ({status}){refusal.quoted}", hint=hint)
+        return AuthenticationError(f"{refusal.where} refused the key ({status}){refusal.message_end}", hint=hint)
     if status == 403 and not refusal.says(_FILTERED) and find_overflow(refusal.said, refusal.error) is None:
         hint = f"Check what the key in {key} may use: its permissions, the model, your region."
-        return AuthenticationError(f"{refusal.where} refused access (403){refusal.quoted}", hint=hint)
+        return AuthenticationError(f"{refusal.where} refused access (403){refusal.message_end}", hint=hint)
     return None
 
 
@@ -222,7 +222,7 @@ def _as_overflow(refusal: _Refusal) -> ModelError | None:
     tokens, room = found
     numbers = f" ({tokens or '?'} tokens, room for {room or '?'})" if tokens or room else ""
     return ContextOverflow(
-        f"The prompt is too long for {refusal.where}{numbers}{refusal.quoted}",
+        f"The prompt is too long for {refusal.where}{numbers}{refusal.message_end}",
         hint="Show less, or use a model with a longer context.",
         tokens=tokens,
         room=room,
@@ -234,7 +234,7 @@ def _as_rate_limit(refusal: _Refusal) -> ModelError | None:
         return None
     wait = f", asks to wait {refusal.after:g} s" if refusal.after is not None else ""
     return RateLimited(
-        f"{refusal.where} asks to slow down ({refusal.status}){wait}{refusal.quoted}",
+        f"{refusal.where} asks to slow down ({refusal.status}){wait}{refusal.message_end}",
         hint="Limit the requests per minute in plait.toml, or name a fallback model: a|b.",
         after=refusal.after,
     )
@@ -244,7 +244,7 @@ def _as_filtered(refusal: _Refusal) -> ModelError | None:
     if refusal.status not in (400, 403, 422) or not refusal.says(_FILTERED):
         return None
     return ContentFiltered(
-        f"The content filter of {refusal.where} refused the request ({refusal.status}){refusal.quoted}",
+        f"The content filter of {refusal.where} refused the request ({refusal.status}){refusal.message_end}",
         hint="Ask in other words, or use another model.",
     )
 
@@ -253,26 +253,26 @@ def _as_failed_generation(refusal: _Refusal) -> ModelError | None:
     """The model wrote something that the endpoint could not read. Asking again may help."""
     if refusal.code not in _UNREADABLE:
         return None
-    return BadResponse(f"{refusal.where} could not read what the model wrote ({refusal.status}){refusal.quoted}")
+    return BadResponse(f"{refusal.where} could not read what the model wrote ({refusal.status}){refusal.message_end}")
 
 
 def _as_missing_ability(refusal: _Refusal) -> ModelError | None:
     """The endpoint rejects a part of the request: `Unsupported` if Plait can do without it, else the error."""
     ability = refusal.rejected_ability
-    message = f"{refusal.where} rejects {ability!r} ({refusal.status}){refusal.quoted}"
+    message = f"{refusal.where} rejects {ability!r} ({refusal.status}){refusal.message_end}"
     if ability in refusal.target.user_set:
         return BadRequest(message, hint=f"Plait never leaves out what you set. Change or remove your {ability!r}.")
     if ability == "schema":
         hint = "Do without it (--set constrain=false), or say in plait.toml that the model takes none: "
         return BadRequest(message, hint=f'{hint}[abilities."{refusal.target.name}"] schema = false.')
-    return Unsupported(message, ability, refusal.shown) if ability else None
+    return Unsupported(message, ability, refusal.clean_sentence) if ability else None
 
 
 def _as_server_error(refusal: _Refusal) -> ModelError | None:
     if refusal.status < 500 and refusal.status not in _RETRIED:
         return None
     hint = "Try again later, or name a fallback model: a|b."
-    made = ServerFailed(f"{refusal.where} failed ({refusal.status}){refusal.quoted}", hint=hint)
+    made = ServerFailed(f"{refusal.where} failed ({refusal.status}){refusal.message_end}", hint=hint)
     made.after = refusal.after
     return made
 
@@ -299,7 +299,7 @@ def _as_unknown(refusal: _Refusal) -> ModelError | None:
         if path == "responses":
             hint += ' For a server without it, set wire = "chat" in plait.toml.'
     what = "does not know what was asked for" if refusal.status == 404 else "refused the request"
-    unknown = BadRequest(f"{refusal.where} {what} ({refusal.status}){refusal.quoted}", hint=hint)
+    unknown = BadRequest(f"{refusal.where} {what} ({refusal.status}){refusal.message_end}", hint=hint)
     unknown.allows_fallback = True
     return unknown
 
@@ -323,7 +323,7 @@ def _classify(refusal: _Refusal) -> ModelError:
         if (made := read(refusal)) is not None:
             return made
     hint = "`plait show RUN --wire` shows the request." if refusal.asked else ""
-    return BadRequest(f"{refusal.where} refused the request ({refusal.status}){refusal.quoted}", hint=hint)
+    return BadRequest(f"{refusal.where} refused the request ({refusal.status}){refusal.message_end}", hint=hint)
 
 
 def bad_response(message: str, body: bytes, target: Target, response: Response | None) -> BadResponse:
