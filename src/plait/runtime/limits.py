@@ -397,7 +397,7 @@ class Share:
             self.may_repeat()
         again = int(self.attempts > 0)  # the first attempt is counted already
         for _, outer in meter.above:
-            if outer.limits.calls is not None and outer.spent.requests + again >= outer.limits.calls:
+            if outer.limits.calls is not None and outer.tree_total.requests + again >= outer.limits.calls:
                 why = f"one of {outer.limits.calls} model calls is left"
                 raise LimitReached("calls", f"the run whose tool this is has no model call left for it: {why}")
         meter.requests += again
