@@ -388,6 +388,21 @@ def test_a_plain_function_answers_for_the_user() -> None:
     assert (run.status, sent) == ("answered", ["a"])
 
 
+def test_an_answer_for_the_user_that_is_no_text_is_named() -> None:
+    run = parent([send], action("send", "a"), approve="effects").run("q", on_wait=lambda waiting: True)  # type: ignore[arg-type,return-value]
+    assert (run.status, sent) == ("crashed", []) and "on_wait= returned True" in str(run.reason)
+
+
+def test_a_plan_ends_with_the_answer_that_a_step_hands_off_if_it_fits(journal: Path) -> None:
+    experts = child(final("no number"), final("42")).as_tool("expert", hand_off=True)
+    plans = ['1. expert("a")\n2. join()', '2. expert("b")\n3. join()']
+    model = plait.Scripted({"plan": plans, "join": ["Thought: no number\nReplan: ask again"]})
+    agent = plait.Agent("compiler", model=model, tools=[experts], output=int, journal=journal)
+    run = agent.run("q")
+    assert (run.status, run.answer) == ("answered", 42), run.reason
+    assert agent.replay(run.id).whole
+
+
 def test_costs_of_the_tree_are_counted_once(journal: Path) -> None:
     def priced(*turns: str) -> plait.Scripted:
         said = [Reply(each, usage=Usage(100, 10)) for each in turns]

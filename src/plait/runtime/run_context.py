@@ -218,7 +218,10 @@ class RunContext:
         return Suspend(waiting)
 
     async def ask_person(self, waiting: Waiting) -> str | None:
-        """Ask the user at the terminal, if there is one. The run's time limit is paused meanwhile."""
+        """Ask the user at the terminal, if there is one. The run's time limit is paused meanwhile.
+
+        Raises `ConfigError` if the function `on_wait` returns no text.
+        """
         if self.run_spec.on_wait is None:
             return None
         until = self.clock.when() if self.clock is not None else None
@@ -227,6 +230,10 @@ class RunContext:
         began = time.monotonic()
         given = self.run_spec.on_wait(waiting)
         answer = await given if inspect.isawaitable(given) else given
+        if answer is not None and not isinstance(answer, str):
+            raise ConfigError(
+                f"The function on_wait= returned {answer!r}.", hint='Return a text, such as "yes", or None.'
+            )
         waited = time.monotonic() - began
         self.meter.went_on(-waited)
         if self.clock is not None and until is not None:
