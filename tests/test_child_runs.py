@@ -13,7 +13,7 @@ import pytest
 import plait
 from cli_support import action, final, run_in_process
 from models_server import Asked, Server, completion
-from plait.core import Reply, Usage
+from plait.core import Call, Reply, Usage
 from plait.core.errors import ConfigError
 from plait.journal.store import Journal
 from plait.models import http
@@ -293,6 +293,113 @@ def test_a_hand_off_makes_the_answer_of_the_child_that_of_the_parent(journal: Pa
     agent = parent([expert], action("expert", "q"), journal=journal)
     run = agent.run("q")
     assert (run.status, run.answer, run.calls) == ("answered", "from the expert", 1)
+    assert agent.replay(run.id).whole
+
+
+@pytest.mark.parametrize("loop", ["react", "tool_calling"])
+def test_a_handed_off_answer_that_does_not_fit_the_output_is_an_error_of_the_call(journal: Path, loop: str) -> None:
+    def is_small(value: int) -> str | None:
+        return None if value < 100 else "Give a number below 100."
+
+    experts = child(final("from the expert"), final("500"), final("42"))
+    asked = [
+        Reply("", calls=(Call("expert", text),)) if loop == "tool_calling" else action("expert", text) for text in "abc"
+    ]
+    agent = plait.Agent(
+        loop,
+        model=scripted(*asked),
+        tools=[experts.as_tool("expert", hand_off=True)],
+        output=plait.OutputType(int, checks=[is_small]),
+        journal=journal,
+    )
+    run = agent.run("q")
+    assert (run.status, run.output, run.calls) == ("answered", 42, 3)
+    first, second, third = seen(run)
+    assert "does not fit" in first and "The result: from the expert" in first
+    assert "Give a number below 100." in second and third == "42"
+    assert agent.replay(run.id).whole
+
+
+def test_a_run_whose_tool_hands_off_only_what_does_not_fit_is_never_answered() -> None:
+    experts = child(final("no number")).as_tool("expert", hand_off=True)
+    run = parent([experts], action("expert", "q"), final("not one either"), final("x"), final("x"), output=int).run("q")
+    assert (run.status, run.answer) == ("failed", None)
+
+
+def test_a_stopped_child_that_hands_off_makes_a_stopped_parent(journal: Path) -> None:
+    turns = [action("calculator", "1+1"), final("as far as I came")]
+    expert = child(*turns, tools=["calculator"], limits=plait.Limits(calls=2)).as_tool("expert", hand_off=True)
+    agent = parent([expert], action("expert", "q"), journal=journal)
+    run = agent.run("q")
+    [below] = run.children
+    assert (below.status, below.answer) == ("stopped", "as far as I came")
+    assert run.outcome == below.outcome
+    assert agent.replay(run.id).whole
+
+
+@pytest.mark.parametrize("turns", [[], [final("no number")] * 3], ids=["crashed", "failed"])
+def test_a_child_without_an_answer_that_should_hand_off_is_an_error_of_the_call(turns: list[str]) -> None:
+    expert = child(*turns, output=int).as_tool("expert", hand_off=True)
+    run = parent([expert], action("expert", "q"), final("by myself")).run("q")
+    assert (run.status, run.answer) == ("answered", "by myself")
+    assert "The agent gave no answer" in seen(run)[0]
+
+
+def test_a_child_gets_files_and_has_them_when_it_is_resumed(journal: Path) -> None:
+    inner = child(action("send", "a"), final("read"), tools=[send], approve="always")
+
+    @plait.tool(idempotent=True)
+    async def look(ctx: plait.Context[None]) -> str:
+        """Look at a file."""
+        return str((await ctx.arun(inner, ["look", plait.attach(b"a line of text", "notes.txt")])).answer)
+
+    agent = parent([look], action("look"), final("ok"), journal=journal)
+    run = agent.run("q")
+    assert run.status == "waiting", run
+    done = agent.resume(run, "yes")
+    [below] = done.children
+    assert (seen(done), below.question, sent) == (["read"], "look", ["a"])
+    requests = [call.request for call in below.timeline.model_calls]
+    assert len(requests) == 2 and all(b"a line of text" in each for each in requests)
+
+
+def test_the_same_question_with_other_files_starts_another_child(journal: Path) -> None:
+    inner = child(final("one"), final("two"))
+
+    @plait.tool(read_only=True)
+    async def look(ctx: plait.Context[None]) -> str:
+        """Look at two files."""
+        runs = [await ctx.arun(inner, ["look", plait.attach(data, "a.txt")]) for data in (b"first", b"second")]
+        return " ".join(str(each.answer) for each in runs)
+
+    run = parent([look], action("look"), final("ok"), journal=journal).run("q")
+    assert seen(run) == ["one two"] and len(run.children) == 2
+
+
+def test_an_agent_tool_with_a_wrong_name_or_description_is_reported() -> None:
+    with pytest.raises(ConfigError, match=r"as_tool\(name=3\) is invalid"):
+        child(final("x")).as_tool(3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"as_tool\(description=3\) is invalid"):
+        child(final("x")).as_tool("x", 3)  # type: ignore[arg-type]
+
+
+def test_a_plain_function_answers_for_the_user() -> None:
+    run = parent([send], action("send", "a"), final("ok"), approve="effects").run("q", on_wait=lambda waiting: "yes")
+    assert (run.status, sent) == ("answered", ["a"])
+
+
+def test_an_answer_for_the_user_that_is_no_text_is_named() -> None:
+    run = parent([send], action("send", "a"), approve="effects").run("q", on_wait=lambda waiting: True)  # type: ignore[arg-type,return-value]
+    assert (run.status, sent) == ("crashed", []) and "on_wait= returned True" in str(run.reason)
+
+
+def test_a_plan_ends_with_the_answer_that_a_step_hands_off_if_it_fits(journal: Path) -> None:
+    experts = child(final("no number"), final("42")).as_tool("expert", hand_off=True)
+    plans = ['1. expert("a")\n2. join()', '2. expert("b")\n3. join()']
+    model = plait.Scripted({"plan": plans, "join": ["Thought: no number\nReplan: ask again"]})
+    agent = plait.Agent("compiler", model=model, tools=[experts], output=int, journal=journal)
+    run = agent.run("q")
+    assert (run.status, run.answer) == ("answered", 42), run.reason
     assert agent.replay(run.id).whole
 
 

@@ -89,7 +89,7 @@ def test_code_in_a_sandbox_calls_tools_with_a_context(journal: Path) -> None:
 
 
 def test_missing_or_wrong_dependencies_are_reported_before_a_run() -> None:
-    with pytest.raises(ConfigError, match=r"need dependencies: Db.*agent.run\(question, deps=Db"):
+    with pytest.raises(ConfigError, match=r"needs dependencies: Db.*agent.run\(question, deps=Db"):
         agent().run("q")
     with pytest.raises(ConfigError, match="The dependencies are Other"):
         agent().run("q", deps=Other())
@@ -106,6 +106,22 @@ def test_missing_or_wrong_dependencies_are_reported_before_a_run() -> None:
 
     with pytest.raises(ConfigError, match=r"context as the parameter 'ctx'\. Make it the first"):
         agent(tools=[last])
+
+
+def test_the_dependencies_of_an_agent_tool_are_checked_when_its_parent_is_made() -> None:
+    tool = agent(action("save", "x")).as_tool("reader")
+    with pytest.raises(ConfigError, match=r"takes Context\[Db\]. Declare it: Agent\(deps=Db\)"):
+        agent(tools=[tool], deps=None)
+    with pytest.raises(ConfigError, match="and the agent has deps=Other"):
+        agent(tools=[tool], deps=Other)
+    db = Db()
+    run = agent(action("reader", "q"), tools=[tool]).run("q", deps=db)
+    assert (seen(run), db.rows) == (["done"], ["x"])
+
+
+def test_missing_dependencies_of_instructions_are_those_of_the_agent() -> None:
+    with pytest.raises(ConfigError, match="This agent needs dependencies: Db"):
+        agent(tools=[], instructions=lambda db: f"{len(db.rows)} rows").run("q")
 
 
 def test_a_tool_s_test_makes_a_context_itself() -> None:
@@ -146,9 +162,9 @@ def test_the_key_of_a_call_is_the_same_after_a_resume_and_another_for_other_call
 def test_a_resume_needs_the_dependencies_again(journal: Path) -> None:
     run = agent(action("save", "x"), journal=journal, approve="always").run("q", deps=Db())
     assert run.status == "waiting"
-    with pytest.raises(ConfigError, match="need dependencies: Db"):
+    with pytest.raises(ConfigError, match="needs dependencies: Db"):
         agent(journal=journal).resume(run, "yes")
-    with pytest.raises(ConfigError, match="need dependencies: Db"):
+    with pytest.raises(ConfigError, match="needs dependencies: Db"):
         agent(journal=journal).fork(run.id, 1)
     db = Db()
     assert agent(journal=journal).resume(run, "yes", deps=db).status == "answered" and db.rows == ["x"]

@@ -111,6 +111,12 @@ def test_a_wrong_limit_is_reported(name: str, value: Any) -> None:
         plait.Limits(**{name: value})
 
 
+@pytest.mark.parametrize("name", ["steps", "calls", "seconds"])
+def test_a_limit_that_allows_nothing_is_reported(name: str) -> None:
+    with pytest.raises(plait.ConfigError, match=rf"Limits\({name}=0\) is invalid\. Give .* above 0, or None"):
+        plait.Limits(**{name: 0})
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -281,7 +281,8 @@ class Agent(Generic[OutputT]):
 
         `description` tells the other model what this agent is good for. The child shares the journal, limits,
         approvals, deadline and cancellation of that run (see `plait.Context.arun`). With `hand_off`, the answer of this
-        agent is the answer of that run, which ends.
+        agent is the answer of that run, which ends. An answer that does not fit that run's output is an error of
+        the call. Raises `ConfigError` for an invalid name or description.
         """
         return make_agent_tool(self, name, description, hand_off)
 

@@ -198,14 +198,20 @@ class AgentParts:
         return run_spec, msgspec.structs.replace(head, attachments=files.attachments)
 
     async def prepare_resume(
-        self, head: RunHead, timeline: Timeline, on_wait: OnWait | None, deps: Any = None
+        self,
+        head: RunHead,
+        timeline: Timeline,
+        on_wait: OnWait | None,
+        deps: Any = None,
+        journal: Journal | None = None,
     ) -> RunSpec:
-        """Return what a recorded run needs to go on. `timeline` is its record, with or without bodies."""
+        """Return what a recorded run needs to go on. `timeline` is its record, with or without bodies. `journal` has
+        its files; None for the agent's own."""
         check_deps(self._agent.deps or head.settings.get("deps"), deps)
         require_loaded(self._agent.tools)
         await self.load_tools()
         sandbox = await self.check_sandbox(sandbox_for(self._agent, head, bool(timeline.code)))
-        return self.make_run_spec(head.question, on_wait, recorded=head, sandbox=sandbox, deps=deps)
+        return self.make_run_spec(head.question, on_wait, recorded=head, sandbox=sandbox, deps=deps, journal=journal)
 
     def make_run_spec(
         self,
@@ -219,13 +225,14 @@ class AgentParts:
         files: AttachedFiles = NO_FILES,
         deps: Any = None,
         context_tokens: int | None = None,
+        journal: Journal | None = None,
     ) -> RunSpec:
         """Return the specification of a new run, or of a `recorded` one. `context_tokens`: None for the models' own."""
         agent = self._agent
         asks_for_tools = loops.fallback_of(self.loop) is None
         phases = Phases(models_of_run(self.models, recorded, asks_for_tools=asks_for_tools))
         if recorded is not None:
-            files = restore_files(recorded, self.require_journal()) if recorded.attachments else files
+            files = restore_files(recorded, journal or self.require_journal()) if recorded.attachments else files
             shown, now = shown_by(recorded), recorded.settings.get("now")
             context_tokens = recorded.settings.get("context_tokens", 0)
         conversation = conversation or (recorded_conversation(recorded) if recorded is not None else None)

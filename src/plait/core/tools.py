@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 
 from plait.core.attachments import Attachment
+from plait.core.outcomes import Stopped
 
 Trouble: TypeAlias = Literal["", "unknown_tool", "bad_input", "raised", "timeout", "refused", "in_doubt", "cancelled"]
 """The reason why a call has no result; "" if it has one."""
@@ -73,7 +74,8 @@ class Observation(Struct, frozen=True, omit_defaults=True):
     the model. `value` is the result itself if JSON can hold it. `seconds` is wall time. `repeated`: the same call gave
     the same result before. Three fields serve calls from code: `exact` is the result as the input of such a call, if
     `value` would change it; `unfit` says why code cannot have the result; `printed` is what the tool printed.
-    `attachments` are the images and PDF files in the result, which a model sees if it accepts them.
+    `attachments` are the images and PDF files in the result, which a model sees if it accepts them. `stopped`: a
+    limit stopped the agent that the tool ran; its answer is `value`.
     """
 
     text: str
@@ -86,6 +88,7 @@ class Observation(Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     repeated: bool = False
     attachments: tuple[Attachment, ...] = ()
+    stopped: Stopped | None = None
 
     @property
     def ok(self) -> bool:

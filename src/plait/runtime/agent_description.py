@@ -236,7 +236,7 @@ def check_deps(wanted: Any, deps: Any) -> None:
     if deps is None:
         name = _name(wanted)
         raise ConfigError(
-            f"The tools of this agent need dependencies: {name}.",
+            f"This agent needs dependencies: {name}.",
             hint=f"Give them in Python: agent.run(question, deps={name}(...)), also to resume or fork.",
         )
     if isinstance(wanted, type):

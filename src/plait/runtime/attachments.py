@@ -93,6 +93,15 @@ def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
     return "\n\n".join(texts), AttachedFiles(tuple(files), contents)
 
 
+def identify_question(given: UserQuestion) -> str:
+    """Return the text of a question with the digests of its files: the same for equal questions.
+
+    Raises `ConfigError` for an invalid part.
+    """
+    text, files = split_question(given)
+    return "\0".join((text, *(each.digest for each in files.attachments)))
+
+
 def restore_files(head: RunHead, journal: Journal) -> AttachedFiles:
     """Return the files of a recorded run. Raises `JournalError` if one is missing or damaged."""
     return AttachedFiles(head.attachments, journal.contents(head.attachments))

@@ -11,11 +11,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from plait.core import Call, LimitNear, Observation, Think, Usage
+from msgspec import structs
+
+from plait.core import Call, LimitNear, Observation, Stopped, Think, Usage
 from plait.core import events as ev
 from plait.core.errors import ConfigError, ModelError, ToolError
 from plait.core.messages import system, user
 from plait.models.base import Model
+from plait.runtime.attachments import UserQuestion, identify_question
 from plait.runtime.call_model import ask_model, limit_reply
 from plait.runtime.context import CallLogger, Context
 from plait.runtime.limits import BudgetSpent, LimitReached
@@ -44,10 +47,12 @@ class ToolServices:
         self._asked = max(self._recorded, default=-1) + 1
         self._limit = asyncio.timeout(None)
         self._left = 0.0
-        self._children: dict[asyncio.Task[object], str] = {}
-        """The tasks that perform child runs, and what they are asked."""
+        self._children: set[asyncio.Task[object]] = set()
+        """The tasks that perform child runs."""
         self._questions: Counter[str] = Counter()
         self._waits: ChildWaits | None = None
+        self.stopped: Stopped | None = None
+        """How the agent ended that an agent tool ran, if a limit stopped it."""
 
     @property
     def key(self) -> str:
@@ -68,7 +73,7 @@ class ToolServices:
             raise
         if self._waits is None:
             await self._cancel_children()
-            return made
+            return made if self.stopped is None else structs.replace(made, stopped=self.stopped)
         try:
             if self._children:
                 await asyncio.wait(self._children)
@@ -83,14 +88,15 @@ class ToolServices:
         if self._children:
             await asyncio.wait(self._children, timeout=GRACE)
 
-    async def run_child(self, agent: ChildAgent, question: str, deps: object) -> Run:
+    async def run_child(self, agent: ChildAgent, question: UserQuestion, deps: object) -> Run:
         """Run an agent as a child run of this call; see `Context.arun`."""
-        self._questions[question] += 1
-        number = self._questions[question]
+        name = identify_question(question)
+        self._questions[name] += 1
+        number = self._questions[name]
         task = asyncio.current_task()
         assert task is not None
         self._pause()
-        self._children[task] = question
+        self._children.add(task)
         try:
             return await self.run_context.run_spec.run_child(self, agent, question, deps, number)
         except ChildWaits as why:
@@ -104,7 +110,7 @@ class ToolServices:
             self._waits = why
             raise
         finally:
-            del self._children[task]
+            self._children.remove(task)
             self._go_on()
 
     def time_limit(self, seconds: float) -> asyncio.Timeout:

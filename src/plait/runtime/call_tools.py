@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from plait.core import Act, Call, LimitNear, Observation
+from plait.core import Act, Answered, Call, LimitNear, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, ConfigError, JournalError
 from plait.journal import codec
@@ -28,6 +28,7 @@ from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.runtime.call_model import count_attempts
 from plait.runtime.call_services import ToolServices
 from plait.runtime.grounding import describe_findings, refusal, warning
+from plait.runtime.output_check import find_objection
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import (
     Approve,
@@ -105,9 +106,10 @@ class Actor:
             self.run_context.breaker.after(call, observation)
         self._learn(calls, ordered)
         for call, observation in zip(calls, ordered, strict=True):
-            tool = self.run_context.run_spec.tools.get(call.tool)
-            if tool is not None and tool.spec.hand_off and observation.ok:
-                raise HandOff(observation.value)
+            if observation.ok and self._hands_off(call):
+                answer = self.run_context.run_spec.output.read(observation.value)
+                stopped = observation.stopped
+                raise HandOff(Answered(answer) if stopped is None else structs.replace(stopped, answer=answer))
         return ordered
 
     def _count_questions(self, past: PastEffect) -> None:
@@ -254,6 +256,8 @@ class Actor:
     async def _ended(self, group: Group, i: int, observation: Observation) -> Observation:
         """Put a call's end on the record, with what the loop breaker has to say about it."""
         call, wrote = group.calls[i], group.wrote[i]
+        if observation.ok and self._hands_off(call):
+            observation = self._check_hand_off(call, observation)
         if call is not wrote:
             observation = structs.replace(observation, note=f"{CHANGED} {input_of(call)}.")
         self._note_doubt(call, observation)
@@ -268,6 +272,18 @@ class Actor:
             await self.run_context.log.append(entry)
         self.run_context.say(ev.Observed(group.step, call, observation))
         return observation
+
+    def _hands_off(self, call: Call) -> bool:
+        tool = self.run_context.run_spec.tools.get(call.tool)
+        return tool is not None and tool.spec.hand_off
+
+    def _check_hand_off(self, call: Call, observation: Observation) -> Observation:
+        """Return the observation, or an error for the model if its result can't be the answer of the run."""
+        objection = find_objection(self.run_context, observation.value)
+        if not objection:
+            return observation
+        text = f"Error: the result of '{call.tool}' cannot be the answer. {objection}\nThe result: {observation.text}"
+        return Observation(text, trouble="raised", seconds=observation.seconds)
 
     def _invented(self, calls: tuple[Call, ...], todo: list[int]) -> Invented:
         """The made-up values of the calls that are to be made, where that is looked at."""

@@ -11,17 +11,20 @@ from __future__ import annotations
 import base64
 import hashlib
 from dataclasses import replace
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import convert, structs
 
-from plait.core import Waiting
+from plait.core import Stopped, Waiting
 from plait.core.errors import BadAnswer, ConfigError, ToolError, UnknownRun
 from plait.core.text import shorten
 from plait.journal.log import ENDED, AnyLog
 from plait.journal.records import ParentCall, RunHead, RunRow
+from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.runtime import runs
+from plait.runtime.attachments import UserQuestion, identify_question, split_question
 from plait.runtime.context import Context
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
@@ -37,14 +40,19 @@ class ChildParts(Protocol):
     """What an agent makes for its runs."""
 
     async def prepare_run(
-        self, question: str, session: None, on_wait: OnWait | None, history: None, now: None, deps: Any
+        self, question: UserQuestion, session: None, on_wait: OnWait | None, history: None, now: None, deps: Any
     ) -> tuple[RunSpec, RunHead]: ...
 
-    async def prepare_resume(self, head: RunHead, timeline: Timeline, on_wait: OnWait | None, deps: Any) -> RunSpec: ...
+    async def prepare_resume(
+        self, head: RunHead, timeline: Timeline, on_wait: OnWait | None, deps: Any, journal: Journal
+    ) -> RunSpec: ...
 
 
 class ChildAgent(Protocol):
     """An agent, as far as a child run needs it."""
+
+    @property
+    def deps(self) -> Any: ...
 
     @property
     def _parts(self) -> ChildParts: ...
@@ -52,7 +60,7 @@ class ChildAgent(Protocol):
     def _with_loop_of(self, head: RunHead) -> ChildAgent: ...
 
 
-async def run_child(services: ToolServices, agent: ChildAgent, question: str, deps: Any, number: int) -> Run:
+async def run_child(services: ToolServices, agent: ChildAgent, question: UserQuestion, deps: Any, number: int) -> Run:
     """Run an agent as a child of a tool call, and return its run. `number` counts equal questions of the call from 1.
 
     Raises `ChildWaits` if the child waits for the user.
@@ -60,7 +68,7 @@ async def run_child(services: ToolServices, agent: ChildAgent, question: str, de
     if not hasattr(agent, "_parts"):
         raise ConfigError(f"A {type(agent).__name__} is no agent.", hint="Give a plait.Agent.")
     context = services.run_context
-    id = _derive_id(context.log.run, services.key, question, number)
+    id = _derive_id(context.log.run, services.key, identify_question(question), number)
     row = _find_child(services, id)
     if row is not None and row.status in ENDED:
         assert context.journal is not None
@@ -69,7 +77,8 @@ async def run_child(services: ToolServices, agent: ChildAgent, question: str, de
     if row is None:
         services.meter.before_child()
     began = "resumed" if row is not None else "started"
-    context.remark(services.step, "child", f"{services.call.tool} {began} run {id}: {shorten(question, 200)[0]}")
+    asked = shorten(split_question(question)[0], 200)[0]
+    context.remark(services.step, "child", f"{services.call.tool} {began} run {id}: {asked}")
     await context.log.append()
     on_wait = context.ask_person if context.run_spec.on_wait is not None else None
     if row is None:
@@ -101,7 +110,7 @@ async def _claim_child(
     if asked is None and row.status == "waiting" and on_wait is None and row.outcome is not None:
         raise ChildWaits(head.run, convert(row.outcome, Waiting))
     answer = answers.get(asked.question) if asked is not None else None
-    run_spec = _with_policies(await agent._parts.prepare_resume(head, timeline, on_wait, deps), services)
+    run_spec = _with_policies(await agent._parts.prepare_resume(head, timeline, on_wait, deps, journal), services)
     try:
         run_spec, log = await runs.claim(
             run_spec,
@@ -141,10 +150,11 @@ def _derive_id(run: str, key: str, question: str, number: int) -> str:
 
 def make_agent_tool(agent: ChildAgent, name: str, description: str, hand_off: bool) -> Tool:
     """Make the tool that runs an agent as a child. See `Agent.as_tool`."""
+    for field, given in (("name", name), ("description", description)):
+        if not isinstance(given, str):
+            raise ConfigError(f"as_tool({field}={given!r}) is invalid.", hint="Give a text.")
 
-    # It changes nothing by itself: the calls of the child have records and approvals of their own.
-    @tool(name=name, description=description, read_only=True)
-    async def run_agent(ctx: Context[object], question: str) -> Any:
+    async def run_agent(ctx: Context[Any], question: str) -> Any:
         """Give a task to another agent, and get its answer.
 
         Args:
@@ -153,6 +163,12 @@ def make_agent_tool(agent: ChildAgent, name: str, description: str, hand_off: bo
         run = await ctx.arun(agent, question)
         if run.answer is None:
             raise ToolError(f"The agent gave no answer: {run.status}. {run.reason or ''}".strip())
+        if isinstance(run.outcome, Stopped) and ctx.services is not None:
+            ctx.services.stopped = structs.replace(run.outcome, answer=None)
         return run.answer
 
-    return structs.replace(run_agent, hand_off=hand_off)
+    # The run that calls the tool must have the dependencies of this agent. The tool changes nothing by itself:
+    # the calls of the child have records and approvals of their own.
+    run_agent.__annotations__["ctx"] = GenericAlias(Context, agent.deps or object)
+    made = tool(name=name, description=description, read_only=True)(run_agent)
+    return structs.replace(made, hand_off=hand_off)

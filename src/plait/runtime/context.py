@@ -14,6 +14,7 @@ from plait.tools.call_context import CallContext
 
 if TYPE_CHECKING:
     from plait.models.base import Model
+    from plait.runtime.attachments import UserQuestion
     from plait.runtime.call_services import ToolServices
     from plait.runtime.child_runs import ChildAgent
     from plait.runtime.run import Run
@@ -79,8 +80,10 @@ class Context(CallContext, Generic[Deps]):
         """Ask a model one question, blocking, for a synchronous tool. See `aask_model`."""
         return self._wait(self.aask_model(question, model=model, system=system, max_tokens=max_tokens))
 
-    async def arun(self, agent: ChildAgent, question: str, *, deps: Any = None) -> Run:
+    async def arun(self, agent: ChildAgent, question: UserQuestion, *, deps: Any = None) -> Run:
         """Run an agent on a question as a child of this run, and return its `Run`.
+
+        `question` is a text, or a list of texts and files (`plait.attach`), as for `Agent.run`.
 
         The child shares the journal, limits, approvals, deadline and cancellation of this run. `deps` are its
         dependencies; None passes on those of this run. When Plait makes the call again after a crash, the same question
@@ -89,7 +92,7 @@ class Context(CallContext, Generic[Deps]):
         """
         return await self._require_services().run_child(agent, question, self.deps if deps is None else deps)
 
-    def run(self, agent: ChildAgent, question: str, *, deps: Any = None) -> Run:
+    def run(self, agent: ChildAgent, question: UserQuestion, *, deps: Any = None) -> Run:
         """Run an agent as a child of this run, blocking, for a synchronous tool. See `arun`."""
         return self._wait(self.arun(agent, question, deps=deps))
 

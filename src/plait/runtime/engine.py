@@ -247,7 +247,7 @@ class Engine:
             case OutputRejected():
                 return Failed(sentence(str(why)), kind="output")
             case HandOff():
-                return Answered(why.answer)
+                return why.outcome
             case LimitReached() | LimitNear():
                 how = self._last.how_cut if self._last is not None else ""
                 stopped = Stopped(why.limit, sentence(why.detail))

@@ -34,15 +34,16 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """What a run may use. None means no limit.
 
     `steps`: turns of the loop. `calls`: requests to models, failed ones included. `tokens`: input and output together.
-    `usd`: money. `seconds`: wall time. One model call is kept in reserve, so that the model can be asked to answer
-    with what there is. `tool_seconds` is each tool call's time where the tool sets none of its own;
-    `retries` how often a failed request is sent again; `repeats` how often the same call may bring the
-    same result before the run is stopped (0: never stopped for that). `tools`: with more tools than this, the model is
-    shown those that fit the task best, and a tool that finds the others; None shows all, but `codeact` then shows none
-    of more than eight and finds them by searching. `depth`: how many levels of child runs it may have, and `children`:
-    how many child runs on all levels. What child runs use counts against all limits. `compact_at`: the share of the
-    model's context at which old turns are folded or summarized, more than 0 and at most 1; None only does so after the
-    model refused a prompt. `code`: what one piece of code may use. Raises `ConfigError` for an invalid limit.
+    `usd`: money. `seconds`: wall time. `steps`, `calls` and `seconds` are above 0. One model call is kept in reserve,
+    so that the model can be asked to answer with what there is. `tool_seconds` is each tool call's time where the tool
+    sets none of its own; `retries` how often a failed request is sent again; `repeats` how often the same call may
+    bring the same result before the run is stopped (0: never stopped for that). `tools`: with more tools than this, the
+    model is shown those that fit the task best, and a tool that finds the others; None shows all, but `codeact` then
+    shows none of more than eight and finds them by searching. `depth`: how many levels of child runs it may have, and
+    `children`: how many child runs on all levels. What child runs use counts against all limits. `compact_at`: the
+    share of the model's context at which old turns are folded or summarized, more than 0 and at most 1; None only does
+    so after the model refused a prompt. `code`: what one piece of code may use. Raises `ConfigError` for an invalid
+    limit.
     """
 
     steps: int | None = 25
@@ -66,9 +67,11 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
             if value is None and name in _OPTIONAL:
                 continue
             kinds, wanted = ((int, float), "a number") if name in _NUMBERS else ((int,), "a whole number")
-            if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < math.inf:
+            is_number = isinstance(value, kinds) and not isinstance(value, bool) and 0 <= value < math.inf
+            if not is_number or (value == 0 and name in _ABOVE_ZERO):
+                least = "above 0" if name in _ABOVE_ZERO else "from 0 up"
                 none = ", or None for no limit" if name in _OPTIONAL else ""
-                raise ConfigError(f"Limits({name}={value!r}) is invalid.", hint=f"Give {wanted} from 0 up{none}.")
+                raise ConfigError(f"Limits({name}={value!r}) is invalid.", hint=f"Give {wanted} {least}{none}.")
         if self.compact_at is not None and not 0 < self.compact_at <= 1:
             raise ConfigError(
                 f"Limits(compact_at={self.compact_at!r}) is invalid.",
@@ -81,6 +84,7 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
 
 
 _NUMBERS = ("usd", "seconds", "tool_seconds", "compact_at")
+_ABOVE_ZERO = ("steps", "calls", "seconds")
 _OPTIONAL = ("steps", "calls", "tokens", "tools", "usd", "seconds", "compact_at")
 
 

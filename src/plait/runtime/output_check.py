@@ -16,6 +16,13 @@ class OutputRejected(Exception):
     """Raised when the model has given too many answers that do not fit the output. The text is the last objection."""
 
 
+def find_objection(run_context: RunContext, answer: Any) -> str:
+    """Return what speaks against an answer of the run: its type, then the user's checks; "" if it fits."""
+    run_spec = run_context.run_spec
+    context = Context(run_spec.deps, run_context.log.run, run_context.meter.steps, run_spec.session)
+    return run_spec.output.find_objection(answer, context)
+
+
 class OutputCheck:
     """The checks of one run. Each objection becomes a note of the journal, which `add_note` writes.
 
@@ -38,9 +45,7 @@ class OutputCheck:
         if self._accepted == (answer,) or self._context.meter.near is not None:
             return ""
         if (objection := self._recorded_objection(next_note, next_effect)) is None:
-            run_spec = self._context.run_spec
-            context = Context(run_spec.deps, self._context.log.run, self._context.meter.steps, run_spec.session)
-            objection = self._output.find_objection(answer, context)
+            objection = find_objection(self._context, answer)
         if not objection:
             self._accepted = (answer,)
             return ""

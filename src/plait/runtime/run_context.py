@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import inspect
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec import structs
 
-from plait.core import Call, Event, Loop, LoopContext, Task, Waiting
+from plait.core import Answered, Call, Event, Loop, LoopContext, Stopped, Task, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadInput, ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
@@ -45,8 +46,8 @@ Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[C
 OnInterruptedCall: TypeAlias = Literal["skip", "repeat"]
 """What a resumed run does with a call that may have happened, of a tool that is not repeatable."""
 
-OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None]]
-"""Answers for the user during a run; None leaves the run waiting."""
+OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None] | str | None]
+"""Answers for the user during a run, as a plain or an async function; None leaves the run waiting."""
 
 WaitKind: TypeAlias = Literal["question", "approval", "plan"]
 
@@ -80,11 +81,11 @@ class ChildWaits(BaseException):
 
 
 class HandOff(Exception):
-    """Raised when a tool's result is the run's answer."""
+    """Raised when a tool's result ends the run, as its answer."""
 
-    def __init__(self, answer: Any) -> None:
+    def __init__(self, outcome: Answered | Stopped) -> None:
         super().__init__("handed off")
-        self.answer = answer
+        self.outcome = outcome
 
 
 class RecordEnds(Exception):
@@ -217,14 +218,22 @@ class RunContext:
         return Suspend(waiting)
 
     async def ask_person(self, waiting: Waiting) -> str | None:
-        """Ask the user at the terminal, if there is one. The run's time limit is paused meanwhile."""
+        """Ask the user at the terminal, if there is one. The run's time limit is paused meanwhile.
+
+        Raises `ConfigError` if the function `on_wait` returns no text.
+        """
         if self.run_spec.on_wait is None:
             return None
         until = self.clock.when() if self.clock is not None else None
         if self.clock is not None:
             self.clock.reschedule(None)
         began = time.monotonic()
-        answer = await self.run_spec.on_wait(waiting)
+        given = self.run_spec.on_wait(waiting)
+        answer = await given if inspect.isawaitable(given) else given
+        if answer is not None and not isinstance(answer, str):
+            raise ConfigError(
+                f"The function on_wait= returned {answer!r}.", hint='Return a text, such as "yes", or None.'
+            )
         waited = time.monotonic() - began
         self.meter.went_on(-waited)
         if self.clock is not None and until is not None:
