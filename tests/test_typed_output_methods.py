@@ -190,11 +190,15 @@ def test_the_command_line_takes_a_schema_and_instructions(tmp_path: Path) -> Non
     assert "Answer in French." in run_plait(tmp_path, "show", "last", "--wire", *journal).stdout
 
 
-def test_a_schema_file_that_is_no_schema_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("[1]", "schema.json holds no JSON object"), ('{"type": "objekt"}', "schema.type must be one of array, boolean")],
+)
+def test_a_schema_file_that_is_no_schema_is_refused(tmp_path: Path, text: str, why: str) -> None:
     words = write_files(tmp_path, GOOD)
-    (tmp_path / "schema.json").write_text("[1]")
+    (tmp_path / "schema.json").write_text(text)
     done = run_plait(tmp_path, "run", QUESTION, *words, "--no-journal")
-    assert done.returncode == 2 and "schema.json holds no JSON object" in done.stderr
+    assert done.returncode == 2 and why in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
 
 

@@ -286,7 +286,7 @@ def _arguments(call: Call) -> str:
     return "{}" if call.input is None else msgspec.json.encode(call.input).decode()
 
 
-def _list_replies(given: object) -> tuple[Any, ...]:
+def _list_replies(given: object) -> tuple[Script, ...]:
     """Return the replies of a phase as a tuple. Raises `ConfigError` if they are not a list."""
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
         return tuple(given)
