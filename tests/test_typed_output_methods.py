@@ -150,7 +150,7 @@ def test_a_function_of_instructions_is_called_once_and_its_text_is_recorded(tmp_
 
 
 def test_instructions_that_are_no_text_are_refused() -> None:
-    with pytest.raises(plait.ConfigError, match="returned int"):
+    with pytest.raises(plait.ConfigError, match="returned 3. Return a text"):
         agent("react", str, "x", instructions=lambda: 3).run(QUESTION)
     with pytest.raises(plait.ConfigError, match=r"Agent\(instructions=3\) is invalid"):
         plait.Agent(instructions=3)  # type: ignore[arg-type]
@@ -190,11 +190,15 @@ def test_the_command_line_takes_a_schema_and_instructions(tmp_path: Path) -> Non
     assert "Answer in French." in run_plait(tmp_path, "show", "last", "--wire", *journal).stdout
 
 
-def test_a_schema_file_that_is_no_schema_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("[1]", "schema.json holds no JSON object"), ('{"type": "objekt"}', "schema.type must be one of array, boolean")],
+)
+def test_a_schema_file_that_is_no_schema_is_refused(tmp_path: Path, text: str, why: str) -> None:
     words = write_files(tmp_path, GOOD)
-    (tmp_path / "schema.json").write_text("[1]")
+    (tmp_path / "schema.json").write_text(text)
     done = run_plait(tmp_path, "run", QUESTION, *words, "--no-journal")
-    assert done.returncode == 2 and "schema.json holds no JSON object" in done.stderr
+    assert done.returncode == 2 and why in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
 
 

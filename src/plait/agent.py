@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 import msgspec
 
-from plait import config, loops
+from plait import loops
 from plait.agent_parts import AgentParts
 from plait.core import Event, Loop, Plan, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
@@ -24,7 +24,6 @@ from plait.journal.store import default_path
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.base import Model
-from plait.models.resolve import check_spec
 from plait.models.settings import NO_SETTINGS, AgentSettings
 from plait.runtime import runs
 from plait.runtime.agent_description import (
@@ -117,10 +116,8 @@ class Agent(Generic[OutputT]):
         if self.loop != AUTO_LOOP:
             object.__setattr__(self, "loop", loop)
         object.__setattr__(self, "models", dict(self.models))
-        for model in (self.model, *self.models.values()):
-            if isinstance(model, str):
-                check_spec(model, lambda: config.load().models)
-        # Report wrong prompts and tools now, not in the middle of a run.
+        # Report wrong models, prompts and tools now, not in the middle of a run.
+        self._parts.check_models()
         if self.prompts is not None:
             self._parts.check_prompts(loop)
         if not any(isinstance(tool, str) for tool in self.tools):

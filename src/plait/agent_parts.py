@@ -19,8 +19,8 @@ from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.rejections import without_rejected
-from plait.models.resolve import resolve_all
-from plait.models.settings import phases_with_settings
+from plait.models.resolve import add_settings, check_spec, resolve_all
+from plait.models.settings import phases_with_settings, settings_of_phase
 from plait.runtime import runs
 from plait.runtime.agent_description import (
     Description,
@@ -92,11 +92,25 @@ class AgentParts:
     @cached_property
     def models(self) -> dict[str, Model]:
         """Return the models of the phases; the key "" is for the others."""
+        return resolve_all(self._given_models, lambda: config.load().models, self._agent.settings)
+
+    def check_models(self) -> None:
+        """Check models that are words, and the settings of those that are objects. Raises `ConfigError`."""
+        for model in (self._agent.model, *self._agent.models.values()):
+            if isinstance(model, str):
+                check_spec(model, lambda: config.load().models)
+        for phase, model in self._given_models.items():
+            if not isinstance(model, str):
+                add_settings(model, settings_of_phase(self._agent.settings, phase))
+
+    @property
+    def _given_models(self) -> dict[str, str | Model]:
+        """Return the models of the phases as they were given."""
         agent, loop = self._agent, self._agent.loop
         wanted = {**dict.fromkeys(phases_with_settings(agent.settings), agent.model), **agent.models}
         if any(phase not in wanted for phase in (("act",) if isinstance(loop, str) else loop.phases)):
             wanted.setdefault("", agent.model)
-        return resolve_all(wanted, lambda: config.load().models, agent.settings)
+        return wanted
 
     def find_model(self, model: str | Model | None) -> Model:
         """Return the model that a tool names; for None the model of the phases without their own, or the first."""

@@ -8,7 +8,7 @@ continues at the right place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from msgspec import structs
 
 from plait.core import Call, Reply, Think, errors
 from plait.core.errors import BadRequest, ConfigError, ModelError
+from plait.core.notebook import repr_short
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import chat_completions
@@ -50,7 +51,8 @@ class Scripted:
     With `by_turn` False the replies come one after another, whatever the request (one run, not resumed). `sent` counts
     the attempts. `delay`: seconds before a reply. `chunk`: characters of a streamed piece, 0 for all at once. A reply
     is cut at the stop strings, like an endpoint's. `params` are further fields of each request's body.
-    `context_tokens` is the size of the context that the model claims to have; 0 for an unknown one.
+    `context_tokens` is the size of the context that the model claims to have; 0 for an unknown one. Raises
+    `ConfigError` for replies that are not in a list.
     """
 
     def __init__(
@@ -67,7 +69,8 @@ class Scripted:
         params: Mapping[str, Any] = MappingProxyType({}),
         context_tokens: int = 0,
     ) -> None:
-        self.scripts = dict(replies) if isinstance(replies, Mapping) else {"": tuple(replies)}
+        by_phase = replies if isinstance(replies, Mapping) else {"": replies}
+        self.scripts = {phase: _list_replies(script) for phase, script in by_phase.items()}
         self.by_turn = by_turn
         self.delay = delay
         self.chunk = chunk
@@ -281,6 +284,16 @@ def _arguments(call: Call) -> str:
     if isinstance(call.input, str):
         return call.input  # a model may write text that is not JSON
     return "{}" if call.input is None else msgspec.json.encode(call.input).decode()
+
+
+def _list_replies(given: object) -> tuple[Script, ...]:
+    """Return the replies of a phase as a tuple. Raises `ConfigError` if they are not a list."""
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        return tuple(given)
+    raise ConfigError(
+        f"The replies of a scripted model are {repr_short(given)}.",
+        hint='Give a list of replies, such as ["Final Answer: 4"].',
+    )
 
 
 def _read_script(value: Any, where: str) -> list[Script]:

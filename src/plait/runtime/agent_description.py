@@ -19,7 +19,7 @@ from plait.models.base import Model
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
-from plait.runtime.output import describe_output, output_of, read_recorded_output
+from plait.runtime.output import check_instructions, describe_output, output_of, read_recorded_output
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import Approve, OnInterruptedCall
 from plait.runtime.sessions import SESSION, History, tools_of
@@ -111,6 +111,8 @@ def check_fields(agent: Description, loop: Loop) -> None:
     _require("sandbox", agent.sandbox, is_sandbox, "its name")
     is_text = isinstance(agent.instructions, str) or callable(agent.instructions)
     _require("instructions", agent.instructions, is_text, "a text, or a function that returns one")
+    if not isinstance(agent.instructions, str):
+        check_instructions(agent.instructions)
     output_of(agent.output)
     _require("deps", agent.deps, agent.deps is None or callable(agent.deps), "the type of the dependencies, or None")
     if agent.approve == "plan" and not getattr(loop, "makes_plan", False):

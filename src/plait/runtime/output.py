@@ -16,9 +16,12 @@ from typing_extensions import TypeVar
 from plait.core import OutputSpec
 from plait.core.errors import ConfigError, OutputError
 from plait.core.json_schema import shape_of, types_of
+from plait.core.notebook import repr_short
 from plait.core.output import WRAPPED, OutputMethod, find_output_faults, is_object, read_output
+from plait.core.schema_check import find_schema_fault
 from plait.journal.records import RunHead
 from plait.models.base import Model
+from plait.tools.user_code import show_error
 
 NAME = "answer"
 """The name of an answer in errors, such as `answer.days is missing`."""
@@ -29,6 +32,7 @@ Sources: Google Cloud, "Structured outputs with Anthropic Claude models" (2026);
 vLLM's issue 39929 (2026-04-15): a schema there suppresses tool calls, and OpenAI applies it only to the final text.
 """
 _STRUCTURE = re.compile(r"[{\[]")
+_ASK_AGAIN = " Write the whole answer again, as JSON of this form: "
 
 
 OutputT = TypeVar("OutputT", default=str, covariant=True)
@@ -60,6 +64,8 @@ class OutputType(Generic[OutputT]):
         if self.method not in (None, *get_args(OutputMethod)):
             known = ", ".join(get_args(OutputMethod))
             raise ConfigError(f"OutputType(method={self.method!r}) is invalid.", hint=f"Give one of {known}, or None.")
+        if isinstance(self.type, OutputType) or inspect.isroutine(self.type):
+            raise _not_a_type(self.type, "It is not a type.")
         _ = self.spec
 
     @cached_property
@@ -68,6 +74,8 @@ class OutputType(Generic[OutputT]):
         if self.type is str:
             return None
         schema = dict(self.type) if isinstance(self.type, Mapping) else self._make_schema()
+        if fault := find_schema_fault(schema):
+            raise ConfigError(f"The JSON Schema of the output is invalid: {fault}", hint="Correct the schema.")
         return OutputSpec(NAME, schema, self.method or "prompt")
 
     def read(self, answer: Any) -> Any:
@@ -86,7 +94,7 @@ class OutputType(Generic[OutputT]):
         value = self.read(answer)
         if self.spec is not None and (faults := self._find_faults(value)):
             shape = shape_of(self.spec.schema)
-            return f"The answer does not fit: {faults}. Write the whole answer again, as JSON of this form: {shape}"
+            return f"The answer does not fit: {faults}.{_ASK_AGAIN}{shape}"
         typed = self.make_value(value)
         objections = filter(None, (call_check(check, typed, context) for check in self.checks))
         return next((f"The answer is not accepted: {text}" for text in objections), "")
@@ -131,16 +139,15 @@ class OutputType(Generic[OutputT]):
 
         try:
             return pydantic.TypeAdapter(cast(Any, self.type))
-        except (pydantic.errors.PydanticUserError, NameError, TypeError) as why:
-            raise _not_a_type(self.type, why) from None
+        except Exception as why:
+            raise _not_a_type(self.type, why) from why
 
     def _make_schema(self) -> dict[str, Any]:
-        import pydantic
-
+        adapter = self._adapter
         try:
-            made: dict[str, Any] = self._adapter.json_schema()
-        except pydantic.errors.PydanticUserError as why:
-            raise _not_a_type(self.type, why) from None
+            made: dict[str, Any] = adapter.json_schema()
+        except Exception as why:
+            raise _not_a_type(self.type, why) from why
         return made
 
     def _find_faults(self, value: Any) -> str:
@@ -157,26 +164,31 @@ class OutputType(Generic[OutputT]):
 def call_check(check: Callable[..., str | None], value: Any, context: object) -> str:
     """Return the objection of one of the user's checks; "" if it has none. Raises `OutputError` if the check broke."""
     try:
-        return (check(context, value) if takes_context(check) else check(value)) or ""
+        found: object = check(context, value) if count_required(check) == 2 else check(value)
     except ValueError as why:
         return str(why) or "the value is not valid"
     except Exception as why:
-        name = getattr(check, "__name__", type(check).__name__)
-        raise OutputError(
-            f"The output check '{name}' broke: {type(why).__name__}: {why}.",
-            hint="A check returns a text or None, or raises ValueError.",
-        ) from why
+        raise OutputError(f"The output check '{_name_of(check)}' broke: {show_error(why)}.", hint=_CHECK) from why
+    if found is not None and not isinstance(found, str):
+        raise OutputError(f"The output check '{_name_of(check)}' returned {repr_short(found)}.", hint=_CHECK)
+    return found or ""
 
 
-def takes_context(check: Callable[..., Any]) -> bool:
-    """Return whether a check has two parameters: the context and the value."""
+def count_required(function: Callable[..., Any]) -> int:
+    """Return how many arguments a function must get by position; 0 for a function in C that does not say."""
     try:
-        parameters = inspect.signature(check).parameters.values()
-    except ValueError:  # a function written in C
-        return False
-    return sum(each.default is each.empty and each.kind in _BY_PLACE for each in parameters) == 2
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return 0
+    return sum(each.default is each.empty and each.kind in _BY_PLACE for each in parameters)
 
 
+def remove_request(objection: str) -> str:
+    """Return an objection without the request to the model to write the answer again, for people."""
+    return objection.partition(_ASK_AGAIN)[0]
+
+
+_CHECK = "Return None or a sentence for the model, or raise ValueError."
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 OutputForm: TypeAlias = type[OutputT] | OutputType[OutputT] | UnionType | Mapping[str, Any] | _SpecialForm
@@ -234,17 +246,35 @@ def read_recorded_output(head: RunHead) -> Any:
     return OutputType(recorded["schema"], retries=recorded["retries"], method=head.settings["output_method"])
 
 
-def render_instructions(instructions: str | Callable[..., str], deps: object = None) -> str:
-    """Return the text of an agent's instructions; a function gets the dependencies if it takes a parameter.
+def check_instructions(instructions: Callable[..., str]) -> None:
+    """Raise `ConfigError` for a function of instructions that Plait cannot call."""
+    name = _name_of(instructions)
+    if is_async(instructions):
+        raise ConfigError(f"The function '{name}' of instructions is async.", hint="Give a plain function.")
+    if count_required(instructions) > 1:
+        raise ConfigError(
+            f"The function '{name}' of instructions has {count_required(instructions)} parameters without a default.",
+            hint="Give a function without parameters, or of the dependencies alone.",
+        )
 
-    Raises `ConfigError` if the function gives no text.
+
+def render_instructions(instructions: str | Callable[..., str], deps: object = None) -> str:
+    """Return the text of an agent's instructions. A function with a parameter without a default gets the dependencies.
+
+    Raises `ConfigError` if the function breaks, or gives no text.
     """
     if isinstance(instructions, str):
         return instructions
-    text = instructions(deps) if inspect.signature(instructions).parameters else instructions()
+    name = _name_of(instructions)
+    try:
+        text = instructions(deps) if count_required(instructions) else instructions()
+    except Exception as why:
+        raise ConfigError(
+            f"The function '{name}' of instructions broke: {show_error(why)}.",
+            hint="Correct the function, and give the run the deps that it needs.",
+        ) from why
     if not isinstance(text, str):
-        name = getattr(instructions, "__name__", "instructions")
-        raise ConfigError(f"The function '{name}' returned {type(text).__name__}.", hint="Return the text.")
+        raise ConfigError(f"The function '{name}' of instructions returned {repr_short(text)}.", hint="Return a text.")
     return text
 
 
@@ -254,9 +284,18 @@ def _list_checks(checks: object) -> tuple[Callable[..., str | None], ...]:
         raise ConfigError(f"OutputType(checks={checks!r}) is invalid.", hint="Give a list of functions.")
     found = tuple(checks)
     for each in found:
-        if not callable(each) or inspect.iscoroutinefunction(each):
+        if not callable(each) or is_async(each):
             raise ConfigError(f"The output check {each!r} is no plain function.", hint="Give a function of one value.")
     return found
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether a function, or an object that can be called, is async."""
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 TEXT: OutputType[str] = OutputType(str)
@@ -277,7 +316,7 @@ def _show_schema(schema: Any) -> str:
     return "no output type" if schema is None else f"the output {shape_of(schema)}"
 
 
-def _not_a_type(given: object, why: Exception) -> ConfigError:
+def _not_a_type(given: object, why: object) -> ConfigError:
     first = str(why).partition("\n")[0]
     return ConfigError(
         f"The output {_show_type(given)} has no JSON Schema: {first}",

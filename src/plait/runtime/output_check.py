@@ -9,11 +9,13 @@ from msgspec import structs
 
 from plait.core import Answered, Failed, Note, Outcome, Stopped
 from plait.runtime.context import Context
+from plait.runtime.output import remove_request
 from plait.runtime.run_context import RunContext
 
 
 class OutputRejected(Exception):
-    """Raised when the model has given too many answers that do not fit the output. The text is the last objection."""
+    """Raised when the model has given too many answers that do not fit the output. The text is the last objection,
+    without the request to the model."""
 
 
 def find_objection(run_context: RunContext, answer: Any) -> str:
@@ -52,7 +54,7 @@ class OutputCheck:
         self._add_note(Note("output", objection))
         self._objections += 1
         if self._objections > self._output.retries:
-            raise OutputRejected(objection)
+            raise OutputRejected(remove_request(objection))
         return objection
 
     def end_with(self, outcome: Outcome, next_note: int, next_effect: int) -> Outcome:
@@ -60,7 +62,7 @@ class OutputCheck:
         match outcome:
             case Answered(answer=answer):
                 if objection := self.check(answer, next_note, next_effect):
-                    return Failed(objection, kind="output")
+                    return Failed(remove_request(objection), kind="output")
                 return Answered(self._output.read(answer))
             case Stopped(answer=answer) if answer is not None and self._output.fits(answer):
                 return structs.replace(outcome, answer=self._output.read(answer))

@@ -105,7 +105,11 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
         """
         if self.answer is None and self.status != "answered":
             raise OutputError(f"Run {self.id} has no output ({self.status}): {self.reason}")
-        return cast(OutputT, self.output_type.make_value(self.answer))
+        try:
+            return cast(OutputT, self.output_type.make_value(self.answer))
+        except OutputError as why:
+            end = f"Run {self.id} has no output ({self.status}): {self.reason} " if self.reason else ""
+            raise OutputError(f"{end}{why.message}") from None
 
     @property
     def reason(self) -> str | None:
