@@ -192,5 +192,5 @@ def test_a_question_of_a_wrong_type_is_reported_with_the_form_that_it_has(tmp_pa
 
 def test_a_rejected_setting_ends_with_the_command_that_can_change_it(tmp_path: Path) -> None:
     run = plait.Agent(model=plait.Scripted([]), journal=tmp_path / "j.db").run("q")
-    _, line = next_steps(run)
+    line, _ = next_steps(run)
     assert line == f"To continue with another model or setting, run: plait fork {run.id} --at 1 --model NAME"

@@ -241,7 +241,7 @@ def next_steps(run: Run, journal: tuple[str, ...] = ()) -> list[str]:
             change = " ".join((f"plait fork {run.id} --at {max(1, run.steps)} --model NAME", *journal))
             # A resumed run keeps its models and settings.
             other = [f"To continue with another model or setting, run: {change}"] if error == "BadRequest" else []
-            return [f"To continue after fixing this, run: {resume}", *other]
+            return [*other, f"To continue after fixing this, run: {resume}"]
         case _ if run.status == "cancelled":
             return [f"To continue, run: {resume}"]
         case _:

@@ -48,7 +48,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return _is_number(value) and value >= 0 and value == int(value)
+    return bool(_is_number(value) and value >= 0 and value % 1 == 0)
 
 
 def _is_type(value: Any) -> bool:
