@@ -47,7 +47,7 @@ def pack(journal: Journal, run: str) -> Carried:
             raise JournalError(f"Run {row.head.run} has not ended ({row.status}): it can't be carried over yet.")
         values = connection.execute(f"SELECT {', '.join(_RUN)} FROM runs WHERE n = ?", (n,)).fetchone()
         rows = connection.execute(f"SELECT {', '.join(_ROW)} FROM events WHERE run = ? ORDER BY seq", (n,)).fetchall()
-        contents = {each.digest: reader.content(connection, each, journal.path) for each in row.head.attachments}
+        contents = {each.digest: reader.read_content(connection, each, journal.path) for each in row.head.attachments}
         return Carried(reader.version(connection), dict(zip(_RUN, values, strict=True)), tuple(rows), contents)
 
 

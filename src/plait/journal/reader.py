@@ -86,7 +86,7 @@ def _has_bytes(path: Path) -> bool:
     return False
 
 
-def content(connection: sqlite3.Connection, attachment: Attachment, path: Path) -> bytes:
+def read_content(connection: sqlite3.Connection, attachment: Attachment, path: Path) -> bytes:
     """Return the bytes of an attached file. Raises JournalError when they are missing or damaged."""
     found = connection.execute("SELECT body FROM contents WHERE digest = ?", (attachment.digest,)).fetchone()
     # A text may differ from its digest, because secrets in it are replaced.

@@ -351,7 +351,7 @@ class Journal:
         if not wanted:
             return {}
         with reader.reading(self.path) as connection:
-            return {digest: reader.content(connection, each, self.path) for digest, each in wanted.items()}
+            return {digest: reader.read_content(connection, each, self.path) for digest, each in wanted.items()}
 
     def rows(self, run_id: str) -> list[Row]:
         """A run's whole record in order, every body byte for byte as it was."""
