@@ -34,7 +34,8 @@ from plait.models.resolve import resolve
 from plait.models.scripted import Scripted
 from plait.models.wires.contents import count_referenced_tokens, fill_contents, find_references
 from plait.runtime.attachments import restore_request
-from plait.runtime.limits import Limits, Meter
+from plait.runtime.limits import Limits
+from plait.runtime.meter import Meter
 
 PDF = b"%PDF-1.4\n1 0 obj << /Type /Page >> endobj\n"
 PHOTO = plait.File.from_bytes(png(), "photo.png")

@@ -20,7 +20,8 @@ from plait.models.base import OnText, Request, Response
 from plait.models.local import local_model
 from plait.models.prices import Rate
 from plait.runtime.costs import spending
-from plait.runtime.limits import Limits, Meter
+from plait.runtime.limits import Limits
+from plait.runtime.meter import Meter
 
 
 def test_the_terminal_says_loading_model_and_reading_prompt_with_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,8 @@ from plait.runtime.attachments import (
 )
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import run_child
-from plait.runtime.output import OutputType, choose_method, output_of, recorded_output, render_instructions
+from plait.runtime.instructions import render_instructions
+from plait.runtime.output import OutputType, choose_method, output_of, recorded_output
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
@@ -197,11 +198,10 @@ class AgentParts:
         await self.load_tools()
         await self.check_sandbox(self._agent.sandbox)
         conversation = None
-        if session is not None:
-            journal = self.require_journal()
+        journal = self.require_journal() if session is not None else None
         if history is not None:
             conversation = continue_conversation(session, self._agent.history, history)
-        elif session is not None:
+        elif session is not None and journal is not None:
             conversation = open_conversation(session, journal, self._agent.history)
         shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
         run_spec = self.make_run_spec(

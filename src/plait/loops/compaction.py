@@ -123,11 +123,16 @@ class Compaction:
         `concluding`: only the reserved model call is left, so no summary is written. Raises `ContextOverflow` if the
         prompt is too long even with short results.
         """
-        if self._context.compact_at and self._room and self._count_tokens(attempt, self._view) > self._allowed:
+        steps = attempt(self._view)
+        first = next(steps)  # the prompt is rendered once if it fits
+        if self._context.compact_at and self._room and self._count(first) > self._allowed:
+            steps.close()
             yield from self._compact(attempt, log, concluding)
+            steps = attempt(self._view)
+            first = next(steps)
         while True:
             try:
-                return (yield from pass_effects(attempt(self._view), on_result=self._learn_density))
+                return (yield from pass_effects(steps, first, on_result=self._learn_density))
             except ContextOverflow as why:
                 before = self._view
                 self._learn_room(attempt, why)
@@ -135,6 +140,8 @@ class Compaction:
                 if self._view == before:
                     chars = yield from shorten_results(before.chars, why)
                     self._view = structs.replace(before, chars=chars)
+                steps = attempt(self._view)
+                first = next(steps)
 
     @property
     def _allowed(self) -> float:
@@ -182,7 +189,9 @@ class Compaction:
 
     def _count_tokens(self, attempt: Attempt, view: View) -> float:
         """Estimate the tokens of the prompt that an attempt sends."""
-        effect = next(attempt(view))
+        return self._count(next(attempt(view)))
+
+    def _count(self, effect: Effect) -> float:
         return count_bytes(effect) * self._tokens_a_byte + count_attachment_tokens(effect)
 
     def _learn_density(self, effect: Effect, result: Any) -> None:

@@ -22,7 +22,7 @@ def fall_back(name: str, task: Task, context: LoopContext, why: str) -> LoopRun:
         return Failed(f"{why} {unseen}", kind="format")
     yield from note("fallback", f"{why} Going on with the loop '{name}'.")
     # The loop's phases get its name, apart from those of the loop that fell back.
-    return (yield from pass_effects(loop.run(task, context.of(name)), lambda effect: _with_phase(effect, name)))
+    return (yield from pass_effects(loop.run(task, context.of(name)), change=lambda effect: _with_phase(effect, name)))
 
 
 def _with_phase(effect: Any, name: str) -> Any:

@@ -13,11 +13,16 @@ T = TypeVar("T")
 
 def pass_effects(
     steps: Effects[T],
+    first: Effect | None = None,
+    *,
     change: Callable[[Effect], Effect] = lambda effect: effect,
     on_result: Callable[[Effect, Any], None] = lambda effect, result: None,
 ) -> Effects[T]:
-    """Run `steps`. Yield what `change` makes of each effect, and call `on_result(effect, result)` with its result."""
-    advance: Callable[[], Effect] = partial(next, steps)
+    """Run `steps`. Yield what `change` makes of each effect, and call `on_result(effect, result)` with its result.
+
+    `first` is the effect that `steps` has yielded already; None if it has not begun.
+    """
+    advance: Callable[[], Effect] = partial(next, steps) if first is None else lambda: first
     while True:
         try:
             effect = advance()

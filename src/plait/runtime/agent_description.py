@@ -18,8 +18,9 @@ from plait.loops.compaction import COMPACT
 from plait.models.base import Model
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
 from plait.runtime.grounding import Grounding
+from plait.runtime.instructions import check_instructions
 from plait.runtime.limits import Limits
-from plait.runtime.output import check_instructions, describe_output, output_of, read_recorded_output
+from plait.runtime.output import describe_output, output_of, read_recorded_output
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import Approve, OnInterruptedCall
 from plait.runtime.sessions import SESSION, History, tools_of

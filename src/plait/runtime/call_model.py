@@ -3,7 +3,7 @@
 If a model cannot be used and its phase has fallback models, the row of the failed attempt names the next one, and the
 run asks that one from there. A resumed run reads these rows first, so it asks the same models.
 
-Each attempt is counted and may use its share of the run's limits (`limits.Share`). What an attempt took that brought no
+Each attempt is counted and may use its share of the run's limits (`meter.Share`). What an attempt took that brought no
 reply is estimated from what was received, and stands on the record with it.
 """
 
@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from msgspec import structs
 
-from plait.core import LimitNear, Piece, Reply, Splitter, Think, Usage, WaitResult
+from plait.core import LimitNear, Reply, Think, Usage, WaitResult
 from plait.core import events as ev
 from plait.core.errors import BadRequest, ContextOverflow, ModelError, Unsupported
 from plait.journal.log import AnyLog
@@ -32,10 +32,11 @@ from plait.models.rejections import remember_rejection
 from plait.models.settings import split_settings
 from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire
-from plait.runtime.limits import LimitReached, Meter, Share
+from plait.runtime.meter import LimitReached, Meter, Share
 from plait.runtime.partial_output import PartialAnswer, is_only_answer
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
+from plait.runtime.reply_listener import ReplyListener
 from plait.runtime.run_context import RecordEnds, RunContext, differs, sentence, text_of
 from plait.runtime.tracing import ModelSpan
 
@@ -352,7 +353,7 @@ class Thinker:
         if isinstance(why, Unsupported | ContextOverflow):
             self.run_context.meter.not_asked()
 
-    def _say_again(self, step: int, listener: _Listener | None, kind: str, text: str) -> None:
+    def _say_again(self, step: int, listener: ReplyListener | None, kind: str, text: str) -> None:
         if listener is not None:
             listener.again()
         self.run_context.remark(step, kind, text)
@@ -382,7 +383,7 @@ class Thinker:
             if asked.response is not None and asked.response.lost:
                 phases.lost(asked.model, asked.response.lost)
 
-    def _listener(self, n: int, effect: Think, step: int, *, again: bool) -> _Listener | None:
+    def _listener(self, n: int, effect: Think, step: int, *, again: bool) -> ReplyListener | None:
         """What to do with text as it is written, if anybody wants it before the reply is whole."""
         loop = self.run_context.run_spec.loop
         split = (lambda: splitter_of(loop, effect.phase)) if self.run_context.on_event is not None else None
@@ -396,62 +397,7 @@ class Thinker:
             return PartialAnswer(output, lambda value: self.run_context.say(ev.PartialOutput(step, value)))
 
         partial_answer = follow_answer if split is not None and output.spec is not None else None
-        return _Listener(n, step, split, self.run_context.say, on_piece, again, partial_answer, only_answer)
-
-
-class _Listener:
-    """Takes a reply's text as it is written: tells it apart for who watches, hands it to a loop that waits."""
-
-    def __init__(
-        self,
-        n: int,
-        step: int,
-        split: Callable[[], Splitter] | None,
-        say: Callable[[ev.Event], None],
-        on_piece: Callable[[WaitResult], None] | None,
-        again: bool = False,
-        follow_answer: Callable[[], PartialAnswer] | None = None,
-        only_answer: bool = False,
-    ) -> None:
-        self._n, self._step, self._split, self._say, self._on_piece = n, step, split, say, on_piece
-        self._follow_answer, self._only_answer = follow_answer, only_answer
-        self._answer = follow_answer() if follow_answer is not None else None
-        self._splitter = split() if split is not None else None
-        self._again = again
-        self._fed = False
-        self._line = ""
-
-    def feed(self, text: str) -> None:
-        """Some more of the reply."""
-        self._fed = True
-        if self._answer is not None and self._only_answer:
-            self._answer.add(text)
-        if self._splitter is not None:
-            self._show(self._splitter.feed(text))
-        if self._on_piece is not None:
-            whole, newline, self._line = (self._line + text).rpartition("\n")
-            if newline:
-                self._on_piece(WaitResult(self._n, done=False, piece=whole + newline, again=self._again))
-                self._again = False
-
-    def again(self) -> None:
-        """The attempt failed: what was written of it is not the reply, which begins anew."""
-        if self._fed:
-            self._splitter = self._split() if self._split is not None else None
-            self._answer = self._follow_answer() if self._follow_answer is not None else None
-            self._again, self._fed, self._line = True, False, ""
-
-    def close(self, reply: Reply) -> None:
-        """The reply is whole."""
-        if self._splitter is not None:
-            self._show(self._splitter.close(bool(reply.calls)))
-
-    def _show(self, pieces: Sequence[Piece]) -> None:
-        for piece in pieces:
-            if piece.kind != "observation":
-                self._say(ev.WRITTEN[piece.kind](self._step, piece.text))
-            if piece.kind == "answer" and self._answer is not None and not self._only_answer:
-                self._answer.add(piece.text)
+        return ReplyListener(n, step, split, self.run_context.say, on_piece, again, partial_answer, only_answer)
 
 
 def count_attempts(meter: Meter, attempts: Sequence[ModelAttempt]) -> None:

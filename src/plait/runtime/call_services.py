@@ -21,8 +21,8 @@ from plait.models.base import Model
 from plait.runtime.attachments import UserQuestion, identify_question
 from plait.runtime.call_model import ask_model, limit_reply
 from plait.runtime.context import CallLogger, Context
-from plait.runtime.limits import BudgetSpent, LimitReached
 from plait.runtime.make_call import GRACE, make_call
+from plait.runtime.meter import BudgetSpent, LimitReached
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run import Run

@@ -51,8 +51,8 @@ from plait.journal.store import Journal
 from plait.runtime.call_model import Thinker
 from plait.runtime.call_tools import Actor
 from plait.runtime.grounding import answer_warning, describe_findings
-from plait.runtime.limits import LimitReached, Meter
 from plait.runtime.loop_breaker import Breaker
+from plait.runtime.meter import LimitReached, Meter
 from plait.runtime.output_check import OutputCheck, OutputRejected
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_code import Executor

@@ -168,9 +168,9 @@ def call_check(check: Callable[..., str | None], value: Any, context: object) ->
     except ValueError as why:
         return str(why) or "the value is not valid"
     except Exception as why:
-        raise OutputError(f"The output check '{_name_of(check)}' broke: {show_error(why)}.", hint=_CHECK) from why
+        raise OutputError(f"The output check '{function_name(check)}' broke: {show_error(why)}.", hint=_CHECK) from why
     if found is not None and not isinstance(found, str):
-        raise OutputError(f"The output check '{_name_of(check)}' returned {repr_short(found)}.", hint=_CHECK)
+        raise OutputError(f"The output check '{function_name(check)}' returned {repr_short(found)}.", hint=_CHECK)
     return found or ""
 
 
@@ -246,38 +246,6 @@ def read_recorded_output(head: RunHead) -> Any:
     return OutputType(recorded["schema"], retries=recorded["retries"], method=head.settings["output_method"])
 
 
-def check_instructions(instructions: Callable[..., str]) -> None:
-    """Raise `ConfigError` for a function of instructions that Plait cannot call."""
-    name = _name_of(instructions)
-    if is_async(instructions):
-        raise ConfigError(f"The function '{name}' of instructions is async.", hint="Give a plain function.")
-    if count_required(instructions) > 1:
-        raise ConfigError(
-            f"The function '{name}' of instructions has {count_required(instructions)} parameters without a default.",
-            hint="Give a function without parameters, or of the dependencies alone.",
-        )
-
-
-def render_instructions(instructions: str | Callable[..., str], deps: object = None) -> str:
-    """Return the text of an agent's instructions. A function with a parameter without a default gets the dependencies.
-
-    Raises `ConfigError` if the function breaks, or gives no text.
-    """
-    if isinstance(instructions, str):
-        return instructions
-    name = _name_of(instructions)
-    try:
-        text = instructions(deps) if count_required(instructions) else instructions()
-    except Exception as why:
-        raise ConfigError(
-            f"The function '{name}' of instructions broke: {show_error(why)}.",
-            hint="Correct the function, and give the run the deps that it needs.",
-        ) from why
-    if not isinstance(text, str):
-        raise ConfigError(f"The function '{name}' of instructions returned {repr_short(text)}.", hint="Return a text.")
-    return text
-
-
 def _list_checks(checks: object) -> tuple[Callable[..., str | None], ...]:
     """Return the user's checks as a tuple. Raises `ConfigError` if one is not a plain function."""
     if not isinstance(checks, Iterable) or isinstance(checks, str | bytes):
@@ -294,7 +262,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def function_name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 

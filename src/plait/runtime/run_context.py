@@ -28,8 +28,9 @@ from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.attachments import find_contents
 from plait.runtime.grounding import Grounding, Sources, sources_of
-from plait.runtime.limits import Limits, Meter
+from plait.runtime.limits import Limits
 from plait.runtime.loop_breaker import Breaker
+from plait.runtime.meter import Meter
 from plait.runtime.output import TEXT, OutputType
 from plait.runtime.phase_models import Phases
 from plait.runtime.recorded_effects import Past, PastEffect

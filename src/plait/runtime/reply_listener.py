@@ -1,0 +1,64 @@
+"""Follows a reply while it is written: for those who watch the run, and for a loop that waits for lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from plait.core import Piece, Reply, Splitter, WaitResult
+from plait.core import events as ev
+from plait.runtime.partial_output import PartialAnswer
+
+
+class ReplyListener:
+    """Takes a reply's text as it is written: tells it apart for who watches, hands it to a loop that waits."""
+
+    def __init__(
+        self,
+        n: int,
+        step: int,
+        split: Callable[[], Splitter] | None,
+        say: Callable[[ev.Event], None],
+        on_piece: Callable[[WaitResult], None] | None,
+        again: bool = False,
+        follow_answer: Callable[[], PartialAnswer] | None = None,
+        only_answer: bool = False,
+    ) -> None:
+        self._n, self._step, self._split, self._say, self._on_piece = n, step, split, say, on_piece
+        self._follow_answer, self._only_answer = follow_answer, only_answer
+        self._answer = follow_answer() if follow_answer is not None else None
+        self._splitter = split() if split is not None else None
+        self._again = again
+        self._fed = False
+        self._line = ""
+
+    def feed(self, text: str) -> None:
+        """Some more of the reply."""
+        self._fed = True
+        if self._answer is not None and self._only_answer:
+            self._answer.add(text)
+        if self._splitter is not None:
+            self._show(self._splitter.feed(text))
+        if self._on_piece is not None:
+            whole, newline, self._line = (self._line + text).rpartition("\n")
+            if newline:
+                self._on_piece(WaitResult(self._n, done=False, piece=whole + newline, again=self._again))
+                self._again = False
+
+    def again(self) -> None:
+        """The attempt failed: what was written of it is not the reply, which begins anew."""
+        if self._fed:
+            self._splitter = self._split() if self._split is not None else None
+            self._answer = self._follow_answer() if self._follow_answer is not None else None
+            self._again, self._fed, self._line = True, False, ""
+
+    def close(self, reply: Reply) -> None:
+        """The reply is whole."""
+        if self._splitter is not None:
+            self._show(self._splitter.close(bool(reply.calls)))
+
+    def _show(self, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            if piece.kind != "observation":
+                self._say(ev.WRITTEN[piece.kind](self._step, piece.text))
+            if piece.kind == "answer" and self._answer is not None and not self._only_answer:
+                self._answer.add(piece.text)
