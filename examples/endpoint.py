@@ -12,14 +12,43 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
-class Endpoint:
+class JsonHandler(BaseHTTPRequestHandler):
+    """Answers requests with JSON."""
+
+    def answer(self, status: int, value: object) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing on the terminal."""
+
+
+class LocalServer:
+    """Listens on this machine, at `url`, until it is closed."""
+
+    def __init__(self, handler: type[JsonHandler]) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Endpoint(LocalServer):
     """`refuse` names fields of a request that it answers with an error 400, as some servers do with `stop`."""
 
     def __init__(self, script: str, refuse: tuple[str, ...] = ()) -> None:
         replies = json.loads(Path(script).read_text())
         given = 0
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(JsonHandler):
             def do_POST(self) -> None:
                 nonlocal given
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -55,22 +84,4 @@ class Endpoint:
                     },
                 )
 
-            def answer(self, status: int, value: object) -> None:
-                data = json.dumps(value).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *args: object) -> None:
-                """Say nothing on the terminal."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler)

@@ -8,8 +8,8 @@ refuses a result without the thinking that came before it.
 """
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from examples.endpoint import JsonHandler, LocalServer
 
 THOUGHT = "I look up Lyon."
 SIGNATURE = "c2lnbmVkIGJ5IHRoZSBwcm92aWRlcg=="
@@ -72,11 +72,11 @@ def reply_as_mistral(has_result: bool) -> dict[str, object]:
     )
 
 
-class Providers:
+class Providers(LocalServer):
     """One address for all five. The path of a request and its model's name tell which provider is meant."""
 
     def __init__(self) -> None:
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(JsonHandler):
             def do_POST(self) -> None:
                 asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 model = json.loads(asked).get("model", "")
@@ -93,22 +93,4 @@ class Providers:
                         return self.answer(200, {"model": model, **reply(result in asked)})
                 return self.answer(404, {"error": {"message": f"{self.path} is not an endpoint of these providers."}})
 
-            def answer(self, status: int, value: object) -> None:
-                data = json.dumps(value).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *args: object) -> None:
-                """Say nothing on the terminal."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler)
