@@ -20,7 +20,7 @@ from approval_clients import approve_at_once, duplicates
 from cli_support import PLAIT, Shell, action, final, question
 from mcp_support import until
 from plait.config import ServeTable
-from plait.core import Answered, LoopContext, LoopRun, OneKind, Splitter, Task, Waiting, ask
+from plait.core import Answered, Call, LoopContext, LoopRun, OneKind, Reply, Splitter, Task, Waiting, ask
 from plait.core.errors import JournalError, StaleAnswer
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import UserAnswer, Waits
@@ -409,3 +409,22 @@ async def test_a_person_at_hand_is_asked_about_each_call_by_itself(journal: Path
     run = await sending(journal, "one", "two").arun("?", on_wait=person)
     assert run.status == "answered" and SENT == ["one", "two"]
     assert len({each.question for each in seen}) == 2 and all(each.question for each in seen)
+
+
+@pytest.mark.parametrize("loop", ["react", "json", "tool_calling", "rewoo"])
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_tool_that_requires_approval_waits_for_it_under_every_policy(journal: Path, loop: str, inline: bool) -> None:
+    @plait.tool(requires_approval=True, read_only=True, inline=inline)
+    def look(place: str) -> str:
+        """Looks at a place."""
+        SENT.append(place)
+        return "seen"
+
+    script = {
+        "react": [action("look", "door"), final("Over.")],
+        "json": ['{"thought": "", "tool": "look", "tool_input": {"place": "door"}}'],
+        "tool_calling": [Reply("", calls=(Call("look", {"place": "door"}),))],
+        "rewoo": ["Plan: Look.\n#E1 = look[door]", "Over."],
+    }[loop]
+    run = plait.Agent(loop, model=plait.Scripted(script), tools=[look], journal=journal, approve="never").run("Look.")
+    assert run.status == "waiting" and not SENT

@@ -17,6 +17,7 @@ from plait.cli.output import as_json, print_json, print_table
 from plait.config import load
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import clean
+from plait.core.tools import MARKS
 from plait.loops import make, options_of, prompts_of
 from plait.loops.registry import UNLISTED, choices_of
 from plait.loops.registry import names as loop_names
@@ -214,7 +215,7 @@ def _describe_tool(tool: Any) -> dict[str, Any]:
         "description": spec.description,
         "parameters": spec.parameters,
         "returns": spec.returns,
-        "attributes": [name for name in ("read_only", "idempotent", "destructive") if getattr(spec, name)],
+        "attributes": [name for name in MARKS if getattr(spec, name)],
         "source": tool.source,
     }
 

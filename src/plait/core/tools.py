@@ -12,6 +12,8 @@ from plait.core.outcomes import Stopped
 Trouble: TypeAlias = Literal["", "unknown_tool", "bad_input", "raised", "timeout", "refused", "in_doubt", "cancelled"]
 """The reason why a call has no result; "" if it has one."""
 
+MARKS = ("read_only", "idempotent", "destructive", "requires_approval", "open_world")
+"""The marks of a tool that say what a call may do."""
 
 _FORMULAS = frozenset({"expression", "formula", "equation"})
 
@@ -23,7 +25,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     result, `result` is its type as Python writes it; "" if unknown. Without a mark, Plait assumes that a tool has
     effects: it does not repeat a call whose result was lost, and the policy "effects" asks before a call. `excludes`
     names tools that do the same job: a loop that makes several calls in one turn makes one of them. `hand_off`: the
-    result of a call is the answer of the run.
+    result of a call is the answer of the run. `requires_approval`: each call waits for the user's approval, whatever
+    the agent's policy. `open_world`: its results may hold what strangers wrote, such as mails and web pages.
     """
 
     name: str
@@ -36,6 +39,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     excludes: tuple[str, ...] = ()
     result: str = ""
     hand_off: bool = False
+    requires_approval: bool = False
+    open_world: bool = False
 
     @property
     def repeatable(self) -> bool:

@@ -124,7 +124,7 @@ class Actor:
         run_spec = self.run_context.run_spec
         asks_nobody = all(each in ("never", "plan") for each in run_spec.approve) and run_spec.grounding == "off"
         return asks_nobody and all(
-            self._inline(call) and self._repeatable(call) and not self._is_question(call) for call in effect.calls
+            self._inline(call) and self._repeatable(call) and not self._waits_always(call) for call in effect.calls
         )
 
     async def _make(
@@ -172,7 +172,7 @@ class Actor:
             or run_context.run_spec.past.lost is not None
         ):
             return False
-        return all(each == "never" for each in run_context.run_spec.approve) and not any(map(self._is_question, calls))
+        return all(each == "never" for each in run_context.run_spec.approve) and not any(map(self._waits_always, calls))
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
         """Put on the record that the calls are made, and make those that nothing holds up."""
@@ -327,6 +327,11 @@ class Actor:
         tool = self.run_context.run_spec.tools.get(call.tool)
         return tool is not None and tool.person
 
+    def _waits_always(self, call: Call) -> bool:
+        """Return whether each call of the tool waits for the user, whatever the policy."""
+        tool = self.run_context.run_spec.tools.get(call.tool)
+        return tool is not None and (tool.person or tool.requires_approval)
+
     async def _asked(self, group: Group, i: int) -> Observation:
         """What the person answers to a call that is a question."""
         tool = self.run_context.run_spec.tools.get(group.calls[i].tool)
@@ -392,7 +397,7 @@ class Actor:
         return found
 
     def _needs_leave(self, call: Call) -> bool:
-        if self._is_in_doubt(call):
+        if self._is_in_doubt(call) or self._waits_always(call):
             return True
         return any(self._asks_for(policy, call) for policy in self.run_context.run_spec.approve)
 

@@ -34,11 +34,12 @@ class Tool(Struct, frozen=True, dict=True):
     """A function that a model may call.
 
     `description` and `returns` are "" to use the docstring and the type hints. `read_only`, `idempotent` and
-    `destructive` are the marks of `ToolSpec`. `timeout` is its own time limit in seconds, None for the run's. `inline`
-    marks a quick, pure, sync function that may run on the event loop, without a thread. `source` is the word it was
-    loaded by, "" for a tool given in Python. `excludes` names tools that do the same job. If `person` is set, the user
-    answers the call: the run waits, and the function is never called. `per_run` (`objects.PerRun`) makes the object of
-    a method; None for a function. `hand_off`: its result ends the run, as the run's answer.
+    `destructive`, `requires_approval` and `open_world` are the marks of `ToolSpec`. `timeout` is its own time limit in
+    seconds, None for the run's. `inline` marks a quick, pure, sync function that may run on the event loop, without a
+    thread. `source` is the word it was loaded by, "" for a tool given in Python. `excludes` names tools that do the
+    same job. If `person` is set, the user answers the call: the run waits, and the function is never called. `per_run`
+    (`objects.PerRun`) makes the object of a method; None for a function. `hand_off`: its result ends the run, as the
+    run's answer.
     """
 
     function: Callable[..., Any]
@@ -55,6 +56,8 @@ class Tool(Struct, frozen=True, dict=True):
     person: bool = False
     per_run: Any = None
     hand_off: bool = False
+    requires_approval: bool = False
+    open_world: bool = False
 
     def __post_init__(self) -> None:
         if not VALID.fullmatch(self.name):
@@ -90,6 +93,8 @@ class Tool(Struct, frozen=True, dict=True):
             self.excludes,
             self.signature.result,
             self.hand_off,
+            self.requires_approval,
+            self.open_world,
         )
 
     @cached_property
@@ -148,6 +153,8 @@ def tool(
     timeout: float | None = None,
     inline: bool = False,
     excludes: Iterable[str] = (),
+    requires_approval: bool = False,
+    open_world: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -164,13 +171,17 @@ def tool(
     timeout: float | None = None,
     inline: bool = False,
     excludes: Iterable[str] = (),
+    requires_approval: bool = False,
+    open_world: bool = False,
 ) -> Any:
     """Make a tool of a typed function, sync or async; used bare or with options.
 
     The docstring up to its first section is the description. The type hints are the parameters, and the docstring
     describes each. `name`, `description` and `returns` override the function's own. Marks: a `read_only` tool changes
     nothing outside, an `idempotent` one can be called twice with the effect of once, a `destructive` one may destroy
-    something. Plait assumes that a tool without a mark has effects that must not happen twice. `timeout` is in seconds.
+    something. Plait assumes that a tool without a mark has effects that must not happen twice. With
+    `requires_approval`, each call waits for the user's approval, whatever the agent's policy. `open_world` marks a tool
+    whose results may hold what strangers wrote, such as mails and web pages. `timeout` is in seconds.
     `inline` promises a quick, pure, sync function, which runs without a thread. `excludes` names tools that do the same
     job: of two that exclude each other, a loop that calls several at once calls one.
 
@@ -191,6 +202,8 @@ def tool(
             timeout,
             inline,
             excludes=(excludes,) if isinstance(excludes, str) else tuple(excludes),
+            requires_approval=requires_approval,
+            open_world=open_world,
         )
 
     return wrap if function is None else wrap(function)
