@@ -404,6 +404,13 @@ def test_an_endpoint_known_to_take_no_tools_is_asked_in_text_from_the_start(jour
     assert len(noted(run, "calls_as_text")) == 1 and "takes no native tools" in noted(run, "calls_as_text")[0]
 
 
+def test_in_text_an_agent_without_tools_is_told_nothing_of_calls(journal: Path) -> None:
+    run, made = in_text(journal, ["[12, 15]"], tools=[], output=plait.OutputType(list[int], method="tool"))
+    assert run.output == [12, 15]
+    prompt = made[0]["messages"][0]["content"]
+    assert not any(word in prompt for word in ("tool", "call", "result")) and "JSON Schema" in prompt
+
+
 def test_in_text_a_reply_that_repeats_the_last_message_is_no_answer(journal: Path) -> None:
     echo = f"The result of people: 522250{GO_ON}"
     run, made = in_text(journal, [LOOK, echo, "522250"])
