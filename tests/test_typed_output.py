@@ -75,6 +75,9 @@ def test_every_loop_fails_with_the_last_error(loop: str, tmp_path: Path) -> None
         (list[int], "12, 15, 9", [12, 15, 9]),
         (dict[str, int], '```json\n{"a": 1,}\n```', {"a": 1}),
         (Literal["small", "large"], "Large", "large"),
+        (Literal["small", "large"], '{"size": "large"}', "large"),
+        (list[int], '{"numbers": [3, 4]}', [3, 4]),
+        (dict[str, int], '{"answers": 3}', {"answers": 3}),
         (int | None, "null", None),
         (Trip | Stay, '{"city": "Lyon", "until": "2026-12-01"}', Stay("Lyon", date(2026, 12, 1))),
         (Place, '{"city": "Lyon"}', {"city": "Lyon"}),
@@ -255,6 +258,15 @@ def test_null_for_a_field_that_may_be_left_out_is_left_out() -> None:
 
 class Reply(BaseModel):
     answer: int
+
+
+@pytest.mark.parametrize(("output", "shown"), [(Trip, '"year": 1815'), (int, '"value": 1815'), (list[int], '"value"')])
+def test_the_example_of_the_json_loop_has_the_shape_of_the_output(output: Any, shown: str) -> None:
+    run = agent("json", output, '{"thought": "x", "tool": "final_answer", "tool_input": 5}').run(QUESTION)
+    asked = next(row for row in run.trace if row.body is not None)
+    request = (asked.body or b"").decode().replace('\\"', '"')
+    assert shown in request
+    assert ('"author"' in request) == (output is Trip)
 
 
 @pytest.mark.parametrize("loop", LOOPS)

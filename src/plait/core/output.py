@@ -67,8 +67,9 @@ def wrap_schema(schema: dict[str, Any], key: str) -> dict[str, Any]:
 def read_output(answer: JSON, schema: Schema) -> JSON:
     """Return the JSON value that an answer holds: the first reading that fits the schema, else the first one.
 
-    An answer in text may have a fence or words around it, and broken JSON. A value that JSON writes otherwise becomes
-    what the schema requires ("3" becomes 3). null for a property that may be left out counts as left out.
+    An answer in text may have a fence or words around it, and broken JSON. If the schema allows no object, the value
+    may be the one property of an object. A value that JSON writes otherwise becomes what the schema requires ("3"
+    becomes 3). null for a property that may be left out counts as left out.
     """
     readings = [_adapt(each, schema) for each in _readings(answer, schema)]
     if lone := _as_only_property(readings[0], schema):
@@ -85,9 +86,11 @@ def find_output_faults(value: JSON, spec: OutputSpec) -> str:
 def _readings(answer: JSON, schema: Schema) -> Iterator[JSON]:
     """Yield the values that an answer may mean, the most likely one first."""
     if not isinstance(answer, str):
-        wrapped = isinstance(answer, dict) and len(answer) == 1 and next(iter(answer)) in (WRAPPED, "answer")
-        inner = [next(iter(answer.values()))] if wrapped else []
-        yield from (answer, *inner) if "object" in types_of(schema, schema) else (*inner, answer)
+        kinds = types_of(schema, schema)
+        lone = isinstance(answer, dict) and len(answer) == 1
+        wrapped = lone and (next(iter(answer)) in (WRAPPED, "answer") or not kinds & {"object", "any"})
+        inner = list(answer.values()) if wrapped else []
+        yield from (answer, *inner) if "object" in kinds else (*inner, answer)
         return
     text = answer.strip()
     text = fenced[1].strip() if (fenced := _FENCE.match(text)) else text

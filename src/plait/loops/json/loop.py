@@ -27,6 +27,7 @@ from plait.core import (
     act,
     ask,
 )
+from plait.core.output import is_object
 from plait.loops.json.format import BUILT_INS, JsonTurn
 from plait.loops.registry import check_options
 from plait.loops.transcript import TranscriptKind
@@ -65,6 +66,7 @@ class JsonReAct:
             "described": form.describe(tools),
             "names": ", ".join(tool.name for tool in tools),
             "can_ask": context.can_ask,
+            "wrapped": context.output is not None and not is_object(context.output.schema),
         }
         turns = TurnLoop(
             form,
