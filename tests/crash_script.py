@@ -5,6 +5,7 @@ effect of such a tree.
     python crash_script.py JOURNAL COUNTS POINT LOOP         runs to the end or dies
     python crash_script.py JOURNAL COUNTS POINT LOOP resume  resumes the run, and ends or dies as well
     ... PROFILE ADDRESS                                      asks this profile's endpoint, not a scripted model
+    ... hooks                                                has hooks at all points, which change values and ask
 
 POINT is the number of the point, or its kind ("after send": the first of it). 0 never dies. A script that ends prints
 one JSON object: status, answer, troubles of the tool calls on record, and the kinds of the points that it passed.
@@ -22,9 +23,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 import plait
 from loop_scripts import QUESTION, SCRIPTS, Turn, write_action
-from plait.core import Call, Reply
+from plait.core import Call, Observation, Reply, Think
 from plait.journal.log import RunLog
 from plait.journal.records import ObservedRecord
 from plait.models.chat import ChatModel
@@ -32,7 +35,7 @@ from profile_matrix import PROFILES
 from profile_servers import with_script
 
 journal, counts, fatal, loop = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
-endpoint = [word for word in sys.argv[5:] if word != "resume"]
+endpoint = [word for word in sys.argv[5:] if word not in ("resume", "hooks")]
 is_tree = loop in ("children", "approved")
 passed: list[str] = []
 
@@ -135,6 +138,39 @@ async def delegate(ctx: plait.Context[None], what: str) -> str:
     return " ".join(run.status for run in runs)
 
 
+class Changing(plait.Hook):
+    """Changes requests, replies, calls and results, and asks the user about some of them."""
+
+    async def before_model(self, context: Any, request: Think) -> Think:
+        point("before_model hook")
+        await asyncio.sleep(0)
+        messages = [structs.replace(each, content=each.content.replace("Send", "SEND")) for each in request.messages]
+        return structs.replace(request, messages=tuple(messages))
+
+    def after_model(self, context: Any, reply: Reply) -> Reply:
+        point("after_model hook")
+        return structs.replace(reply, reasoning="")
+
+    def before_tool(self, context: Any, call: Call) -> plait.AskApproval | None:
+        point("before_tool hook")
+        return plait.AskApproval("Really?") if call.tool == "send" and "three" in str(call.input) else None
+
+    async def after_tool(self, context: Any, call: Call, seen: Observation) -> Observation | plait.AskApproval:
+        point("after_tool hook")
+        await asyncio.sleep(0)
+        if call.tool == "fetch" and "b" in str(call.input):
+            return plait.AskApproval("May the model see this?")
+        return structs.replace(seen, text=seen.text.replace("value", "VALUE"), value=seen.text)
+
+    def before_answer(self, context: Any, answer: Any) -> plait.AskApproval:
+        point("before_answer hook")
+        return plait.AskApproval("Is that right?")
+
+    def after_answer(self, context: Any, answer: Any) -> plait.AskApproval:
+        point("after_answer hook")
+        return plait.AskApproval("May it leave the house?")
+
+
 def find_troubles(run: plait.Run) -> list[str]:
     """The troubles of the tool calls on record, those of child runs included."""
     own = [row.record.observation.trouble for row in run.trace if isinstance(row.record, ObservedRecord)]
@@ -151,6 +187,7 @@ if __name__ == "__main__":
         models=models,
         tools=[fetch, send, delegate] if is_tree else [fetch, send],
         approve=(lambda call: call.tool == "send") if loop == "approved" else "never",
+        hooks=[Changing()] if "hooks" in sys.argv else [],
         journal=journal,
         limits=plait.Limits(tools=0 if loop == "codeact" else None),
     )

@@ -44,14 +44,20 @@ class Killed:
 
 
 def kill_and_resume(
-    folder: Path, loop: str, point: int | str, *during_resume: int, endpoint: tuple[str, ...] = ()
+    folder: Path,
+    loop: str,
+    point: int | str,
+    *during_resume: int,
+    endpoint: tuple[str, ...] = (),
+    hooks: bool = False,
 ) -> Killed:
     """Kill a run at a point, then its resumes at the points given, then let it end; count effects done twice or lost.
 
     An effect is lost if it neither happened nor is reported as in doubt. `endpoint`: the profile and the address of the
-    model to ask; without it, a scripted one.
+    model to ask; without it, a scripted one. With `hooks`, the run has hooks at all points.
     """
     found = Killed()
+    endpoint = (*endpoint, "hooks") if hooks else endpoint
     ended = run_script(folder, loop, point, *endpoint)
     found.kills += not ended
     for later in during_resume:

@@ -20,6 +20,7 @@ WRITERS = {
     "runtime/recorded_effects.py": "gives the engine a person's answers as they were written",
     "runtime/run_code.py": "writes the pieces of code",
     "runtime/run_context.py": "writes questions, answers and the runtime's notes",
+    "runtime/run_hooks.py": "writes what hooks decide",
     "runtime/runs.py": "writes that a run is resumed",
     "runtime/started_effects.py": "writes what is started and taken",
 }

@@ -490,7 +490,7 @@ def test_the_loop_needs_no_runtime() -> None:
     assert loop.send(Reply(plan)) == CheckGrounding(calls=(Call("find", "a"),))
     assert loop.send(()) == CheckGrounding(calls=(Call("find", ""),))
     assert loop.send(()) == Note("cut", "5 characters before the plan")
-    assert loop.send(None) == Start((Act((Call("find", "a"),)),))
+    assert loop.send(None) == Start((Act((Call("find", "a"),), fixed=True),))
     assert loop.send((7,)) == WaitNext((7,))
     assert loop.send(WaitResult(7, observations=(Observation("12"),))) == Start((Act((Call("find", "12"),)),))
     assert loop.send((9,)) == WaitNext((9,))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from plait import telemetry, toolkits
+    from plait import hooks, telemetry, toolkits
     from plait.agent import Agent
     from plait.config import use_config
     from plait.core.artifacts import Artifact
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from plait.models.settings import ModelSettings
     from plait.runtime.attachments import attach
     from plait.runtime.context import Context
+    from plait.runtime.hooks import AskApproval, Hook, Refuse
     from plait.runtime.limits import Limits
     from plait.runtime.output import OutputType
     from plait.runtime.run import Run
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
 _PLACES = {
     "Agent": "plait.agent",
+    "AskApproval": "plait.runtime.hooks",
     "CodeAct": "plait.loops",
     "CodeLimits": "plait.core.code",
     "Context": "plait.runtime.context",
@@ -53,6 +55,7 @@ _PLACES = {
     "recommend": "plait.lab.recommend",
     "FallbackModels": "plait.models.fallback",
     "JsonReAct": "plait.loops",
+    "Hook": "plait.runtime.hooks",
     "Limits": "plait.runtime.limits",
     "ModelSettings": "plait.models.settings",
     "ToolCalling": "plait.loops",
@@ -65,6 +68,7 @@ _PLACES = {
     "Recorded": "plait.models.recorded",
     "ReplayDiffers": "plait.core.errors",
     "ReWOO": "plait.loops",
+    "Refuse": "plait.runtime.hooks",
     "Run": "plait.runtime.run",
     "Scripted": "plait.models.scripted",
     "Step": "plait.core.plans",
@@ -78,6 +82,7 @@ _PLACES = {
     "attach": "plait.runtime.attachments",
     "cancelled": "plait.tools.call_context",
     "compare": "plait.lab.run_comparison",
+    "hooks": "plait.hooks",
     "mcp": "plait.tools.mcp.tools",
     "telemetry": "plait.telemetry",
     "tool": "plait.tools",
@@ -89,6 +94,7 @@ _PLACES = {
 __all__ = [
     "Agent",
     "Artifact",
+    "AskApproval",
     "CodeAct",
     "CodeLimits",
     "ConfigError",
@@ -97,6 +103,7 @@ __all__ = [
     "FallbackModels",
     "File",
     "History",
+    "Hook",
     "JsonReAct",
     "LLMCompiler",
     "Limits",
@@ -110,6 +117,7 @@ __all__ = [
     "ReWOO",
     "Recommendation",
     "Recorded",
+    "Refuse",
     "ReplayDiffers",
     "Run",
     "Scripted",
@@ -122,6 +130,7 @@ __all__ = [
     "attach",
     "cancelled",
     "compare",
+    "hooks",
     "mcp",
     "recommend",
     "telemetry",

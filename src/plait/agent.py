@@ -19,6 +19,7 @@ from plait.agent_parts import AgentParts
 from plait.core import Event, Loop, Plan, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
+from plait.hooks import load_hooks
 from plait.journal.records import RunHead
 from plait.journal.store import default_path
 from plait.journal.timeline import Timeline
@@ -40,6 +41,7 @@ from plait.runtime.background import EventStream, run_blocking
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import make_agent_tool
 from plait.runtime.grounding import Grounding
+from plait.runtime.hooks import Hook, check_hooks
 from plait.runtime.limits import Limits
 from plait.runtime.output import OutputForm, OutputT, recorded_output
 from plait.runtime.run import Run
@@ -51,6 +53,7 @@ from plait.runtime.sessions import (
     require_loaded,
     session_spec,
 )
+from plait.runtime.taint import Taint
 from plait.sandbox import AUTO, Sandbox
 from plait.tools import Tool
 
@@ -87,6 +90,10 @@ class Agent(Generic[OutputT]):
     Schema, or an `OutputType`, which also has checks. `Run.output` has a value of this type. `instructions`: a text, or
     a function that returns one at the start of a run; the model gets it beside the loop's prompt or `system`.
 
+    `hooks`: objects of subclasses of `plait.Hook`, which observe, change or refuse model calls, tool calls and answers.
+    `taint`: with "ask", calls with effects need approval once the model has seen content from outside (results of tools
+    marked `open_world`), unless a plan fixed them before.
+
     Raises `ConfigError` for an invalid field.
     """
 
@@ -108,10 +115,13 @@ class Agent(Generic[OutputT]):
     output: OutputForm[OutputT] = field(default=cast(Any, str), kw_only=True)
     instructions: str | Callable[..., str] = field(default="", kw_only=True)
     deps: Any = field(default=None, kw_only=True)
+    hooks: Iterable[Hook] = field(default=(), kw_only=True)
+    taint: Taint = field(default="off", kw_only=True)
 
     def __post_init__(self) -> None:
         loop = loop_of(self.loop)
         object.__setattr__(self, "tools", list_tools(self.tools))
+        object.__setattr__(self, "hooks", check_hooks(self.hooks))
         check_fields(self, loop)
         if self.loop != AUTO_LOOP:
             object.__setattr__(self, "loop", loop)
@@ -417,6 +427,7 @@ class Agent(Generic[OutputT]):
         if load_tools is None:
             load_tools = journal is None or Path(journal).expanduser().resolve() == default_path().resolve()
         described = fields_in(head, tools_given="tools" in changes, load_code=load_tools)
+        described["hooks"] = load_hooks(head.settings.get("hooks", ()))
         return Agent(**{**described, "journal": journal, **changes})
 
     # -- parts

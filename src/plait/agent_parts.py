@@ -27,6 +27,7 @@ from plait.runtime.agent_description import (
     book_of,
     check_contexts,
     check_deps,
+    check_hooks_of_run,
     sandbox_for,
     settings_of,
 )
@@ -55,6 +56,7 @@ from plait.runtime.sessions import (
     session_spec,
 )
 from plait.runtime.system_prompt import warn_of_gaps
+from plait.runtime.taint import outside_from_start
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
@@ -222,6 +224,7 @@ class AgentParts:
         """Return what a recorded run needs to go on. `timeline` is its record, with or without bodies. `journal` has
         its files; None for the agent's own."""
         check_deps(self._agent.deps or head.settings.get("deps"), deps)
+        check_hooks_of_run(self._agent, head)
         require_loaded(self._agent.tools)
         await self.load_tools()
         sandbox = await self.check_sandbox(sandbox_for(self._agent, head, bool(timeline.code)))
@@ -299,6 +302,9 @@ class AgentParts:
             on_interrupted_call=agent.on_interrupted_call,
             on_wait=on_wait,
             grounding=agent.grounding,
+            taint=agent.taint,
+            outside=self._outside(tools, conversation, recorded),
+            hooks=tuple(agent.hooks),
             output=output,
             sandbox=sandbox,
             fallback=_fallback(why),
@@ -312,6 +318,15 @@ class AgentParts:
             ),
             tracer=telemetry.find_tracer(),
         )
+
+    def _outside(self, tools: Toolset, conversation: Conversation | None, recorded: RunHead | None) -> tuple[str, ...]:
+        """Return what a run's context holds from outside before its first request."""
+        if recorded is not None:
+            return tuple(recorded.settings.get("outside", ()))
+        history = conversation.history if conversation is not None else ()
+        session = conversation.session if conversation is not None and self._agent.taint == "ask" else ""
+        read = bool(session) and self.journal is not None and self.journal.session_read_outside(session)
+        return outside_from_start(tools, history, read)
 
     def make_head(self, question: str, run_spec: RunSpec, conversation: Conversation | None) -> RunHead:
         """Return the head of a new run: what the journal stores of the agent and the question."""
@@ -329,6 +344,7 @@ class AgentParts:
                 "instructions": run_spec.context.instructions,
                 "output_method": run_spec.context.output.method if run_spec.context.output is not None else None,
                 "context_tokens": run_spec.context.context_tokens,
+                **({"outside": run_spec.outside} if run_spec.outside else {}),
             },
             plait=__version__,
         )

@@ -52,6 +52,8 @@ class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
     approve: str | None = None
     embedder: str | None = None
     grounding: str | None = None
+    taint: str | None = None
+    hooks: list[str] = []
     sandbox: str | None = None
     max_tools: int | None = None
     code: dict[str, Any] = {}
@@ -224,8 +226,8 @@ def _loosened(own: RunDefaults, near: Config) -> list[str]:
     """Return the safety settings of the user's own file that a nearer file changes."""
     return [
         f"change {key} from {said!r} to {getattr(table, key)!r}"
-        for key in ("approve", "grounding", "sandbox")
-        if (said := getattr(own, key)) is not None
+        for key in ("approve", "grounding", "taint", "hooks", "sandbox")
+        if (said := getattr(own, key))
         for table in (near.run, *near.agents.values())
         if getattr(table, key) != said
     ]

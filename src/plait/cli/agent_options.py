@@ -17,6 +17,7 @@ from plait.cli.options import journal_path
 from plait.config import RunDefaults, load
 from plait.core import CodeLimits, Loop
 from plait.core.errors import ConfigError
+from plait.hooks import load_hook
 from plait.journal.records import RunHead
 from plait.loops.registry import AUTO_LOOP
 from plait.models.resolve import add_to_spec
@@ -61,6 +62,8 @@ def make_agent(
     no_ask: bool = False,
     embedder: str | None = None,
     grounding: str | None = None,
+    taint: str | None = None,
+    hooks: Sequence[str] = (),
     sandbox: str | None = None,
     code_limit: Sequence[str] = (),
     max_tools: int | None = None,
@@ -104,6 +107,8 @@ def make_agent(
         can_ask=not no_ask,
         history=History(embedder=_check_embedder(embedder or defaults.embedder)),
         grounding=cast(Any, grounding or defaults.grounding or "off"),
+        taint=cast(Any, taint or defaults.taint or "off"),
+        hooks=tuple(map(load_hook, hooks or defaults.hooks)),
         sandbox=sandbox or defaults.sandbox or AUTO,
     )
 
@@ -156,8 +161,10 @@ def _change_settings(agent: Agent, given: Mapping[str, ModelSettings]) -> Agent:
 
 def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the agent's fields that all runs of a comparison share. Fields that no option sets are left out."""
-    names = ("prompts", "grounding", "sandbox")
+    names = ("prompts", "grounding", "taint", "sandbox")
     fields = {name: flags[name] for name in names if flags.get(name) is not None}
+    if flags.get("hooks"):
+        fields["hooks"] = tuple(map(load_hook, flags["hooks"]))
     if flags.get("system") is not None:
         fields["system"] = read_text(flags["system"])
     code = _parse_code_limits(flags.get("code_limit") or (), {})

@@ -83,6 +83,8 @@ table_output = options.combine(
 @options.max_tools
 @options.limits
 @options.grounding
+@options.taint
+@options.hooks
 @options.code
 @options.prompts
 @table_output

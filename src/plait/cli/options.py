@@ -144,6 +144,18 @@ grounding = click.option(
     type=click.Choice(["off", "note", "warn", "ask", "refuse"]),
     help="What to do about argument values that the model made up (default off).",
 )
+taint = click.option(
+    "--taint",
+    type=click.Choice(["off", "ask"]),
+    help="Ask before calls with effects once the model has read content from outside (default off).",
+)
+hooks = click.option(
+    "--hook",
+    "hooks",
+    metavar="WORD",
+    multiple=True,
+    help="A hook: redact, hosts:HOST,... rate:TOOL=CALLS,... retry:ATTEMPTS. Can be repeated.",
+)
 code = combine(
     click.option("--sandbox", metavar="NAME", help="Where a loop's code runs: auto (default), process or monty."),
     click.option(
@@ -171,6 +183,8 @@ agent = combine(
     max_tools,
     limits,
     grounding,
+    taint,
+    hooks,
     code,
     prompts,
     system,

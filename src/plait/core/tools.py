@@ -80,7 +80,8 @@ class Observation(Struct, frozen=True, omit_defaults=True):
     the same result before. Three fields serve calls from code: `exact` is the result as the input of such a call, if
     `value` would change it; `unfit` says why code cannot have the result; `printed` is what the tool printed.
     `attachments` are the images and PDF files in the result, which a model sees if it accepts them. `stopped`: a
-    limit stopped the agent that the tool ran; its answer is `value`.
+    limit stopped the agent that the tool ran; its answer is `value`. `outside`: strangers may have written it, because
+    the tool is marked `open_world`, or ran an agent that used such a tool.
     """
 
     text: str
@@ -94,6 +95,7 @@ class Observation(Struct, frozen=True, omit_defaults=True):
     repeated: bool = False
     attachments: tuple[Attachment, ...] = ()
     stopped: Stopped | None = None
+    outside: bool = False
 
     @property
     def ok(self) -> bool:

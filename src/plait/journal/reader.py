@@ -169,6 +169,12 @@ def turns(connection: sqlite3.Connection, session: str, before: str | None, limi
     ]
 
 
+def session_read_outside(connection: sqlite3.Connection, session: str) -> bool:
+    """Return whether a run of a conversation read content from outside."""
+    where = f"{_SESSION} = ? AND json_extract(totals, '$.outside')"
+    return connection.execute(f"SELECT 1 FROM runs WHERE {where} LIMIT 1", [session]).fetchone() is not None
+
+
 def sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:
     """Return the conversations, the most recently used first. See `Journal.sessions`."""
     last = (

@@ -12,6 +12,7 @@ What is written when:
 - execute, continue: `RanRecord` when the code came back, in one write with the next intent. Code affects the outside
   only through calls, which have their own records.
 - take: `TookRecord`, so that a replay takes in the same order.
+- hooks: `HookRecord` with what the hooks decided at a point of an effect, also if they changed nothing.
 - `Thrown` when the loop received `LimitNear`, `ContextOverflow` or `Unsupported` instead of a result, or when
   `LimitReached` ended the run.
 """
@@ -115,7 +116,8 @@ class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
     """The run waits for the user: about call `i` of effect `n`, or (i is -1) with a question.
 
     `question` is the id that an answer names. It depends on the run, on `n` and `i`, and on what is asked. `child` is
-    the child run of call `i` that asks, "" if the run itself asks.
+    the child run of call `i` that asks, "" if the run itself asks. `point` is the point of a hook that asks, "" if none
+    does, or if the hook asks for approval of the call.
     """
 
     n: int
@@ -125,12 +127,13 @@ class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
     i: int = -1
     question: str = ""
     child: str = ""
+    point: str = ""
 
 
 class UserAnswer(Struct, frozen=True, omit_defaults=True, tag="told"):
     """The user's answer. For an approval, `approved` says whether the call may be made, and `input` holds the user's
-    input in place of the model's, if they changed it. `question` is the id of a question that a child run asked, ""
-    for a question of the run itself; the text is then as the user wrote it."""
+    input in place of the model's, if they changed it. `question` is the id of a question that a hook asked, or a child
+    run, whose text is then as the user wrote it; "" for other questions."""
 
     n: int
     text: str
@@ -142,6 +145,27 @@ class UserAnswer(Struct, frozen=True, omit_defaults=True, tag="told"):
     def edit(self, call: Call) -> Call:
         """Return the call with the user's input in place of the model's, if they changed it."""
         return replace(call, input=self.input[0], by_code=False) if self.input else call
+
+
+class HookRecord(Struct, frozen=True, omit_defaults=True, tag="hook"):
+    """What the hooks decided at `point` of effect `n`: about call `i`, or (i is -1) about the model call.
+
+    For an answer, `n` is the number of the next effect, and `i` counts the decisions there: -1, -2 ...
+
+    `hooks` are the names of those that decided something, and `text` is the reason of a refusal or the question of an
+    "ask". If they changed the value, `changed` is set, and `value` holds the new one; for a request, the fields that
+    differ.
+    """
+
+    n: int
+    step: int
+    point: str
+    i: int = -1
+    action: Literal["pass", "refuse", "ask"] = "pass"
+    hooks: tuple[str, ...] = ()
+    text: str = ""
+    changed: bool = False
+    value: Any = None
 
 
 class NoteRecord(Struct, frozen=True, tag="note"):
@@ -206,6 +230,7 @@ Record: TypeAlias = (
     | RanRecord
     | Waits
     | UserAnswer
+    | HookRecord
     | NoteRecord
     | StartRecord
     | TookRecord

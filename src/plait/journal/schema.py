@@ -9,7 +9,7 @@ from plait.journal.records import Record
 APPLICATION_ID = 0x506C6169
 """An id in the file's header ("Plai"), which distinguishes it from another program's database."""
 
-VERSION = 7
+VERSION = 8
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 

@@ -325,6 +325,14 @@ class Journal:
         except reader.NoJournal:
             return []
 
+    def session_read_outside(self, session: str) -> bool:
+        """Return whether a run of a conversation read content from outside, such as a web page."""
+        try:
+            with reader.reading(self.path) as connection:
+                return reader.session_read_outside(connection, session)
+        except reader.NoJournal:
+            return False
+
     def sessions(self, limit: int = 50) -> list[SessionRow]:
         """The conversations, the one whose last turn is the newest first; none where no journal is there."""
         try:

@@ -8,9 +8,9 @@ tests/test_one_reader.py checks it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from plait.core import Call, Observation, Ran, Reply, Usage, WaitResult
@@ -18,6 +18,7 @@ from plait.journal.records import (
     Acting,
     Begun,
     Got,
+    HookRecord,
     NoteRecord,
     ObservedRecord,
     RanRecord,
@@ -141,7 +142,8 @@ class CodeTurn(Struct, frozen=True):
 class Question(Struct, frozen=True):
     """A question to the user: about call `i` of effect `n`, or (i is -1) from the loop. `question` is its id.
 
-    `child` is the child run of that call that asks; "" if the run itself asks.
+    `child` is the child run of that call that asks; "" if the run itself asks. `point` is the point of a hook that
+    asks; "" if none does, or if the hook asks for approval of the call.
     """
 
     n: int
@@ -152,6 +154,21 @@ class Question(Struct, frozen=True):
     question: str
     answer: UserAnswer | None = None
     child: str = ""
+    point: str = ""
+
+
+class HookDecision(Struct, frozen=True):
+    """What the hooks decided at a point; see `HookRecord`."""
+
+    n: int
+    i: int
+    step: int
+    point: str
+    action: Literal["pass", "refuse", "ask"]
+    hooks: tuple[str, ...]
+    text: str
+    changed: bool
+    value: Any
 
 
 class RecordedNote(Struct, frozen=True):
@@ -203,6 +220,7 @@ Entry: TypeAlias = (
     | ToolCall
     | CodeTurn
     | Question
+    | HookDecision
     | RecordedNote
     | LoopException
     | Resumption
@@ -219,6 +237,7 @@ Change: TypeAlias = Literal[
     "ran",  # a CodeTurn
     "waits",  # a Question
     "answered",
+    "decided",  # a HookDecision
     "noted",
     "raised",  # a LoopException
     "resumed",
@@ -249,6 +268,8 @@ class Timeline:
         self._model_calls: dict[tuple[int, tuple[int, int] | None], ModelCall] = {}
         self._tool_calls: dict[tuple[int, int], ToolCall] = {}
         self._questions: dict[tuple[int, int, str], Question] = {}
+        self._changed_calls: dict[tuple[int, int], Call] = {}
+        """The calls that hooks changed before they were made."""
         self._last_at = 0.0
         for row in rows:
             self.add(row)
@@ -343,7 +364,7 @@ class Timeline:
                 yield "replied", call
             case Acting(n=n, step=step):
                 for i, each in enumerate(record.calls):
-                    yield "planned", self._put_call(ToolCall(n, i, step, each, each))
+                    yield "planned", self._put_call(ToolCall(n, i, step, each, self._changed_calls.get((n, i), each)))
                 yield from self._begin_calls(n, record.begun)
             case Begun(n=n):
                 yield from self._begin_calls(n, record.begun)
@@ -351,16 +372,23 @@ class Timeline:
                 ended = replace(self._tool_calls[n, i], observation=observation, artifacts=body)
                 yield "ended", self._put_call(ended)
             case Waits(n=n, i=i):
-                asked = Question(n, i, record.step, record.kind, record.text, record.question, child=record.child)
-                # A child run may ask several questions during one call, each by its id.
-                self._questions[n, i, record.question if record.child else ""] = asked
+                asked = Question(
+                    n, i, record.step, record.kind, record.text, record.question, child=record.child, point=record.point
+                )
+                # A child run may ask several questions during one call, each by its id. Hooks ask more of them.
+                self._questions[n, i, record.question if record.child or record.point else ""] = asked
                 yield "waits", asked
             case UserAnswer(n=n, i=i, question=id) if (n, i, id) in self._questions:
                 self._questions[n, i, id] = answered = replace(self._questions[n, i, id], answer=record)
                 if (n, i) in self._tool_calls and not id:
                     known = self._tool_calls[n, i]
-                    self._put_call(replace(known, call=record.edit(known.planned)))
+                    self._put_call(replace(known, call=record.edit(known.call)))
                 yield "answered", answered
+            case HookRecord(n=n, i=i):
+                if record.point == "before_tool" and record.changed:
+                    self._changed_calls[n, i] = convert(record.value, Call)
+                fields = (record.action, record.hooks, record.text, record.changed, record.value)
+                yield "decided", HookDecision(n, i, record.step, record.point, *fields)
             case _:
                 yield from _read_single_row(record)
 
@@ -428,12 +456,13 @@ def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
     timeline = Timeline(kept)
     asked = {(each.n, each.i) for each in timeline.questions if each.i < 0 and each.answer is not None}
     made = {(each.n, each.i) for each in timeline.tool_calls if each.begun or each.observation is not None}
-    used = [
-        row
-        for row in kept
-        if not isinstance(row.record, Waits | UserAnswer) or (row.record.n, row.record.i) in asked | made
-    ]
+    used = [row for row in kept if not _is_about_call(row.record) or (row.record.n, row.record.i) in asked | made]
     return used, max(steps.values(), default=0)
+
+
+def _is_about_call(record: Record) -> TypeGuard[Waits | UserAnswer | HookRecord]:
+    """Say whether a row counts only if its call was made, or its question answered."""
+    return isinstance(record, Waits | UserAnswer) or (isinstance(record, HookRecord) and record.i >= 0)
 
 
 _LIMITS = ("LimitNear", "LimitReached")
@@ -451,6 +480,8 @@ def _step_of(record: Record, steps: dict[int, int]) -> float:
     """Return the step of a row; infinite for a row of the runtime, which a fork never takes over."""
     if isinstance(record, NoteRecord):
         return record.step if record.n >= 0 else float("inf")
+    if isinstance(record, HookRecord) or (isinstance(record, Waits) and record.point):
+        return record.step
     return float("inf") if isinstance(record, Resumed) else steps.get(record.n, 0)
 
 
@@ -460,6 +491,8 @@ def _steps_of_effects(rows: Sequence[Row]) -> dict[int, int]:
     steps: dict[int, int] = {}
     for row in rows:
         record = row.record
+        if isinstance(record, Waits) and record.point:
+            continue  # one about an answer has the number of the next effect
         if isinstance(record, Thinking | Acting | RanRecord | Waits | Thrown):
             steps.setdefault(record.n, record.step)
     begun = dict(steps)

@@ -18,12 +18,14 @@ from plait.loops.compaction import COMPACT
 from plait.models.base import Model
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
 from plait.runtime.grounding import Grounding
+from plait.runtime.hooks import Hook
 from plait.runtime.instructions import check_instructions
 from plait.runtime.limits import Limits
-from plait.runtime.output import describe_output, output_of, read_recorded_output
+from plait.runtime.output import describe_output, function_name, output_of, read_recorded_output
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import Approve, OnInterruptedCall
 from plait.runtime.sessions import SESSION, History, tools_of
+from plait.runtime.taint import Taint
 from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
 from plait.tools import Tool
@@ -69,6 +71,10 @@ class Description(Protocol):
     def history(self) -> History: ...
     @property
     def deps(self) -> Any: ...
+    @property
+    def hooks(self) -> Iterable[Hook]: ...
+    @property
+    def taint(self) -> Taint: ...
 
 
 def loop_of(given: str | Loop) -> Loop:
@@ -102,6 +108,7 @@ def check_fields(agent: Description, loop: Loop) -> None:
     stored = agent.journal is None or agent.journal is False or isinstance(agent.journal, str | Path)
     _require("journal", agent.journal, stored and agent.journal != "", "a path, False for no journal, or None")
     _require("can_ask", agent.can_ask, isinstance(agent.can_ask, bool), "True or False")
+    _require_one_of("taint", agent.taint, get_args(Taint))
     _require_one_of("grounding", agent.grounding, get_args(Grounding))
     _require_one_of("on_interrupted_call", agent.on_interrupted_call, get_args(OnInterruptedCall))
     if not callable(agent.approve):
@@ -178,7 +185,10 @@ def changed_fields(agent: Description) -> dict[str, str]:
         found["tools"] = f"[{', '.join(map(_name, agent.tools))}]"
     for name, default in _DEFAULTS.items():
         value = getattr(agent, name)
-        if value != default:
+        if name == "hooks":
+            if value:
+                found["hooks"] = f"[{', '.join(hook.name for hook in value)}]"
+        elif value != default:
             shown = str(value) if isinstance(value, Path) else value
             found[name] = _name(value) if callable(value) else repr_short(shown, 200)
     return found
@@ -199,6 +209,8 @@ _DEFAULTS: dict[str, object] = {
     "output": str,
     "instructions": "",
     "deps": None,
+    "hooks": (),
+    "taint": "off",
 }
 
 
@@ -226,7 +238,28 @@ def settings_of(agent: Description) -> dict[str, Any]:
         "output": describe_output(output_of(agent.output)),
         **({"instructions": agent.instructions} if isinstance(agent.instructions, str) else {}),
         **({"deps": _name(agent.deps)} if agent.deps is not None else {}),
+        **({"hooks": [hook.name for hook in agent.hooks]} if agent.hooks else {}),
+        "taint": agent.taint,
     }
+
+
+def check_hooks_of_run(agent: Description, head: RunHead) -> None:
+    """Raise `ConfigError` if an agent lacks hooks or output checks with which a run was started, or has others."""
+    checks = [function_name(check) for check in output_of(agent.output).checks]
+    recorded_output = head.settings.get("output") or {}
+    for kind, recorded, given in (
+        ("hooks", head.settings.get("hooks", []), [hook.name for hook in agent.hooks]),
+        ("output checks", recorded_output.get("checks", []), checks),
+    ):
+        if recorded != given:
+            raise ConfigError(
+                f"Run {head.run} was started with {_list(kind, recorded)}, and this agent has {_list(kind, given)}.",
+                hint="Resume it in Python with the agent that started it: agent.resume(run).",
+            )
+
+
+def _list(kind: str, names: list[str]) -> str:
+    return f"the {kind} {', '.join(names)}" if names else f"no {kind}"
 
 
 def check_deps(wanted: Any, deps: Any) -> None:
@@ -319,6 +352,7 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
         "can_ask": settings.get("can_ask", True),
         "history": History(**settings.get("history", {}), embedder=settings.get("embedder", "local")),
         "grounding": settings.get("grounding", "off"),
+        "taint": settings.get("taint", "off"),
         "sandbox": settings.get("sandbox", AUTO),
         "output": read_recorded_output(head),
         "instructions": settings.get("instructions", ""),

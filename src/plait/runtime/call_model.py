@@ -38,6 +38,7 @@ from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.reply_listener import ReplyListener
 from plait.runtime.run_context import RecordEnds, RunContext, differs, sentence, text_of
+from plait.runtime.run_hooks import RunHooks
 from plait.runtime.tracing import ModelSpan
 
 LONGEST_WAIT = 60.0
@@ -234,8 +235,9 @@ def _pause(why: ModelError, failures: int) -> float:
 class Thinker:
     """Performs the think effects of one run. `on_piece` is told the text of watched replies as it comes."""
 
-    def __init__(self, run_context: RunContext, on_piece: Callable[[WaitResult], None]) -> None:
+    def __init__(self, run_context: RunContext, hooks: RunHooks, on_piece: Callable[[WaitResult], None]) -> None:
         self.run_context = run_context
+        self._hooks = hooks
         self._on_piece = on_piece
         self._tiers_noted: set[tuple[str, str]] = set()
         # A recorded change of models holds from the start: effects that overlap may be performed in another order.
@@ -255,8 +257,9 @@ class Thinker:
         counts = not effect.repair and meter.near is None
         meter.steps += counts
         try:
+            effect = await self._hooks.before_model(n, step, effect, past)
             if (recorded := self._recorded(n, effect, past, step)) is not None:
-                return recorded
+                return await self._hooks.after_model(n, step, recorded, past)
             model = self.run_context.run_spec.phases.of(effect.phase)
             self.run_context.say(ev.Asked(step, effect.phase, model.spec))
             # If another process made an attempt, pieces of it may have been taken: the reply begins again.
@@ -270,7 +273,7 @@ class Thinker:
                     log=self.run_context.log,
                     past=past,
                     retries=self.run_context.run_spec.limits.retries,
-                    on_text=listener.feed if listener is not None else None,
+                    on_text=listener.feed if listener is not None and not self._hooks.has("after_model") else None,
                     on_note=partial(self._say_again, step, listener),
                     find_contents=self.run_context.find_contents,
                     span=span,
@@ -287,6 +290,10 @@ class Thinker:
         if reply.finish == "circle":
             self.run_context.remark(step, "circle", _circle(reply))
         self._note_service_tier(step, model, reply)
+        if self._hooks.has("after_model"):
+            reply = await self._hooks.after_model(n, step, reply, past)
+            if listener is not None:
+                listener.feed(reply.text)
         if listener is not None:
             listener.close(reply)
         self.run_context.say(
@@ -386,7 +393,8 @@ class Thinker:
     def _listener(self, n: int, effect: Think, step: int, *, again: bool) -> ReplyListener | None:
         """What to do with text as it is written, if anybody wants it before the reply is whole."""
         loop = self.run_context.run_spec.loop
-        split = (lambda: splitter_of(loop, effect.phase)) if self.run_context.on_event is not None else None
+        shows = self.run_context.on_event is not None
+        split = (lambda: splitter_of(loop, effect.phase)) if shows else None
         on_piece = self._on_piece if effect.watch else None
         if split is None and on_piece is None:
             return None
@@ -396,8 +404,14 @@ class Thinker:
         def follow_answer() -> PartialAnswer:
             return PartialAnswer(output, lambda value: self.run_context.say(ev.PartialOutput(step, value)))
 
-        partial_answer = follow_answer if split is not None and output.spec is not None else None
-        return ReplyListener(n, step, split, self.run_context.say, on_piece, again, partial_answer, only_answer)
+        held = self._hooks.has("before_answer", "after_answer")  # no text of an answer before the hooks have seen it
+        partial_answer = follow_answer if split is not None and output.spec is not None and not held else None
+        say = self._say_but_answers if held else self.run_context.say
+        return ReplyListener(n, step, split, say, on_piece, again, partial_answer, only_answer)
+
+    def _say_but_answers(self, event: ev.Event) -> None:
+        if not isinstance(event, ev.Answer | ev.Text):
+            self.run_context.say(event)
 
 
 def count_attempts(meter: Meter, attempts: Sequence[ModelAttempt]) -> None:

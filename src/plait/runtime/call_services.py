@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from plait.core import Call, LimitNear, Observation, Stopped, Think, Usage
+from plait.core import Call, LimitNear, Observation, Reply, Stopped, Think, Usage
 from plait.core import events as ev
 from plait.core.errors import ConfigError, ModelError, ToolError
 from plait.core.messages import system, user
@@ -27,6 +27,7 @@ from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run import Run
 from plait.runtime.run_context import ChildWaits, RunContext
+from plait.runtime.run_hooks import HookRefused, RunHooks
 from plait.runtime.tool_prints import as_usual
 from plait.tools import Toolset
 
@@ -39,8 +40,11 @@ LOGGER = logging.getLogger("plait.tools")
 class ToolServices:
     """Serves call `i` of effect `n`. `past` is what is recorded of the effect. Used on the run's event loop."""
 
-    def __init__(self, run_context: RunContext, n: int, i: int, step: int, call: Call, past: PastEffect) -> None:
+    def __init__(
+        self, run_context: RunContext, n: int, i: int, step: int, call: Call, past: PastEffect, hooks: RunHooks
+    ) -> None:
         self.run_context, self.n, self.i, self.step, self.call, self.past = run_context, n, i, step, call, past
+        self.hooks = hooks
         self.loop = asyncio.get_running_loop()
         self.meter = run_context.meter
         self._recorded = {k: asked for (j, k), asked in past.asked.items() if j == i}
@@ -53,6 +57,8 @@ class ToolServices:
         self._waits: ChildWaits | None = None
         self.stopped: Stopped | None = None
         """How the agent ended that an agent tool ran, if a limit stopped it."""
+        self.outside = False
+        """Whether a child run of this call has read content from outside."""
 
     @property
     def key(self) -> str:
@@ -151,6 +157,8 @@ class ToolServices:
             text = await self._ask(question, model, rules, max_tokens)
         except (LimitNear, LimitReached) as why:
             raise BudgetSpent(why) from None
+        except HookRefused as why:
+            raise ToolError(f"The question is refused: {why}") from None
         except (ModelError, ConfigError) as why:
             after = f" Wait {why.after:g} s." if isinstance(why, ModelError) and why.after is not None else ""
             raise ToolError(why.message, hint=f"{why.hint}{after}".strip()) from why
@@ -161,11 +169,11 @@ class ToolServices:
     async def _ask(self, question: str, given: str | Model | None, rules: str, max_tokens: int | None) -> str:
         run_context, run_spec, meter = self.run_context, self.run_context.run_spec, self.meter
         think = Think(f"tool:{self.call.tool}", (system(rules), user(question)), max_tokens=max_tokens)
-        think = without_special_tokens(think, run_spec.data_tokens)
+        think = await self.hooks.ask_about_tools_question(without_special_tokens(think, run_spec.data_tokens))
         phases = Phases({"": run_spec.find_model(given)})
         model = phases.of(think.phase)
         if (recorded := self._take_recorded(think, phases)) is not None:
-            return recorded
+            return (await self.hooks.read_reply_for_tool(recorded)).text.strip()
         meter.before_tool_request(model)
         number, self._asked = self._asked, self._asked + 1
         run_context.say(ev.Asked(self.step, think.phase, model.spec))
@@ -187,19 +195,20 @@ class ToolServices:
                 asked_by=(self.i, number),
             )
         meter.count_tool_reply(reply.usage, reply.cost)
+        reply = await self.hooks.read_reply_for_tool(reply)
         run_context.say(ev.Noted(self.step, "tool_model", reply.text))
         run_context.say(
             ev.Replied(self.step, think.phase, reply.model, reply.text, reply.usage, reply.seconds, reply.cost)
         )
         return reply.text.strip()
 
-    def _take_recorded(self, think: Think, phases: Phases) -> str | None:
+    def _take_recorded(self, think: Think, phases: Phases) -> Reply | None:
         """Return the recorded reply to the same question of this call, each only once; None if there is none."""
         for k, asked in self._recorded.items():
             made = phases.find_model(think.phase, asked.model).encode(limit_reply(think, asked.last.max_tokens))
             if asked.reply is not None and self.run_context.log.scrub(made.body) == asked.request:
                 del self._recorded[k]
-                return asked.reply.text.strip()
+                return asked.reply
         return None
 
 

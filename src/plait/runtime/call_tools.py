@@ -11,9 +11,9 @@ says so. An identical call (same tool, same input) needs approval for the rest o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from msgspec import structs
@@ -42,12 +42,15 @@ from plait.runtime.run_context import (
     lines_of,
     sentence,
 )
+from plait.runtime.run_hooks import RunHooks
+from plait.runtime.taint import comes_from_outside
 from plait.tools.call_context import offer_services
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
 """The made-up values of calls, by their index."""
 
 CHANGED = "The person changed this call before it was made. Its input was"
+HOOK_CHANGED = "A hook changed this call before it was made. Its input was"
 
 LONG = 0.05
 """Seconds: a call that takes longer is on the record while it goes on."""
@@ -55,22 +58,26 @@ LONG = 0.05
 
 @dataclass(frozen=True)
 class Group:
-    """The calls of one effect as the model `wrote` them and as they are made, what is recorded of it, and the values in
-    them that the model made up."""
+    """The calls of one effect as the model `wrote` them, as hooks changed them, and as they are made, what is recorded
+    of it, the values in them that the model made up, and the questions of hooks about them. `fixed`: as in `Act`."""
 
     n: int
     step: int
     wrote: tuple[Call, ...]
+    changed: tuple[Call, ...]
     calls: tuple[Call, ...]
     past: PastEffect
     invented: Invented
+    fixed: bool = False
+    questions: Mapping[int, str] = field(default_factory=dict)
 
 
 class Actor:
     """Performs the act effects of one run."""
 
-    def __init__(self, run_context: RunContext) -> None:
+    def __init__(self, run_context: RunContext, hooks: RunHooks) -> None:
         self.run_context = run_context
+        self._hooks = hooks
         self._writing: asyncio.Future[None] | None = None
         self._doubtful: set[bytes] = set()
         """The calls that are in doubt."""
@@ -84,10 +91,10 @@ class Actor:
         if past.planned and past.planned != calls:
             raise differs(n, step, lines_of(past.planned), lines_of(calls))
         self._count_questions(past)
-        results: dict[int, Observation] = dict(past.observed)
-        made = apply_edits(calls, past.answers)
-        for i, seen in results.items():
+        made = apply_edits(self._hooks.recorded_calls(calls, past), past.answers)
+        for i, seen in past.observed.items():
             self._note_doubt(made[i], seen)
+        results = await self._hooks.after_tools(n, step, made, past.observed, past)
         if not past.planned and not past.waits:
             self.run_context.meter.before_act()
             for call in calls:
@@ -100,17 +107,24 @@ class Actor:
         if open_calls and self.run_context.run_spec.replay:
             raise RecordEnds
         if open_calls:
-            results.update(await self._make(n, step, calls, open_calls, past))
+            results.update(await self._make(n, step, effect, open_calls, past))
         ordered = tuple(results[i] for i in range(len(calls)))
         for call, observation in zip(calls, ordered, strict=True):
             self.run_context.breaker.after(call, observation)
         self._learn(calls, ordered)
+        self._follow_outside(step, calls, ordered)
         for call, observation in zip(calls, ordered, strict=True):
             if observation.ok and self._hands_off(call):
                 answer = self.run_context.run_spec.output.read(observation.value)
                 stopped = observation.stopped
                 raise HandOff(Answered(answer) if stopped is None else structs.replace(stopped, answer=answer))
         return ordered
+
+    def _follow_outside(self, step: int, calls: tuple[Call, ...], seen: tuple[Observation, ...]) -> None:
+        for call, observation in zip(calls, seen, strict=True):
+            remark = self.run_context.outside.add(call, observation)
+            if remark and not self.run_context.run_spec.replay:
+                self.run_context.remark(step, "outside", remark)
 
     def _count_questions(self, past: PastEffect) -> None:
         """Count what tools asked models, as far as it is on record."""
@@ -123,38 +137,47 @@ class Actor:
         """Its calls are over as soon as they are begun: made on the event loop itself, and nobody is asked before."""
         run_spec = self.run_context.run_spec
         asks_nobody = all(each in ("never", "plan") for each in run_spec.approve) and run_spec.grounding == "off"
+        asks_nobody = asks_nobody and not (self.run_context.outside.asks or self._hooks.sees_tools)
         return asks_nobody and all(
             self._inline(call) and self._repeatable(call) and not self._waits_always(call) for call in effect.calls
         )
 
-    async def _make(
-        self, n: int, step: int, calls: tuple[Call, ...], todo: list[int], past: PastEffect
-    ) -> dict[int, Observation]:
+    async def _make(self, n: int, step: int, effect: Act, todo: list[int], past: PastEffect) -> dict[int, Observation]:
         """Make the calls that have no result yet: those in doubt by policy, those that need leave after it is given."""
+        calls = effect.calls
         if self._needs_nobody(past, calls):
-            return await self._begin(Group(n, step, calls, calls, past, {}), tuple(todo))
+            return await self._begin(Group(n, step, calls, calls, calls, past, {}), tuple(todo))
         results: dict[int, Observation] = {}
         doubtful = [i for i in todo if i in past.begun and not self._may_repeat(calls[i])]
         todo = [i for i in todo if i not in doubtful]
-        group = Group(n, step, calls, apply_edits(calls, past.answers), past, self._invented(calls, todo))
+        decided = {i: await self._hooks.before_tool(n, i, step, calls[i], past) for i in todo}
+        changed = tuple(decided[i].value if i in decided else call for i, call in enumerate(calls))
+        made, invented = apply_edits(changed, past.answers), self._invented(calls, todo)
+        asked_by_hooks = {i: each.question for i, each in decided.items() if each.question}
+        group = Group(n, step, calls, changed, made, past, invented, effect.fixed, asked_by_hooks)
         for i in doubtful:
             results[i] = await self._ended(group, i, _in_doubt(calls[i]))
         policy = self.run_context.run_spec.grounding
-        refused = [i for i in group.invented if policy == "refuse"]
+        refused = {}
+        if policy == "refuse":
+            refused = {i: self._refusal_of_invented(calls[i], found) for i, found in group.invented.items()}
+        refused |= {i: f"The call is refused: {each.refusal}" for i, each in decided.items() if each.refusal}
         questions = [i for i in todo if i not in refused and self._is_question(calls[i])]
         lost = [i for i in todo if i not in refused and i not in questions and self._is_lost(group.calls[i])]
         rest = [i for i in todo if i not in (*refused, *questions, *lost)]
         asks = group.invented if policy == "ask" else {}
         # What the person was asked needs their answer, whatever the policy says by now.
-        asked = [i for i in rest if i in asks or i in past.waits or self._needs_leave(group.calls[i])]
+        asked = [
+            i
+            for i in rest
+            if i in asks or i in past.waits or i in group.questions or self._needs_leave(group.calls[i], group.fixed)
+        ]
         asked += [i for i in rest if i not in asked and self._may_be_lost(calls[i])]
         need = [i for i in sorted(asked) if i not in past.begun]
         results.update(await self._begin(group, tuple(i for i in rest if i not in need)))
         for i in lost:
             results[i] = await self._ended(group, i, _in_doubt(calls[i]))
-        for i in refused:
-            others = (tool.name for tool in self.run_context.run_spec.tools if tool.name != calls[i].tool)
-            text = refusal(group.invented[i], others)
+        for i, text in refused.items():
             results[i] = await self._ended(group, i, Observation(text, trouble="refused"))
         for i in questions:
             results[i] = await self._ended(group, i, await self._asked(group, i))
@@ -162,12 +185,17 @@ class Actor:
             results[i] = await self._with_leave(group, i)
         return results
 
+    def _refusal_of_invented(self, call: Call, found: tuple[str, ...]) -> str:
+        return refusal(found, (tool.name for tool in self.run_context.run_spec.tools if tool.name != call.tool))
+
     def _needs_nobody(self, past: PastEffect, calls: tuple[Call, ...]) -> bool:
         """The calls were never begun, and nothing has to be looked at or asked before they are made."""
         run_context = self.run_context
         if (
             past.is_recorded
             or self._doubtful
+            or self._hooks.has("before_tool")
+            or run_context.outside.asks
             or run_context.sources is not None
             or run_context.run_spec.past.lost is not None
         ):
@@ -202,6 +230,10 @@ class Actor:
         question = f"May '{call.tool}' be called with {input_of(call)}?"
         if i in group.invented and self.run_context.run_spec.grounding == "ask":
             question += f" This {describe_findings(group.invented[i])}."
+        if i in group.questions:
+            question += f" {group.questions[i]}"
+        if self._is_tainted(call, group.fixed):
+            question += self.run_context.outside.describe()
         if self._may_be_lost(call):
             question += " The journal may have lost rows of this run, so this call may have been made before."
         if self._is_in_doubt(call):
@@ -225,10 +257,10 @@ class Actor:
             call = group.calls[i]
             self.run_context.say(ev.Called(group.step, call))
 
-            services = ToolServices(self.run_context, group.n, i, group.step, call, group.past)
+            services = ToolServices(self.run_context, group.n, i, group.step, call, group.past, self._hooks)
             with offer_services(services), self.run_context.span.tool(group.step, call, run_spec.tools) as span:
                 try:
-                    made = await services.make_call(run_spec.tools, run_spec.limits.tool_seconds)
+                    made = await self._make_and_repeat(group.step, call, services)
                 except ChildWaits as why:
                     waits[i] = why
                     return None
@@ -239,9 +271,11 @@ class Actor:
                         )
                     raise
                 span.record_result(made)
+            if services.outside or comes_from_outside(run_spec.context.tool(call.tool), made):
+                made = structs.replace(made, outside=True)
             if i in group.invented and run_spec.grounding == "warn":
                 made = structs.replace(made, note=warning(group.invented[i]))
-            return await self._ended(group, i, made)
+            return await self._ended(group, i, made, is_made=True)
 
         if len(indexes) == 1 or all(self._inline(group.calls[i]) for i in indexes):
             results = {i: await one(i) for i in indexes}
@@ -251,15 +285,36 @@ class Actor:
             results = {i: task.result() for i, task in begun.items()}
         for i, why in waits.items():
             raise await self.run_context.wait_for_child(group.n, group.step, i, why, group.past)
-        return {i: made for i, made in results.items() if made is not None}
+        ended = {i: made for i, made in results.items() if made is not None}
+        if not self._hooks.has("after_tool"):
+            return ended
+        decided = await self._hooks.after_tools(group.n, group.step, group.calls, ended, group.past)
+        for i, seen in decided.items():
+            self.run_context.say(ev.Observed(group.step, group.calls[i], seen))
+        return decided
 
-    async def _ended(self, group: Group, i: int, observation: Observation) -> Observation:
-        """Put a call's end on the record, with what the loop breaker has to say about it."""
+    async def _make_and_repeat(self, step: int, call: Call, services: ToolServices) -> Observation:
+        """Make a call. If it fails and may be repeated, repeat it as long as a hook says so."""
+        run_spec, attempt = self.run_context.run_spec, 0
+        while True:
+            made = await services.make_call(run_spec.tools, run_spec.limits.tool_seconds)
+            attempt += 1
+            if made.trouble not in ("raised", "timeout") or not self._repeatable(call):
+                return made
+            if (wait := await self._hooks.on_tool_error(call, made, attempt)) is None:
+                return made
+            self.run_context.remark(step, "retry", f"{call.tool}: {made.text} Calling it again in {wait:.1f} s.")
+            await asyncio.sleep(wait)
+
+    async def _ended(self, group: Group, i: int, observation: Observation, *, is_made: bool = False) -> Observation:
+        """Put a call's end on the record, with what the loop breaker has to say about it. `is_made`: hooks may change
+        what the run shows of it."""
         call, wrote = group.calls[i], group.wrote[i]
         if observation.ok and self._hands_off(call):
             observation = self._check_hand_off(call, observation)
         if call is not wrote:
-            observation = structs.replace(observation, note=f"{CHANGED} {input_of(call)}.")
+            said = HOOK_CHANGED if call is group.changed[i] else CHANGED
+            observation = structs.replace(observation, note=f"{said} {input_of(call)}.")
         self._note_doubt(call, observation)
         note = self.run_context.breaker.remark(wrote, observation)
         if note:
@@ -270,7 +325,8 @@ class Actor:
         else:
             # The end of a call that must not be made twice is on disk before anything else happens.
             await self.run_context.log.append(entry)
-        self.run_context.say(ev.Observed(group.step, call, observation))
+        if not (is_made and self._hooks.has("after_tool")):
+            self.run_context.say(ev.Observed(group.step, call, observation))
         return observation
 
     def _hands_off(self, call: Call) -> bool:
@@ -315,7 +371,7 @@ class Actor:
             for value in echoed.get(i, ()):
                 text = text.replace(value.rpartition(": ")[2], " ")
             self.run_context.sources.add(text)
-            if observation.note.startswith(CHANGED):
+            if observation.note.startswith((CHANGED, HOOK_CHANGED)):
                 self.run_context.sources.add(observation.note)
 
     def _write(self) -> None:
@@ -396,8 +452,13 @@ class Actor:
                 found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
         return found
 
-    def _needs_leave(self, call: Call) -> bool:
-        if self._is_in_doubt(call) or self._waits_always(call):
+    def _is_tainted(self, call: Call, fixed: bool) -> bool:
+        """Return whether the call needs approval because of what the model has seen."""
+        tool = self.run_context.run_spec.tools.get(call.tool)
+        return tool is not None and self.run_context.outside.needs_approval(tool.spec, fixed)
+
+    def _needs_leave(self, call: Call, fixed: bool) -> bool:
+        if self._is_in_doubt(call) or self._waits_always(call) or self._is_tainted(call, fixed):
             return True
         return any(self._asks_for(policy, call) for policy in self.run_context.run_spec.approve)
 

@@ -73,6 +73,7 @@ async def run_child(services: ToolServices, agent: ChildAgent, question: UserQue
     if row is not None and row.status in ENDED:
         assert context.journal is not None
         services.meter.children[id] = spent_in(row.totals)
+        services.outside |= row.totals.get("outside", False)
         return runs.read_finished_run(row, context.journal, recorded_loop(row.head))
     if row is None:
         services.meter.before_child()
@@ -91,6 +92,7 @@ async def run_child(services: ToolServices, agent: ChildAgent, question: UserQue
         agent = agent._with_loop_of(row.head)  # kept until the run ends
         run_spec, log, head = await _claim_child(services, agent, row, on_wait, deps)
     run = await runs.perform(run_spec, head, log, context.journal, resumed=row is not None)
+    services.outside |= run.outside
     if isinstance(run.outcome, Waiting):
         raise ChildWaits(id, run.outcome)
     if context.journal is None:
@@ -127,8 +129,15 @@ async def _claim_child(
 
 
 def _with_policies(run_spec: RunSpec, services: ToolServices) -> RunSpec:
-    """Return the child's specification with the approval policies of the runs above it."""
-    return replace(run_spec, approve=(*services.run_context.run_spec.approve, *run_spec.approve))
+    """Return the child's specification with the policies and hooks of the runs above it, and with what they saw."""
+    above, outside = services.run_context.run_spec, services.run_context.outside
+    return replace(
+        run_spec,
+        approve=(*above.approve, *run_spec.approve),
+        inherited_hooks=(*above.inherited_hooks, *above.hooks),
+        taint="ask" if "ask" in (above.taint, run_spec.taint) else "off",
+        outside=tuple(dict.fromkeys((*outside.sources, *run_spec.outside))),
+    )
 
 
 def _find_child(services: ToolServices, id: str) -> RunRow | None:

@@ -57,6 +57,7 @@ from plait.runtime.output_check import OutputCheck, OutputRejected
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_code import Executor
 from plait.runtime.run_context import HandOff, RecordEnds, RunContext, RunSpec, Suspend, differs, sentence
+from plait.runtime.run_hooks import HookRefused, RunHooks
 from plait.runtime.started_effects import Tickets
 from plait.runtime.tracing import UNWATCHED, RunSpan
 
@@ -82,9 +83,10 @@ class Engine:
             meter.parent.children[log.run] = meter
         breaker = Breaker(run_spec.limits.repeats, run_spec.tools)
         self.run_context = RunContext(run_spec, log, meter, breaker, on_event, span, journal=journal)
-        self._actor = Actor(self.run_context)
+        self._hooks = RunHooks(self.run_context)
+        self._actor = Actor(self.run_context, self._hooks)
         self._tickets = Tickets(self.run_context, self._perform_started, self._number, self._actor.at_once)
-        self._thinker = Thinker(self.run_context, self._tickets.piece)
+        self._thinker = Thinker(self.run_context, self._hooks, self._tickets.piece)
         self._executor = Executor(self.run_context)
         self._ended: dict[str, Any] | None = None
         self._next = 0
@@ -110,10 +112,10 @@ class Engine:
                 try:
                     while self._advance():
                         try:
-                            self._given(await self._perform(self._number(), self._effect))
+                            self._given(await self._perform_next(self._effect))
                         except (LimitNear, ContextOverflow, Unsupported) as why:
                             self._thrown = why
-                    outcome = self._settled(self._returned)
+                    outcome = await self._after_hooks(self._settled(self._returned))
                 finally:
                     try:
                         self._close_loop()
@@ -128,6 +130,8 @@ class Engine:
             outcome = Stopped("seconds", limit) if clock.expired() else self._ended_by(why)
         except asyncio.CancelledError as why:
             outcome = Cancelled(str(why.args[0])) if why.args else Cancelled()
+        except HandOff as why:
+            outcome = await self._end_with_hand_off(why)
         except Exception as why:
             outcome = self._ended_by(why)
         outcome = self._over_limit(outcome)
@@ -142,6 +146,17 @@ class Engine:
                 # What the journal can't take is at least said.
                 outcome = Crashed(why.message, error="JournalError", hint=why.hint)
         return outcome
+
+    async def _after_hooks(self, outcome: Outcome) -> Outcome:
+        return await self._hooks.end_with(outcome, self._next, self.run_context.meter.steps)
+
+    async def _end_with_hand_off(self, why: HandOff) -> Outcome:
+        try:
+            return await self._after_hooks(why.outcome)
+        except asyncio.CancelledError:
+            return Cancelled()
+        except Exception as found:
+            return self._ended_by(found)
 
     async def _end(self, outcome: Outcome) -> None:
         await self.run_context.log.end(outcome.status, msgspec.to_builtins(outcome), self.totals())
@@ -159,6 +174,7 @@ class Engine:
             "cost_usd": meter.cost,
             "seconds": round(meter.seconds, 6),
             **({"tree": meter.tree_total.json()} if meter.children else {}),
+            **({"outside": True} if self.run_context.outside.sources else {}),
         }
 
     # -- the walk
@@ -179,7 +195,7 @@ class Engine:
                 return False
             try:
                 match effect:
-                    case CheckAnswer():
+                    case CheckAnswer() if not self._hooks.decides_answers:
                         self._result = self._check_answer(effect)
                     case CheckGrounding():
                         self._result = self._doubted(effect)
@@ -246,8 +262,8 @@ class Engine:
                 return why.waiting
             case OutputRejected():
                 return Failed(sentence(str(why)), kind="output")
-            case HandOff():
-                return why.outcome
+            case HookRefused():
+                return Failed(sentence(f"A hook refused: {why}"), kind="refused")
             case LimitReached() | LimitNear():
                 how = self._last.how_cut if self._last is not None else ""
                 stopped = Stopped(why.limit, sentence(why.detail))
@@ -272,6 +288,12 @@ class Engine:
                     error=type(why).__name__,
                     hint="This is a defect of the loop, not of the task; logging at level DEBUG shows where.",
                 )
+
+    def _perform_next(self, effect: Effect) -> Awaitable[Any]:
+        """Perform the loop's effect under the next number. A check of an answer has none."""
+        if isinstance(effect, CheckAnswer):
+            return self._check_answer_with_hooks(effect)
+        return self._perform(self._number(), effect)
 
     def _number(self) -> int:
         n = self._next
@@ -324,6 +346,13 @@ class Engine:
         """Return what speaks against an answer: its type, the user's checks, then its grounding."""
         objection = self._output.check(effect.answer, self._notes, self._next)
         return objection if objection or effect.only_output else self._check_answer_grounding(effect.answer)
+
+    async def _check_answer_with_hooks(self, effect: CheckAnswer) -> str:
+        objection = self._check_answer(effect)
+        if objection or self.run_context.meter.near is not None:
+            return objection  # at a limit, a refused answer ends the run
+        answer = self.run_spec.output.read(effect.answer)
+        return await self._hooks.before_answer(answer, self._next, self.run_context.meter.steps)
 
     def _check_answer_grounding(self, answer: Any) -> str:
         """Return the values of an answer that stand nowhere, in words for the model. Nothing has to be recorded."""

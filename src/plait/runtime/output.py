@@ -234,8 +234,12 @@ def recorded_output(output: OutputType[Any], head: RunHead) -> OutputType[Any]:
 
 
 def describe_output(output: OutputType[Any]) -> dict[str, Any] | None:
-    """Return what the journal stores of an output; None for text."""
-    return {"schema": output.spec.schema, "retries": output.retries} if output.spec is not None else None
+    """Return what the journal stores of an output; None for text without checks."""
+    checks = [function_name(check) for check in output.checks]
+    if output.spec is None and not checks:
+        return None
+    schema = output.spec.schema if output.spec is not None else None
+    return {"schema": schema, "retries": output.retries, **({"checks": checks} if checks else {})}
 
 
 def read_recorded_output(head: RunHead) -> Any:
@@ -243,7 +247,7 @@ def read_recorded_output(head: RunHead) -> Any:
     recorded = head.settings.get("output")
     if recorded is None:
         return str
-    return OutputType(recorded["schema"], retries=recorded["retries"], method=head.settings["output_method"])
+    return OutputType(recorded["schema"] or str, retries=recorded["retries"], method=head.settings["output_method"])
 
 
 def _list_checks(checks: object) -> tuple[Callable[..., str | None], ...]:

@@ -13,6 +13,7 @@ from plait.journal.timeline import (
     EffectsStarted,
     EffectTaken,
     Entry,
+    HookDecision,
     LoopException,
     ModelAttempt,
     ModelCall,
@@ -42,6 +43,10 @@ class PastEffect:
     answers: dict[int, UserAnswer] = field(default_factory=dict)
     of_children: dict[str, UserAnswer | None] = field(default_factory=dict)
     """The questions of child runs by id, with their answers; None for an open one."""
+    decided: dict[tuple[str, int], HookDecision] = field(default_factory=dict)
+    """What hooks decided, by point and by the call's index."""
+    hook_waits: dict[tuple[str, int], Question] = field(default_factory=dict)
+    """What hooks asked the user, by point and by the call's index."""
     started: EffectsStarted | None = None
     took: EffectTaken | None = None
     ran: CodeTurn | None = None
@@ -55,7 +60,8 @@ class PastEffect:
     @property
     def is_recorded(self) -> bool:
         """The run got as far as this effect."""
-        return bool(self.attempts or self.planned or self.waits or self.started or self.took or self.ran or self.thrown)
+        done = self.attempts or self.planned or self.waits or self.started or self.took or self.ran or self.thrown
+        return bool(done) or ("before_model", -1) in self.decided
 
     @property
     def kind(self) -> str:
@@ -120,6 +126,10 @@ class Past:
                 self._add_call(past, entry)
             case Question(child=str() as child, question=id, answer=answer) if child:
                 past.of_children[id] = answer
+            case Question(point=str() as point, i=i) if point:
+                past.hook_waits[point, i] = entry
+            case HookDecision(point=point, i=i):
+                past.decided[point, i] = entry
             case Question(i=i, answer=answer):
                 past.waits[i] = entry
                 if answer is not None:

@@ -53,6 +53,8 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     """The earlier turns of its conversation: all that the caller passed, or those that it saw of its session."""
     tools: tuple[dict[str, Any], ...] = ()
     """The specifications of its tools."""
+    outside: bool = False
+    """Whether its context holds content from outside: results of tools marked `open_world` (see `Agent.taint`)."""
 
     def __repr__(self) -> str:
         """Return one line: how the run ended, and what it used."""
@@ -226,4 +228,5 @@ def run_of(
         output_type=output_type,
         history=history,
         tools=tools,
+        outside=totals.get("outside", False),
     )

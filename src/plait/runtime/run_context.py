@@ -28,12 +28,14 @@ from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.attachments import find_contents
 from plait.runtime.grounding import Grounding, Sources, sources_of
+from plait.runtime.hooks import Hook
 from plait.runtime.limits import Limits
 from plait.runtime.loop_breaker import Breaker
 from plait.runtime.meter import Meter
 from plait.runtime.output import TEXT, OutputType
 from plait.runtime.phase_models import Phases
 from plait.runtime.recorded_effects import Past, PastEffect
+from plait.runtime.taint import OutsideContent, Taint
 from plait.runtime.tracing import UNWATCHED, RunSpan, Tracer
 from plait.sandbox import AUTO, Sandbox
 from plait.tools import Toolset
@@ -116,6 +118,12 @@ class RunSpec:
     on_interrupted_call: OnInterruptedCall = "skip"
     on_wait: OnWait | None = None
     grounding: Grounding = "off"
+    taint: Taint = "off"
+    outside: tuple[str, ...] = ()
+    """What the context holds from outside at the start (`taint.outside_from_start`)."""
+    hooks: tuple[Hook, ...] = ()
+    inherited_hooks: tuple[Hook, ...] = ()
+    """The hooks of the runs above it, which see its model calls and tool calls."""
     output: OutputType[Any] = TEXT
     sandbox: str | Sandbox = AUTO
     fallback: str = ""
@@ -162,9 +170,12 @@ class RunContext:
     artifacts: ArtifactStore = field(init=False)
     sources: Sources | None = None
     """Where the model may take values from, if Plait checks that."""
+    outside: OutsideContent = field(init=False)
+    """What the model has seen from outside."""
 
     def __post_init__(self) -> None:
         self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)
+        self.outside = OutsideContent(self.run_spec.taint, self.run_spec.outside)
         if self.run_spec.grounding != "off":
             self.sources = sources_of(
                 self.run_spec.task, self.run_spec.context.system, self.run_spec.context.instructions
@@ -188,12 +199,24 @@ class RunContext:
         return text == recorded or self.log.scrub(codec.encode(text)) == codec.encode(recorded)
 
     async def wait(
-        self, n: int, step: int, i: int, kind: WaitKind, text: str, past: PastEffect, call: Call | None = None
+        self,
+        n: int,
+        step: int,
+        i: int,
+        kind: WaitKind,
+        text: str,
+        past: PastEffect,
+        call: Call | None = None,
+        point: str = "",
     ) -> UserAnswer:
-        """Return the user's answer; `call` is the call to approve, if any. Raises `Suspend` if nobody answers."""
-        asked: Question | Waits | None = past.waits.get(i)
+        """Return the user's answer. Raises `Suspend` if nobody answers.
+
+        `call` is the call to approve, if any. `point` is the point of a hook that asks about something else.
+        """
+        asked: Question | Waits | None = past.hook_waits.get((point, i)) if point else past.waits.get(i)
         if asked is None:
-            asked = Waits(n, step, kind, text, i, question_id(self.log.run, n, i, kind, text, call))
+            id = question_id(self.log.run, n, i, f"{kind}{point}", text, call)
+            asked = Waits(n, step, kind, text, i, id, point=point)
             await self.log.append((asked, None))
         waiting = waiting_with(asked)
         for _ in range(TRIES):
@@ -201,7 +224,7 @@ class RunContext:
             if answer is None:
                 break
             try:
-                read = read_user_answer(answer, n, i, kind)
+                read = read_user_answer(answer, asked)
                 check_edit(read, call, self.run_spec.tools, self.artifacts)
             except ConfigError as why:  # ask again, and say what was wrong
                 waiting = structs.replace(waiting, reason=f"{why}\n{asked.text}")
@@ -242,15 +265,16 @@ class RunContext:
         return answer
 
 
-def read_user_answer(answer: str, n: int, i: int, kind: str) -> UserAnswer:
-    """Turn the user's answer into a record.
+def read_user_answer(answer: str, asked: Question | Waits) -> UserAnswer:
+    """Turn the user's answer to a question into a record.
 
     For an approval: yes, ok and approve approve the call, `edit JSON` approves it with that input, and any other text
     refuses it and is the reason. Raises `ConfigError` for an edit that is not JSON.
     """
-    if kind != "approval":
+    n, i, of_hook = asked.n, asked.i, bool(asked.point)
+    if asked.kind != "approval":
         return UserAnswer(n, answer, i)
-    if edit := EDITED.fullmatch(answer.strip()):
+    if not of_hook and (edit := EDITED.fullmatch(answer.strip())):
         try:
             return UserAnswer(n, answer, i, approved=True, input=(msgspec.json.decode(edit[1]),))
         except msgspec.DecodeError as why:
@@ -260,7 +284,8 @@ def read_user_answer(answer: str, n: int, i: int, kind: str) -> UserAnswer:
                 ) from None
     word = answer.strip().lower()
     yes = word in YES
-    return UserAnswer(n, "" if yes or word in NO else answer, i, approved=yes)
+    text = "" if yes or word in NO else answer
+    return UserAnswer(n, text, i, approved=yes, question=asked.question if of_hook else "")
 
 
 def check_edit(answer: UserAnswer, call: Call | None, tools: Toolset, artifacts: ArtifactStore) -> None:

@@ -186,7 +186,7 @@ def _read_answer(answer: str, waits: Question, timeline: Timeline, run_spec: Run
     call = next(calls, None)
     named = without_id(answer, waits.question)
     try:
-        read = read_user_answer(answer if named is None else named, waits.n, waits.i, waits.kind)
+        read = read_user_answer(answer if named is None else named, waits)
         if waits.child:  # the child run reads the answer itself
             return UserAnswer(waits.n, answer, waits.i, question=waits.question)
         check_edit(read, call, run_spec.tools, ArtifactStore(Past(timeline).artifacts))

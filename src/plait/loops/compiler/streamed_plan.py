@@ -9,6 +9,7 @@ made twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from msgspec import structs
 
@@ -38,7 +39,7 @@ class StreamedPlan(Dispatch):
         most: int = 20,
         question: str = "",
     ) -> None:
-        super().__init__(_call, results)
+        super().__init__(partial(_call, is_first=not earlier), results)
         self.steps: dict[str, Step] = {}
         self.refused: list[str] = []
         self._tools, self._earlier, self._held, self._most = tools, earlier, held, most
@@ -195,12 +196,13 @@ class StreamedPlan(Dispatch):
         yield from note("dropped", f"call {id} ({step.tool}) was begun for a plan that came to nothing: not used")
 
 
-def _call(step: Step, results: Results) -> Act | Observation:
-    """Return a step's call with its references filled in, or an observation if a result is missing."""
+def _call(step: Step, results: Results, *, is_first: bool) -> Act | Observation:
+    """Return a step's call with its references filled in, or an observation if a result is missing. `is_first`: the
+    step is of the run's first plan."""
     if missing := _missing(step, results):
         # Never call a tool with the text of an error: it could act on it.
         return Observation(f"Not made: {missing}.", trouble="refused")
-    return Act((Call(step.tool, RESULTS.fill_step(step, results)),))
+    return Act((Call(step.tool, RESULTS.fill_step(step, results)),), fixed=is_first and not step.needs)
 
 
 def _missing(step: Step, results: Results) -> str:

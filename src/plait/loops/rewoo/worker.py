@@ -41,7 +41,7 @@ def begin_step(
     if missing := list(failed_needs(step, results)):
         # Never call a tool with a placeholder for a missing result: it could act on it.
         return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", SKIPPED)
-    return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),))
+    return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),), fixed=not step.needs)
 
 
 def run_steps(loop: ReWOO, task: Task, context: LoopContext, plan: Plan, work: Dispatch) -> Effects[Failed | None]:

@@ -61,7 +61,8 @@ def mcp(
         prefix: Text before the names of the tools, followed by `_`.
         timeout: Seconds for one call. None: the limit of the run.
         start: Seconds to connect and to list the tools.
-        trust: Whether to believe the server that a tool changes nothing, or that a call may be repeated.
+        trust: Whether to believe the server that a tool changes nothing, that a call may be repeated, or that a
+            result holds nothing that strangers wrote.
 
     Raises `ConfigError` if the server cannot be started or reached, or if the extra `mcp` is not installed.
     """
@@ -99,6 +100,11 @@ def restore_mcp_tools(word: str, specs: Iterable[ToolSpec], name: str = "") -> t
 def with_recorded_spec(tool: Tool, spec: ToolSpec) -> Tool:
     """Return a tool as the journal describes it, if it is a tool of an MCP server."""
     return tool.origin.make_tool(spec, is_recorded=True) if isinstance(tool, McpTool) else tool
+
+
+def is_foreign(tool: Tool) -> bool:
+    """Return whether a stranger describes the tool: it is of an MCP server, and the user did not say `trust`."""
+    return isinstance(tool, McpTool) and not tool.origin.is_trusted
 
 
 def qualify_clashing_names(
@@ -150,6 +156,11 @@ class McpToolSource:
         """A list of the server's tools, and these by the names that they have in Plait."""
         self._word = "" if in_process is not None else f"{name}={server.word}" if name else server.word
 
+    @property
+    def is_trusted(self) -> bool:
+        """Return whether the user trusts the server, or runs it in this process."""
+        return self._server.trust or self._in_process is not None
+
     def load_tools(self) -> tuple[Tool, ...]:
         """Connect to the server if necessary, and return its tools. This blocks."""
         if MCP_LOOP.is_current():
@@ -161,7 +172,7 @@ class McpToolSource:
         function = partial(self._call, spec, is_recorded)
         marks = (spec.read_only, spec.idempotent, spec.destructive)
         about = (spec.name, spec.description, spec.returns, *marks, self._server.timeout)
-        return McpTool(function, *about, source=self._word, origin=self, described=spec)
+        return McpTool(function, *about, source=self._word, open_world=spec.open_world, origin=self, described=spec)
 
     def qualify(self, name: str) -> str:
         """Return a tool's name with the server's name before it."""
@@ -253,6 +264,7 @@ class McpToolSource:
             read_only=read_only,
             idempotent=bool(trust and hints and hints.idempotent_hint),
             destructive=bool(hints and hints.destructive_hint and not read_only),
+            open_world=not (trust and hints and hints.open_world_hint is False),
             result=result_type(tool.output_schema),
         )
 

@@ -1,0 +1,36 @@
+"""The hook `retry`: repeats tool calls that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from plait.core import Call, Observation
+from plait.core.errors import ConfigError
+from plait.runtime.context import Context
+from plait.runtime.hooks import Hook
+
+
+class RetryTools(Hook):
+    """Repeats a failed call up to `attempts` times in all, with pauses of `wait`, 2 * `wait`, 4 * `wait` ... seconds.
+
+    Only calls of read-only and idempotent tools are repeated; `tools` names those to repeat, none for all. Raises
+    `ConfigError` for invalid numbers.
+    """
+
+    def __init__(self, attempts: int = 3, *, wait: float = 0.5, tools: Iterable[str] = ()) -> None:
+        if attempts < 1 or wait < 0:
+            raise ConfigError(
+                f"RetryTools(attempts={attempts}, wait={wait}) is invalid.", hint="Give at least 1, and 0 seconds."
+            )
+        self._attempts, self._wait, self._tools = attempts, wait, tuple(tools)
+
+    @property
+    def name(self) -> str:
+        tools = "".join(f",{tool}" for tool in self._tools)
+        return f"retry:{self._attempts},{self._wait:g}{tools}"
+
+    def on_tool_error(self, context: Context[Any], call: Call, observation: Observation, attempt: int) -> float | None:
+        if attempt >= self._attempts or (self._tools and call.tool not in self._tools):
+            return None
+        return float(self._wait * 2.0 ** (attempt - 1))

@@ -1,0 +1,123 @@
+"""Hooks: functions of the user before and after model calls, tool calls and answers.
+
+A hook observes (it returns None), changes (it returns the new value), refuses (`Refuse`), or lets the run wait for the
+user (`AskApproval`). The journal has each decision, so a replay needs no hooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from plait.core import JSON, Call, Observation, Reply, Think
+from plait.core.errors import ConfigError
+from plait.runtime.context import Context
+
+HookPoint: TypeAlias = Literal[
+    "before_model", "after_model", "before_tool", "after_tool", "before_answer", "after_answer"
+]
+POINTS: tuple[HookPoint, ...] = (
+    "before_model",
+    "after_model",
+    "before_tool",
+    "after_tool",
+    "before_answer",
+    "after_answer",
+)
+
+
+class Refuse(Struct, frozen=True):
+    """A hook's refusal, with the reason. The model reads the reason of a refused tool call, result or answer."""
+
+    reason: str
+
+
+class AskApproval(Struct, frozen=True):
+    """A hook's request that the user decides. The run waits with this question until someone answers yes or no."""
+
+    question: str
+
+
+T = TypeVar("T")
+Decision: TypeAlias = T | Refuse | AskApproval | None
+"""What a hook returns: a new value, a refusal, a question to the user, or None to change nothing."""
+
+
+class Hook:
+    """A base class of hooks. Override the methods that you need, as plain or async functions.
+
+    Each method gets a `Context`: the dependencies, the run's id, step and session, and a logger. It returns the changed
+    value, `Refuse(reason)`, `AskApproval(question)`, or None to change nothing. Values are immutable: use
+    `msgspec.structs.replace`. Hooks run in the order of `Agent.hooks` before a call and in the reverse order after it;
+    each sees what the earlier ones changed. The hooks of a run also apply to the model calls and tool calls of its
+    child runs.
+
+    A hook is called again if the process dies before its decision is in the journal. An exception in a hook ends the
+    run as *crashed*; it can be resumed.
+    """
+
+    @property
+    def name(self) -> str:
+        """Return the name by which the journal knows the hook. A resumed run needs hooks of the same names."""
+        return type(self).__name__
+
+    def before_model(self, context: Context[Any], request: Think) -> Decision[Think] | Awaitable[Decision[Think]]:
+        """Decide about a request before it is sent. A refusal ends the run as *failed*."""
+        return None
+
+    def after_model(self, context: Context[Any], reply: Reply) -> Decision[Reply] | Awaitable[Decision[Reply]]:
+        """Decide about a reply before the loop reads it. A refusal ends the run as *failed*."""
+        return None
+
+    def before_tool(self, context: Context[Any], call: Call) -> Decision[Call] | Awaitable[Decision[Call]]:
+        """Decide about a call before it is made. The model reads the reason of a refusal as the result."""
+        return None
+
+    def on_tool_error(
+        self, context: Context[Any], call: Call, observation: Observation, attempt: int
+    ) -> float | Awaitable[float | None] | None:
+        """Return after how many seconds to repeat a failed call; None not to repeat it.
+
+        Only calls of read-only and idempotent tools are repeated. `attempt` is 1 after the first failure.
+        """
+        return None
+
+    def after_tool(
+        self, context: Context[Any], call: Call, observation: Observation
+    ) -> Decision[Observation] | Awaitable[Decision[Observation]]:
+        """Decide about the result of a call, or its error, before the loop sees it. The journal has the original.
+
+        The model reads the reason of a refusal in place of the result.
+        """
+        return None
+
+    def before_answer(self, context: Context[Any], answer: JSON) -> Decision[JSON] | Awaitable[Decision[JSON]]:
+        """Decide about an answer that the model gives. After a refusal it answers again, as after an output check."""
+        return None
+
+    def after_answer(self, context: Context[Any], answer: JSON) -> Decision[JSON] | Awaitable[Decision[JSON]]:
+        """Decide about the answer with which the run ends. A refusal ends the run as *failed*."""
+        return None
+
+
+def has_point(hook: Hook, point: str) -> bool:
+    """Return whether a hook overrides the method of a point."""
+    return getattr(type(hook), point) is not getattr(Hook, point)
+
+
+def check_hooks(given: object) -> tuple[Hook, ...]:
+    """Return an agent's hooks as a tuple. Raises `ConfigError` for anything else, and for two of one name."""
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes):
+        raise ConfigError(f"Agent(hooks={given!r}) is invalid.", hint="Give a list of hooks.")
+    hooks = tuple(given)
+    for hook in hooks:
+        if isinstance(hook, type) and issubclass(hook, Hook):
+            raise ConfigError(f"The hook {hook.__name__} is a class.", hint=f"Give an object: {hook.__name__}().")
+        if not isinstance(hook, Hook):
+            raise ConfigError(f"{hook!r} is not a hook.", hint="Give objects of subclasses of plait.Hook.")
+    names = [hook.name for hook in hooks]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise ConfigError(f"Two hooks are named {twice!r}.", hint="Give one of them another name.")
+    return hooks

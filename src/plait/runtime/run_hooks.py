@@ -1,0 +1,337 @@
+"""Calls the hooks of a run, records what they decide, and asks the user where they say so.
+
+Theory of operation. `decide` serves all points. It looks for the recorded decision first, so a resumed run does not
+call the hooks again, and a replay never calls them. A decision is recorded also if the hooks changed nothing: then a
+resumed run knows that they were called. The record stands in front of what depends on it: a request, a call, the next
+prompt.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar, cast
+
+from msgspec import Struct, convert, structs, to_builtins
+
+from plait.core import JSON, Answered, Call, Failed, Observation, Outcome, Reply, Stopped, Think
+from plait.core.errors import ConfigError
+from plait.core.text import shorten
+from plait.journal.records import HookRecord
+from plait.journal.timeline import HookDecision
+from plait.runtime.context import Context
+from plait.runtime.hooks import AskApproval, Hook, HookPoint, Refuse, has_point
+from plait.runtime.recorded_effects import PastEffect
+from plait.runtime.run_context import RecordEnds, RunContext, input_of, sentence
+from plait.tools.user_code import show_error
+
+T = TypeVar("T")
+
+SHOWN = 2_000
+"""Characters of a result or an answer in a question to the user."""
+_NOT_MADE = frozenset({"unknown_tool", "bad_input", "refused", "in_doubt", "cancelled"})
+"""The troubles of calls that were not made, or whose end is not known: hooks see no result of these."""
+
+
+class HookRefused(Exception):
+    """Raised when a hook refuses a request, a reply or the answer of the run. The text is the reason."""
+
+
+class Decided(Struct, Generic[T], frozen=True):
+    """What the hooks made of a value: `value` is the one to use. `refusal` is the reason if they refused it, and
+    `question` what the user has to approve first; "" for none. `hooks` are the names of those that decided it."""
+
+    value: T
+    refusal: str = ""
+    question: str = ""
+    hooks: tuple[str, ...] = ()
+
+
+class RunHooks:
+    """The hooks of one run: those of its agent, and of the runs above it, which see only model calls and tool calls."""
+
+    def __init__(self, run_context: RunContext) -> None:
+        self.run_context = run_context
+        spec = run_context.run_spec
+        self._hooks: dict[str, tuple[Hook, ...]] = {}
+        for point in ("before_model", "before_tool", "before_answer"):
+            inherited = () if point == "before_answer" else spec.inherited_hooks
+            before, after = (*inherited, *spec.hooks), (*reversed(spec.hooks), *reversed(inherited))
+            for name, hooks in ((point, before), (point.replace("before", "after"), after)):
+                self._hooks[name] = tuple(hook for hook in hooks if has_point(hook, name))
+        self._hooks["on_tool_error"] = tuple(
+            hook for hook in (*spec.inherited_hooks, *spec.hooks) if has_point(hook, "on_tool_error")
+        )
+        self._answers: Counter[tuple[str, int]] = Counter()
+        """How many decisions about answers were made, by point and by the number of the next effect."""
+        self._accepted: tuple[JSON, JSON] | None = None
+        """The last accepted answer, and what the hooks made of it."""
+
+    def has(self, *points: str) -> bool:
+        """Return whether the run has hooks for one of these points."""
+        return any(self._hooks[point] for point in points)
+
+    @property
+    def decides_answers(self) -> bool:
+        """Whether hooks decide, or did on record, about the answers that the loop checks."""
+        return self.has("before_answer") or self._was_recorded("before_answer")
+
+    def _was_recorded(self, point: HookPoint) -> bool:
+        effects = self.run_context.run_spec.past.effects
+        return any(name == point for past in effects.values() for name, _ in past.decided)
+
+    # -- model calls
+
+    async def before_model(self, n: int, step: int, request: Think, past: PastEffect) -> Think:
+        """Return the request to send. Raises `HookRefused`, or `Suspend` to wait for the user."""
+        return await self._decide_model("before_model", n, step, request, past, _changed_fields, _with_fields)
+
+    async def after_model(self, n: int, step: int, reply: Reply, past: PastEffect) -> Reply:
+        """Return the reply that the loop gets. Raises `HookRefused`, or `Suspend` to wait for the user."""
+        return await self._decide_model("after_model", n, step, reply, past, _as_json, _read(Reply))
+
+    async def _decide_model(
+        self,
+        point: HookPoint,
+        n: int,
+        step: int,
+        value: T,
+        past: PastEffect,
+        write: Callable[[T, T], Any],
+        read: Callable[[T, Any], T],
+    ) -> T:
+        made = await self._decide(point, n, -1, step, past, value, (), write, read)
+        if refusal := await self._settle(point, n, -1, step, past, made):
+            raise HookRefused(refusal)
+        return made.value
+
+    async def ask_about_tools_question(self, request: Think) -> Think:
+        """Return the request that a tool sends to a model, as the hooks change it. Raises `HookRefused`.
+
+        Nothing is recorded: a replay makes no tool call, and the journal has the request.
+        """
+        made = await self._call_hooks("before_model", request, ())
+        return _require_free(made)
+
+    async def read_reply_for_tool(self, reply: Reply) -> Reply:
+        """Return a model's reply to a question of a tool, as the hooks change it. Raises `HookRefused`."""
+        return _require_free(await self._call_hooks("after_model", reply, ()))
+
+    # -- tool calls
+
+    @property
+    def sees_tools(self) -> bool:
+        """Return whether the run has hooks for tool calls."""
+        return self.has("before_tool", "on_tool_error", "after_tool")
+
+    def recorded_calls(self, calls: tuple[Call, ...], past: PastEffect) -> tuple[Call, ...]:
+        """Return the calls with the inputs that hooks gave them on record."""
+        found = {i: each for (point, i), each in past.decided.items() if point == "before_tool" and each.changed}
+        return tuple(convert(found[i].value, Call) if i in found else call for i, call in enumerate(calls))
+
+    async def before_tool(self, n: int, i: int, step: int, call: Call, past: PastEffect) -> Decided[Call]:
+        """Return what the hooks decide about a call that is to be made."""
+        return await self._decide("before_tool", n, i, step, past, call, (), _as_json, _read(Call))
+
+    async def on_tool_error(self, call: Call, observation: Observation, attempt: int) -> float | None:
+        """Return after how many seconds to repeat a failed call: the longest that a hook names; None for no repeat."""
+        waits = [
+            await self._call(hook, "on_tool_error", call, observation, attempt) for hook in self._hooks["on_tool_error"]
+        ]
+        return max((float(each) for each in waits if each is not None), default=None)
+
+    async def after_tools(
+        self, n: int, step: int, calls: tuple[Call, ...], seen: Mapping[int, Observation], past: PastEffect
+    ) -> dict[int, Observation]:
+        """Return the observations that the loop gets, by the index of their calls."""
+        return {i: await self._after_tool(n, i, step, calls[i], each, past) for i, each in seen.items()}
+
+    async def _after_tool(
+        self, n: int, i: int, step: int, call: Call, observation: Observation, past: PastEffect
+    ) -> Observation:
+        if observation.trouble in _NOT_MADE:
+            return observation
+        made = await self._decide("after_tool", n, i, step, past, observation, (call,), _as_json, _read(Observation))
+        shown = f"\nThe result of {call.tool} {input_of(call)}: {shorten(observation.text, SHOWN)[0]}"
+        if refusal := await self._settle("after_tool", n, i, step, past, made, shown):
+            text = f"Error: the result of '{call.tool}' is withheld. {sentence(refusal)}"
+            return Observation(text, trouble="refused", seconds=observation.seconds, outside=observation.outside)
+        found = made.value
+        if found.value != observation.value and found.exact == observation.exact:
+            return structs.replace(found, exact=None)  # code gets the changed value, not the tool's
+        return found
+
+    # -- answers
+
+    async def before_answer(self, answer: JSON, n: int, step: int) -> str:
+        """Return the objection to an answer, "" if it may be given. `n` is the number of the next effect."""
+        if self._accepted is not None and self._accepted[0] == answer:
+            return ""
+        found, refusal = await self._decide_answer("before_answer", answer, n, step)
+        if refusal:
+            return f"The answer is not accepted: {refusal}"
+        self._accepted = (answer, found)
+        return ""
+
+    async def end_with(self, outcome: Outcome, n: int, step: int) -> Outcome:
+        """Return the outcome of the run, after the hooks decided about its answer."""
+        if not isinstance(outcome, Answered | Stopped) or outcome.answer is None:
+            return outcome
+        answer = outcome.answer
+        if objection := await self.before_answer(answer, n, step):
+            return Failed(objection, kind="refused")
+        if self._accepted is not None:
+            answer = self._accepted[1]
+        answer, refusal = await self._decide_answer("after_answer", answer, n, step)
+        return Failed(sentence(refusal), kind="refused") if refusal else structs.replace(outcome, answer=answer)
+
+    async def _decide_answer(self, point: HookPoint, answer: JSON, n: int, step: int) -> tuple[JSON, str]:
+        """Return the answer that the hooks make of an answer, and the reason if they refuse it."""
+        if not self.has(point) and not self._was_recorded(point):
+            return answer, ""
+        past = self.run_context.run_spec.past.effect(n)
+        self._answers[point, n] += 1
+        i = -self._answers[point, n]
+        made = await self._decide(point, n, i, step, past, answer, (), _as_json, lambda before, value: value)
+        text = answer if isinstance(answer, str) else input_of(Call("", answer))
+        refusal = await self._settle(point, n, i, step, past, made, f"\nThe answer: {shorten(text, SHOWN)[0]}")
+        return made.value, refusal
+
+    # -- all points
+
+    async def _decide(
+        self,
+        point: HookPoint,
+        n: int,
+        i: int,
+        step: int,
+        past: PastEffect,
+        value: T,
+        more: tuple[Any, ...],
+        write: Callable[[T, T], Any],
+        read: Callable[[T, Any], T],
+    ) -> Decided[T]:
+        """Return what the hooks decide about a value, or what is recorded of that.
+
+        `write` makes the JSON of a changed value from the old and the new one, `read` the new one from the old one and
+        the JSON. `more` are further arguments of the hooks, before the value.
+        """
+        recorded = past.decided.get((point, i))
+        if recorded is None:
+            if not self._hooks[point] or self.run_context.run_spec.replay:
+                return Decided(value)
+            made = await self._call_hooks(point, value, more)
+            changed = made.value != value
+            action = "refuse" if made.refusal else "ask" if made.question else "pass"
+            text = made.refusal or made.question
+            written = write(value, made.value) if changed else None
+            record = HookRecord(n, step, point, i, cast(Any, action), made.hooks, text, changed, written)
+            self.run_context.log.buffer((record, None))
+            if made.hooks:
+                did = f"{'refused it' if made.refusal else 'asks'}: {text}" if text else "changed it"
+                self.run_context.remark(step, "hook", sentence(f"{point}: {', '.join(made.hooks)} {did}"))
+            return made
+        return _read_decision(recorded, read(value, recorded.value) if recorded.changed else value)
+
+    async def _settle(
+        self, point: HookPoint, n: int, i: int, step: int, past: PastEffect, made: Decided[Any], shown: str = ""
+    ) -> str:
+        """Return the reason of a refusal, by the hooks or by the user whom they ask; "" if there is none."""
+        if not made.question:
+            return made.refusal
+        asked = past.hook_waits.get((point, i))
+        answer = asked.answer if asked is not None else None
+        if answer is None:
+            if self.run_context.run_spec.replay:
+                raise RecordEnds
+            answer = await self.run_context.wait(n, step, i, "approval", f"{made.question}{shown}", past, point=point)
+        if answer.approved:
+            return ""
+        return f"the person refused it: {answer.text}" if answer.text else "the person refused it"
+
+    async def _call_hooks(self, point: HookPoint, value: T, more: tuple[Any, ...]) -> Decided[T]:
+        questions: list[str] = []
+        names: list[str] = []
+        for hook in self._hooks[point]:
+            found = await self._call(hook, point, *more, value)
+            if found is None or found == value:
+                continue
+            names.append(hook.name)
+            match found:
+                case Refuse(reason=reason):
+                    return Decided(value, reason or "no reason is given", hooks=(hook.name,))
+                case AskApproval(question=question):
+                    questions.append(question)
+                case _:
+                    self._check_value(hook, point, value, found)
+                    value = found
+        return Decided(value, question="\n".join(questions), hooks=tuple(names))
+
+    def _check_value(self, hook: Hook, point: HookPoint, before: Any, after: Any) -> None:
+        """Raise `ConfigError` if a hook returned a value that cannot replace the one before."""
+        wrong = wanted = ""
+        if isinstance(before, Struct) and not isinstance(after, type(before)):
+            wrong, wanted = type(after).__name__, f"a {type(before).__name__}"
+        elif isinstance(before, Call) and (before.tool, before.by_code) != (after.tool, after.by_code):
+            wrong, wanted = f"a call of '{after.tool}'", "the same call with another input, or refuse it"
+        elif isinstance(before, Think) and before.phase != after.phase:
+            wrong, wanted = f"a request of phase '{after.phase}'", "a request of the same phase"
+        elif "answer" in point and not self.run_context.run_spec.output.fits(after):
+            wrong, wanted = "an answer that does not fit the output type", "one that fits"
+        if wrong:
+            hint = f"Return {wanted}, Refuse(...), AskApproval(...) or None."
+            raise ConfigError(f"The hook {hook.name} returned {wrong} in {point}.", hint=hint)
+
+    async def _call(self, hook: Hook, point: str, *arguments: Any) -> Any:
+        run_spec = self.run_context.run_spec
+        context = Context(run_spec.deps, self.run_context.log.run, self.run_context.meter.steps, run_spec.session)
+        try:
+            found = getattr(hook, point)(context, *arguments)
+            return await found if inspect.isawaitable(found) else found
+        except Exception as why:
+            raise ConfigError(
+                f"The hook {hook.name} failed in {point}: {show_error(why)}.", hint="Correct it, then resume the run."
+            ) from why
+
+
+def _read_decision(recorded: HookDecision, value: T) -> Decided[T]:
+    text = recorded.text
+    return Decided(value, text if recorded.action == "refuse" else "", text if recorded.action == "ask" else "")
+
+
+def _require_free(made: Decided[T]) -> T:
+    """Return the value, for a request that cannot wait for the user. Raises `HookRefused`."""
+    if made.refusal or made.question:
+        raise HookRefused(made.refusal or f"{made.question} A question that a tool asks a model cannot wait for that.")
+    return made.value
+
+
+def _as_json(before: Any, after: Any) -> Any:
+    return to_builtins(after, enc_hook=repr)
+
+
+def _read(kind: type[T]) -> Callable[[T, Any], T]:
+    return lambda before, value: convert(value, kind)
+
+
+def _changed_fields(before: Think, after: Think) -> dict[str, Any]:
+    """Return the fields of a request that hooks changed. Of the messages only those that differ, by their place, if
+    there are as many as before."""
+    fields = {
+        name: to_builtins(value)
+        for name in Think.__struct_fields__
+        if (value := getattr(after, name)) != getattr(before, name)
+    }
+    if "messages" in fields and len(before.messages) == len(after.messages):
+        pairs = enumerate(zip(before.messages, after.messages, strict=True))
+        fields["messages"] = {str(k): to_builtins(new) for k, (old, new) in pairs if old != new}
+    return fields
+
+
+def _with_fields(before: Think, fields: dict[str, Any]) -> Think:
+    messages = fields.get("messages")
+    if isinstance(messages, dict):
+        merged = [messages.get(str(k), to_builtins(old)) for k, old in enumerate(before.messages)]
+        fields = {**fields, "messages": merged}
+    return convert({**to_builtins(before), **fields}, Think)

@@ -1,0 +1,81 @@
+"""Follows content from outside through a run, and says which calls need approval because of it.
+
+Content from outside is what strangers may have written: results of tools marked `open_world`, answers of child runs
+that read such results, turns of a conversation that did, and descriptions of tools of an MCP server that the user does
+not trust. It may hold instructions to the model. So with `taint="ask"`, from there on every call with effects needs
+approval, unless a plan fixed its tool and its arguments before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from plait.core import Call, Exchange, Observation, ToolSpec
+from plait.tools import Tool, Toolset
+from plait.tools.load import is_mcp_word
+
+Taint: TypeAlias = Literal["off", "ask"]
+"""What Plait does about a call with effects after content from outside is in the context."""
+
+CONVERSATION = "earlier turns of this conversation"
+_NO_RESULT = frozenset({"unknown_tool", "bad_input", "refused", "in_doubt", "cancelled"})
+
+
+class OutsideContent:
+    """What a run's context holds from outside. `sources` says where it comes from, at most once for each tool.
+
+    `given` is what the context holds from the start; then no plan was made before it.
+    """
+
+    def __init__(self, policy: Taint, given: tuple[str, ...] = ()) -> None:
+        self._policy, self._given = policy, given
+        self.sources = list(given)
+
+    @property
+    def asks(self) -> bool:
+        """Return whether calls with effects need approval as soon as content from outside is there."""
+        return self._policy == "ask"
+
+    def add(self, call: Call, observation: Observation) -> str:
+        """Take note of a result. Returns a remark for the journal if the context had nothing from outside; else ""."""
+        source = f"the result of '{call.tool}'"
+        if not observation.outside or source in self.sources:
+            return ""
+        self.sources.append(source)
+        if len(self.sources) > 1 or not self.asks:
+            return ""
+        return f"{source[:1].upper()}{source[1:]} comes from outside. From here, calls with effects need approval."
+
+    def needs_approval(self, spec: ToolSpec, fixed: bool) -> bool:
+        """Return whether a call needs approval. `fixed`: the run's first plan has this very call, with its input."""
+        return self.asks and bool(self.sources) and spec.has_effects and not (fixed and not self._given)
+
+    def describe(self) -> str:
+        """Return the end of the question to the user about a call."""
+        return (
+            f" The run has read content from outside ({', '.join(self.sources)}), which may have asked for this call."
+        )
+
+
+def comes_from_outside(spec: ToolSpec | None, observation: Observation) -> bool:
+    """Return whether a call returned, or failed with, what strangers may have written."""
+    return spec is not None and spec.open_world and observation.trouble not in _NO_RESULT
+
+
+def outside_from_start(tools: Toolset, history: Iterable[Exchange], session_read_outside: bool) -> tuple[str, ...]:
+    """Return what the context of a new run holds from outside before its first request."""
+    found = [f"the description of '{tool.name}'" for tool in tools if _is_foreign(tool)]
+    names = {tool.name for tool in tools if tool.open_world}
+    if session_read_outside or any(call.tool in names for turn in history for call in turn.calls):
+        found.append(CONVERSATION)
+    return tuple(found)
+
+
+def _is_foreign(tool: Tool) -> bool:
+    """Return whether a stranger wrote the tool's description."""
+    if not is_mcp_word(tool.source):
+        return False
+    from plait.tools.mcp.tools import is_foreign
+
+    return is_foreign(tool)
