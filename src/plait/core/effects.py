@@ -69,7 +69,7 @@ class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
                 return
 
 
-class Act(Struct, frozen=True, omit_defaults=True, tag="act"):
+class Act(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, tag="act"):
     """One or several tool calls that run concurrently. Its result is a tuple of observations, in order.
 
     `fixed`: the run's plan has these calls with their inputs, and was made before the loop saw any result.

@@ -12,7 +12,7 @@ from plait.core.outcomes import Stopped
 Trouble: TypeAlias = Literal["", "unknown_tool", "bad_input", "raised", "timeout", "refused", "in_doubt", "cancelled"]
 """The reason why a call has no result; "" if it has one."""
 
-MARKS = ("read_only", "idempotent", "destructive", "requires_approval", "open_world")
+MARKS = ("read_only", "idempotent", "destructive", "requires_approval", "open_world", "foreign")
 """The marks of a tool that say what a call may do."""
 
 _FORMULAS = frozenset({"expression", "formula", "equation"})
@@ -26,7 +26,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     effects: it does not repeat a call whose result was lost, and the policy "effects" asks before a call. `excludes`
     names tools that do the same job: a loop that makes several calls in one turn makes one of them. `hand_off`: the
     result of a call is the answer of the run. `requires_approval`: each call waits for the user's approval, whatever
-    the agent's policy. `open_world`: its results may hold what strangers wrote, such as mails and web pages.
+    the agent's policy. `open_world`: its results may hold what strangers wrote, such as mails and web pages. `foreign`:
+    strangers wrote its name and description.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     hand_off: bool = False
     requires_approval: bool = False
     open_world: bool = False
+    foreign: bool = False
 
     @property
     def repeatable(self) -> bool:

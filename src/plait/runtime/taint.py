@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from plait.core import Call, Exchange, Observation, ToolSpec
-from plait.tools import Tool, Toolset
-from plait.tools.load import is_mcp_word
+from plait.tools import Toolset
 
 Taint: TypeAlias = Literal["off", "ask"]
 """What Plait does about a call with effects after content from outside is in the context."""
@@ -65,17 +64,9 @@ def comes_from_outside(spec: ToolSpec | None, observation: Observation) -> bool:
 
 def outside_from_start(tools: Toolset, history: Iterable[Exchange], session_read_outside: bool) -> tuple[str, ...]:
     """Return what the context of a new run holds from outside before its first request."""
-    found = [f"the description of '{tool.name}'" for tool in tools if _is_foreign(tool)]
-    names = {tool.name for tool in tools if tool.open_world}
+    specs = tools.specs
+    found = [f"the description of '{spec.name}'" for spec in specs if spec.foreign]
+    names = {spec.name for spec in specs if spec.open_world}
     if session_read_outside or any(call.tool in names for turn in history for call in turn.calls):
         found.append(CONVERSATION)
     return tuple(found)
-
-
-def _is_foreign(tool: Tool) -> bool:
-    """Return whether a stranger wrote the tool's description."""
-    if not is_mcp_word(tool.source):
-        return False
-    from plait.tools.mcp.tools import is_foreign
-
-    return is_foreign(tool)

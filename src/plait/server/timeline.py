@@ -71,7 +71,7 @@ def _count_tokens(usage: Usage) -> dict[str, int]:
 
 def question_item(asked: Question) -> str:
     """Return the id of the item that shows a question."""
-    return f"w{asked.n}.{asked.i}" + (f".{asked.question}" if asked.child else "")
+    return f"w{asked.n}.{asked.i}" + (f".{asked.question}" if asked.child or asked.point else "")
 
 
 class ViewerTimeline:
@@ -150,9 +150,9 @@ class ViewerTimeline:
             case _, LoopException(step=step, kind=kind, detail=detail) if kind != "Unsupported":
                 self._show_note(moment, step, "limit", detail)
             case "waits", Question(step=step, kind=kind, text=text) as asked:
-                n, i = asked.n, asked.i
+                given = "" if asked.point else self._inputs.get((asked.n, asked.i), "")
                 shown = {"ask": kind, "text": self._cut(text), "told": None, "approved": None}
-                self._add_item(moment, step, question_item(asked), "wait", **shown, given=self._inputs.get((n, i), ""))
+                self._add_item(moment, step, question_item(asked), "wait", **shown, given=given)
             case "answered", Question(answer=answer) as asked if answer is not None:
                 text = f"made with {format_input(answer.input[0])}" if answer.input else answer.text
                 self._change(question_item(asked), told=self._cut(text), approved=answer.approved)
@@ -216,8 +216,8 @@ class ViewerTimeline:
 
     def _show_call(self, moment: Moment, call: ToolCall) -> None:
         given = call.planned.input
-        as_json = format_input(given)
-        self._inputs[call.n, call.i] = as_json if len(as_json) <= LONG else ""
+        as_json, made = format_input(given), format_input(call.call.input)
+        self._inputs[call.n, call.i] = made if len(made) <= LONG else ""
         shown = "" if given is None else given if isinstance(given, str) else as_json
         fields = {"tool": call.planned.tool, "input": self._cut(shown), "state": "asked", "seconds": 0.0}
         self._add_item(moment, call.step, f"c{call.n}.{call.i}", "call", **fields)

@@ -34,12 +34,12 @@ class Tool(Struct, frozen=True, dict=True):
     """A function that a model may call.
 
     `description` and `returns` are "" to use the docstring and the type hints. `read_only`, `idempotent` and
-    `destructive`, `requires_approval` and `open_world` are the marks of `ToolSpec`. `timeout` is its own time limit in
-    seconds, None for the run's. `inline` marks a quick, pure, sync function that may run on the event loop, without a
-    thread. `source` is the word it was loaded by, "" for a tool given in Python. `excludes` names tools that do the
-    same job. If `person` is set, the user answers the call: the run waits, and the function is never called. `per_run`
-    (`objects.PerRun`) makes the object of a method; None for a function. `hand_off`: its result ends the run, as the
-    run's answer.
+    `destructive`, `requires_approval`, `open_world` and `foreign` are the marks of `ToolSpec`. `timeout` is its own
+    time limit in seconds, None for the run's. `inline` marks a quick, pure, sync function that may run on the event
+    loop, without a thread. `source` is the word it was loaded by, "" for a tool given in Python. `excludes` names
+    tools that do the same job. If `person` is set, the user answers the call: the run waits, and the function is
+    never called. `per_run` (`objects.PerRun`) makes the object of a method; None for a function. `hand_off`: its
+    result ends the run, as the run's answer.
     """
 
     function: Callable[..., Any]
@@ -58,6 +58,7 @@ class Tool(Struct, frozen=True, dict=True):
     hand_off: bool = False
     requires_approval: bool = False
     open_world: bool = False
+    foreign: bool = False
 
     def __post_init__(self) -> None:
         if not VALID.fullmatch(self.name):
@@ -95,6 +96,7 @@ class Tool(Struct, frozen=True, dict=True):
             self.hand_off,
             self.requires_approval,
             self.open_world,
+            self.foreign,
         )
 
     @cached_property
@@ -155,6 +157,7 @@ def tool(
     excludes: Iterable[str] = (),
     requires_approval: bool = False,
     open_world: bool = False,
+    foreign: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -173,17 +176,19 @@ def tool(
     excludes: Iterable[str] = (),
     requires_approval: bool = False,
     open_world: bool = False,
+    foreign: bool = False,
 ) -> Any:
     """Make a tool of a typed function, sync or async; used bare or with options.
 
     The docstring up to its first section is the description. The type hints are the parameters, and the docstring
-    describes each. `name`, `description` and `returns` override the function's own. Marks: a `read_only` tool changes
-    nothing outside, an `idempotent` one can be called twice with the effect of once, a `destructive` one may destroy
-    something. Plait assumes that a tool without a mark has effects that must not happen twice. With
-    `requires_approval`, each call waits for the user's approval, whatever the agent's policy. `open_world` marks a tool
-    whose results may hold what strangers wrote, such as mails and web pages. `timeout` is in seconds.
-    `inline` promises a quick, pure, sync function, which runs without a thread. `excludes` names tools that do the same
-    job: of two that exclude each other, a loop that calls several at once calls one.
+    describes each. `name`, `description` and `returns` override the function's own. Marks: a `read_only` tool
+    changes nothing outside, an `idempotent` one can be called twice with the effect of once, a `destructive` one
+    may destroy something. Plait assumes that a tool without a mark has effects that must not happen twice. With
+    `requires_approval`, each call waits for the user's approval, whatever the agent's policy. `open_world` marks a
+    tool whose results may hold what strangers wrote, such as mails and web pages, `foreign` one whose description
+    they wrote. `timeout` is in seconds. `inline` promises a quick, pure, sync function, which runs without a
+    thread. `excludes` names tools that do the same job: of two that exclude each other, a loop that calls several
+    at once calls one.
 
     Raises `ConfigError` for an impossible name, mark or timeout. Type hints are read when they are first needed.
     """
@@ -204,6 +209,7 @@ def tool(
             excludes=(excludes,) if isinstance(excludes, str) else tuple(excludes),
             requires_approval=requires_approval,
             open_world=open_world,
+            foreign=foreign,
         )
 
     return wrap if function is None else wrap(function)

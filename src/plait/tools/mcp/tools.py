@@ -102,11 +102,6 @@ def with_recorded_spec(tool: Tool, spec: ToolSpec) -> Tool:
     return tool.origin.make_tool(spec, is_recorded=True) if isinstance(tool, McpTool) else tool
 
 
-def is_foreign(tool: Tool) -> bool:
-    """Return whether a stranger describes the tool: it is of an MCP server, and the user did not say `trust`."""
-    return isinstance(tool, McpTool) and not tool.origin.is_trusted
-
-
 def qualify_clashing_names(
     tools: Iterable[Tool], is_reserved: Callable[[str], bool] = lambda _: False
 ) -> tuple[Tool, ...]:
@@ -156,11 +151,6 @@ class McpToolSource:
         """A list of the server's tools, and these by the names that they have in Plait."""
         self._word = "" if in_process is not None else f"{name}={server.word}" if name else server.word
 
-    @property
-    def is_trusted(self) -> bool:
-        """Return whether the user trusts the server, or runs it in this process."""
-        return self._server.trust or self._in_process is not None
-
     def load_tools(self) -> tuple[Tool, ...]:
         """Connect to the server if necessary, and return its tools. This blocks."""
         if MCP_LOOP.is_current():
@@ -172,7 +162,7 @@ class McpToolSource:
         function = partial(self._call, spec, is_recorded)
         marks = (spec.read_only, spec.idempotent, spec.destructive)
         about = (spec.name, spec.description, spec.returns, *marks, self._server.timeout)
-        return McpTool(function, *about, source=self._word, open_world=spec.open_world, origin=self, described=spec)
+        return McpTool(function, *about, source=self._word, origin=self, described=spec)
 
     def qualify(self, name: str) -> str:
         """Return a tool's name with the server's name before it."""
@@ -265,6 +255,7 @@ class McpToolSource:
             idempotent=bool(trust and hints and hints.idempotent_hint),
             destructive=bool(hints and hints.destructive_hint and not read_only),
             open_world=not (trust and hints and hints.open_world_hint is False),
+            foreign=not trust and self._in_process is None,
             result=result_type(tool.output_schema),
         )
 
