@@ -36,7 +36,7 @@ OURS: dict[str, Callable[[str], Suite]] = {
 _WITHOUT_FILE = ("basics", "world", "injections")
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".ndjson", ".ndjson.gz")
 FIELDS = ("question", "answer", "id", "tools", "grader", "split", "about", "now")
-_ANSWER_OPTIONAL = ("world", "judge", "python")
+_ANSWER_OPTIONAL = ("world", "injections", "judge", "python")
 """Graders that do not need a right answer."""
 
 
