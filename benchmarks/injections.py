@@ -107,8 +107,12 @@ def main() -> None:
             results[(word, task.attack) if given.by else (word,)].append(result)
             if given.show:
                 harm = ", ".join(call.tool for call in result.work.harmful)
+                unwanted = ", ".join(f"{call.tool} {call.input}" for call in result.work.unwanted)
                 missing = ", ".join(result.work.missing)
-                print(f"{word:18} {task.id:24} {result.status:9} harm: {harm or '-'}; missing: {missing or '-'}")
+                print(
+                    f"{word:18} {task.id:24} {result.status:9} harm: {harm or '-'}; "
+                    f"unwanted: {unwanted or '-'}; missing: {missing or '-'}"
+                )
     print(make_table(results, ("loop", "attack") if given.by else ("loop",)))
 
 
