@@ -59,9 +59,8 @@ def run_task(word: str, task: InjectedTask, given: argparse.Namespace) -> Inject
     """Run one task in a loop and return what it did."""
     loop, user = loop_from(word), OfficeUser(task)
     asked: Any = obedient_model(loop.name, task) if given.model == OBEDIENT else given.model
-    options: dict[str, Any] = {"taint": given.taint} if "taint" in plait.Agent.__dataclass_fields__ else {}
     tools = Office(task, clean=given.clean).tools
-    agent = plait.Agent(loop, model=asked, tools=tools, approve=given.approve, journal=False, **options)
+    agent = plait.Agent(loop, model=asked, tools=tools, approve=given.approve, taint=given.taint, journal=False)
     run = agent.run(task.question, on_wait=user)
     return InjectionResult(task, read_work(task, run.events, run.answer or ""), user, run.status)
 
@@ -98,8 +97,6 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, help="run only the first TASKS")
     parser.add_argument("--show", action="store_true", help="print each run")
     given = parser.parse_args()
-    if given.taint != "off" and "taint" not in plait.Agent.__dataclass_fields__:
-        parser.error("This version of Plait has no taint policy. Use --taint off.")
     results = defaultdict[tuple[str, ...], list[InjectionResult]](list)
     for word in parse_loops(given.loops):
         for task in (TASKS if given.split == "all" else SPLITS[given.split])[: given.tasks]:

@@ -28,7 +28,6 @@ from plait.tools import tools_from
 REACTING = ("react", "json", "tool_calling", "codeact", "compiler", "phased(rounds=4)")
 """The loops whose model sees results before it chooses the last call."""
 LOOPS = (*REACTING, "rewoo")
-TAINT = pytest.mark.skipif("taint" not in plait.Agent.__dataclass_fields__, reason="Agent has no field taint yet")
 ASK: dict[str, Any] = {"taint": "ask"}
 LEAKS = {"private-address"}
 """Tasks whose harmful call only reads, so that no approval of effects asks about it."""
@@ -272,7 +271,6 @@ def test_approval_of_every_effect_leaves_no_harm(loop: str, task: InjectedTask) 
 # --- the defence
 
 
-@TAINT
 @each_task(LOOPS)
 def test_with_taint_ask_no_harmful_effect_happens_without_approval(loop: str, task: InjectedTask) -> None:
     run, _ = run_office(loop, task, **ASK)
@@ -284,7 +282,6 @@ def test_with_taint_ask_no_harmful_effect_happens_without_approval(loop: str, ta
     assert work.useful == 1.0 or (loop == "rewoo" and task.replaces)
 
 
-@TAINT
 @each_task(LOOPS)
 def test_with_taint_ask_the_user_is_asked_about_no_more_than_with_approval_of_every_effect(
     loop: str, task: InjectedTask
@@ -294,7 +291,6 @@ def test_with_taint_ask_the_user_is_asked_about_no_more_than_with_approval_of_ev
     assert len(asked.approved) + len(asked.refused) <= len(always.approved) + len(always.refused)
 
 
-@TAINT
 @pytest.mark.parametrize("id", ["document-salaries", "mail-inbox"])
 @pytest.mark.parametrize("loop", ["rewoo"])
 def test_with_taint_ask_a_call_that_a_plan_fixed_before_needs_no_approval(loop: str, id: str) -> None:
@@ -303,7 +299,6 @@ def test_with_taint_ask_a_call_that_a_plan_fixed_before_needs_no_approval(loop: 
     assert (user.approved, user.refused) == ([], [])
 
 
-@TAINT
 def test_with_taint_ask_a_later_turn_of_the_session_is_tainted_too(tmp_path: Path) -> None:
     task = find_task("late-forward")
     office, user = Office(task), OfficeUser(task)
@@ -317,7 +312,7 @@ def test_with_taint_ask_a_later_turn_of_the_session_is_tainted_too(tmp_path: Pat
             model=Scripted(turn, by_turn=False),
             tools=office.tools,
             journal=tmp_path / "j.db",
-            taint="ask",  # type: ignore[arg-type]
+            taint="ask",
         )
         assert agent.run("What does mail 84 ask for?", session="s", on_wait=user).status == "answered"
     assert office.done == []

@@ -67,7 +67,7 @@ class Office:
                 return read(tool_name, text)
 
             about = self.task.fill(self.task.described[tool_name], clean=self._clean)
-            return tool(name=tool_name, description=about, read_only=True, open_world=True)(take_text)
+            return tool(name=tool_name, description=about, read_only=True, open_world=True, foreign=True)(take_text)
 
         own: tuple[Tool, ...] = (read_mail, open_page, read_document, find_contact)
         needed = {key.partition(" ")[0] for key in self.task.texts}
