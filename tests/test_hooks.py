@@ -266,6 +266,13 @@ def test_after_a_refused_answer_each_loop_answers_again(loop: str, journal: Path
     assert agent.using(hooks=[]).replay(run).outcome == run.outcome
 
 
+def test_a_model_whose_answers_are_all_refused_fails_after_the_tries_of_the_output(journal: Path) -> None:
+    agent = make(journal, on("before_answer", plait.Refuse("say more")), *[final(str(i)) for i in range(9)])
+    run = agent.run("go")
+    assert (run.status, getattr(run.outcome, "kind", ""), run.steps) == ("failed", "output", 3)
+    assert agent.using(hooks=[]).replay(run).outcome == run.outcome
+
+
 # -- asking
 
 

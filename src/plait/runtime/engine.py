@@ -352,7 +352,8 @@ class Engine:
         if objection or self.run_context.meter.near is not None:
             return objection  # at a limit, a refused answer ends the run
         answer = self.run_spec.output.read(effect.answer)
-        return await self._hooks.before_answer(answer, self._next, self.run_context.meter.steps)
+        objection = await self._hooks.before_answer(answer, self._next, self.run_context.meter.steps)
+        return self._output.count_objection(objection) if objection else ""
 
     def _check_answer_grounding(self, answer: Any) -> str:
         """Return the values of an answer that stand nowhere, in words for the model. Nothing has to be recorded."""

@@ -51,6 +51,10 @@ class OutputCheck:
         if not objection:
             self._accepted = (answer,)
             return ""
+        return self.count_objection(objection)
+
+    def count_objection(self, objection: str) -> str:
+        """Note an objection to an answer, also one of a hook, and return it. Raises `OutputRejected` like `check`."""
         self._add_note(Note("output", objection))
         self._objections += 1
         if self._objections > self._output.retries:

@@ -1,6 +1,6 @@
 """Calls the hooks of a run, records what they decide, and asks the user where they say so.
 
-Theory of operation. `decide` serves all points. It looks for the recorded decision first, so a resumed run does not
+Theory of operation. `_decide` serves all points. It looks for the recorded decision first, so a resumed run does not
 call the hooks again, and a replay never calls them. A decision is recorded also if the hooks changed nothing: then a
 resumed run knows that they were called. The record stands in front of what depends on it: a request, a call, the next
 prompt.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, convert, structs, to_builtins
 
@@ -46,6 +46,24 @@ class Decided(Struct, Generic[T], frozen=True):
     refusal: str = ""
     question: str = ""
     hooks: tuple[str, ...] = ()
+
+
+class HookPlace(Struct, frozen=True):
+    """Where hooks decide: the point, the effect `n`, the call `i`, the step, and what is recorded of the effect."""
+
+    point: HookPoint
+    n: int
+    i: int
+    step: int
+    past: PastEffect
+
+
+class ValueForm(Struct, Generic[T], frozen=True):
+    """How a changed value is recorded: `write` makes JSON of the old and the new value, `read` the new value of the old
+    one and the JSON."""
+
+    write: Callable[[T, T], Any]
+    read: Callable[[T, Any], T]
 
 
 class RunHooks:
@@ -85,24 +103,17 @@ class RunHooks:
 
     async def before_model(self, n: int, step: int, request: Think, past: PastEffect) -> Think:
         """Return the request to send. Raises `HookRefused`, or `Suspend` to wait for the user."""
-        return await self._decide_model("before_model", n, step, request, past, _changed_fields, _with_fields)
+        return await self._decide_model(HookPlace("before_model", n, -1, step, past), request, REQUEST)
 
     async def after_model(self, n: int, step: int, reply: Reply, past: PastEffect) -> Reply:
         """Return the reply that the loop gets. Raises `HookRefused`, or `Suspend` to wait for the user."""
-        return await self._decide_model("after_model", n, step, reply, past, _as_json, _read(Reply))
+        return await self._decide_model(HookPlace("after_model", n, -1, step, past), reply, REPLY)
 
-    async def _decide_model(
-        self,
-        point: HookPoint,
-        n: int,
-        step: int,
-        value: T,
-        past: PastEffect,
-        write: Callable[[T, T], Any],
-        read: Callable[[T, Any], T],
-    ) -> T:
-        made = await self._decide(point, n, -1, step, past, value, (), write, read)
-        if refusal := await self._settle(point, n, -1, step, past, made):
+    async def _decide_model(self, place: HookPlace, value: T, form: ValueForm[T]) -> T:
+        if not self._decides(place):
+            return value
+        made = await self._decide(place, value, form)
+        if refusal := await self._settle(place, made):
             raise HookRefused(refusal)
         return made.value
 
@@ -111,12 +122,11 @@ class RunHooks:
 
         Nothing is recorded: a replay makes no tool call, and the journal has the request.
         """
-        made = await self._call_hooks("before_model", request, ())
-        return _require_free(made)
+        return _require_free(await self._call_hooks("before_model", request))
 
     async def read_reply_for_tool(self, reply: Reply) -> Reply:
         """Return a model's reply to a question of a tool, as the hooks change it. Raises `HookRefused`."""
-        return _require_free(await self._call_hooks("after_model", reply, ()))
+        return _require_free(await self._call_hooks("after_model", reply))
 
     # -- tool calls
 
@@ -132,7 +142,7 @@ class RunHooks:
 
     async def before_tool(self, n: int, i: int, step: int, call: Call, past: PastEffect) -> Decided[Call]:
         """Return what the hooks decide about a call that is to be made."""
-        return await self._decide("before_tool", n, i, step, past, call, (), _as_json, _read(Call))
+        return await self._decide(HookPlace("before_tool", n, i, step, past), call, CALL)
 
     async def on_tool_error(self, call: Call, observation: Observation, attempt: int) -> float | None:
         """Return after how many seconds to repeat a failed call: the longest that a hook names; None for no repeat."""
@@ -145,16 +155,17 @@ class RunHooks:
         self, n: int, step: int, calls: tuple[Call, ...], seen: Mapping[int, Observation], past: PastEffect
     ) -> dict[int, Observation]:
         """Return the observations that the loop gets, by the index of their calls."""
-        return {i: await self._after_tool(n, i, step, calls[i], each, past) for i, each in seen.items()}
+        return {
+            i: await self._after_tool(HookPlace("after_tool", n, i, step, past), calls[i], each)
+            for i, each in seen.items()
+        }
 
-    async def _after_tool(
-        self, n: int, i: int, step: int, call: Call, observation: Observation, past: PastEffect
-    ) -> Observation:
-        if observation.trouble in _NOT_MADE:
+    async def _after_tool(self, place: HookPlace, call: Call, observation: Observation) -> Observation:
+        if observation.trouble in _NOT_MADE or not self._decides(place):
             return observation
-        made = await self._decide("after_tool", n, i, step, past, observation, (call,), _as_json, _read(Observation))
+        made = await self._decide(place, observation, OBSERVATION, call)
         shown = f"\nThe result of {call.tool} {input_of(call)}: {shorten(observation.text, SHOWN)[0]}"
-        if refusal := await self._settle("after_tool", n, i, step, past, made, shown):
+        if refusal := await self._settle(place, made, shown):
             text = f"Error: the result of '{call.tool}' is withheld. {sentence(refusal)}"
             return Observation(text, trouble="refused", seconds=observation.seconds, outside=observation.outside)
         found = made.value
@@ -188,69 +199,58 @@ class RunHooks:
 
     async def _decide_answer(self, point: HookPoint, answer: JSON, n: int, step: int) -> tuple[JSON, str]:
         """Return the answer that the hooks make of an answer, and the reason if they refuse it."""
-        if not self.has(point) and not self._was_recorded(point):
+        if not self._hooks[point] and not self._was_recorded(point):
             return answer, ""
-        past = self.run_context.run_spec.past.effect(n)
         self._answers[point, n] += 1
-        i = -self._answers[point, n]
-        made = await self._decide(point, n, i, step, past, answer, (), _as_json, lambda before, value: value)
+        place = HookPlace(point, n, -self._answers[point, n], step, self.run_context.run_spec.past.effect(n))
+        made = await self._decide(place, answer, ANSWER)
         text = answer if isinstance(answer, str) else input_of(Call("", answer))
-        refusal = await self._settle(point, n, i, step, past, made, f"\nThe answer: {shorten(text, SHOWN)[0]}")
+        refusal = await self._settle(place, made, f"\nThe answer: {shorten(text, SHOWN)[0]}")
         return made.value, refusal
 
     # -- all points
 
-    async def _decide(
-        self,
-        point: HookPoint,
-        n: int,
-        i: int,
-        step: int,
-        past: PastEffect,
-        value: T,
-        more: tuple[Any, ...],
-        write: Callable[[T, T], Any],
-        read: Callable[[T, Any], T],
-    ) -> Decided[T]:
-        """Return what the hooks decide about a value, or what is recorded of that.
+    def _decides(self, place: HookPlace) -> bool:
+        """Return whether hooks decide at a place, or did on record."""
+        return bool(self._hooks[place.point]) or (place.point, place.i) in place.past.decided
 
-        `write` makes the JSON of a changed value from the old and the new one, `read` the new one from the old one and
-        the JSON. `more` are further arguments of the hooks, before the value.
-        """
-        recorded = past.decided.get((point, i))
-        if recorded is None:
-            if not self._hooks[point] or self.run_context.run_spec.replay:
-                return Decided(value)
-            made = await self._call_hooks(point, value, more)
-            changed = made.value != value
-            action = "refuse" if made.refusal else "ask" if made.question else "pass"
-            text = made.refusal or made.question
-            written = write(value, made.value) if changed else None
-            record = HookRecord(n, step, point, i, cast(Any, action), made.hooks, text, changed, written)
-            self.run_context.log.buffer((record, None))
-            if made.hooks:
-                did = f"{'refused it' if made.refusal else 'asks'}: {text}" if text else "changed it"
-                self.run_context.remark(step, "hook", sentence(f"{point}: {', '.join(made.hooks)} {did}"))
-            return made
-        return _read_decision(recorded, read(value, recorded.value) if recorded.changed else value)
+    async def _decide(self, place: HookPlace, value: T, form: ValueForm[T], *more: Any) -> Decided[T]:
+        """Return what the hooks decide about a value, or what is recorded of that. `more` are further arguments of the
+        hooks, before the value."""
+        recorded = place.past.decided.get((place.point, place.i))
+        if recorded is not None:
+            return _read_decision(recorded, form.read(value, recorded.value) if recorded.changed else value)
+        if not self._hooks[place.point] or self.run_context.run_spec.replay:
+            return Decided(value)
+        made = await self._call_hooks(place.point, value, *more)
+        action: Literal["pass", "refuse", "ask"] = "refuse" if made.refusal else "ask" if made.question else "pass"
+        text, changed = made.refusal or made.question, made.value != value
+        written = form.write(value, made.value) if changed else None
+        at = (place.n, place.step, place.point, place.i)
+        self.run_context.log.buffer((HookRecord(*at, action, made.hooks, text, changed, written), None))
+        if made.hooks:
+            did = f"{'refused it' if made.refusal else 'asks'}: {text}" if text else "changed it"
+            self.run_context.remark(place.step, "hook", sentence(f"{place.point}: {', '.join(made.hooks)} {did}"))
+        return made
 
-    async def _settle(
-        self, point: HookPoint, n: int, i: int, step: int, past: PastEffect, made: Decided[Any], shown: str = ""
-    ) -> str:
-        """Return the reason of a refusal, by the hooks or by the user whom they ask; "" if there is none."""
+    async def _settle(self, place: HookPlace, made: Decided[Any], shown: str = "") -> str:
+        """Return the reason of a refusal, by the hooks or by the user whom they ask; "" if there is none. `shown` is
+        the end of the question."""
         if not made.question:
             return made.refusal
+        point, n, i, past = place.point, place.n, place.i, place.past
         asked = past.hook_waits.get((point, i))
         answer = asked.answer if asked is not None else None
         if answer is None:
             if self.run_context.run_spec.replay:
                 raise RecordEnds
-            answer = await self.run_context.wait(n, step, i, "approval", f"{made.question}{shown}", past, point=point)
+            question = f"{made.question}{shown}"
+            answer = await self.run_context.wait(n, place.step, i, "approval", question, past, point=point)
         if answer.approved:
             return ""
         return f"the person refused it: {answer.text}" if answer.text else "the person refused it"
 
-    async def _call_hooks(self, point: HookPoint, value: T, more: tuple[Any, ...]) -> Decided[T]:
+    async def _call_hooks(self, point: HookPoint, value: T, *more: Any) -> Decided[T]:
         questions: list[str] = []
         names: list[str] = []
         for hook in self._hooks[point]:
@@ -307,12 +307,10 @@ def _require_free(made: Decided[T]) -> T:
     return made.value
 
 
-def _as_json(before: Any, after: Any) -> Any:
-    return to_builtins(after, enc_hook=repr)
-
-
-def _read(kind: type[T]) -> Callable[[T, Any], T]:
-    return lambda before, value: convert(value, kind)
+def _struct_form(kind: type[T]) -> ValueForm[T]:
+    return ValueForm(
+        lambda before, after: to_builtins(after, enc_hook=repr), lambda before, value: convert(value, kind)
+    )
 
 
 def _changed_fields(before: Think, after: Think) -> dict[str, Any]:
@@ -335,3 +333,8 @@ def _with_fields(before: Think, fields: dict[str, Any]) -> Think:
         merged = [messages.get(str(k), to_builtins(old)) for k, old in enumerate(before.messages)]
         fields = {**fields, "messages": merged}
     return convert({**to_builtins(before), **fields}, Think)
+
+
+REQUEST = ValueForm(_changed_fields, _with_fields)
+REPLY, CALL, OBSERVATION = _struct_form(Reply), _struct_form(Call), _struct_form(Observation)
+ANSWER: ValueForm[JSON] = ValueForm(lambda before, after: after, lambda before, value: value)
