@@ -1,5 +1,5 @@
-"""Kills runs of all loops on all wires, and trees of runs, with SIGKILL at every point, and a third of their resumes;
-resumes them."""
+"""Kills runs of all loops on all wires, runs with hooks, and trees of runs, with SIGKILL at every point, and a third of
+their resumes; resumes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models_server import Server
 from profile_matrix import ONE_OF_EACH_WIRE, PROFILES
 
 Endpoint: TypeAlias = tuple[str, ...]
-"""The profile and the address of a model; nothing for a scripted one."""
+"""The profile and the address of a model; nothing for a scripted one, and "hooks" for a scripted one with hooks."""
 
 
 def run(count: int, seed: int, folder: Path) -> Figures:
@@ -26,7 +26,7 @@ def run(count: int, seed: int, folder: Path) -> Figures:
 
     async def main() -> Figures:
         async with AsyncExitStack() as stack:
-            endpoints: list[Endpoint] = [()]
+            endpoints: list[Endpoint] = [(), ("hooks",)]
             for name in ONE_OF_EACH_WIRE.values():
                 server = await stack.enter_async_context(Server(PROFILES[name].server()))
                 endpoints.append((name, server.url))
@@ -61,9 +61,9 @@ def kill_runs(count: int, seed: int, folder: Path, endpoints: list[Endpoint]) ->
     with ThreadPoolExecutor(2) as pool:
         while total.kills < count and number < 2 * count + 100:
             cases = []
-            for loop in CASES:
-                # 7 loops and 5 endpoints: each pair comes in turn. The models of a tree are scripted.
-                endpoint = endpoints[number % len(endpoints)] if loop not in TREES else ()
+            for i, loop in enumerate(CASES):
+                # Each pair of a loop and an endpoint comes in turn. The models of a tree are scripted.
+                endpoint = endpoints[(number // len(CASES) + i) % len(endpoints)] if loop not in TREES else ()
                 point = chance.randint(1, count_points(loop, endpoint))
                 later = (chance.randint(1, 12),) if chance.random() < 1 / 3 else ()
                 number += 1
