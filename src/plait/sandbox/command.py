@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -41,7 +42,9 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "TMPDIR": "/tmp",
 }
-_TOO_WIDE = "/ /usr /bin /sbin /lib /lib32 /lib64 /etc /dev /proc /sys /tmp /run /var /boot /nix /gnu".split()
+_SYSTEM = "/ /usr /bin /sbin /lib /lib32 /lib64 /etc /dev /proc /sys /tmp /run /var /boot /nix /gnu"
+TOO_WIDE = frozenset(_SYSTEM.split())
+"""Folders that a shell cannot be restricted to, because its own root folder has them."""
 _GRACE = 10.0
 """Seconds that the processes of a command have to vanish after their end was ordered."""
 
@@ -57,7 +60,7 @@ class CommandResult(Struct, frozen=True):
 @functools.lru_cache(maxsize=32)
 def check_folder(folder: Path, readable: tuple[str, ...] = ()) -> None:
     """Run an empty command, confined to the folder. Raises `ConfigError` if this machine cannot confine it."""
-    if str(folder) in _TOO_WIDE:
+    if str(folder) in TOO_WIDE:
         raise ConfigError(f"A shell can't be restricted to {folder}.", hint="Name a folder of your own below it.")
     if sys.platform != "linux":
         raise _cannot_confine(f"this is {sys.platform}, not Linux")
@@ -141,10 +144,21 @@ def _arguments(folder: Path, command: str, seconds: int, readable: Iterable[str]
             "MSGQUEUE": 0,
         },
     }
-    return [sys.executable, "-I", "-S", "-X", "utf8", "-c", CHILD, json.dumps(settings, ensure_ascii=False), str(status), HERE]
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        "-X",
+        "utf8",
+        "-c",
+        CHILD,
+        json.dumps(settings, ensure_ascii=False),
+        str(status),
+        HERE,
+    ]
 
 
-def _options(status: int) -> dict[str, object]:
+def _options(status: int) -> dict[str, Any]:
     return {
         "stdin": subprocess.DEVNULL,
         "stderr": subprocess.PIPE,
@@ -163,7 +177,7 @@ def _check_status(status: bytes) -> None:
 def _cannot_confine(missing: str) -> ConfigError:
     return ConfigError(
         f"This machine can't confine a shell: {missing}.",
-        hint="It takes Linux with Landlock, seccomp filters and unprivileged user namespaces. There is no shell without.",
+        hint="It takes Linux with Landlock, seccomp filters and unprivileged user namespaces. Leave the shell out.",
     )
 
 

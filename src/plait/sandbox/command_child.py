@@ -22,12 +22,14 @@ from plait.sandbox import confine
 from plait.sandbox.confine import CannotConfine, call_kernel, set_process
 from plait.sandbox.confine_filter import command_program
 
-SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /nix/store /gnu/store /run/current-system".split()
-"""Folders of programs and libraries, which a command reads. `ETC` are the files of /etc: others may hold secrets."""
-ETC = """alternatives bash.bashrc ca-certificates debian_version fonts gai.conf group host.conf hosts inputrc java
+_SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /nix/store /gnu/store /run/current-system"
+_ETC = """alternatives bash.bashrc ca-certificates debian_version fonts gai.conf group host.conf hosts inputrc java
 ld.so.cache ld.so.conf ld.so.conf.d locale.alias localtime login.defs magic mime.types nsswitch.conf os-release
-passwd pki/tls/certs profile protocols python3 R services shells ssl/certs ssl/openssl.cnf terminfo timezone""".split()
-DEVICES = "null zero full random urandom".split()
+passwd pki/tls/certs profile protocols python3 R services shells ssl/certs ssl/openssl.cnf terminfo timezone"""
+READABLE = (*_SYSTEM.split(), *(f"/etc/{name}" for name in _ETC.split()))
+"""What a command reads of the machine: folders of programs and libraries, and some files of /etc. Others may hold
+secrets."""
+DEVICES = ("null", "zero", "full", "random", "urandom")
 LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "shm": "/tmp"}
 
 _NAMESPACES = 0x00020000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000  # mounts, IPC, users, PIDs, network
@@ -100,8 +102,8 @@ def _first_process(settings: dict[str, Any], status: int, alive: int) -> int:
     set_process(confine.PR_SET_DUMPABLE, 0)
     set_process(confine.PR_SET_NO_NEW_PRIVS, 1)
     _drop_capabilities()
-    rules = (("/", confine.READ_AND_RUN), ("/dev", confine.DEVICES))
-    rules += (("/tmp", confine.ALL_BUT_DEVICES), (folder, confine.ALL_BUT_DEVICES))
+    rules = [("/", confine.READ_AND_RUN), ("/dev", confine.DEVICES)]
+    rules += [("/tmp", confine.ALL_BUT_DEVICES), (folder, confine.ALL_BUT_DEVICES)]
     if not confine.landlock((), rules):
         raise CannotConfine("the kernel has no Landlock")
     confine.install_filter(command_program(platform.machine()))
@@ -144,7 +146,7 @@ def _build_root(folder: str, settings: dict[str, Any]) -> None:
     readable = [(path, os.open(path, os.O_PATH)) for path in settings["readable"]]
     root = "/tmp"
     _mount("tmpfs", root, "tmpfs", _NOSUID | _NODEV, "size=1m,nr_inodes=2k,mode=755")
-    for path in (*SYSTEM, *(f"/etc/{name}" for name in ETC)):
+    for path in READABLE:
         _show(path, root)
     os.mkdir(f"{root}/dev")
     for name in DEVICES:

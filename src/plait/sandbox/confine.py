@@ -160,7 +160,9 @@ def install_filter(code: bytes) -> None:
     """Put a filter on all threads. Raises `CannotConfine`."""
     filter_ = _Program(len(code) // 8, code)
     try:
-        refused = call_kernel(_SYS_SECCOMP[platform.machine()], _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC, filter_)
+        refused = call_kernel(
+            _SYS_SECCOMP[platform.machine()], _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC, filter_
+        )
     except OSError as problem:
         raise CannotConfine(f"the kernel takes no seccomp filter ({problem.strerror})") from None
     if refused:
