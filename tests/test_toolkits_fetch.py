@@ -108,6 +108,7 @@ async def test_another_type_is_named(kind: str) -> None:
         ("text/html; charset=utf-8", "utf-8", '<meta charset="latin-1">'),
         ("text/html; charset=nonsense", "utf-8", ""),
         ("text/html; charset=rot13", "utf-8", ""),
+        ("text/html; charset=punycode", "utf-8", ""),
         ("text/html", "utf-8", ""),
     ],
 )
@@ -222,7 +223,8 @@ def test_no_page_raises(page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["<!", "<!--", "</", "<a ", "&", "<![CDATA[", "<?", "<p hidden>", "<a href=x>", "<pre>"]
+    "piece",
+    ["<!", "<!--", "</", "<a ", "&", "<![CDATA[", "<?", "<p hidden>", "<a href=x>y", "<a href=x>y</a></a>", "<pre>"],
 )
 def test_a_large_broken_page_takes_linear_work(piece: str) -> None:
     """Four times the page takes about four times the processor time, not sixteen times."""

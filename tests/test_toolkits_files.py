@@ -47,6 +47,9 @@ async def test_a_pattern_fits_names_and_paths(tools: tuple[Tool, ...]) -> None:
     for pattern, count in (("*.py", 2), ("src/**/*.py", 2), ("src/deep/*", 1), ("**/main.py", 1), ("./notes.md", 1)):
         assert len((await call(tools, "list_files", pattern=pattern)).splitlines()) == count, pattern
     assert await call(tools, "list_files", pattern="*.rs") == "No file fits '*.rs'."
+    assert await call(tools, "list_files", pattern="none/*") == "No file fits 'none/*'."
+    for pattern in ("../*", "/etc/*", "src/../../*", ".git/*"):
+        assert SECRET not in await refusal(tools, "search_files", text=SECRET, pattern=pattern)
 
 
 async def test_a_file_is_shown_by_lines(tools: tuple[Tool, ...]) -> None:
@@ -177,6 +180,7 @@ async def test_sizes_numbers_and_time_are_bounded(
     assert max(map(len, (await call(tools, "search_files", text="yyy")).splitlines())) < 300
     monkeypatch.setattr(folder, "MAX_FILES", 3)
     assert "more than 3 files" in await refusal(tools, "list_files")
+    assert await call(tools, "list_files", pattern="src/deep/*") == "src/deep/more.py (13 bytes)"
     monkeypatch.setattr(folder, "MAX_FILES", 1000)
     monkeypatch.setattr(folder, "SECONDS", -1.0)
     assert "took longer" in await refusal(tools, "list_files")

@@ -19,6 +19,7 @@ from plait.journal.export import lines
 from plait.journal.reader import find, iter_rows, reading
 from plait.toolkits import Image, discord, images
 from plait.tools import load, toolkit_names, tools_from
+from plait.tools.load import runs_code
 from toolkits_server import picture, site
 
 NAMES = {
@@ -66,6 +67,11 @@ def test_only_messages_have_effects() -> None:
         "send_slack_message",
         "send_slack_image",
     ]
+
+
+def test_a_word_that_opens_a_folder_needs_as_much_trust_as_code() -> None:
+    assert all(runs_code(word) for word in ("files:/", "x=files:/,read_only", "docs:~", "shell:.", " shell:. "))
+    assert not any(runs_code(word) for word in ("fetch", "fetch:a.example", "lookup:facts.json", "all"))
 
 
 def test_tools_whose_results_strangers_write_say_so() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,11 +31,11 @@ PYTHON = f"{sys.base_prefix}/bin/python{sys.version_info[0]}.{sys.version_info[1
 
 @pytest.fixture(scope="module", autouse=True)
 def _kernel() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            shell(folder)
-        except ConfigError as why:
-            pytest.skip(f"no shell here: {why}")
+    """Skip only where the kernel lacks namespaces or Landlock: elsewhere a shell that is refused is a defect."""
+    spaces = subprocess.run(["unshare", "--user", "--map-root-user", "--pid", "--fork", "--net", "--mount", "true"])
+    landlock = ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1)
+    if spaces.returncode or landlock < 1:
+        pytest.skip(f"this kernel can't confine a shell (unshare: {spaces.returncode}, Landlock: {landlock})")
 
 
 @pytest.fixture
@@ -179,6 +179,31 @@ async def tried(tools: tuple[Tool, ...], command: str, place: Path) -> str:
     return said
 
 
+async def test_further_folders_can_be_read_and_not_changed(place: Path) -> None:
+    other = place.parent / "other"
+    other.mkdir()
+    (other / "a.txt").write_text("shown\n")
+    tools = shell(place, readable=[other])
+    assert await run(tools, f"cat {other}/a.txt") == "exit code 0\nstdout:\nshown"
+    for command in ("echo x >> {}/a.txt", "chmod 777 {}/a.txt", "touch {}/b", "rm -f {}/a.txt"):
+        assert not (await run(tools, command.format(other))).startswith("exit code 0")
+    assert (other / "a.txt").read_text() == "shown\n" and (other / "a.txt").stat().st_mode & 0o777 != 0o777
+
+
+async def test_no_call_makes_a_program_that_runs_as_its_owner(place: Path, tools: tuple[Tool, ...]) -> None:
+    code = (
+        "import os\nopen('t', 'w').close()\nfile = os.open('t', os.O_RDONLY)\nhere = os.open('.', os.O_RDONLY)\n"
+        "for attempt in (\n    lambda: os.chmod('t', 0o4755),\n    lambda: os.chmod('t', 0o2755),\n"
+        "    lambda: os.chmod(file, 0o4755),\n    lambda: os.chmod('t', 0o4755, dir_fd=here),\n"
+        "    lambda: os.open('u', os.O_CREAT | os.O_WRONLY, 0o4755),\n"
+        "    lambda: os.open('.', os.O_TMPFILE | os.O_WRONLY, 0o4755),\n    lambda: os.mknod('v', 0o104755),\n"
+        "    lambda: os.mknod('v', 0o104755, dir_fd=here),\n):\n    try:\n        attempt()\n        print('made')\n"
+        "    except OSError as error:\n        print(error.strerror)\n"
+    )
+    assert (await python(tools, place, code)).split("\n")[2:] == ["Operation not permitted"] * 8
+    assert not any(each.stat().st_mode & 0o6000 for each in place.iterdir())
+
+
 async def test_a_link_that_leads_out_leads_nowhere(place: Path, tools: tuple[Tool, ...]) -> None:
     (place / "out").symlink_to(place.parent)
     said = await run(tools, "cat out/secret; echo x > out/new; ls -l out")
@@ -285,6 +310,17 @@ async def test_a_command_has_no_privileges(tools: tuple[Tool, ...]) -> None:
     assert said.split() == ["exit", "code", "0", "stdout:"] + [
         word for name in ("Inh", "Prm", "Eff", "Bnd", "Amb") for word in (f"Cap{name}:", "0000000000000000")
     ] + ["NoNewPrivs:", "1", "Seccomp:", "2"]
+
+
+async def test_landlock_confines_a_command_too(place: Path, tools: tuple[Tool, ...]) -> None:
+    """Only Landlock refuses to control a device that the command can open."""
+    if ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) < 5:
+        pytest.skip("Landlock refuses the control of devices since Linux 6.10")
+    code = (
+        "import fcntl\ntry:\n    fcntl.ioctl(open('/dev/zero'), 0x5401)\n"
+        "except OSError as error:\n    print(error.strerror)"
+    )
+    assert (await python(tools, place, code)).endswith("Permission denied")
 
 
 async def test_what_a_command_leaves_running_ends_with_it(tools: tuple[Tool, ...]) -> None:

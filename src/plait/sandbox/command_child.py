@@ -197,7 +197,7 @@ def _show(path: str, root: str) -> None:
 
 
 def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
-    if _libc.mount(source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), options.encode()):
+    if _libc.mount(*map(os.fsencode, (source, target, kind)), ctypes.c_ulong(flags), options.encode()):
         raise OSError(ctypes.get_errno(), f"{target} can't be mounted ({os.strerror(ctypes.get_errno())})")
 
 

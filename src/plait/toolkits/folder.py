@@ -7,6 +7,7 @@ is used still leads to a place in the folder. Hidden files and folders (`.git`, 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 import time
@@ -115,13 +116,15 @@ class Folder(Struct, frozen=True):
     def walk(self, pattern: str = "**") -> Iterator[FoundFile]:
         """Yield the regular files whose path or name fits a pattern, by name, without hidden ones and links.
 
-        Raises `ToolError` if there are too many files, or if the caller takes too long.
+        Looks only into the folder with which the pattern begins. Raises `ToolError` if there are too many files, or if
+        the caller takes too long.
         """
         if len(pattern) > 300 or "\0" in pattern:
             raise ToolError("The pattern is too long.", hint="Write one such as *.py or docs/**/*.md.")
         ends = time.monotonic() + SECONDS
         seen = 0
-        todo = [""]
+        begin = re.split(r"[*?\[]", pattern.removeprefix("./"))[0].rpartition("/")[0]
+        todo = ["/".join(split_path(begin)) + "/" if begin else ""]
         while todo:
             folder = todo.pop()
             parts = folder.split("/")[:-1]
@@ -137,7 +140,9 @@ class Folder(Struct, frozen=True):
             for name, info in listed:
                 seen += 1
                 if seen > MAX_FILES:
-                    raise ToolError(f"The folder has more than {MAX_FILES:,} files.", hint="Use a smaller folder.")
+                    raise ToolError(
+                        f"There are more than {MAX_FILES:,} files.", hint="Begin the pattern with a folder."
+                    )
                 if cancelled() or time.monotonic() > ends:
                     raise ToolError(f"This took longer than {SECONDS:g} s.", hint="Use a narrower pattern.")
                 if _is_offered(name) and stat.S_ISDIR(info.st_mode):
@@ -151,7 +156,7 @@ class Folder(Struct, frozen=True):
         """Open the folder of a file, given by the parts of its path. The last one is not used."""
         path = "/".join(parts)
         try:
-            current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | _NO_LINK)
         except OSError as error:
             raise ToolError(f"The folder can't be opened: {error.strerror}.", hint="Ask the user.") from None
         try:

@@ -46,7 +46,8 @@ class _Page(HTMLParser):
         self._newlines = 2
         """Line ends since the last text."""
         self._preformatted = 0
-        self._links: list[tuple[str, int]] = []
+        self._link: tuple[str, int] | None = None
+        """The address of the open link, and where its text begins."""
 
     def read(self, html: str) -> None:
         at = 0
@@ -78,7 +79,8 @@ class _Page(HTMLParser):
         elif tag == "title":
             self._in_title = True
         elif tag == "a":
-            self._links.append((given.get("href") or "", len(self._out)))
+            self._end_link()  # one link cannot be inside another
+            self._link = (given.get("href") or "", len(self._out))
         elif tag in ("td", "th"):
             self._out.append(" | ")
         elif tag == "br":
@@ -98,7 +100,7 @@ class _Page(HTMLParser):
         if self.skipped:
             if tag == self.skipped[0]:
                 self.skipped.pop()
-        elif tag == "a" and self._links:
+        elif tag == "a":
             self._end_link()
         elif tag in _BLOCKS:
             self._break(2 if tag in _HEADINGS or tag == "p" else 1)
@@ -122,7 +124,9 @@ class _Page(HTMLParser):
         self._newlines = max(lines, self._newlines)
 
     def _end_link(self) -> None:
-        href, start = self._links.pop()
+        if self._link is None:
+            return
+        (href, start), self._link = self._link, None
         text = " ".join("".join(self._out[start:]).split())
         try:
             address = urljoin(self._base, href.strip())

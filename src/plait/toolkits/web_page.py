@@ -18,6 +18,8 @@ SHOWN = 7_000
 
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = ("text/plain", "text/markdown", "text/x-markdown", "text/csv", "application/json", "application/ld+json")
+_NO_CHARSETS = ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined")
+"""Python's encodings that no page has, and that take quadratic time."""
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.I)
 
 
@@ -99,7 +101,7 @@ def _decode(data: bytes, charset: str) -> str:
         if data.startswith(mark):
             return data.decode(name, "replace")
     try:
-        if charset and codecs.lookup(charset)._is_text_encoding:
+        if charset and codecs.lookup(charset).name not in _NO_CHARSETS:
             return data.decode(charset, "replace")
     except (LookupError, ValueError):
         pass
