@@ -32,7 +32,7 @@ def files(folder: str | Path, *, read_only: bool = False) -> tuple[Tool, ...]:
         """Lists the files of the folder, each with its size.
 
         Args:
-            pattern: Which files, such as *.py or docs/**/*.md; all without it.
+            pattern: Which files: a name or path with * for any text and **/ for any folders; all without it.
         """
         lines: list[str] = []
         for found in place.walk(pattern):
@@ -59,7 +59,7 @@ def files(folder: str | Path, *, read_only: bool = False) -> tuple[Tool, ...]:
 
         Args:
             text: The text, in this case; or a regular expression without look-around.
-            pattern: Which files, such as *.py; all without it.
+            pattern: Which files, as in list_files; all without it.
             regex: Whether the text is a regular expression.
         """
         matches = _matcher(text, regex)
