@@ -421,6 +421,8 @@ def test_the_word_names_a_folder_that_is_not_the_systems(
         ("shell:none", "no folder 'none'"),
         ("shell:/", "can't be restricted to /"),
         ("shell:/usr", "can't be restricted to /usr"),
+        ("shell:.", "your home folder is in it"),
+        ("shell:..", "your home folder is in it"),
         ("shell:inside/../../../../../../../../../../etc", "can't be restricted to /etc"),
     ):
         with pytest.raises(ConfigError, match=said):

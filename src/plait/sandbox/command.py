@@ -60,8 +60,12 @@ class CommandResult(Struct, frozen=True):
 @functools.lru_cache(maxsize=32)
 def check_folder(folder: Path, readable: tuple[str, ...] = ()) -> None:
     """Run an empty command, confined to the folder. Raises `ConfigError` if this machine cannot confine it."""
-    if str(folder) in TOO_WIDE:
-        raise ConfigError(f"A shell can't be restricted to {folder}.", hint="Name a folder of your own below it.")
+    home = Path(os.path.expanduser("~")).resolve()
+    if str(folder) in TOO_WIDE or folder == home or folder in home.parents:
+        raise ConfigError(
+            f"A shell can't be restricted to {folder}: the system or your home folder is in it.",
+            hint="Name a folder of your own below it.",
+        )
     if sys.platform != "linux":
         raise _cannot_confine(f"this is {sys.platform}, not Linux")
     reader, writer = os.pipe()
