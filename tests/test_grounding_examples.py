@@ -9,20 +9,28 @@ from pathlib import Path
 import pytest
 
 import plait
+from plait.core.errors import ConfigError
 from plait.journal.records import ObservedRecord
 from plait.tools import load, toolkit_names
+from plait.tools.load import FOLDERS
 
 EXAMPLE = re.compile(r"\d{4}-\d\d-\d\d|\b(?:such as|as in|like) [\"'A-Z\d]|\d+ ?[*/+] ?\d|\d+%|\d\.\d", re.MULTILINE)
 
 
 def words_for(name: str, folder: Path) -> str:
     (folder / "facts.json").write_text('{"Lyon": 1}')
-    return {"lookup": f"lookup:{folder / 'facts.json'}", "ask-model": "ask-model:local"}.get(name, name)
+    words = {"lookup": f"lookup:{folder / 'facts.json'}", "ask-model": "ask-model:local"}
+    return {**words, **{each: f"{each}:{folder}" for each in FOLDERS}}.get(name, name)
 
 
 @pytest.mark.parametrize("name", [name for name in toolkit_names() if name != "all"])
 def test_a_tool_that_ships_has_no_example_value_in_its_description(name: str, tmp_path: Path) -> None:
-    for tool in load(words_for(name, tmp_path)):
+    try:
+        tools = load(words_for(name, tmp_path))
+    except ConfigError as why:
+        assert name == "shell", why
+        pytest.skip(f"no shell here: {why}")
+    for tool in tools:
         spec = tool.spec
         about = [each.get("description", "") for each in spec.parameters.get("properties", {}).values()]
         text = json.dumps([spec.description, *about], ensure_ascii=False)

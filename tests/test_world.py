@@ -45,7 +45,7 @@ def test_every_tool_is_described_exactly_as_the_one_that_ships() -> None:
 
 
 def test_every_toolkit_tool_that_reaches_a_service_has_a_stand_in_but_for_the_web() -> None:
-    web = {"search_wikipedia", "read_wikipedia", "search_web", "ask_model"}
+    web = {"search_wikipedia", "read_wikipedia", "search_web", "fetch", "ask_model"}
     everything = {tool.name for tool in toolkits.everything()}
     ours = {tool.name for tool in World().tools}
     left = everything - ours
