@@ -326,6 +326,8 @@ def test_a_run_with_hooks_killed_at_each_kind_of_point_repeats_no_effect(loop: s
     assert (whole["status"], whole["answer"]) == ("answered", ANSWER)
     kinds = sorted({kind for kind in whole["points"] if "hook" in kind or "send" in kind})
     assert len(kinds) == 8
+    if loop == "codeact":  # it starts a sandbox each time
+        kinds = ["after send", "after_tool hook"]
     for kind in kinds:
         found = kill_and_resume(tmp_path / kind, loop, kind, hooks=True)
         assert (found.wrong, found.kills, found.repeated, found.lost) == ("", 1, 0, 0), kind

@@ -188,6 +188,12 @@ def test_results_of_a_trusted_server_count_unless_it_says_otherwise(tmp_path: Pa
     assert price.spec.open_world
 
 
+@pytest.mark.parametrize("word", ["wikipedia", "websearch", "fetch", "docs:.", "files:.,read_only"])
+def test_shipped_tools_that_read_the_web_are_marked(word: str) -> None:
+    agent = plait.Agent("react", model=plait.Scripted([]), tools=[word])
+    assert all(spec.open_world for spec in agent.specs)
+
+
 # -- the command line
 
 
