@@ -33,7 +33,7 @@ from plait.models.settings import split_settings
 from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire
 from plait.runtime.meter import LimitReached, Meter, Share
-from plait.runtime.partial_output import PartialAnswer, is_only_answer
+from plait.runtime.partial_output import PartialAnswer, find_answer_tool, is_only_answer
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.reply_listener import ReplyListener
@@ -270,7 +270,7 @@ class Thinker:
                     log=self.run_context.log,
                     past=past,
                     retries=self.run_context.run_spec.limits.retries,
-                    on_text=listener.feed if listener is not None else None,
+                    on_text=listener,
                     on_note=partial(self._say_again, step, listener),
                     find_contents=self.run_context.find_contents,
                     span=span,
@@ -397,7 +397,8 @@ class Thinker:
             return PartialAnswer(output, lambda value: self.run_context.say(ev.PartialOutput(step, value)))
 
         partial_answer = follow_answer if split is not None and output.spec is not None else None
-        return ReplyListener(n, step, split, self.run_context.say, on_piece, again, partial_answer, only_answer)
+        say, tool = self.run_context.say, find_answer_tool(effect, output.spec)
+        return ReplyListener(n, step, split, say, on_piece, again, partial_answer, only_answer, tool)
 
 
 def count_attempts(meter: Meter, attempts: Sequence[ModelAttempt]) -> None:
