@@ -105,7 +105,7 @@ class Agent(Generic[OutputT]):
     history: History = field(default=History(), kw_only=True)
     grounding: Grounding = field(default="off", kw_only=True)
     sandbox: str | Sandbox = field(default=AUTO, kw_only=True)
-    output: OutputForm[OutputT] = field(default=cast(Any, str), kw_only=True)
+    output: OutputForm[OutputT] = field(default=str, kw_only=True)  # type: ignore[assignment]
     instructions: str | Callable[..., str] = field(default="", kw_only=True)
     deps: Any = field(default=None, kw_only=True)
 
@@ -436,8 +436,12 @@ class Agent(Generic[OutputT]):
             return self
         return self.using(loop=loops.make(head.loop["name"], head.loop["options"]))
 
-    @cached_property
+    @property
     def _parts(self) -> AgentParts:
+        return self._made_parts
+
+    @cached_property
+    def _made_parts(self) -> AgentParts:  # a `cached_property` is no property of a protocol for pyright
         return AgentParts(self)
 
 

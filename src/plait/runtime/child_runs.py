@@ -40,7 +40,7 @@ class ChildParts(Protocol):
     """What an agent makes for its runs."""
 
     async def prepare_run(
-        self, question: UserQuestion, session: None, on_wait: OnWait | None, history: None, now: None, deps: Any
+        self, asked: UserQuestion, session: None, on_wait: OnWait | None, history: None, now: None, deps: Any
     ) -> tuple[RunSpec, RunHead]: ...
 
     async def prepare_resume(
