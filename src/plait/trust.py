@@ -1,9 +1,9 @@
 """Which configuration files may decide where keys go and which code runs.
 
 Plait trusts a file that the user named (`--config`, `PLAIT_CONFIG`) and the user's own file. A `plait.toml` in the
-working folder may have come with a download. Plait reads it only if it names no code to run, no environment variable to
-send, and no address outside this machine, or after `plait trust`, which records its path and digest. SECURITY.md has a
-table of the rules.
+working folder may have come with a download. Plait reads it only if it names no code to run, no folder for tools, no
+environment variable to send, and no address outside this machine, or after `plait trust`, which records its path and
+digest. SECURITY.md has a table of the rules.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ def distrust(file: Path) -> None:
 
 def risks(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a configuration would do that needs trust, one phrase each."""
+    from plait.tools.load import opens_folder
+
     for name, table in _tables(settings.get("endpoints")):
         address = str(table.get("base_url", ""))
         if not _on_this_machine(address):
@@ -62,7 +64,9 @@ def risks(settings: Mapping[str, Any]) -> Iterator[str]:
     for name, table in [*_tables({"run": settings.get("run")}), *agents]:
         words = table.get("tools")
         for word in words if isinstance(words, list) else ():
-            if _runs_code(str(word)):
+            if opens_folder(str(word).strip()):
+                yield f"use a folder with the tool {word} ({name})"
+            elif _runs_code(str(word)):
                 yield f"run the code of the tool {word} ({name})"
     serve = settings.get("serve")
     if isinstance(serve, Mapping):

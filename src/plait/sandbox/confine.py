@@ -12,15 +12,22 @@ import platform
 import resource
 import signal
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import TextIO
 
 from plait.sandbox.confine_filter import MACHINES, program
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC = 1, 1
-_SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_RESTRICT = 444, 446
+_SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_ADD_RULE, _SYS_LANDLOCK_RESTRICT = 444, 445, 446
+_RULE_PATH_BENEATH = 1
+READ_AND_RUN = 1 | 4 | 8
+"""Landlock's rights to execute and read files, and to list folders."""
+DEVICES = 2 | 4 | 8 | 1 << 14
+"""Landlock's rights to read and write files that exist."""
+ALL_BUT_DEVICES = (1 << 15) - 1 & ~(1 << 6 | 1 << 11)
+"""Landlock's rights to do everything in a folder but make devices."""
 _NAMESPACES = {"user": 0x10000000, "net": 0x40000000, "ipc": 0x08000000, "uts": 0x04000000}
 _NOBODY = 65534
 
@@ -35,7 +42,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def _call(*arguments: int | bytes | ctypes.Structure | None) -> int:
+def call_kernel(*arguments: int | bytes | ctypes.Structure | None) -> int:
     """Make a raw system call. Raises `OSError`."""
     given = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
     given = [ctypes.byref(a) if isinstance(a, ctypes.Structure) else a for a in given]  # type: ignore[misc]
@@ -46,7 +53,7 @@ def _call(*arguments: int | bytes | ctypes.Structure | None) -> int:
     return result
 
 
-def _prctl(option: int, value: int) -> None:
+def set_process(option: int, value: int) -> None:
     if _libc.prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
@@ -72,21 +79,27 @@ def drop_privileges() -> None:
             pass  # root of a user namespace without nobody: it has no rights outside anyway
 
 
-def landlock(without: Collection[str]) -> int:
+def landlock(without: Collection[str], allowed: Iterable[tuple[str, int]] = ()) -> int:
     """Refuse every file, TCP port, abstract socket and signal to this thread and those it starts, with Landlock.
 
-    Returns the version of the kernel's Landlock; 0 if there is none.
+    `allowed` are exceptions: a folder, and the rights below it. Returns the version of the kernel's Landlock; 0 if
+    there is none.
     """
     if "landlock" in without:
         return 0
     try:
-        version = _call(_SYS_LANDLOCK_CREATE, None, 0, 1)
+        version = call_kernel(_SYS_LANDLOCK_CREATE, None, 0, 1)
         # linux/landlock.h: the rights of each version. A right that is handled and allowed nowhere is refused.
         files = (1 << (13 if version < 2 else 14 if version < 3 else 15 if version < 5 else 16)) - 1
         words = [files] + [3] * (version >= 4) + [3] * (version >= 6)
         rules = b"".join(word.to_bytes(8, sys.byteorder) for word in words)
-        ruleset = _call(_SYS_LANDLOCK_CREATE, rules, len(rules), 0)
-        _call(_SYS_LANDLOCK_RESTRICT, ruleset, 0)
+        ruleset = call_kernel(_SYS_LANDLOCK_CREATE, rules, len(rules), 0)
+        for folder, rights in allowed:
+            below = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+            rule = (rights & files).to_bytes(8, sys.byteorder) + below.to_bytes(4, sys.byteorder)
+            call_kernel(_SYS_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0)
+            os.close(below)
+        call_kernel(_SYS_LANDLOCK_RESTRICT, ruleset, 0)
         os.close(ruleset)
         return version
     except OSError:
@@ -116,9 +129,9 @@ def limits(memory: int, highest_fd: int, statm: TextIO) -> None:
 
 def die_with(parent: int) -> None:
     """End when the parent process ends. Also forbid others to inspect this process or give it new rights."""
-    _prctl(_PR_SET_DUMPABLE, 0)
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    set_process(PR_SET_DUMPABLE, 0)
+    set_process(PR_SET_NO_NEW_PRIVS, 1)
+    set_process(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
 
@@ -139,16 +152,21 @@ def can_filter(without: Collection[str]) -> None:
 def lock(without: Collection[str]) -> None:
     """Put the filter on all threads, then test it. Raises `CannotConfine` if it does not hold."""
     can_filter(without)
-    machine = platform.machine()
-    code = program(machine)
+    install_filter(program(platform.machine()))
+    _try()
+
+
+def install_filter(code: bytes) -> None:
+    """Put a filter on all threads. Raises `CannotConfine`."""
     filter_ = _Program(len(code) // 8, code)
     try:
-        refused = _call(_SYS_SECCOMP[machine], _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC, filter_)
+        refused = call_kernel(
+            _SYS_SECCOMP[platform.machine()], _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC, filter_
+        )
     except OSError as problem:
         raise CannotConfine(f"the kernel takes no seccomp filter ({problem.strerror})") from None
     if refused:
         raise CannotConfine(f"the filter could not be put on thread {refused}")
-    _try()
 
 
 def _try() -> None:
@@ -156,7 +174,7 @@ def _try() -> None:
     attempts: tuple[tuple[str, Callable[[], object]], ...] = (
         ("open a file", lambda: os.open("/", os.O_RDONLY)),
         ("look at a file", lambda: os.stat("/")),
-        ("make a socket", lambda: _call(41 if platform.machine() == "x86_64" else 198, 1, 1, 0)),
+        ("make a socket", lambda: call_kernel(41 if platform.machine() == "x86_64" else 198, 1, 1, 0)),
         ("start a process", _fork),
         ("signal another process", lambda: os.kill(os.getpid(), 0)),
     )

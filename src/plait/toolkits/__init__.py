@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from plait.toolkits.apod import nasa
     from plait.toolkits.date_and_location import date, location
     from plait.toolkits.discord_webhook import discord
+    from plait.toolkits.documents import docs
+    from plait.toolkits.folder_files import files
     from plait.toolkits.frame import Column, Table, tables
     from plait.toolkits.image import Image, images
     from plait.toolkits.mediawiki import wikipedia
     from plait.toolkits.open_meteo import weather
     from plait.toolkits.questions import ask_model, ask_user
     from plait.toolkits.serp import websearch
+    from plait.toolkits.shell_commands import shell
     from plait.toolkits.slack_api import slack
+    from plait.toolkits.web_page import fetch
 
 __all__ = [
     "Column",
@@ -38,11 +42,15 @@ __all__ = [
     "calculator",
     "date",
     "discord",
+    "docs",
     "everything",
+    "fetch",
+    "files",
     "images",
     "location",
     "lookup",
     "nasa",
+    "shell",
     "slack",
     "stocks",
     "tables",
@@ -55,8 +63,8 @@ _VALUES = {"Column": "plait.toolkits.frame", "Image": "plait.toolkits.image", "T
 
 
 def everything() -> tuple[Tool, ...]:
-    """Makes the tools of all toolkits but `lookup`, which needs a source, and `ask_model`, which needs a model."""
-    names = "date location weather wikipedia websearch stocks tables nasa images discord slack"
+    """Makes the tools of all toolkits that need no argument: no file, folder or model."""
+    names = "date location weather wikipedia websearch fetch stocks tables nasa images discord slack"
     return (calculator, *(tool for name in names.split() for tool in __getattr__(name)()))
 
 

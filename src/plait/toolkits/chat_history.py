@@ -5,21 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from plait.core.errors import PlaitError
 from plait.core.text import shorten, split_text
-from plait.search.keywords import KeywordIndex, split_words
+from plait.search.keywords import split_words
+from plait.toolkits.passages import make_meaning_search
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from plait.journal.records import SessionTurn
-    from plait.search import Embedder as Measure
-
-    Embedder: TypeAlias = str | Callable[[list[str]], Any] | Measure
-
-Search: TypeAlias = Callable[[str], tuple[list[int], str]]
-"""Takes a query; returns the numbers of the parts that fit, best first, and a note on how they were found."""
+    from plait.toolkits.passages import Embedder
 
 BEST = 4
 """Number of turns that a search returns."""
@@ -29,8 +24,6 @@ PART = 700
 """Maximum number of characters of a part; of a long turn, the search finds the best part."""
 ALIKE = 0.7
 """Two turns with at least this share of common words say much the same."""
-DEEP = 200
-"""Number of parts among which the search looks for turns that differ."""
 SECONDS = 900.0
 """Time limit of a search. The first one embeds the whole conversation."""
 
@@ -71,7 +64,7 @@ class _Conversation:
     def __init__(self, turns: Sequence[SessionTurn], embedder: Embedder) -> None:
         self._turns = turns
         self._parts = [(i, part) for i, turn in enumerate(turns) for part in split_text(_text_of(turn), PART)]
-        self._search = _make_meaning_search([part for _, part in self._parts], embedder) if turns else None
+        self._search = make_meaning_search([part for _, part in self._parts], embedder) if turns else None
 
     def find(self, query: str) -> str:
         """Return the turns that fit best, oldest first, as text for a model."""
@@ -121,26 +114,3 @@ def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
 
 def _text_of(turn: SessionTurn) -> str:
     return f"{turn.question}\n{turn.answer}" if turn.answer is not None else turn.question
-
-
-def _make_meaning_search(texts: list[str], embedder: Embedder) -> Search:
-    """Return a search by meaning and words, or one by words alone if the embedder is not available."""
-    from plait.search import Index, VectorCache
-
-    try:
-        index = Index(embedder, VectorCache()).add([str(i) for i in range(len(texts))], texts)
-    except PlaitError as why:
-        return _make_word_search(texts, why)
-
-    def search(query: str) -> tuple[list[int], str]:
-        try:
-            return [int(hit.id) for hit in index.search(query, DEEP)], ""
-        except PlaitError as why:
-            return _make_word_search(texts, why)(query)
-
-    return search
-
-
-def _make_word_search(texts: list[str], why: PlaitError) -> Search:
-    keywords = KeywordIndex(texts)
-    return lambda query: (keywords.rank(query), f"(Searched by words only. {why})")

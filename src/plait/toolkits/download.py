@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Collection
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -22,20 +24,45 @@ from plait.toolkits.service import SECONDS, describe_failure, find_proxy, open_s
 REDIRECTS = 5
 
 
-async def download(url: str, max_bytes: int, *, seconds: float = SECONDS, private: bool = False) -> bytes:
-    """Return the bytes at an http(s) address, at most `max_bytes`, after at most five redirects.
+@dataclass(frozen=True)
+class Downloaded:
+    """What an address gave: the address after all redirects, the header Content-Type, and the bytes."""
 
-    Addresses of this machine and of private networks are refused unless `private`. Behind a proxy, the proxy looks
-    names up, so only numeric addresses are checked here. Raises `ToolError`.
+    url: str
+    content_type: str
+    data: bytes
+
+
+async def download(url: str, max_bytes: int, *, seconds: float = SECONDS, private: bool = False) -> bytes:
+    """Return the bytes at an http(s) address, as `download_page` does."""
+    return (await download_page(url, max_bytes, seconds=seconds, private=private)).data
+
+
+async def download_page(
+    url: str,
+    max_bytes: int,
+    *,
+    seconds: float = SECONDS,
+    private: bool = False,
+    hosts: Collection[str] = (),
+    accept: str = "*/*",
+) -> Downloaded:
+    """Return what is at an http(s) address, at most `max_bytes`, after at most five redirects.
+
+    Addresses of this machine and of private networks are refused unless `private`, and hosts that are not in `hosts`
+    if there are any. Behind a proxy, the proxy looks names up, so only numeric addresses are checked here. Raises
+    `ToolError`.
     """
     for _ in range(REDIRECTS + 1):
         host = _check_address(url, private)
+        if hosts and host not in hosts:
+            raise ToolError(f"The host {host[:80]} is not allowed.", hint=f"Allowed: {', '.join(hosts)}.")
         proxy = find_proxy(url)
         connector = None if private or proxy else aiohttp.TCPConnector(resolver=PublicResolver(), use_dns_cache=False)
         try:
             async with (
                 open_session(seconds, connector) as session,
-                session.get(url, allow_redirects=False, proxy=proxy) as response,
+                session.get(url, allow_redirects=False, proxy=proxy, headers={"Accept": accept}) as response,
             ):
                 if response.status in (301, 302, 303, 307, 308) and "Location" in response.headers:
                     url = urljoin(url, response.headers["Location"])
@@ -45,7 +72,8 @@ async def download(url: str, max_bytes: int, *, seconds: float = SECONDS, privat
                 if response.status != 200:
                     said = f"{response.status} {response.reason or ''}".rstrip()
                     raise ToolError(f"{host} answered {said}.", hint="Check the address.")
-                return await read_body(response, max_bytes, host)
+                data = await read_body(response, max_bytes, host)
+                return Downloaded(url, response.headers.get("Content-Type", ""), data)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(error, aiohttp.ClientConnectorDNSError) and "not public" in str(error):
                 raise _not_public(host) from None

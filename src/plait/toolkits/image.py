@@ -152,7 +152,7 @@ def images(*, private: bool = False, timeout: float = SECONDS) -> tuple[Tool, ..
     model's address may come from a malicious page. `timeout` in seconds.
     """
 
-    @tool(read_only=True)
+    @tool(read_only=True, open_world=True)
     async def download_image(url: str) -> Image:
         """Downloads an image from the web.
 

@@ -25,7 +25,7 @@ def wikipedia(*, base_url: Setting = None, timeout: float = SECONDS, longest: in
     base = "https://en.wikipedia.org/w/api.php"
     service = Service("Wikipedia", "WIKIPEDIA_URL", base, "", "", base_url, None, timeout)
 
-    @tool(read_only=True)
+    @tool(read_only=True, open_world=True)
     async def wikipedia_search(query: str) -> list[dict[str, str]]:
         """Pages of Wikipedia that fit some words, the best first, at most five: title, and where the words stand.
 
@@ -41,7 +41,7 @@ def wikipedia(*, base_url: Setting = None, timeout: float = SECONDS, longest: in
             raise ToolError(f"No page of Wikipedia fits {asked!r}.", hint=hint)
         return found
 
-    @tool(read_only=True)
+    @tool(read_only=True, open_world=True)
     async def wikipedia_page(title: str) -> str:
         """The text of a Wikipedia page. Of a word with several meanings it lists the pages to choose from.
 

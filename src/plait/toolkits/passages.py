@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from plait.core.errors import ToolError
+from plait.core.errors import PlaitError, ToolError
 from plait.core.text import cut_text, split_text
 from plait.search.keywords import KeywordIndex
+
+if TYPE_CHECKING:
+    from plait.search import Embedder as Measure
+
+    Embedder: TypeAlias = str | Callable[[list[str]], Any] | Measure
+
+Search: TypeAlias = Callable[[str], tuple[list[int], str]]
+"""Takes a query; returns the numbers of the texts that fit, best first, and a note on how they were found."""
 
 LENGTH = 700
 """Characters of a passage. A longer paragraph is cut between sentences."""
 SHOWN = 3
+DEEP = 200
+"""Number of texts that a search by meaning returns."""
 NEAR_BEST = 0.6
 """A passage is shown if its score is at least this share of the best one's."""
 
 
 class Passage(Struct, frozen=True):
-    """A part of a text: its file, the heading above it, and the text itself."""
+    """A part of a text: its file, the heading above it, the text itself, and the line where it begins."""
 
     file: str
     heading: str
     text: str
+    line: int = 1
 
 
 class Passages(Struct, frozen=True, dict=True):
@@ -54,15 +67,17 @@ def _title(passage: Passage) -> str:
 def split_passages(file: str, text: str) -> list[Passage]:
     """Split a text into passages: short paragraphs together, long ones apart, never across a heading."""
     found: list[Passage] = []
-    heading, held = "", ""
+    heading, held, begins = "", "", 0
+    text = text.replace("\r\n", "\n")
 
     def flush() -> None:
         nonlocal held
         if held:
-            found.append(Passage(file, heading, held))
+            found.append(Passage(file, heading, held, text.count("\n", 0, begins) + 1))
         held = ""
 
-    for paragraph in re.split(r"\n\s*\n", text.replace("\r\n", "\n")):
+    at = 0
+    for paragraph in re.split(r"\n\s*\n", text):
         lines = paragraph.strip().splitlines()
         while lines and re.match(r"#{1,6}\s", lines[0]):
             flush()
@@ -70,6 +85,33 @@ def split_passages(file: str, text: str) -> list[Passage]:
         for piece in split_text("\n".join(lines), LENGTH):
             if held and len(held) + len(piece) > LENGTH:
                 flush()
+            place = text.find(piece, at)
+            at = max(place, at)
+            if not held:
+                begins = at
             held = f"{held}\n{piece}" if held else piece
     flush()
     return found
+
+
+def make_meaning_search(texts: list[str], embedder: Embedder) -> Search:
+    """Return a search by meaning and words, or one by words alone if the embedder is not available."""
+    from plait.search import Index, VectorCache
+
+    try:
+        index = Index(embedder, VectorCache()).add([str(i) for i in range(len(texts))], texts)
+    except PlaitError as why:
+        return _make_word_search(texts, why)
+
+    def search(query: str) -> tuple[list[int], str]:
+        try:
+            return [int(hit.id) for hit in index.search(query, DEEP)], ""
+        except PlaitError as why:
+            return _make_word_search(texts, why)(query)
+
+    return search
+
+
+def _make_word_search(texts: list[str], why: PlaitError) -> Search:
+    keywords = KeywordIndex(texts)
+    return lambda query: (keywords.rank(query), f"(Searched by words only. {why})")

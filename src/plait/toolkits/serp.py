@@ -31,7 +31,7 @@ def websearch(
     names = ("SERPAPI_URL", "https://serpapi.com", "SERPAPI_API_KEY", "a key of SerpApi")
     service = Service("The web search", *names, base_url, key, timeout)
 
-    @tool(read_only=True)
+    @tool(read_only=True, open_world=True)
     async def web_search(query: str) -> str:
         """Searches the web and gives what answers the query best: a direct answer, else the first results.
 

@@ -38,17 +38,24 @@ SHIPPED = {
     "weather": "plait.toolkits.open_meteo:weather",
     "wikipedia": "plait.toolkits.mediawiki:wikipedia",
     "websearch": "plait.toolkits.serp:websearch",
+    "fetch": "plait.toolkits.web_page:fetch",
     "stocks": "plait.toolkits.alpha_vantage:stocks",
     "tables": "plait.toolkits.frame:tables",
     "nasa": "plait.toolkits.apod:nasa",
     "images": "plait.toolkits.image:images",
     "discord": "plait.toolkits.discord_webhook:discord",
     "slack": "plait.toolkits.slack_api:slack",
+    "files": "plait.toolkits.folder_files:files",
+    "docs": "plait.toolkits.documents:docs",
+    "shell": "plait.toolkits.shell_commands:shell",
     "ask-model": "plait.toolkits.questions:ask_model",
     "ask-user": "plait.toolkits.questions:ask_user",
     "all": "plait.toolkits:everything",
 }
 """The built-in toolkits, by name, because toolkits are built on tools and cannot be imported here."""
+
+FOLDERS = ("files", "docs", "shell")
+"""The built-in toolkits that use a folder of the user's: their words need as much trust as words of code."""
 
 MCP = "mcp:"
 """The prefix of a word for the tools of an MCP server."""
@@ -124,7 +131,10 @@ def anchor_word(word: str) -> str:
     if rest.endswith(".py"):
         return prefix + os.path.abspath(rest)
     toolkit, _, argument = rest.partition(":")
-    if argument and os.path.exists(argument):
+    if toolkit in FOLDERS:  # an option may follow the path
+        argument, comma, option = argument.rpartition(",") if argument.endswith(",read_only") else (argument, "", "")
+        return f"{prefix}{toolkit}:{os.path.abspath(os.path.expanduser(argument))}{comma}{option}"
+    if argument and toolkit != "fetch" and os.path.exists(argument):
         return f"{prefix}{toolkit}:{os.path.abspath(argument)}"
     return word
 
@@ -135,12 +145,19 @@ def is_mcp_word(word: str) -> bool:
 
 
 def runs_code(word: str) -> bool:
-    """Return whether loading a word or calling its tools runs code that Plait does not ship."""
+    """Return whether loading a word or calling its tools runs code that Plait does not ship, or opens a folder."""
     toolkit = _split_name(word)[1].partition(":")[0]
+    if opens_folder(word):
+        return True
     if toolkit in SHIPPED:
         return False
     plugin = _plugins().get(toolkit)
     return plugin is None or plugin.dist.name != "plait"
+
+
+def opens_folder(word: str) -> bool:
+    """Return whether a word's tools use the files of a folder that it names."""
+    return _split_name(word)[1].partition(":")[0] in FOLDERS
 
 
 def recall_tools(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
@@ -263,9 +280,8 @@ def _call_factory(factory: Callable[..., Any], word: str, argument: str | None) 
     except TypeError as error:
         if argument is not None:
             raise _no_argument(word) from error
-        raise ConfigError(
-            f"The toolkit {name} needs an argument.", hint=f"Write {name}:ARGUMENT, such as {name}:facts.json."
-        ) from error
+        example = "FOLDER" if name in FOLDERS else "ARGUMENT, such as lookup:facts.json"
+        raise ConfigError(f"The toolkit {name} needs an argument.", hint=f"Write {name}:{example}.") from error
     except ValueError:  # its parameters are not accessible
         pass
     try:

@@ -1,0 +1,124 @@
+"""`docs`: tools that search the documents of one folder by meaning and by keyword, offline, and read them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TypeAlias
+
+from plait.core.errors import ToolError
+from plait.toolkits.folder import MAX_BYTES, Folder, Found, show_lines
+from plait.toolkits.html_text import html_to_text
+from plait.toolkits.passages import Passage, Search, make_meaning_search, split_passages
+from plait.tools.tool import Tool, tool
+
+HTML = (".html", ".htm")
+SUFFIXES = (".txt", ".md", ".markdown", ".rst", *HTML, ".csv", ".tsv", ".json", ".jsonl")
+"""The documents that are searched. PDF is not among them."""
+MAX_DOCUMENTS, MAX_TOTAL = 2_000, 20_000_000
+"""Maximum number of documents, and of bytes of all of them."""
+MOST = 20
+"""Maximum number of passages that a search returns."""
+SECONDS = 900.0
+"""Time limit of a search. The first one embeds all documents."""
+
+_Read: TypeAlias = tuple[tuple[int, ...], list[Passage] | None]
+"""The state of a document when it was read, and its passages; None if it can't be read."""
+
+
+def docs(folder: str | Path) -> tuple[Tool, ...]:
+    """Makes the tools `search_docs` and `read_doc` over the texts, Markdown, HTML, CSV and JSON files of one folder.
+
+    The first search makes the index; later ones update it if files have changed. Vectors are stored on disk. Without
+    the extra `search`, the search is by keyword only, and its results say so.
+    """
+    library = _Library(Folder.open(folder, "docs"))
+
+    @tool(read_only=True, open_world=True, timeout=SECONDS)
+    def search_docs(query: str, limit: int = 5) -> str:
+        """Finds the passages of the user's documents that fit best: file, line, passage.
+
+        Args:
+            query: What to look for, in a few words or a question.
+            limit: How many passages, at most 20.
+        """
+        if not query.strip():
+            raise ToolError("There is nothing to search for.", hint="Give a few words.")
+        return library.search(query.strip()[:1000], min(max(limit, 1), MOST))
+
+    @tool(read_only=True, open_world=True)
+    def read_doc(file: str, start: int = 1) -> str:
+        """Shows the text of a document.
+
+        Args:
+            file: Its name, as search_docs gives it.
+            start: The number of the first line.
+        """
+        if not file.lower().endswith(SUFFIXES):
+            raise ToolError(f"{file[:80]!r} is not a document.", hint=f"Documents end in {', '.join(SUFFIXES)}.")
+        return show_lines(file, library.read(file), max(start, 1), 400)
+
+    return (search_docs, read_doc)
+
+
+class _Library:
+    """The documents of a folder and their index, as they were when they were last looked at."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._known: dict[str, _Read] = {}
+        self._passages: list[Passage] = []
+        self._search: Search | None = None
+        self._skipped: list[str] = []
+
+    def search(self, query: str, limit: int) -> str:
+        """Return the passages that fit best. Raises `ToolError` if there are too many documents."""
+        with self._lock:
+            self._update()
+            search, passages, skipped = self._search, self._passages, self._skipped
+        if search is None:
+            raise ToolError("The folder has no documents with text.", hint=f"It reads {', '.join(SUFFIXES)}.")
+        ranked, note = search(query)
+        shown = [_show(passages[number]) for number in ranked[:limit]] or ["No document has anything on this."]
+        notes = [note] if note else []
+        if skipped:
+            notes.append(f"(Not searched, because not text or above {MAX_BYTES:,} bytes: {', '.join(skipped[:5])}.)")
+        return "\n\n".join([*shown, *notes])
+
+    def read(self, path: str) -> str:
+        """Return a document as text."""
+        text = self._folder.read_text(path)
+        return html_to_text(text)[1] if path.lower().endswith(HTML) else text
+
+    def _update(self) -> None:
+        """Read the files that have changed, and make the index anew if there are any."""
+        found = [each for each in self._folder.walk() if each.path.lower().endswith(SUFFIXES)]
+        total = sum(each.size for each in found if each.size <= MAX_BYTES)
+        if len(found) > MAX_DOCUMENTS or total > MAX_TOTAL:
+            raise ToolError(
+                f"The folder has {len(found):,} documents with {total / 1e6:,.1f} MB.",
+                hint=f"At most {MAX_DOCUMENTS:,} with {MAX_TOTAL / 1e6:.0f} MB can be searched. Name a smaller folder.",
+            )
+        known = {each.path: self._read_passages(each) for each in found}
+        if known == self._known and self._search is not None:
+            return
+        self._passages = [passage for _, passages in known.values() for passage in passages or ()]
+        self._skipped = [path for path, (_, passages) in known.items() if passages is None]
+        texts = [f"{each.file} {each.heading}\n{each.text}" for each in self._passages]
+        self._search = make_meaning_search(texts, "local") if texts else None
+        self._known = known
+
+    def _read_passages(self, found: Found) -> _Read:
+        known = self._known.get(found.path)
+        if known is not None and known[0] == found.state:
+            return known
+        try:
+            return found.state, split_passages(found.path, self.read(found.path))
+        except ToolError:  # too large, not text, or it has just gone
+            return found.state, None
+
+
+def _show(passage: Passage) -> str:
+    heading = f": {passage.heading}" if passage.heading else ""
+    return f"[{passage.file}, line {passage.line}{heading}]\n{passage.text}"

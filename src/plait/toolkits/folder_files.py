@@ -1,0 +1,136 @@
+"""`files`: tools that list, read, search and write the files of one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from plait.core.errors import ToolError
+from plait.core.text import cut_text
+from plait.toolkits.folder import MAX_BYTES, SECONDS, Folder, decode_text, show_lines
+from plait.tools.tool import Tool, tool
+
+LISTED, HITS, LINES = 500, 100, 400
+"""Maximum number of files in a list, of hits of a search, and of lines that are shown without a wish."""
+WIDE = 200
+"""Maximum number of characters of a hit's line."""
+READ_ONLY = ",read_only"
+
+
+def files(folder: str | Path, *, read_only: bool = False) -> tuple[Tool, ...]:
+    """Makes the tools `list_files`, `read_file`, `search_files`, `write_file` and `edit_file` for one folder.
+
+    With `read_only`, or in the word `files:FOLDER,read_only`, only the first three. Paths are relative to the folder.
+    Hidden files, symbolic links and special files are not offered. Each write needs approval.
+    """
+    if isinstance(folder, str) and folder.endswith(READ_ONLY):
+        folder, read_only = folder.removesuffix(READ_ONLY), True
+    place = Folder.open(folder, "files")
+
+    @tool(read_only=True, open_world=True, timeout=2 * SECONDS)
+    def list_files(pattern: str = "**") -> str:
+        """Lists the files of the folder, each with its size.
+
+        Args:
+            pattern: Which files, such as *.py or docs/**/*.md; all without it.
+        """
+        lines: list[str] = []
+        for found in place.walk(pattern):
+            if len(lines) == LISTED:
+                lines.append(f"[There are more than {LISTED} files. Use a narrower pattern.]")
+                break
+            lines.append(f"{found.path} ({found.size:,} bytes)")
+        return "\n".join(lines) or f"No file fits {cut_text(pattern, 80)!r}."
+
+    @tool(read_only=True, open_world=True)
+    def read_file(path: str, first_line: int = 1, lines: int = LINES) -> str:
+        """Shows the text of a file, or a part of it.
+
+        Args:
+            path: The file's path in the folder.
+            first_line: The number of the first line, from 1.
+            lines: How many lines.
+        """
+        return show_lines(path, place.read_text(path), max(first_line, 1), max(lines, 1))
+
+    @tool(read_only=True, open_world=True, timeout=2 * SECONDS)
+    def search_files(text: str, pattern: str = "**", regex: bool = False) -> str:
+        """Searches the files of the folder for a text, line by line: path, number of the line, the line.
+
+        Args:
+            text: The text, in this case; or a regular expression without look-around.
+            pattern: Which files, such as *.py; all without it.
+            regex: Whether the text is a regular expression.
+        """
+        matches = _matcher(text, regex)
+        hits: list[str] = []
+        skipped = 0
+        for found in place.walk(pattern):
+            try:
+                content = decode_text(place.read_bytes(found.path))
+            except ToolError:  # too large, or it has just changed
+                content = None
+            skipped += content is None
+            for number, line in enumerate((content or "").splitlines(), 1):
+                if matches(line):
+                    hits.append(f"{found.path}:{number}: {cut_text(line.strip(), WIDE)}")
+                    if len(hits) == HITS:
+                        return "\n".join([*hits, f"[The search ended after {HITS} lines. Use a narrower pattern.]"])
+        note = [f"[{skipped} files are not text, or have more than {MAX_BYTES:,} bytes.]"] if skipped else []
+        return "\n".join([*hits, *note] if hits else [f"No line has {cut_text(text, 80)!r}.", *note])
+
+    @tool(destructive=True, requires_approval=True)
+    def write_file(path: str, content: str) -> str:
+        """Writes a text file: a new one, or the whole content of an existing one.
+
+        Args:
+            path: The file's path in the folder. Folders that do not exist are made.
+            content: All of its text.
+        """
+        place.write(path, content, replaces=False)
+        return f"{path} has been written: {len(content):,} characters."
+
+    @tool(destructive=True, requires_approval=True)
+    def edit_file(path: str, old: str, new: str) -> str:
+        """Replaces a text in a file. The text must occur exactly once.
+
+        Args:
+            path: The file's path in the folder.
+            old: The text to replace, with the lines around it if it would occur more often.
+            new: What takes its place.
+        """
+        content = place.read_text(path)
+        if "\r\n" in content and "\r\n" not in old:  # a model writes the line ends of this file as \n
+            old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
+        at = content.find(old) if old else -1
+        if at < 0:
+            raise ToolError(f"{path} does not have the text to replace.", hint="Read the file, and copy it exactly.")
+        if content.find(old, at + 1) >= 0:
+            raise ToolError(
+                f"{path} has the text to replace more than once.", hint="Add lines before or after it to `old`."
+            )
+        bom = "\ufeff" if place.read_bytes(path).startswith(b"\xef\xbb\xbf") else ""
+        place.write(path, bom + content[:at] + new + content[at + len(old) :], replaces=True)
+        first = content.count("\n", 0, at) + 1
+        return f"{path} has been changed at line {first}."
+
+    reading = (list_files, read_file, search_files)
+    return reading if read_only else (*reading, write_file, edit_file)
+
+
+def _matcher(text: str, regex: bool) -> Callable[[str], bool]:
+    """Return whether a line has the text. A regular expression takes linear time, whatever it is."""
+    if not text:
+        raise ToolError("There is nothing to search for.", hint="Give a text.")
+    if not regex:
+        return lambda line: text in line
+    from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+    try:
+        schema = core_schema.str_schema(pattern=text[:1000], regex_engine="rust-regex")
+        return SchemaValidator(schema).isinstance_python
+    except SchemaError as error:
+        said = " ".join(str(error).split())[-200:]
+        raise ToolError(
+            f"The regular expression can't be used: {said}", hint="Leave out look-around and back-references."
+        ) from None
