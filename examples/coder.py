@@ -17,10 +17,10 @@ RULES = """Read the files that matter before you change anything. Make the small
 Then run the tests, and say in your answer what you changed and what the tests said."""
 
 
-def make_agent(folder: str | Path, model: str = "local", usd: float | None = None) -> plait.Agent:
+def make_agent(folder: Path, model: str = "local", usd: float | None = None, commands: bool = True) -> plait.Agent:
     return plait.Agent(
         model=model,
-        tools=[f"files:{folder}", f"shell:{folder}"],
+        tools=[f"files:{folder}", *([f"shell:{folder}"] if commands else [])],
         instructions=RULES,
         limits=plait.Limits(steps=100, usd=usd),
     )
@@ -33,15 +33,16 @@ def main() -> int:
     options.add_argument("--resume", metavar="RUN")
     options.add_argument("--model", default="local")
     options.add_argument("--usd", type=float)
+    options.add_argument("--no-commands", action="store_true", help="for a kernel that cannot confine a shell")
     given = options.parse_args()
-    agent = make_agent(given.folder, given.model, given.usd)
+    agent = make_agent(given.folder, given.model, given.usd, not given.no_commands)
     run = agent.resume(given.resume) if given.resume else agent.run(given.task)
     while run.status == "waiting":
         print(run.reason)
         run = agent.resume(run, input("> "))
-    for call, observation in run.timeline.results:
+    for done, observation in run.timeline.results:
         first_line = observation.text.partition("\n")[0]
-        print(f"{call.tool}: {first_line}", file=sys.stderr)
+        print(f"{done.call.tool}: {first_line}", file=sys.stderr)
     print(run.answer if run.status == "answered" else f"{run.status}: {run.reason}")
     return 0 if run.status == "answered" else 1
 

@@ -16,9 +16,7 @@ import plait
 ORDERS = [(1041, "pear tree", 45.0, "delivered"), (1042, "lamp", 20.0, "delivered")]
 
 
-class Db:
-    """The orders of a shop, in an SQLite file."""
-
+class Db:  # the orders of a shop, in an SQLite file
     def __init__(self, path: str) -> None:
         self.path = path
         self.execute("CREATE TABLE IF NOT EXISTS orders (number INTEGER PRIMARY KEY, item, price, status)")
