@@ -34,6 +34,7 @@ from plait.runtime.agent_description import (
     list_tools,
     loop_of,
     sandbox_for,
+    suggest_arguments,
 )
 from plait.runtime.attachments import UserQuestion, check_acceptance, restore_files
 from plait.runtime.background import EventStream, run_blocking
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 NewT = TypeVar("NewT")
 
 
+@suggest_arguments
 @dataclass(frozen=True, repr=False)
 class Agent(Generic[OutputT]):
     """A loop with its models, tools and limits.
