@@ -11,6 +11,7 @@ import msgspec
 import pydantic
 import pytest
 
+import plait
 from plait.core.call_check import find_faults, find_input_problem, repair_value
 from plait.core.errors import BadInput
 from plait.core.json_schema import LONGEST, shape_of, words_of
@@ -94,9 +95,9 @@ def test_an_argument_error_shows_the_json_shape_and_no_python_type() -> None:
             [
                 "there is no parameter 'at'",
                 "items[0].name is missing",
-                "items[0].amount must be a valid integer, unable to parse string as an integer, not 'many'",
-                "items[1].amount must be greater than or equal to 1, not the number 0",
-                "items[1].unit must be 'piece' or 'kg', not 'box'",
+                "items[0].amount must be a whole number, not 'many'",
+                "items[1].amount must be at least 1, not 0",
+                "items[1].unit must be one of 'piece', 'kg', not 'box'",
                 "items[2] must be an object, not the number 5",
                 "to.city is missing",
                 "to.zip must be",
@@ -201,3 +202,27 @@ def test_a_schema_whose_references_multiply_is_described_and_checked_in_a_moment
         assert len(words_of(root["properties"]["a"], root)) <= LONGEST
         list(find_faults(repair_value([[["1"]]] * 1000, root["properties"]["a"], root), root["properties"]["a"], root))
     assert time.process_time() - began < 2.0
+
+
+def test_a_misspelled_name_is_suggested_at_each_depth() -> None:
+    said = refusal(order, {"item": [], "to": {"citty": "Lyon", "zip": 1}, "urgnt": True})
+    assert "there is no parameter 'item' (did you mean 'items'?), 'urgnt' (did you mean 'urgent'?)" in said
+    assert "items is missing" in said
+    assert "to.city is missing ('citty' is there instead)" in said
+
+
+def test_code_gets_all_faults_of_a_call_as_a_type_error() -> None:
+    code = (
+        "try:\n    order(items=[{'nam': 'tea', 'amount': 0}], to={'city': 'Lyon', 'zip': 'x'}, urgnt=True)\n"
+        "except TypeError as error:\n    print(error)"
+    )
+    replies = [f"Thought: x\n```python\n{code}\n```", 'Thought: y\n```python\nstop("done")\n```']
+    run = plait.Agent(plait.CodeAct(), model=plait.Scripted(replies), tools=[order], journal=False).run("q")
+    (_, observation), *_ = run.timeline.results
+    for fault in (
+        "there is no parameter 'urgnt' (did you mean 'urgent'?)",
+        "items[0].name is missing ('nam' is there instead)",
+        "items[0].amount must be at least 1, not 0",
+        "to.zip must be a whole number, not 'x'",
+    ):
+        assert fault in observation.text

@@ -27,6 +27,7 @@ NAMES = {
     "weather": ["get_current_weather", "get_daily_weather_forecast", "search_location_geocoordinates"],
     "wikipedia": ["wikipedia_search", "wikipedia_page"],
     "websearch": ["web_search"],
+    "fetch": ["fetch"],
     "stocks": ["get_weekly_stock_price"],
     "tables": ["run_sql_query", "get_table_row"],
     "nasa": ["get_nasa_astronomy_picture_of_the_day"],
@@ -42,13 +43,14 @@ def test_a_word_loads_its_tools(word: str, names: list[str]) -> None:
     assert [tool.name for tool in found] == names
     assert all(tool.source == word and tool.spec.description for tool in found)
     assert word in toolkit_names()
-    with pytest.raises(ConfigError, match="takes nothing after the colon"):
-        load(f"{word}:something")
+    if word != "fetch":  # it takes hosts
+        with pytest.raises(ConfigError, match="takes nothing after the colon"):
+            load(f"{word}:something")
 
 
 def test_one_word_loads_all_that_need_to_be_told_nothing() -> None:
     assert [tool.name for tool in load("all")] == ["calculator", *(name for names in NAMES.values() for name in names)]
-    assert len(tools_from(["all", "ask-model:openai:gpt-5"]).specs) == 20
+    assert len(tools_from(["all", "ask-model:openai:gpt-5"]).specs) == 21
 
 
 def test_a_model_is_named_behind_the_word_that_asks_it() -> None:
@@ -63,6 +65,16 @@ def test_only_messages_have_effects() -> None:
         "send_message_discord",
         "send_slack_message",
         "send_slack_image",
+    ]
+
+
+def test_tools_whose_results_strangers_write_say_so() -> None:
+    assert [tool.name for tool in load("all") if tool.open_world] == [
+        "wikipedia_search",
+        "wikipedia_page",
+        "web_search",
+        "fetch",
+        "download_image",
     ]
 
 

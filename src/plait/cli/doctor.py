@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,7 @@ from plait.models.fetch import list_catalogue
 from plait.models.presets import HOSTS
 from plait.models.resolve import resolve
 from plait.sandbox import AUTO, BACKENDS, Settings, default_sandbox
+from plait.sandbox.command import check_folder
 from plait.sandbox.monty_pool import library
 from plait.sandbox.process import ProcessSession
 from plait.server.settings import is_loopback
@@ -264,6 +266,17 @@ def _examine_sandbox(configured: str) -> Iterator[Finding]:
     yield Finding("sandbox", AUTO, "absent" if chosen in problems else "ok", f"uses {chosen}{reason}")
     if configured != AUTO and configured in problems:
         yield Finding("sandbox", "run.sandbox", "broken", f"{configured} is configured: {problems[configured]}")
+    yield _examine_shell()
+
+
+def _examine_shell() -> Finding:
+    """Run an empty command as the tool `shell:FOLDER` does."""
+    with tempfile.TemporaryDirectory(prefix="plait-doctor-") as folder:
+        try:
+            check_folder(Path(folder).resolve())
+        except ConfigError as why:
+            return Finding("sandbox", "shell", "absent", one_line(why.message), one_line(why.hint))
+    return Finding("sandbox", "shell", "ok", "the tool shell:FOLDER can confine commands to a folder")
 
 
 def _examine_process_sandbox() -> str:

@@ -31,11 +31,11 @@ from plait.core.tools import ToolSpec
 IsOpen: TypeAlias = Callable[[str], bool]
 """Whether a text refers to a result, so that its value is not known yet."""
 Path: TypeAlias = tuple[str | int, ...]
+"""The place of a value inside another one."""
 Faults: TypeAlias = list[tuple[Path, str]]
 """Faults of a value: the place of each, and a sentence."""
 MAX_REFERENCES = 20
 """References that lead to one another."""
-"""The place of a value inside another one."""
 Fault: TypeAlias = tuple[Path, str]
 """A fault: its place, and a sentence that continues from it: "must be a number, not 'x'"."""
 
@@ -86,7 +86,7 @@ def find_input_problem(tool: ToolSpec, given: JSON, is_open: IsOpen) -> str:
             # Without a root, references allow any value: the actual type may accept more than its schema says.
             faults = find_faults(repair_value(value, properties[name], {}), properties[name], {})
             problems += [f"{show_place(name, path)} {text}" for path, text in faults]
-    return "; ".join(problems[:MOST])
+    return list_faults(problems)
 
 
 def _has_open(value: JSON, is_open: IsOpen) -> bool:
@@ -198,7 +198,7 @@ def _place_by_name(
     if other and takes_other_names(parameters):
         placed |= {str(name): value for name, value in other.items()}
     elif other:
-        extra = ", ".join([show_value(name) for name in other][:5])
+        extra = ", ".join(show_value(name) + _suggest(name, properties.keys() - placed.keys()) for name in other)
         faults.append(f"there is no parameter {extra} (known: {', '.join(properties) or 'none'})")
     if whole and len(properties) == 1:
         fits_by_name = not faults and _fits(given[whole], properties[whole], parameters)
@@ -227,6 +227,17 @@ def _place_in_order(parameters: Schema, given: Any, spread: str) -> tuple[dict[s
 
 def _fits(value: Any, schema: Any, root: Schema) -> bool:
     return not any(find_faults(repair_value(value, schema, root), schema, root))
+
+
+def _suggest(name: object, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(_fold(name)[:100], sorted(known), 1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+def list_faults(faults: Sequence[str]) -> str:
+    """Join the faults of an input; of more than `MOST`, the number of the others."""
+    more = len(faults) - MOST
+    return "; ".join([*faults[:MOST], *([f"and {more} more faults"] if more > 0 else [])])
 
 
 def _fold(name: object) -> str:
@@ -375,15 +386,23 @@ def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[i
             [(i, each, items) for i, each in enumerate(value)] if isinstance(items, dict) and items else []
         )
     elif isinstance(value, dict):
-        faults = [((name,), "is missing") for name in schema.get("required", ()) if name not in value]
+        missing = [name for name in schema.get("required", ()) if name not in value]
+        unknown = [str(name) for name in value if name not in schema.get("properties", value)]
+        faults = [((name,), f"is missing{_find_misspelling(name, unknown)}") for name in missing]
         found = [(str(name), each, _schema_of(name, schema)) for name, each in value.items()]
-        faults += [((name,), "is not known") for name, _, inner in found if inner is False]
+        left = schema.get("properties", {}).keys() - value.keys()
+        faults += [((name,), f"is not known{_suggest(name, left)}") for name, _, inner in found if inner is False]
         inside = [(name, each, inner) for name, each, inner in found if inner]
     else:
         return [((), text) for text in _out_of_bounds(value, schema)]
     for name, each, inner in inside:
         faults += [((name, *path), text) for path, text in _find_faults(each, inner, root, known)]
     return faults
+
+
+def _find_misspelling(name: str, unknown: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(unknown), 1)
+    return f" ({near[0]!r} is there instead)" if near else ""
 
 
 def _wrong_length(value: Sequence[Any], schema: Schema) -> Iterator[str]:

@@ -42,7 +42,7 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "TMPDIR": "/tmp",
 }
-_SYSTEM = "/ /usr /bin /sbin /lib /lib32 /lib64 /etc /dev /proc /sys /tmp /run /var /boot /nix /gnu"
+_SYSTEM = "/ /usr /bin /sbin /lib /lib32 /lib64 /etc /dev /dev/shm /proc /sys /tmp /run /var /boot /nix /gnu"
 TOO_WIDE = frozenset(_SYSTEM.split())
 """Folders that a shell cannot be restricted to, because its own root folder has them."""
 _GRACE = 10.0

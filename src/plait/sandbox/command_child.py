@@ -30,7 +30,7 @@ READABLE = (*_SYSTEM.split(), *(f"/etc/{name}" for name in _ETC.split()))
 """What a command reads of the machine: folders of programs and libraries, and some files of /etc. Others may hold
 secrets."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
-LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "shm": "/tmp"}
+LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 
 _NAMESPACES = 0x00020000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000  # mounts, IPC, users, PIDs, network
 _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18  # linux/mount.h
@@ -103,7 +103,7 @@ def _first_process(settings: dict[str, Any], status: int, alive: int) -> int:
     set_process(confine.PR_SET_NO_NEW_PRIVS, 1)
     _drop_capabilities()
     rules = [("/", confine.READ_AND_RUN), ("/dev", confine.DEVICES)]
-    rules += [("/tmp", confine.ALL_BUT_DEVICES), (folder, confine.ALL_BUT_DEVICES)]
+    rules += [(path, confine.ALL_BUT_DEVICES) for path in ("/tmp", "/dev/shm", folder)]
     if not confine.landlock((), rules):
         raise CannotConfine("the kernel has no Landlock")
     confine.install_filter(command_program(platform.machine()))
@@ -160,8 +160,9 @@ def _build_root(folder: str, settings: dict[str, Any]) -> None:
         with contextlib.suppress(OSError), open(f"{root}/proc/sys/kernel/pid_max", "w") as file:
             file.write(str(settings["pids"]))  # also bounds root's processes, from Linux 6.14 on
         _restrict(f"{root}/proc", _RDONLY)
-    os.mkdir(f"{root}/tmp")
-    _mount("tmpfs", f"{root}/tmp", "tmpfs", _NOSUID | _NODEV, f"size={settings['tmp_mb']}m,nr_inodes=50k,mode=700")
+    for path in ("/tmp", "/dev/shm"):
+        os.mkdir(root + path)
+        _mount("tmpfs", root + path, "tmpfs", _NOSUID | _NODEV, f"size={settings['tmp_mb']}m,nr_inodes=50k,mode=700")
     for path, opened in (*readable, (folder, source)):
         os.makedirs(root + path, exist_ok=True)
         _mount(f"/proc/self/fd/{opened}", root + path, "", _BIND | _REC)

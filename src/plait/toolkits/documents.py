@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from plait.core.errors import ToolError
-from plait.toolkits.folder import MAX_BYTES, Folder, Found, show_lines
+from plait.toolkits.folder import MAX_BYTES, Folder, FoundFile, show_lines
 from plait.toolkits.html_text import html_to_text
 from plait.toolkits.passages import Passage, Search, make_meaning_search, split_passages
 from plait.tools.tool import Tool, tool
@@ -109,7 +109,7 @@ class _Library:
         self._search = make_meaning_search(texts, "local") if texts else None
         self._known = known
 
-    def _read_passages(self, found: Found) -> _Read:
+    def _read_passages(self, found: FoundFile) -> _Read:
         known = self._known.get(found.path)
         if known is not None and known[0] == found.state:
             return known

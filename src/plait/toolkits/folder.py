@@ -34,7 +34,7 @@ SHOWN = 20_000
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Found(Struct, frozen=True):
+class FoundFile(Struct, frozen=True):
     """A regular file that a walk found: its path in the folder, and its size and state at that time."""
 
     path: str
@@ -112,7 +112,7 @@ class Folder(Struct, frozen=True):
                 os.unlink(temporary, dir_fd=parent)
                 raise
 
-    def walk(self, pattern: str = "**") -> Iterator[Found]:
+    def walk(self, pattern: str = "**") -> Iterator[FoundFile]:
         """Yield the regular files whose path or name fits a pattern, by name, without hidden ones and links.
 
         Raises `ToolError` if there are too many files, or if the caller takes too long.
@@ -143,7 +143,7 @@ class Folder(Struct, frozen=True):
                 if _is_offered(name) and stat.S_ISDIR(info.st_mode):
                     below.append(f"{folder}{name}/")
                 elif _is_offered(name) and stat.S_ISREG(info.st_mode) and _fits(f"{folder}{name}", pattern):
-                    yield Found(f"{folder}{name}", info.st_size, (info.st_mtime_ns, info.st_size, info.st_ino))
+                    yield FoundFile(f"{folder}{name}", info.st_size, (info.st_mtime_ns, info.st_size, info.st_ino))
             todo += reversed(below)
 
     @contextmanager

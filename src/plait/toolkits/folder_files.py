@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plait.core.errors import ToolError
 from plait.core.text import cut_text
-from plait.toolkits.folder import MAX_BYTES, SECONDS, Folder, decode_text, show_lines
+from plait.toolkits.folder import SECONDS, Folder, decode_text, show_lines
 from plait.tools.tool import Tool, tool
 
 LISTED, HITS, LINES = 500, 100, 400
@@ -76,7 +76,7 @@ def files(folder: str | Path, *, read_only: bool = False) -> tuple[Tool, ...]:
                     hits.append(f"{found.path}:{number}: {cut_text(line.strip(), WIDE)}")
                     if len(hits) == HITS:
                         return "\n".join([*hits, f"[The search ended after {HITS} lines. Use a narrower pattern.]"])
-        note = [f"[{skipped} files are not text, or have more than {MAX_BYTES:,} bytes.]"] if skipped else []
+        note = [f"[Files that were not searched, because not text or too large: {skipped}.]"] if skipped else []
         return "\n".join([*hits, *note] if hits else [f"No line has {cut_text(text, 80)!r}.", *note])
 
     @tool(destructive=True, requires_approval=True)
@@ -130,7 +130,5 @@ def _matcher(text: str, regex: bool) -> Callable[[str], bool]:
         schema = core_schema.str_schema(pattern=text[:1000], regex_engine="rust-regex")
         return SchemaValidator(schema).isinstance_python
     except SchemaError as error:
-        said = " ".join(str(error).split())[-200:]
-        raise ToolError(
-            f"The regular expression can't be used: {said}", hint="Leave out look-around and back-references."
-        ) from None
+        said = " ".join(str(error).rpartition("error: ")[2].split())[:200]
+        raise ToolError(f"The regular expression can't be used: {said}.", hint="Write it in another way.") from None

@@ -18,18 +18,19 @@ _DROPPED, _VOID, _BLOCKS = (frozenset(names.split()) for names in _NAMES.values(
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 _INVISIBLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.I)
 _PIECE = 1 << 16
-"""Characters that are read at once: the parser takes quadratic time for some broken pages, but not for a piece."""
+"""Characters that are read at once. At the end of a page, the parser takes quadratic time for a broken one."""
 
 
 def html_to_text(html: str, base: str = "") -> tuple[str, str]:
     """Return the title and the text of a page. Links are `[text](address)`, with addresses relative to `base`."""
+    html = html.replace("\0", "")  # it marks lines below that keep their blanks
     page = _Page(base, strict=True)
     page.read(html)
     if page.skipped:  # a hidden part that never ends would hide the rest of the page
         page = _Page(base, strict=False)
         page.read(html)
     lines = [" ".join(line.split()) if not line.startswith("\0") else line[1:].rstrip() for line in page.lines()]
-    return " ".join("".join(page.title).split()), re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    return " ".join("".join(page.title).split()), re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n").rstrip()
 
 
 class _Page(HTMLParser):
@@ -42,14 +43,17 @@ class _Page(HTMLParser):
         self._strict = strict
         self._out: list[str] = []
         self._in_title = False
+        self._newlines = 2
+        """Line ends since the last text."""
         self._preformatted = 0
         self._links: list[tuple[str, int]] = []
 
     def read(self, html: str) -> None:
-        for at in range(0, len(html), _PIECE):
-            if cancelled():
-                return
-            self.feed(html[at : at + _PIECE])
+        at = 0
+        while at < len(html) and not cancelled():
+            size = max(_PIECE, len(self.rawdata))  # what is unfinished is read again, so it must not be read often
+            self.feed(html[at : at + size])
+            at += size
         if len(self.rawdata) < _PIECE:  # else the rest is one unfinished tag
             self.close()
 
@@ -78,12 +82,14 @@ class _Page(HTMLParser):
         elif tag in ("td", "th"):
             self._out.append(" | ")
         elif tag == "br":
-            self._break()
+            self._break(self._newlines + 1)
         elif tag == "img" and given.get("alt"):
-            self._out.append(f"[image: {given['alt']}]")
+            self.handle_data(f"[image: {given['alt']}]")
         elif tag in _BLOCKS:
             self._break(2 if tag in _HEADINGS or tag == "p" else 1)
-            self._out.append("- " if tag == "li" else f"{_HEADINGS[tag]} " if tag in _HEADINGS else "")
+            if tag == "li" or tag in _HEADINGS:
+                self._out.append("- " if tag == "li" else f"{_HEADINGS[tag]} ")
+                self._newlines = 2
             self._preformatted += tag == "pre"
 
     def handle_endtag(self, tag: str) -> None:
@@ -101,18 +107,19 @@ class _Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._in_title and not self._out:
             self.title.append(data)
-        elif not self.skipped and self._preformatted:
-            self._out.append(data.replace("\0", "").replace("\n", "\n\0"))
-        elif not self.skipped:
-            self._out.append(re.sub(r"[\s\0]+", " ", data))
+        elif not self.skipped and (data.strip() or not self._newlines):
+            start = "\0" if self._preformatted and self._newlines else ""
+            self._out.append(start + data.replace("\n", "\n\0") if self._preformatted else re.sub(r"\s+", " ", data))
+            self._newlines = 0
 
     def _hides(self, given: dict[str, str | None]) -> bool:
         return self._strict and (
             "hidden" in given or given.get("aria-hidden") == "true" or bool(_INVISIBLE.search(given.get("style") or ""))
         )
 
-    def _break(self, lines: int = 1) -> None:
-        self._out.append("\n" * lines)
+    def _break(self, lines: int) -> None:
+        self._out.append("\n" * (lines - self._newlines))
+        self._newlines = max(lines, self._newlines)
 
     def _end_link(self) -> None:
         href, start = self._links.pop()

@@ -69,7 +69,9 @@ class PythonType(msgspec.Struct, frozen=True):
                 raise
             found = error.errors(include_url=False, include_context=False)
             words = words_of(self.schema, root)
-            raise Misfit(dict.fromkeys(_fault(one, value, words) for one in found)) from None
+            in_schema = dict(find_faults(value, self.schema, root))
+            places = (_fault(one, value, words) for one in found)
+            raise Misfit(dict.fromkeys((path, in_schema.get(path, text)) for path, text in places)) from None
 
 
 def describe_types(hints: Mapping[str, Any]) -> tuple[dict[str, PythonType], dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.artifacts import Artifact
-from plait.core.call_check import MOST, place_arguments, takes_other_names
+from plait.core.call_check import list_faults, place_arguments, takes_other_names
 from plait.core.errors import BadInput, ConfigError
 from plait.core.json_schema import shape_of, show_place, words_of
 from plait.core.messages import JSON
@@ -223,8 +223,7 @@ def bind_input(tool: str, signature: Signature, given: JSON) -> tuple[tuple[Any,
                 faults += [f"{show_place(name, path)} {text}" for path, text in misfit.faults]
         if not faults:
             return _split_arguments(signature, values)
-        more = len(faults) - MOST
-        said = "; ".join(faults[:MOST] + ([f"and {more} more faults"] if more > 0 else []))
+        said = list_faults(faults)
     except RecursionError:
         said = "the input is nested too deeply"
     except Exception as error:  # a user's own validator may raise anything
