@@ -113,7 +113,7 @@ OnText: TypeAlias = Callable[[str], None]
 
 @runtime_checkable
 class FollowsInput(Protocol):
-    """An `OnText` that also gets the input of the calls of one tool, in pieces of its JSON, as it is written."""
+    """An `OnText` that also gets the input of the first call of one tool ("" for none), in pieces of its JSON."""
 
     followed_tool: str
 

@@ -148,7 +148,7 @@ class Scripted:
         if on_text is not None:
             reply = self.decode(response, think)
             shown = [(on_text, reply.text)]
-            if isinstance(on_text, FollowsInput):
+            if isinstance(on_text, FollowsInput) and on_text.followed_tool:
                 inputs = [call.input for call in reply.calls if call.tool == on_text.followed_tool]
                 shown += [(on_text.add_input, json.dumps(given, ensure_ascii=False)) for given in inputs[:1]]
             for show, text in shown:
