@@ -47,6 +47,23 @@ async def test_the_answer_is_typed_and_the_agents_share_one_budget(name: str, tm
         assert agent.replay(run.id).whole
 
 
+async def test_models_named_by_words_are_asked_at_the_address_of_plait_toml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both agents get the same replies here, so the second one asks for tools that it does not have."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-test")
+    handler, db, model = PROFILES["GPT-5.6"].server(), Db(tmp_path / "trips.db"), "openai:gpt-5.6"
+    async with Server(handler) as server:
+        endpoint = f'base_url = "{server.url}"', 'wire = "responses"', 'headers = { X-Script = "trip/act" }'
+        price = f'prices = {{ "{model}" = {{ input = 1.25, output = 10 }} }}'
+        lines = [price, "[endpoints.openai]", *endpoint]
+        (tmp_path / "plait.toml").write_text("\n".join(lines))
+        plait.use_config(tmp_path / "plait.toml")
+        run = await make_trip_agent(model, model, tmp_path / "j.db").arun(QUESTION, deps=db)
+    assert (run.status, db.bookings(), handler.refused) == ("answered", BOOKED, [])
+    assert run.output.days == 2 and run.cost_usd is not None
+
+
 def hold_the_end(handler: ProfileServer, shown: asyncio.Event) -> None:
     """Let the endpoint send the last events of a typed answer only when the program has shown a part of it."""
     reply = handler.reply
