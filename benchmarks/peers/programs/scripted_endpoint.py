@@ -93,7 +93,7 @@ class ScriptedEndpoint:
         if number == self.hang_at:
             self.hung.set()
             threading.Event().wait()
-        turn = script[number]
+        turn = script[number] if tools else script[-1]  # without tools, a model can only answer
         if isinstance(turn, dict):
             taker = next((name for name, tool in tools.items() if "seller" in tool["parameters"]["properties"]), "")
             turn = (
