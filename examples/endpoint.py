@@ -10,6 +10,7 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 
 class JsonHandler(BaseHTTPRequestHandler):
@@ -23,7 +24,7 @@ class JsonHandler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def log_message(self, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Say nothing on the terminal."""
 
 
@@ -58,8 +59,8 @@ class Endpoint(LocalServer):
                         return self.answer(400, {"error": error})
                 reply = replies[given % len(replies)]
                 given += 1
-                reply = {"text": reply} if isinstance(reply, str) else reply
-                used = reply.get("usage", {"input_tokens": 100, "output_tokens": 20})
+                said: dict[str, Any] = {"text": reply} if isinstance(reply, str) else reply
+                used = said.get("usage", {"input_tokens": 100, "output_tokens": 20})
                 return self.answer(
                     200,
                     {
@@ -68,7 +69,7 @@ class Endpoint(LocalServer):
                         "choices": [
                             {
                                 "index": 0,
-                                "message": {"role": "assistant", "content": reply["text"]},
+                                "message": {"role": "assistant", "content": said["text"]},
                                 "finish_reason": "stop",
                             }
                         ],

@@ -21,13 +21,13 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
 import plait
-from plait.core import events
+from plait.core import Waiting, events
 
 TOOLS = Path(__file__).parent / "tools.py"
 
 
 def describe_run(run: plait.Run) -> dict[str, Any]:
-    waits = run.outcome if run.status == "waiting" else None
+    waits = run.outcome if isinstance(run.outcome, Waiting) else None
     return {
         "run": run.id,
         "status": run.status,

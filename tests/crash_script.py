@@ -7,7 +7,7 @@ effect of such a tree.
     ... PROFILE ADDRESS                                      asks this profile's endpoint, not a scripted model
     ... hooks                                                has hooks at all points, which change values and ask
 
-POINT is the number of the point, or its kind ("after send": the first of it). 0 never dies. A script that ends prints
+POINT is described in `kill_points.py`; 0 never dies. A script that ends prints
 one JSON object: status, answer, troubles of the tool calls on record, and the kinds of the points that it passed.
 Points are passed around each model call, around the effect of each tool, and around each write to the journal. Each
 tool call that takes effect adds a line to the file COUNTS.
@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,9 +24,9 @@ from typing import Any
 from msgspec import structs
 
 import plait
+from kill_points import KillPoints
 from loop_scripts import QUESTION, SCRIPTS, Turn, write_action
 from plait.core import Call, Observation, Reply, Think
-from plait.journal.log import RunLog
 from plait.journal.records import ObservedRecord
 from plait.models.chat import ChatModel
 from profile_matrix import PROFILES
@@ -37,13 +35,8 @@ from profile_servers import with_script
 journal, counts, fatal, loop = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
 endpoint = [word for word in sys.argv[5:] if word not in ("resume", "hooks")]
 is_tree = loop in ("children", "approved")
-passed: list[str] = []
-
-
-def point(kind: str) -> None:
-    passed.append(kind)
-    if fatal in (kind, str(len(passed))):
-        os.kill(os.getpid(), signal.SIGKILL)
+points = KillPoints(fatal)
+point, passed = points.point, points.passed
 
 
 def tally(name: str) -> None:
@@ -83,19 +76,6 @@ def reply_of(turn: Turn) -> str | Reply:
     return Reply("", "calls", calls=tuple(Call(tool, given, f"{tool}-{i}") for i, (tool, given) in enumerate(turn)))
 
 
-def add_points(model: type[Any]) -> None:
-    """Add a point before and after each call of a model."""
-    send = model.send
-
-    async def send_with_points(*args: Any, **kwargs: Any) -> Any:
-        point("before model")
-        response = await send(*args, **kwargs)
-        point("after model")
-        return response
-
-    model.send = send_with_points
-
-
 def make_models() -> dict[str, Any]:
     """The models of the loop's phases."""
     if endpoint:
@@ -104,16 +84,6 @@ def make_models() -> dict[str, Any]:
         return {phase: with_script(model, loop, phase) for phase in SCRIPTS[loop]}
     script = {phase: [*map(reply_of, turns)] for phase, turns in SCRIPTS["children" if is_tree else loop].items()}
     return dict.fromkeys(script, plait.Scripted(script, chunk=20))
-
-
-_append = RunLog.append
-
-
-async def append(self: RunLog, *entries: Any) -> None:
-    kinds = "+".join(type(record).__name__ for record, _ in entries)
-    point(f"before {kinds}")
-    await _append(self, *entries)
-    point(f"after {kinds}")
 
 
 def helper(text: str, *, below: bool = False) -> plait.Agent:
@@ -178,8 +148,7 @@ def find_troubles(run: plait.Run) -> list[str]:
 
 
 if __name__ == "__main__":
-    RunLog.append = append  # type: ignore[method-assign]
-    add_points(ChatModel if endpoint else plait.Scripted)
+    points.watch(ChatModel if endpoint else plait.Scripted)
     models = make_models()
     agent = plait.Agent(
         "react" if is_tree else loop,

@@ -13,6 +13,8 @@ Turn: TypeAlias = str | tuple[tuple[str, dict[str, Any]], ...]
 LOOPS = ("react", "json", "rewoo", "compiler", "phased", "codeact", "tool_calling")
 QUESTION, ANSWER = "Send one, two and three.", "all is sent"
 SENT = {"one", "two", "three"}
+TRIP = {"city": "Ghent", "days": 2, "stops": ["the castle", "the museum"]}
+"""The typed answer of the script "trip"."""
 
 
 def write_action(tool: str, value: str) -> str:
@@ -128,5 +130,14 @@ SCRIPTS: dict[str, dict[str, list[Turn]]] = {
             write_action("delegate", "two and three"),
             "Thought: done.\nFinal Answer: all is sent",
         ]
+    },
+    # Of `trip_agent.py`: the agent, and the one that it asks.
+    "trip": {
+        "act": [
+            (("search", {"query": "Ghent"}), ("ask_agent", {"question": "What is open in Ghent?"})),
+            (("book", {"what": "hotel"}), ("book", {"what": "train"})),
+            (("final_answer", TRIP),),
+        ],
+        "research": [(("search", {"query": "museums"}),), "Two museums are open."],
     },
 }

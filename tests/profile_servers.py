@@ -69,7 +69,10 @@ class ProfileServer:
         loop, _, phase = asked.headers["X-Script"].partition("/")
         number = self.find_turn(asked.body) - _is_continued(asked)
         script = SCRIPTS[loop][phase]
-        await self.reply(asked, script[min(number, len(script) - 1)], number)
+        turn = script[min(number, len(script) - 1)]
+        if turn[0][0] == "final_answer" and b'"final_answer"' not in asked.raw:
+            turn = json.dumps(turn[0][1])  # structured output
+        await self.reply(asked, turn, number)
 
     def check(self, asked: Asked) -> None:
         """Raise `Refusal` for what the provider refuses."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -212,3 +214,12 @@ def test_settings_are_written_as_they_are_read() -> None:
         temperature=0.5, stop=("A", "B"), parallel_calls=False, effort="low", extra_body={"a": {"b": "x@y=z|w"}}
     )
     assert split_settings(f"x:m{write_settings(settings)}") == ("x:m", settings)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [("modle", "'modle'. Did you mean 'model'?"), ("zzzz", "'zzzz'. It has: approve, ")]
+)
+def test_an_unknown_argument_of_an_agent_is_a_type_error_with_the_nearest_one(given: str, said: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"Agent has no argument {said}")):
+        plait.Agent(**{given: "x"})
+    assert list(inspect.signature(plait.Agent).parameters)[:2] == ["loop", "model"]

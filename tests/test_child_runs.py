@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,32 @@ def test_approvals_of_a_child_wait_in_the_parent_and_are_answered_there(journal:
     [inner] = middle.children
     assert "refused this call: no, not now" in seen(inner)[1]
     assert agent.replay(last.id).whole
+
+
+@dataclass
+class Trip:
+    city: str
+    days: int
+
+
+def test_a_typed_child_that_has_ended_is_typed_again_when_its_tool_is_called_again(journal: Path) -> None:
+    typed = child('Final Answer: {"city": "Ghent", "days": 2}', output=Trip)
+    asking = child(action("send", "two"), final("sent"), tools=[send], approve="effects")
+    days: list[int] = []
+
+    @plait.tool(idempotent=True)
+    async def plan_trip(ctx: plait.Context[None]) -> str:
+        """Plan a trip, then send it."""
+        days.append((await ctx.arun(typed, "Plan.")).output.days)
+        await ctx.arun(asking, "Send.")
+        return "planned"
+
+    agent = parent([plan_trip], action("plan_trip", None), final("done"), journal=journal)
+    run = agent.run("Plan and send.")
+    assert (run.status, days, sent) == ("waiting", [2], [])
+    run = agent.resume(run, "yes")
+    assert (run.answer, days, sent) == ("done", [2, 2], ["two"])
+    assert [each.question for each in run.children] == ["Plan.", "Send."]
 
 
 def test_an_edited_call_of_a_child_that_does_not_fit_is_asked_again(journal: Path) -> None:

@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 import plait
 from plait.core import Call, Exchange, Reply, Think
 from plait.core.events import Noted, Observed
+from plait.journal.store import Journal
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -104,11 +105,21 @@ def test_a_refund_happens_only_after_the_person_approved_it(tmp_path: Path, type
     assert status_of(tmp_path / "orders.db", 1041) == "delivered"
 
 
+def test_a_killed_support_agent_is_resumed_and_still_asks_before_the_refund(tmp_path: Path) -> None:
+    """It dies while it waits for the person, whose answer is read from a closed stdin."""
+    model = ("--model", write_script(tmp_path, *SUPPORT))
+    died = run_program("support_agent", "Refund order 1042.", *model, folder=tmp_path)
+    assert died.returncode != 0 and status_of(tmp_path / "orders.db", 1042) == "delivered"
+    done = run_program("support_agent", "--resume", "last", *model, folder=tmp_path, typed="yes\n")
+    assert done.returncode == 0, done.stderr
+    assert status_of(tmp_path / "orders.db", 1042) == "refunded"
+
+
 def test_a_refund_that_the_tool_refuses_is_told_to_the_model(tmp_path: Path) -> None:
     example = load_example("support_agent")
     model = plait.Scripted([act("refund", 1042), act("refund", 1042), "Final Answer: Refunded before."])
-    agent = example.make_agent(tmp_path / "orders.db", model, tmp_path / "journal.db").using(approve="never")
-    run = agent.run("Refund order 1042 two times.")
+    agent = example.agent.using(model=model, approve="never")
+    run = agent.run("Refund order 1042 two times.", deps=example.Db(str(tmp_path / "orders.db")))
     texts = [event.observation.text for event in run.events if isinstance(event, Observed)]
     assert texts[0] == "Order 1042 is refunded."
     assert "cannot be refunded" in texts[1]
@@ -146,6 +157,19 @@ def test_the_web_service_streams_a_run_and_takes_the_approval_later(
         assert client.post(path, json=answer).json()["answer"] == "The note is written."
         assert client.post(path, json=answer).status_code == 409  # the same approval once more
     assert Path("notes.txt").read_text() == "Call Lyon.\n"
+
+
+def test_the_page_that_compares_programs_has_their_lines_of_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = EXAMPLES.parent / "benchmarks" / "peers" / "programs"
+    monkeypatch.syspath_prepend(str(programs))
+    check = importlib.import_module("check")
+    page = (EXAMPLES.parent / "docs" / "compared.md").read_text(encoding="utf-8")
+    names = {"pydantic_ai": "pydantic-ai", "langchain": "LangChain", "openai_agents": "openai-agents"}
+    for name, frameworks in check.PROGRAMS.items():
+        assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) <= 60, name
+        others = [f"{check.count_lines(programs / f'{name}_{each}.py')} {names[each]}" for each in frameworks]
+        cells = " | ".join([str(check.count_lines(EXAMPLES / f"{name}.py")), *others])
+        assert f"(../examples/{name}.py) | {cells} |" in page
 
 
 def test_each_example_program_is_in_the_list_of_examples() -> None:
@@ -206,3 +230,49 @@ def test_the_long_run_prints_its_answer_and_what_it_used(tmp_path: Path) -> None
     done = run_program("long_run", *words, folder=tmp_path)
     assert (done.returncode, done.stdout) == (0, "Three years.\n"), done.stderr
     assert done.stderr.startswith("2 steps, ")
+
+
+def coding(*calls: tuple[str, dict[str, str]]) -> list[object]:
+    turns = [{"text": "", "calls": [{"tool": tool, "input": given, "id": tool}]} for tool, given in calls]
+    return [*turns, "It adds now."]
+
+
+EDIT = ("edit_file", {"path": "add.py", "old": "a - b", "new": "a + b"})
+RUN_TESTS = ("run_command", {"command": 'grep "a + b" add.py'})
+
+
+def make_code(folder: Path, *calls: tuple[str, dict[str, str]]) -> tuple[str, ...]:
+    """A folder with a wrong function and its test, and the words for `coder.py` with these calls."""
+    (folder / "code").mkdir()
+    (folder / "code" / "add.py").write_text("def add(a, b):\n    return a - b\n")
+    (folder / "code" / "test_add.py").write_text("from add import add\n\nassert add(1, 2) == 3\n")
+    (folder / "script.json").write_text(json.dumps(coding(("read_file", {"path": "add.py"}), *calls)))
+    return ("code", "Make the test pass.", "--model", f"scripted:{folder / 'script.json'}")
+
+
+@pytest.mark.parametrize(("typed", "sign"), [("yes\n", "+"), ("no, leave it\n", "-")])
+def test_the_coder_changes_a_file_only_if_the_person_approves(tmp_path: Path, typed: str, sign: str) -> None:
+    done = run_program("coder", *make_code(tmp_path, EDIT), "--no-commands", folder=tmp_path, typed=typed)
+    assert done.returncode == 0, done.stderr
+    assert "edit_file" in done.stdout and done.stdout.endswith("It adds now.\n")
+    assert (tmp_path / "code" / "add.py").read_text() == f"def add(a, b):\n    return a {sign} b\n"
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["read_file", "edit_file"]
+
+
+def test_the_coder_runs_the_tests_if_the_person_approves_the_command(tmp_path: Path) -> None:
+    done = run_program("coder", *make_code(tmp_path, EDIT, RUN_TESTS), folder=tmp_path, typed="yes\nyes\n")
+    if "can't confine a shell" in done.stderr:
+        pytest.skip("NOT CHECKED: this kernel cannot confine a shell")
+    assert done.returncode == 0, done.stderr
+    assert "grep" in done.stdout and "run_command: exit code 0" in done.stderr
+
+
+def test_the_chat_remembers_what_was_said_in_an_earlier_process(tmp_path: Path) -> None:
+    script = write_script(tmp_path, "Hello Mira.")
+    first = run_program("chat_memory", "--model", script, folder=tmp_path, typed="My name is Mira.\n")
+    assert (first.returncode, first.stdout) == (0, "Hello Mira.\n"), first.stderr
+    second = run_program(
+        "chat_memory", "--model", write_script(tmp_path, "You are Mira."), folder=tmp_path, typed="Who am I?\n"
+    )
+    assert (second.returncode, second.stdout) == (0, "You are Mira.\n"), second.stderr
+    assert "My name is Mira." in str(Journal(tmp_path / "journal.db").timeline("last").model_calls[0].request)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 import plait
 from plait.core import Call, Crashed, Reply
 from plait.core.errors import OutputError
-from plait.core.events import Noted, PartialOutput
+from plait.core.events import Ended, Noted, PartialOutput
 from plait.core.schema_check import find_schema_fault
 from typed_support import BAD, GOOD, QUESTION, Trip, agent, script
 
@@ -183,20 +183,25 @@ def test_settings_for_a_model_object_without_settings_are_refused_when_the_agent
 # -- streaming
 
 
-@pytest.mark.parametrize(
-    ("loop", "replies"),
-    [
-        ("codeact", script("codeact", GOOD)),
-        ("tool_calling", [Reply("", calls=(Call("final_answer", {"city": "Lyon", "days": 3}, id="a"),))]),
-    ],
-)
-async def test_an_answer_in_code_or_in_a_tools_input_is_not_streamed(loop: str, replies: list[Any]) -> None:
-    made = plait.Agent(
-        loop, model=plait.Scripted(replies, chunk=6), output=plait.OutputType(Trip, method="tool"), journal=False
-    )
+async def stream_of(loop: str, *replies: Any) -> tuple[list[Any], Any]:
+    """The values of a typed answer as they come, and the output."""
+    output = plait.OutputType(Trip, method="tool")
+    made = plait.Agent(loop, model=plait.Scripted(replies, chunk=6), output=output, journal=False)
     events = [event async for event in made.stream(QUESTION)]
-    assert not [event for event in events if isinstance(event, PartialOutput)]
-    assert events[-1].run.output == Trip(city="Lyon", days=3)  # type: ignore[union-attr]
+    assert isinstance(events[-1], Ended)
+    return [event.value for event in events if isinstance(event, PartialOutput)], events[-1].run.output
+
+
+async def test_an_answer_in_code_is_not_streamed() -> None:
+    assert await stream_of("codeact", *script("codeact", GOOD)) == ([], Trip(city="Lyon", days=3))
+
+
+async def test_an_answer_in_the_input_of_a_tool_is_streamed() -> None:
+    values, output = await stream_of(
+        "tool_calling", Reply("", calls=(Call("final_answer", {"city": "Lyon", "days": 3}, id="a"),))
+    )
+    assert values[:3] == [{}, {"city": "Ly"}, {"city": "Lyon"}]
+    assert values[-1] == output == Trip(city="Lyon", days=3)
 
 
 async def test_after_a_rejected_answer_the_values_begin_again() -> None:

@@ -27,6 +27,24 @@ agent = plait.Agent(
 )
 
 
+class Db:
+    """What a tool needs."""
+
+    rows: list[str]
+
+
+@plait.tool
+async def delegate(ctx: plait.Context[Db], question: str) -> int:
+    """Ask another agent."""
+    assert_type(await ctx.arun(agent, question), plait.Run[str])
+    assert_type((await ctx.arun(typed, question)).output, Trip)
+    return len(ctx.deps.rows)
+
+
+served = plait.Agent(tools=[delegate, agent.as_tool()], deps=Db)
+assert_type(served, plait.Agent[str])
+
+
 @dataclass
 class Trip:
     """A typed answer."""

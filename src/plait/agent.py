@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import msgspec
 
@@ -35,6 +35,7 @@ from plait.runtime.agent_description import (
     list_tools,
     loop_of,
     sandbox_for,
+    suggest_arguments,
 )
 from plait.runtime.attachments import UserQuestion, check_acceptance, restore_files
 from plait.runtime.background import EventStream, run_blocking
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 NewT = TypeVar("NewT")
 
 
+@suggest_arguments
 @dataclass(frozen=True, repr=False)
 class Agent(Generic[OutputT]):
     """A loop with its models, tools and limits.
@@ -112,7 +114,7 @@ class Agent(Generic[OutputT]):
     history: History = field(default=History(), kw_only=True)
     grounding: Grounding = field(default="off", kw_only=True)
     sandbox: str | Sandbox = field(default=AUTO, kw_only=True)
-    output: OutputForm[OutputT] = field(default=cast(Any, str), kw_only=True)
+    output: OutputForm[OutputT] = field(default=str, kw_only=True)  # type: ignore[assignment]
     instructions: str | Callable[..., str] = field(default="", kw_only=True)
     deps: Any = field(default=None, kw_only=True)
     hooks: Iterable[Hook] = field(default=(), kw_only=True)
@@ -447,8 +449,12 @@ class Agent(Generic[OutputT]):
             return self
         return self.using(loop=loops.make(head.loop["name"], head.loop["options"]))
 
-    @cached_property
+    @property
     def _parts(self) -> AgentParts:
+        return self._made_parts
+
+    @cached_property
+    def _made_parts(self) -> AgentParts:  # a `cached_property` is no property of a protocol for pyright
         return AgentParts(self)
 
 

@@ -12,13 +12,14 @@ from figures import Figures, line_of
 
 TESTS = Path(__file__).resolve().parents[1]
 ALWAYS = ("test_hostile.py", "test_code_cells.py", "test_journal_faults.py", "test_journal_processes.py")
+KILLS = ("test_agent_on_profiles.py",)
 MORE = ("test_faults_journal.py", "test_faults_cancel.py", "test_faults_endpoint.py", "test_faults_tools.py")
 
 
 def run(count: int, seed: int, folder: Path) -> Figures:
     """Run these tests so many times, with properties tried on examples by chance."""
     files = {path for path in TESTS.glob("test_*.py") if re.search(r"@given|examples\(", path.read_text())}
-    files |= {TESTS / name for name in ALWAYS + MORE}
+    files |= {TESTS / name for name in ALWAYS + KILLS + MORE}
     command = [sys.executable, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "--timeout", "3600"]
     env = {**os.environ, "PLAIT_CAMPAIGN": "1"}
     passed = failed = skipped = 0

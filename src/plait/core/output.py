@@ -20,6 +20,9 @@ asks for it."""
 WRAPPED = "value"
 """The key of a value that is no object, where an endpoint takes only objects."""
 
+FINAL_ANSWER = "final_answer"
+"""The tool that takes an answer, for the method "tool"."""
+
 MOST_FAULTS = 8
 _FENCE = re.compile(r"\A```[\w+-]{0,20}[ \t]*\n?(.*?)\n?```\s*\Z", re.S)
 _MAYBE_VALUE = re.compile(r"[{\[]")

@@ -112,6 +112,15 @@ OnText: TypeAlias = Callable[[str], None]
 
 
 @runtime_checkable
+class FollowsInput(Protocol):
+    """An `OnText` that also gets the input of the first call of one tool ("" for none), in pieces of its JSON."""
+
+    followed_tool: str
+
+    def add_input(self, text: str) -> None: ...
+
+
+@runtime_checkable
 class Model(Protocol):
     """One model at one endpoint: frozen, shared by any number of runs.
 
@@ -137,7 +146,8 @@ class Model(Protocol):
         ...
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
-        """Make one attempt. Calls `on_text` with each piece of reply text as it arrives, cut at the stop strings.
+        """Make one attempt. Calls `on_text` with each piece of reply text as it arrives, cut at the stop strings. If it
+        also is a `FollowsInput`, a model that streams the inputs of calls passes them on as well.
 
         Raises a `plait.core.errors.ModelError`, whose `response` is what was received, or None. `decode` accepts what
         this returns. Cancelling the task closes the connection.

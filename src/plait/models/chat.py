@@ -14,7 +14,7 @@ from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
-from plait.models.base import ABILITIES, Abilities, OnText, Request, RequestDialect, Response
+from plait.models.base import ABILITIES, Abilities, FollowsInput, OnText, Request, RequestDialect, Response
 from plait.models.http import MAX_BODY
 from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
@@ -217,6 +217,8 @@ class _Watch:
         self.is_broken = False
         self._on_text = on_text
         self._scrubber = StreamScrubber(scrubber)
+        self._follows = on_text if isinstance(on_text, FollowsInput) and on_text.followed_tool else None
+        self._input_scrubber = StreamScrubber(scrubber)
         self._shown = self._size = 0
 
     def take(self, piece: bytes) -> bool:
@@ -233,12 +235,18 @@ class _Watch:
                 if self._on_text is not None and (text := self._scrubber.feed(text)):
                     self._shown += len(text)
                     self._on_text(text)
+                self._show_input()
         except msgspec.DecodeError:
             self.is_broken = True  # read the body to its end; `decode` reports what is wrong with it
             return False
         return draft.is_stopped and not draft.whole  # if the endpoint also ended the reply, its usage is still to come
 
+    def _show_input(self) -> None:
+        if self._follows is not None and (text := self.reader.draft.new_input(self._follows.followed_tool)):
+            self._follows.add_input(self._input_scrubber.feed(text))
+
     def show_rest(self, reply: Reply) -> None:
         """Pass on the rest of the text, when the whole reply is known."""
+        self._show_input()
         if self._on_text is not None and len(reply.text) > self._shown:
             self._on_text(reply.text[self._shown :])

@@ -8,6 +8,7 @@ continues at the right place.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -20,7 +21,7 @@ from msgspec import structs
 from plait.core import Call, Reply, Think, errors
 from plait.core.errors import BadRequest, ConfigError, ModelError
 from plait.core.notebook import repr_short
-from plait.models.base import Abilities, OnText, Request, Response
+from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import chat_completions
 from plait.models.wires import replies as reading
@@ -145,12 +146,17 @@ class Scripted:
         said = script(think) if callable(script) else script
         response = Response(200, _encode_body(said if isinstance(said, Reply) else Reply(said), self.name))
         if on_text is not None:
-            text = self.decode(response, think).text
-            size = self.chunk or max(1, len(text))
-            for start in range(0, len(text), size):
-                on_text(text[start : start + size])
-                if self.chunk:
-                    await asyncio.sleep(0)
+            reply = self.decode(response, think)
+            shown = [(on_text, reply.text)]
+            if isinstance(on_text, FollowsInput) and on_text.followed_tool:
+                inputs = [call.input for call in reply.calls if call.tool == on_text.followed_tool]
+                shown += [(on_text.add_input, json.dumps(given, ensure_ascii=False)) for given in inputs[:1]]
+            for show, text in shown:
+                size = self.chunk or max(1, len(text))
+                for start in range(0, len(text), size):
+                    show(text[start : start + size])
+                    if self.chunk:
+                        await asyncio.sleep(0)
         return response
 
     def decode(self, response: Response, think: Think) -> Reply:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import fields
+from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 from msgspec import convert, structs, to_builtins
 
@@ -30,6 +33,8 @@ from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
 from plait.tools import Tool
 from plait.tools.load import check_word, tools_from
+
+T = TypeVar("T")
 
 
 class Description(Protocol):
@@ -75,6 +80,22 @@ class Description(Protocol):
     def hooks(self) -> Iterable[Hook]: ...
     @property
     def taint(self) -> Taint: ...
+
+
+def suggest_arguments(made: type[T]) -> type[T]:
+    """Let the `TypeError` for an unknown argument of a dataclass name the nearest one that it has."""
+    make, known = made.__init__, [item.name for item in fields(cast(Any, made))]
+
+    @wraps(make)
+    def make_or_suggest(self: T, *values: Any, **named: Any) -> None:
+        for name in named.keys() - set(known):
+            near = get_close_matches(name, known, 1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"It has: {', '.join(sorted(known))}."
+            raise TypeError(f"{made.__name__} has no argument '{name}'. {hint}")
+        make(self, *values, **named)
+
+    made.__init__ = make_or_suggest  # type: ignore[method-assign, assignment]
+    return made
 
 
 def loop_of(given: str | Loop) -> Loop:

@@ -33,7 +33,7 @@ from plait.models.settings import split_settings
 from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire
 from plait.runtime.meter import LimitReached, Meter, Share
-from plait.runtime.partial_output import PartialAnswer, is_only_answer
+from plait.runtime.partial_output import PartialAnswer, find_answer_tool, is_only_answer
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.reply_listener import ReplyListener
@@ -273,7 +273,7 @@ class Thinker:
                     log=self.run_context.log,
                     past=past,
                     retries=self.run_context.run_spec.limits.retries,
-                    on_text=listener.feed if listener is not None and not self._hooks.has("after_model") else None,
+                    on_text=listener if not self._hooks.has("after_model") else None,
                     on_note=partial(self._say_again, step, listener),
                     find_contents=self.run_context.find_contents,
                     span=span,
@@ -293,7 +293,7 @@ class Thinker:
         if self._hooks.has("after_model"):
             reply = await self._hooks.after_model(n, step, reply, past)
             if listener is not None:
-                listener.feed(reply.text)
+                listener(reply.text)
         if listener is not None:
             listener.close(reply)
         self.run_context.say(
@@ -406,8 +406,8 @@ class Thinker:
 
         held = self._hooks.has("before_answer", "after_answer")  # no text of an answer before the hooks have seen it
         partial_answer = follow_answer if split is not None and output.spec is not None and not held else None
-        say = self._say_but_answers if held else self.run_context.say
-        return ReplyListener(n, step, split, say, on_piece, again, partial_answer, only_answer)
+        say, tool = self._say_but_answers if held else self.run_context.say, find_answer_tool(effect, output.spec)
+        return ReplyListener(n, step, split, say, on_piece, again, partial_answer, only_answer, tool)
 
     def _say_but_answers(self, event: ev.Event) -> None:
         if not isinstance(event, ev.Answer | ev.Text):

@@ -33,6 +33,7 @@ from plait.tools import Toolset
 
 if TYPE_CHECKING:
     from plait.runtime.child_runs import ChildAgent
+    from plait.runtime.output import OutputT
 
 LOGGER = logging.getLogger("plait.tools")
 
@@ -94,7 +95,7 @@ class ToolServices:
         if self._children:
             await asyncio.wait(self._children, timeout=GRACE)
 
-    async def run_child(self, agent: ChildAgent, question: UserQuestion, deps: object) -> Run:
+    async def run_child(self, agent: ChildAgent[OutputT], question: UserQuestion, deps: object) -> Run[OutputT]:
         """Run an agent as a child run of this call; see `Context.arun`."""
         name = identify_question(question)
         self._questions[name] += 1

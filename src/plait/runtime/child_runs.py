@@ -26,6 +26,7 @@ from plait.journal.timeline import Timeline
 from plait.runtime import runs
 from plait.runtime.attachments import UserQuestion, identify_question, split_question
 from plait.runtime.context import Context
+from plait.runtime.output import OutputForm, OutputT, output_of, recorded_output
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
 from plait.runtime.run_context import ChildWaits, OnWait, RunSpec
@@ -40,7 +41,7 @@ class ChildParts(Protocol):
     """What an agent makes for its runs."""
 
     async def prepare_run(
-        self, question: UserQuestion, session: None, on_wait: OnWait | None, history: None, now: None, deps: Any
+        self, asked: UserQuestion, session: None, on_wait: OnWait | None, history: None, now: None, deps: Any
     ) -> tuple[RunSpec, RunHead]: ...
 
     async def prepare_resume(
@@ -48,19 +49,24 @@ class ChildParts(Protocol):
     ) -> RunSpec: ...
 
 
-class ChildAgent(Protocol):
+class ChildAgent(Protocol[OutputT]):
     """An agent, as far as a child run needs it."""
 
     @property
     def deps(self) -> Any: ...
 
     @property
+    def output(self) -> OutputForm[OutputT]: ...
+
+    @property
     def _parts(self) -> ChildParts: ...
 
-    def _with_loop_of(self, head: RunHead) -> ChildAgent: ...
+    def _with_loop_of(self, head: RunHead) -> ChildAgent[OutputT]: ...
 
 
-async def run_child(services: ToolServices, agent: ChildAgent, question: UserQuestion, deps: Any, number: int) -> Run:
+async def run_child(
+    services: ToolServices, agent: ChildAgent[OutputT], question: UserQuestion, deps: Any, number: int
+) -> Run[OutputT]:
     """Run an agent as a child of a tool call, and return its run. `number` counts equal questions of the call from 1.
 
     Raises `ChildWaits` if the child waits for the user.
@@ -74,7 +80,8 @@ async def run_child(services: ToolServices, agent: ChildAgent, question: UserQue
         assert context.journal is not None
         services.meter.children[id] = spent_in(row.totals)
         services.outside |= row.totals.get("outside", False)
-        return runs.read_finished_run(row, context.journal, recorded_loop(row.head))
+        output = recorded_output(output_of(agent.output), row.head)
+        return runs.read_finished_run(row, context.journal, recorded_loop(row.head), output)
     if row is None:
         services.meter.before_child()
     began = "resumed" if row is not None else "started"
@@ -101,7 +108,7 @@ async def run_child(services: ToolServices, agent: ChildAgent, question: UserQue
 
 
 async def _claim_child(
-    services: ToolServices, agent: ChildAgent, row: RunRow, on_wait: OnWait | None, deps: Any
+    services: ToolServices, agent: ChildAgent[Any], row: RunRow, on_wait: OnWait | None, deps: Any
 ) -> tuple[RunSpec, AnyLog, RunHead]:
     """Claim a child that an earlier process did not bring to its end, with the user's answer if there is one."""
     journal, head = services.run_context.journal, row.head
@@ -157,7 +164,7 @@ def _derive_id(run: str, key: str, question: str, number: int) -> str:
     return f"{run.rpartition('-')[0]}-{digest[:12]}"
 
 
-def make_agent_tool(agent: ChildAgent, name: str, description: str, hand_off: bool) -> Tool:
+def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_off: bool) -> Tool:
     """Make the tool that runs an agent as a child. See `Agent.as_tool`."""
     for field, given in (("name", name), ("description", description)):
         if not isinstance(given, str):

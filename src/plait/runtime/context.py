@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from plait.runtime.attachments import UserQuestion
     from plait.runtime.call_services import ToolServices
     from plait.runtime.child_runs import ChildAgent
+    from plait.runtime.output import OutputT
     from plait.runtime.run import Run
 
 Deps = TypeVar("Deps")
@@ -80,7 +81,7 @@ class Context(CallContext, Generic[Deps]):
         """Ask a model one question, blocking, for a synchronous tool. See `aask_model`."""
         return self._wait(self.aask_model(question, model=model, system=system, max_tokens=max_tokens))
 
-    async def arun(self, agent: ChildAgent, question: UserQuestion, *, deps: Any = None) -> Run:
+    async def arun(self, agent: ChildAgent[OutputT], question: UserQuestion, *, deps: Any = None) -> Run[OutputT]:
         """Run an agent on a question as a child of this run, and return its `Run`.
 
         `question` is a text, or a list of texts and files (`plait.attach`), as for `Agent.run`.
@@ -92,7 +93,7 @@ class Context(CallContext, Generic[Deps]):
         """
         return await self._require_services().run_child(agent, question, self.deps if deps is None else deps)
 
-    def run(self, agent: ChildAgent, question: UserQuestion, *, deps: Any = None) -> Run:
+    def run(self, agent: ChildAgent[OutputT], question: UserQuestion, *, deps: Any = None) -> Run[OutputT]:
         """Run an agent as a child of this run, blocking, for a synchronous tool. See `arun`."""
         return self._wait(self.arun(agent, question, deps=deps))
 

@@ -148,6 +148,7 @@ class OutputType(Generic[OutputT]):
             made: dict[str, Any] = adapter.json_schema()
         except Exception as why:
             raise _not_a_type(self.type, why) from why
+        _close_objects(made)
         return made
 
     def _find_faults(self, value: Any) -> str:
@@ -159,6 +160,14 @@ class OutputType(Generic[OutputT]):
         except OutputError as why:
             return find_output_faults(value, self.spec) or why.message.partition(": ")[2].rstrip(".")
         return ""
+
+
+def _close_objects(schema: Any) -> None:
+    """Say of each object that it has no other fields, unless the type allows them. Some endpoints require that."""
+    for each in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _close_objects(each)
+    if isinstance(schema, dict) and schema.get("type") == "object" and "properties" in schema:
+        schema.setdefault("additionalProperties", False)
 
 
 def call_check(check: Callable[..., str | None], value: Any, context: object) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plait.core import OutputSpec, Think
+from plait.core.output import FINAL_ANSWER
 from plait.runtime.output import OutputType
 
 
@@ -24,6 +25,14 @@ class PartialAnswer:
         if value is not None and value != self._last:
             self._last = value
             self._show(value)
+
+
+def find_answer_tool(think: Think, spec: OutputSpec | None) -> str:
+    """Return the name of the tool that takes the typed answer; "" if the request offers none."""
+    if spec is None:
+        return ""
+    offered = [tool.name for tool in think.tools if tool.parameters == spec.request_schema]
+    return FINAL_ANSWER if FINAL_ANSWER in offered else ""
 
 
 def is_only_answer(think: Think, spec: OutputSpec | None) -> bool:

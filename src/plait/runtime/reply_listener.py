@@ -10,7 +10,10 @@ from plait.runtime.partial_output import PartialAnswer
 
 
 class ReplyListener:
-    """Takes a reply's text as it is written: tells it apart for who watches, hands it to a loop that waits."""
+    """Takes a reply's text as it is written: tells it apart for who watches, hands it to a loop that waits.
+
+    `answer_tool` is the tool whose input is a typed answer; "" for none.
+    """
 
     def __init__(
         self,
@@ -22,6 +25,7 @@ class ReplyListener:
         again: bool = False,
         follow_answer: Callable[[], PartialAnswer] | None = None,
         only_answer: bool = False,
+        answer_tool: str = "",
     ) -> None:
         self._n, self._step, self._split, self._say, self._on_piece = n, step, split, say, on_piece
         self._follow_answer, self._only_answer = follow_answer, only_answer
@@ -30,8 +34,9 @@ class ReplyListener:
         self._again = again
         self._fed = False
         self._line = ""
+        self.followed_tool = answer_tool
 
-    def feed(self, text: str) -> None:
+    def __call__(self, text: str) -> None:
         """Some more of the reply."""
         self._fed = True
         if self._answer is not None and self._only_answer:
@@ -43,6 +48,12 @@ class ReplyListener:
             if newline:
                 self._on_piece(WaitResult(self._n, done=False, piece=whole + newline, again=self._again))
                 self._again = False
+
+    def add_input(self, text: str) -> None:
+        """Some more of the input of the tool that takes the answer."""
+        self._fed = True
+        if self._answer is not None:
+            self._answer.add(text)
 
     def again(self) -> None:
         """The attempt failed: what was written of it is not the reply, which begins anew."""

@@ -137,7 +137,7 @@ class RunSpec:
     session: str = ""
     find_model: Callable[[str | Model | None], Model] = _no_model
     """Returns the model that a tool names; for None that of the run."""
-    run_child: Callable[..., Awaitable[Run]] = _no_child
+    run_child: Callable[..., Awaitable[Run[Any]]] = _no_child
     """Runs an agent as a child of a tool call (`child_runs.run_child`)."""
     data_tokens: tuple[str, ...] = ()
     """Special tokens of the models that no prompt of the loop holds. In a request they can only be data."""

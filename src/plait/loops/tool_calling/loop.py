@@ -25,11 +25,11 @@ from plait.core import (
     act,
     note,
 )
+from plait.core.output import FINAL_ANSWER
 from plait.loops.compaction import Compaction
 from plait.loops.fallback import fall_back
 from plait.loops.registry import check_options
 from plait.loops.tool_calling.pages import (
-    FINAL_ANSWER,
     FORMAT,
     NativeTurns,
     TextTurns,

@@ -24,6 +24,7 @@ from plait.core import (
     user,
 )
 from plait.core.labels import HOLE
+from plait.core.output import FINAL_ANSWER
 from plait.core.text import shorten
 from plait.loops import label_scan
 from plait.loops.call_notations import disarm_calls
@@ -45,8 +46,6 @@ from plait.loops.tool_descriptions import offered_tools
 from plait.loops.turn import is_cut_within_call, is_typed_answer
 
 FORMAT = CallObjects()
-FINAL_ANSWER = "final_answer"
-"""The tool that takes an answer of the output type."""
 
 
 class NativeTurns(Turns):

@@ -33,6 +33,7 @@ class PendingCall:
         self.name = ""
         self.arguments: list[str] = []
         self.cut = CircleCut(MOST_INPUT)
+        self.seen = 0
         self.value: Any = None
 
     def call(self) -> Call:
@@ -121,6 +122,16 @@ class Draft:
             entry.arguments.append(self._cut_circle(self._within(arguments), entry.cut))
         elif value is not None:
             entry.value = value
+
+    def new_input(self, tool: str) -> str:
+        """Return the JSON of the input of the first call of this tool, as far as it is new."""
+        call = next((each for each in self.calls if each.name == tool), None)
+        if call is None:
+            return ""
+        came_whole = [msgspec.json.encode(call.value).decode()] if call.value and not call.arguments else []
+        pieces = call.arguments or came_whole
+        text, call.seen = "".join(pieces[call.seen :]), len(pieces)
+        return text
 
     def close(self) -> str:
         """Return the remaining text, when all has arrived."""
