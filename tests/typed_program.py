@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_type
 
 import plait
-from plait.core import Event, Outcome, Status, Usage, Waiting
+from plait.core import Call, Event, Outcome, Status, Usage, Waiting
 from plait.journal.records import Row
 
 
@@ -53,7 +53,18 @@ class Trip:
     days: int
 
 
-typed = plait.Agent("tool_calling", output=Trip, instructions="Be kind.")
+class Careful(plait.Hook):
+    """Plain and async methods, each with a narrower result than that of the base class."""
+
+    def before_tool(self, context: plait.Context[Db], call: Call) -> Call | plait.Refuse | None:
+        assert_type(context.deps, Db)
+        return plait.Refuse("not now") if call.tool == "pay" else None
+
+    async def after_answer(self, context: plait.Context[Db], answer: object) -> plait.AskApproval:
+        return plait.AskApproval("Is that right?")
+
+
+typed = plait.Agent("tool_calling", output=Trip, instructions="Be kind.", hooks=[Careful()], taint="ask")
 assert_type(typed, plait.Agent[Trip])
 assert_type(typed.using(limits=plait.Limits(steps=3)), plait.Agent[Trip])
 assert_type(typed.using(output=list[int]), plait.Agent[list[int]])

@@ -30,6 +30,14 @@ T = TypeVar("T")
 
 SHOWN = 2_000
 """Characters of a result or an answer in a question to the user."""
+_SUBJECTS: dict[HookPoint, str] = {
+    "before_model": "request",
+    "after_model": "reply",
+    "before_tool": "call",
+    "after_tool": "result",
+    "before_answer": "answer",
+    "after_answer": "final answer",
+}
 _NOT_MADE = frozenset({"unknown_tool", "bad_input", "refused", "in_doubt", "cancelled"})
 """The troubles of calls that were not made, or whose end is not known: hooks see no result of these."""
 
@@ -229,8 +237,10 @@ class RunHooks:
         at = (place.n, place.step, place.point, place.i)
         self.run_context.log.buffer((HookRecord(*at, action, made.hooks, text, changed, written), None))
         if made.hooks:
-            did = f"{'refused it' if made.refusal else 'asks'}: {text}" if text else "changed it"
-            self.run_context.remark(place.step, "hook", sentence(f"{place.point}: {', '.join(made.hooks)} {did}"))
+            did = "refused" if made.refusal else "asks about" if made.question else "changed"
+            what = f"{did} the {_SUBJECTS[place.point]}{f': {text}' if text else ''}"
+            names = f"{'hook' if len(made.hooks) == 1 else 'hooks'} {' and '.join(made.hooks)}"
+            self.run_context.remark(place.step, "hook", sentence(f"the {names} {what}"))
         return made
 
     async def _settle(self, place: HookPlace, made: Decided[Any], shown: str = "") -> str:
