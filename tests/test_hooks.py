@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from msgspec import structs
 import plait
 from cli_support import Shell, action, final, question
 from crash_support import kill_and_resume, run_script
-from loop_scripts import ANSWER, LOOPS
+from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS
 from plait.core import Call, Observation, Reply, Think, Waiting
 from plait.core import events as ev
 from plait.core.errors import ConfigError
@@ -82,6 +83,12 @@ def make(journal: Path, hook: plait.Hook | list[plait.Hook], *replies: str, **fi
     return plait.Agent("react", model=plait.Scripted([*script], chunk=4), **given)
 
 
+def reply_of(turn: Any) -> Any:
+    if isinstance(turn, str):
+        return turn
+    return Reply("", "calls", calls=tuple(Call(tool, given, f"{tool}-{i}") for i, (tool, given) in enumerate(turn)))
+
+
 def on(point: str, result: Any) -> plait.Hook:
     """A hook that returns a value, or what a function makes of the subject, at one point."""
 
@@ -124,6 +131,34 @@ def test_hooks_run_in_order_before_and_in_reverse_order_after(journal: Path) -> 
 
 
 # -- changing
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_run_whose_calls_a_hook_changed_can_be_resumed_forked_and_replayed(loop: str, journal: Path) -> None:
+    def change(call: Call) -> Call | None:
+        if call.tool != "send":
+            return None
+        given = call.input
+        text = given.get("text") if isinstance(given, dict) else given[0] if isinstance(given, list) else given
+        return structs.replace(call, input={"text": f"{text}!"})
+
+    @plait.tool(idempotent=True)
+    def fetch(key: str) -> str:
+        """Fetches a value."""
+        return f"value of {key}"
+
+    model = plait.Scripted({phase: [*map(reply_of, turns)] for phase, turns in SCRIPTS[loop].items()})
+    limits = plait.Limits(tools=0 if loop == "codeact" else None)
+    agent: plait.Agent[Any] = plait.Agent(
+        loop, model=model, tools=[fetch, send], hooks=[on("before_tool", change)], journal=journal, limits=limits
+    )
+    run = agent.using(approve="effects").run(QUESTION)
+    while run.status == "waiting":
+        run = agent.resume(run, "yes")
+    assert (run.status, run.answer, len(SENT)) == ("answered", ANSWER, 3), run.reason
+    assert all(each.endswith("!") for each in SENT)
+    assert agent.using(hooks=[]).replay(run).outcome == run.outcome
+    assert [call.planned != call.call for call in run.timeline.tool_calls if call.call.tool == "send"] == [True] * 3
 
 
 def test_a_changed_request_is_what_is_sent_and_what_a_replay_compares(journal: Path) -> None:
@@ -179,17 +214,23 @@ def test_code_gets_the_changed_value_of_a_result(journal: Path) -> None:
 @pytest.mark.parametrize(
     ("point", "value", "message"),
     [
-        ("before_tool", "text", "returned str in before_tool"),
+        ("before_tool", "text", "returned 'text' in before_tool"),
         ("before_tool", Call("flaky", {"key": "a"}), "returned a call of 'flaky'"),
-        ("after_model", 3, "returned int in after_model"),
+        ("before_tool", lambda call: plait.Refuse, "returned the class Refuse in before_tool"),
+        ("after_answer", False, "returned False in after_answer"),
+        ("before_answer", lambda answer: plait.AskApproval, "returned the class AskApproval in before_answer"),
+        ("before_tool", lambda call: plait.Refuse(3), "Refuse(3) is invalid"),  # type: ignore[arg-type]
+        ("after_tool", lambda seen: plait.AskApproval(""), "AskApproval('') is invalid"),
+        ("before_model", lambda request: sys.exit(3), "failed in before_model: SystemExit: 3"),
+        ("after_model", 3, "returned 3 in after_model"),
         ("before_model", lambda request: structs.replace(request, phase="x"), "a request of phase 'x'"),
-        ("after_answer", 3, "an answer that does not fit the output type"),
+        ("after_answer", 3, "returned 3, which does not fit the output type"),
     ],
 )
 def test_a_value_that_cannot_replace_another_crashes_the_run_by_name(
     point: str, value: Any, message: str, journal: Path
 ) -> None:
-    fields = {"output": plait.OutputType(dict[str, int])} if "answer" in point else {}
+    fields = {"output": plait.OutputType(dict[str, int])} if value == 3 and "answer" in point else {}
     run = make(journal, on(point, value), *([final('{"a": 1}')] if fields else []), **fields).run("go")
     assert run.status == "crashed" and message in (run.reason or "")
     assert f"On_{point}" in (run.reason or "")
@@ -417,6 +458,33 @@ def test_questions_that_tools_ask_models_pass_the_hooks(journal: Path) -> None:
 # -- wrong hooks
 
 
+@pytest.mark.parametrize("wait", [plait.Refuse("no"), "1", -1, float("nan"), True])
+def test_a_pause_before_a_repeated_call_must_be_a_number_of_seconds(wait: Any, journal: Path) -> None:
+    hook = on("on_tool_error", lambda attempt: wait)
+    run = make(journal, hook, action("flaky", {"key": "a"}), final("Over.")).run("go")
+    assert run.status == "crashed" and "The hook On_on_tool_error returned" in (run.reason or "")
+
+
+def test_a_misspelled_method_of_a_hook_is_reported_when_its_class_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"'before_tools', which nothing calls. Did you mean before_tool\?"):
+        type("Misspelled", (plait.Hook,), {"before_tools": lambda self, context, call: None})
+
+
+def test_only_a_call_can_be_edited(journal: Path) -> None:
+    agent = make(journal, on("after_answer", plait.AskApproval("Is that right?")))
+    run = agent.run("go")
+    with pytest.raises(plait.PlaitError, match="Only a tool call can be edited"):
+        agent.resume(run, 'edit "Better."')
+    assert agent.resume(run, "Yes.").answer == "Over."
+
+
+def test_a_failing_function_that_answers_for_the_user_is_named(journal: Path) -> None:
+    agent = make(journal, on("after_answer", plait.AskApproval("Is that right?")))
+    run = agent.run("go", on_wait=lambda waiting: {}["x"])
+    assert run.reason == "The function on_wait= failed: KeyError: 'x'."
+    assert agent.resume(run).status == "waiting"
+
+
 @pytest.mark.parametrize(
     ("hooks", "message"),
     [
@@ -425,6 +493,7 @@ def test_questions_that_tools_ask_models_pass_the_hooks(journal: Path) -> None:
         ([print], "is not a hook"),
         ([Seen(), Seen()], "Two hooks are named 'Seen'"),
         ("redact", "is invalid"),
+        ([type("Unnamed", (plait.Hook,), {"name": ""})()], "The name of the hook Unnamed is ''"),
     ],
 )
 def test_wrong_hooks_are_refused_when_the_agent_is_made(hooks: Any, message: str) -> None:
@@ -468,7 +537,12 @@ def test_retry_never_repeats_a_call_with_effects(journal: Path) -> None:
         ("//evil.net/x", False),
         (r"https:\\evil.net", False),
         (r"https://example.com\@evil.net", False),
-        ("no address", True),
+        ("http:evil.net/x", False),
+        ("www.evil.net", False),
+        ("www.example.org", True),
+        ("eve@evil.net", False),
+        ("ada@example.com", True),
+        ("no address: main.py, 3.14, a/b", True),
     ],
 )
 def test_only_addresses_on_allowed_hosts_reach_a_tool(address: str, allowed: bool, journal: Path) -> None:
@@ -539,7 +613,7 @@ def test_a_word_makes_a_hook_whose_name_makes_it_again(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["redcat", "hosts", "hosts:a b", "rate:send", "rate:send=0", "retry:x", "redact:names"]
+    "word", ["redcat", "hosts", "rate", "retry:1,x", "hosts:a b", "rate:send", "rate:send=0", "retry:x", "redact:names"]
 )
 def test_a_word_that_makes_no_hook_is_refused(word: str) -> None:
     with pytest.raises(ConfigError):

@@ -327,6 +327,8 @@ class Agent(Generic[OutputT]):
         on_wait: OnWait | None = None,
     ) -> Run[OutputT]:
         """Resume a run. See `resume`. `force` takes over a run that another machine started."""
+        if answer is not None and not isinstance(answer, str):
+            raise ConfigError(f"The answer is {answer!r}.", hint='Give a text, such as "yes" or "no, and why".')
         if isinstance(run, Run) and question is None and isinstance(run.outcome, Waiting):
             question = run.outcome.question
         journal = self._parts.require_journal()

@@ -108,7 +108,7 @@ def make_agent(
         history=History(embedder=_check_embedder(embedder or defaults.embedder)),
         grounding=cast(Any, grounding or defaults.grounding or "off"),
         taint=cast(Any, taint or defaults.taint or "off"),
-        hooks=tuple(map(load_hook, hooks or defaults.hooks)),
+        hooks=tuple(map(load_hook, dict.fromkeys((*defaults.hooks, *hooks)))),
         sandbox=sandbox or defaults.sandbox or AUTO,
     )
 

@@ -54,13 +54,16 @@ class Cancelled(Struct, frozen=True, repr_omit_defaults=True, tag="cancelled"):
 class Waiting(Struct, frozen=True, repr_omit_defaults=True, tag="waiting"):
     """The run waits for the user: for an answer to a question, or for approval of a call or a plan.
 
-    `question` is the id of the question, which an answer names. A call with a different input has a different id.
+    `question` is the id of the question, which an answer names. A call with a different input has a different id. For
+    an approval of a call, `tool` is the tool's name and `input` the call's input, as it would be made.
     """
 
     status: ClassVar[Status] = "waiting"
     kind: Literal["question", "approval", "plan"]
     reason: str
     question: str = ""
+    tool: str = ""
+    input: Any = None
     answer: None = None
 
 

@@ -20,9 +20,10 @@ class LimitToolRate(Hook):
     """
 
     def __init__(self, per_minute: Mapping[str, int]) -> None:
-        for tool, number in per_minute.items():
-            if type(number) is not int or number < 1:
-                raise ConfigError(f"LimitToolRate({{{tool!r}: {number!r}}}) is invalid.", hint="Give calls per minute.")
+        numbers = per_minute.values() if isinstance(per_minute, Mapping) else ()
+        if not numbers or not all(type(number) is int and number > 0 for number in numbers):
+            hint = 'Give calls per minute, at least 1: {"search": 10}, or rate:search=10.'
+            raise ConfigError(f"LimitToolRate({per_minute!r}) is invalid.", hint=hint)
         self._per_minute = dict(per_minute)
         self._limiters = {tool: RateLimiter(RateLimit(number)) for tool, number in per_minute.items()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from msgspec import structs
@@ -36,7 +37,14 @@ class RedactPersonalData(Hook):
     def __init__(self, *kinds: str, patterns: Mapping[str, str] | None = None) -> None:
         for kind in kinds:
             if kind not in _PATTERNS:
-                raise ConfigError(f"{kind!r} is not a kind of personal data.", hint=f"Kinds: {', '.join(KINDS)}.")
+                near = get_close_matches(kind, KINDS, 1)
+                hint = f"Did you mean {near[0]}?" if near else f"Kinds: {', '.join(KINDS)}."
+                raise ConfigError(f"{kind!r} is not a kind of personal data.", hint=hint)
+        if not isinstance(patterns, Mapping | None) or not all(
+            isinstance(each, str) for each in (patterns or {}).values()
+        ):
+            hint = 'Give names and regular expressions, such as {"customer": r"C-\\d{5}"}.'
+            raise ConfigError(f"RedactPersonalData(patterns={patterns!r}) is invalid.", hint=hint)
         own = dict(patterns or {})
         self._kinds, self._own = kinds or KINDS, own
         known = {**{kind: each for kind, each in _PATTERNS.items() if kind in self._kinds}, **own}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import Any
 
 from plait.core import Call, Observation
@@ -19,10 +20,10 @@ class RetryTools(Hook):
     """
 
     def __init__(self, attempts: int = 3, *, wait: float = 0.5, tools: Iterable[str] = ()) -> None:
-        if attempts < 1 or wait < 0:
-            raise ConfigError(
-                f"RetryTools(attempts={attempts}, wait={wait}) is invalid.", hint="Give at least 1, and 0 seconds."
-            )
+        fits = type(attempts) is int and attempts > 0 and type(wait) in (int, float) and 0 <= wait < inf
+        if not fits or isinstance(tools, str):
+            hint = "attempts is a whole number from 1, wait a number of seconds from 0, tools a list of names."
+            raise ConfigError(f"RetryTools({attempts!r}, wait={wait!r}, tools={tools!r}) is invalid.", hint=hint)
         self._attempts, self._wait, self._tools = attempts, wait, tuple(tools)
 
     @property

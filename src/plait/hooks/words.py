@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 
 from plait.core.errors import ConfigError
 from plait.hooks.hosts import AllowHosts
@@ -21,10 +22,9 @@ def load_hook(word: str) -> Hook:
     name, _, text = word.partition(":")
     arguments = [part.strip() for part in text.split(",") if part.strip()]
     if name not in _MAKERS:
-        raise ConfigError(
-            f"No hook is named {name!r}.",
-            hint=f"Hooks: {', '.join(_MAKERS)}. Your own are given in Python: hooks=[...].",
-        )
+        near = get_close_matches(name, _MAKERS, 1)
+        hint = f"Did you mean {near[0]}?" if near else f"Hooks: {', '.join(_MAKERS)}."
+        raise ConfigError(f"No hook is named {name!r}.", hint=f"{hint} Your own are given in Python: hooks=[...].")
     try:
         return _MAKERS[name](arguments)
     except ValueError:

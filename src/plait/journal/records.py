@@ -117,7 +117,7 @@ class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
 
     `question` is the id that an answer names. It depends on the run, on `n` and `i`, and on what is asked. `child` is
     the child run of call `i` that asks, "" if the run itself asks. `point` is the point of a hook that asks, "" if none
-    does, or if the hook asks for approval of the call.
+    does, or if the hook asks for approval of the call. `call` is the call to approve, as it would be made.
     """
 
     n: int
@@ -128,6 +128,7 @@ class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
     question: str = ""
     child: str = ""
     point: str = ""
+    call: Call | None = None
 
 
 class UserAnswer(Struct, frozen=True, omit_defaults=True, tag="told"):

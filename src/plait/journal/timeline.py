@@ -143,7 +143,7 @@ class Question(Struct, frozen=True):
     """A question to the user: about call `i` of effect `n`, or (i is -1) from the loop. `question` is its id.
 
     `child` is the child run of that call that asks; "" if the run itself asks. `point` is the point of a hook that
-    asks; "" if none does, or if the hook asks for approval of the call.
+    asks; "" if none does, or if the hook asks for approval of the call. `call` is the call to approve, if any.
     """
 
     n: int
@@ -155,6 +155,7 @@ class Question(Struct, frozen=True):
     answer: UserAnswer | None = None
     child: str = ""
     point: str = ""
+    call: Call | None = None
 
 
 class HookDecision(Struct, frozen=True):
@@ -372,9 +373,8 @@ class Timeline:
                 ended = replace(self._tool_calls[n, i], observation=observation, artifacts=body)
                 yield "ended", self._put_call(ended)
             case Waits(n=n, i=i):
-                asked = Question(
-                    n, i, record.step, record.kind, record.text, record.question, child=record.child, point=record.point
-                )
+                about = (record.child, record.point, record.call)
+                asked = Question(n, i, record.step, record.kind, record.text, record.question, None, *about)
                 # A child run may ask several questions during one call, each by its id. Hooks ask more of them.
                 self._questions[n, i, record.question if record.child or record.point else ""] = asked
                 yield "waits", asked

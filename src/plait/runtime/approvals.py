@@ -29,7 +29,8 @@ def question_id(run: str, n: int, i: int, kind: str, text: str, call: Call | Non
 
 def waiting_with(asked: Waits | Question) -> Waiting:
     """Return the outcome of a run that waits with a question."""
-    return Waiting(asked.kind, asked.text, asked.question)
+    about = (asked.call.tool, asked.call.input) if asked.call is not None else ("", None)
+    return Waiting(asked.kind, asked.text, asked.question, *about)
 
 
 def without_id(answer: str, id: str) -> str | None:

@@ -159,7 +159,7 @@ class ToolServices:
         except (LimitNear, LimitReached) as why:
             raise BudgetSpent(why) from None
         except HookRefused as why:
-            raise ToolError(f"The question is refused: {why}") from None
+            raise ToolError(str(why)) from None
         except (ModelError, ConfigError) as why:
             after = f" Wait {why.after:g} s." if isinstance(why, ModelError) and why.after is not None else ""
             raise ToolError(why.message, hint=f"{why.hint}{after}".strip()) from why

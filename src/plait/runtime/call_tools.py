@@ -208,7 +208,7 @@ class Actor:
         if not group.past.planned:
             for i, found in group.invented.items():
                 self.run_context.remark(group.step, "invented", f"{group.calls[i].tool}: {describe_findings(found)}")
-            intent.append((Acting(group.n, group.step, group.calls, free), None))
+            intent.append((Acting(group.n, group.step, group.wrote, free), None))
         elif free:
             intent.append((Begun(group.n, free), None))
         if not intent or not all(self._repeatable(group.calls[i]) for i in free):
@@ -239,9 +239,7 @@ class Actor:
         if self._is_in_doubt(call):
             question += " The same call was made before, and whether it took effect is not known."
         said = group.past.answers.get(i)
-        said = said or await self.run_context.wait(
-            group.n, group.step, i, "approval", question, group.past, group.wrote[i]
-        )
+        said = said or await self.run_context.wait(group.n, group.step, i, "approval", question, group.past, call)
         if said.approved:
             group = replace(group, calls=apply_edits(group.calls, {i: said}))
             await self.run_context.log.append_before(self._not_repeatable(group, (i,)), (Begun(group.n, (i,)), None))
@@ -473,7 +471,7 @@ class Actor:
             return tool.spec.has_effects
         try:
             return approve(self.run_context.run_spec.tools.with_own_name(call))
-        except Exception as why:
+        except (Exception, SystemExit) as why:
             raise ConfigError(
                 f"The function approve= failed for a call of '{call.tool}': {type(why).__name__}: {why}.",
                 hint="Correct it, then resume the run.",

@@ -24,6 +24,7 @@ from plait.journal.records import ParentCall, RunHead, RunRow
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.runtime import runs
+from plait.runtime.approvals import waiting_with
 from plait.runtime.attachments import UserQuestion, identify_question, split_question
 from plait.runtime.context import Context
 from plait.runtime.output import OutputForm, OutputT, output_of, recorded_output
@@ -131,7 +132,8 @@ async def _claim_child(
         )
     except BadAnswer as why:
         assert asked is not None
-        raise ChildWaits(head.run, Waiting(asked.kind, f"{why.message}\n{asked.text}", asked.question)) from None
+        waiting = structs.replace(waiting_with(asked), reason=f"{why.message}\n{asked.text}")
+        raise ChildWaits(head.run, waiting) from None
     return run_spec, log, head
 
 

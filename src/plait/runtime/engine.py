@@ -263,7 +263,7 @@ class Engine:
             case OutputRejected():
                 return Failed(sentence(str(why)), kind="output")
             case HookRefused():
-                return Failed(sentence(f"A hook refused: {why}"), kind="refused")
+                return Failed(str(why), kind="refused")
             case LimitReached() | LimitNear():
                 how = self._last.how_cut if self._last is not None else ""
                 stopped = Stopped(why.limit, sentence(why.detail))

@@ -7,6 +7,7 @@ user (`AskApproval`). The journal has each decision, so a replay needs no hooks.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
+from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -29,15 +30,32 @@ POINTS: tuple[HookPoint, ...] = (
 
 
 class Refuse(Struct, frozen=True):
-    """A hook's refusal, with the reason. The model reads the reason of a refused tool call, result or answer."""
+    """A hook's refusal, with the reason. The model reads the reason of a refused tool call, result or answer.
+
+    Raises `ConfigError` if the reason is not a text, or empty.
+    """
 
     reason: str
 
+    def __post_init__(self) -> None:
+        _require_text("Refuse", self.reason, "reason")
+
 
 class AskApproval(Struct, frozen=True):
-    """A hook's request that the user decides. The run waits with this question until someone answers yes or no."""
+    """A hook's request that the user decides. The run waits with this question until someone answers yes or no.
+
+    Raises `ConfigError` if the question is not a text, or empty.
+    """
 
     question: str
+
+    def __post_init__(self) -> None:
+        _require_text("AskApproval", self.question, "question")
+
+
+def _require_text(kind: str, given: object, what: str) -> None:
+    if not isinstance(given, str) or not given.strip():
+        raise ConfigError(f"{kind}({given!r}) is invalid.", hint=f"Give the {what} as a text.")
 
 
 T = TypeVar("T")
@@ -55,8 +73,15 @@ class Hook:
     child runs.
 
     A hook is called again if the process dies before its decision is in the journal. An exception in a hook ends the
-    run as *crashed*; it can be resumed.
+    run as *crashed*; it can be resumed. A class with a misspelled method raises `ConfigError`.
     """
+
+    def __init_subclass__(cls) -> None:
+        for name in vars(cls):
+            if name.startswith(("before_", "after_", "on_")) and not hasattr(Hook, name):
+                near = get_close_matches(name, [*POINTS, "on_tool_error"], 1)
+                hint = f"Did you mean {near[0]}?" if near else f"Hooks have: {', '.join(POINTS)}, on_tool_error."
+                raise ConfigError(f"The hook {cls.__name__} has a method '{name}', which nothing calls.", hint=hint)
 
     @property
     def name(self) -> str:
@@ -116,8 +141,11 @@ def check_hooks(given: object) -> tuple[Hook, ...]:
         if isinstance(hook, type) and issubclass(hook, Hook):
             raise ConfigError(f"The hook {hook.__name__} is a class.", hint=f"Give an object: {hook.__name__}().")
         if not isinstance(hook, Hook):
-            raise ConfigError(f"{hook!r} is not a hook.", hint="Give objects of subclasses of plait.Hook.")
+            hint = "Give objects: those that ship, as plait.hooks.RetryTools(), or of your subclasses of plait.Hook."
+            raise ConfigError(f"{hook!r} is not a hook.", hint=hint)
+        if not isinstance(hook.name, str) or not hook.name.strip():
+            raise ConfigError(f"The name of the hook {type(hook).__name__} is {hook.name!r}.", hint="Give it a text.")
     names = [hook.name for hook in hooks]
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise ConfigError(f"Two hooks are named {twice!r}.", hint="Give one of them another name.")
+        raise ConfigError(f"Two hooks are named {twice!r}.", hint="Leave one out, or give it another name.")
     return hooks

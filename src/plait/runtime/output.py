@@ -176,7 +176,7 @@ def call_check(check: Callable[..., str | None], value: Any, context: object) ->
         found: object = check(context, value) if count_required(check) == 2 else check(value)
     except ValueError as why:
         return str(why) or "the value is not valid"
-    except Exception as why:
+    except (Exception, SystemExit) as why:
         raise OutputError(f"The output check '{function_name(check)}' broke: {show_error(why)}.", hint=_CHECK) from why
     if found is not None and not isinstance(found, str):
         raise OutputError(f"The output check '{function_name(check)}' returned {repr_short(found)}.", hint=_CHECK)

@@ -39,6 +39,7 @@ from plait.runtime.taint import OutsideContent, Taint
 from plait.runtime.tracing import UNWATCHED, RunSpan, Tracer
 from plait.sandbox import AUTO, Sandbox
 from plait.tools import Toolset
+from plait.tools.user_code import show_error
 
 if TYPE_CHECKING:
     from plait.runtime.run import Run
@@ -216,9 +217,9 @@ class RunContext:
         asked: Question | Waits | None = past.hook_waits.get((point, i)) if point else past.waits.get(i)
         if asked is None:
             id = question_id(self.log.run, n, i, f"{kind}{point}", text, call)
-            asked = Waits(n, step, kind, text, i, id, point=point)
+            asked = Waits(n, step, kind, text, i, id, point=point, call=call if kind == "approval" else None)
             await self.log.append((asked, None))
-        waiting = waiting_with(asked)
+        waiting = first = waiting_with(asked)
         for _ in range(TRIES):
             answer = await self.ask_person(waiting)
             if answer is None:
@@ -231,13 +232,14 @@ class RunContext:
                 continue
             await self.log.append((read, None))
             return read
-        raise Suspend(waiting_with(asked))
+        raise Suspend(first)
 
     async def wait_for_child(self, n: int, step: int, i: int, waits: ChildWaits, past: PastEffect) -> Suspend:
         """Record that a child run of call `i` waits for the user; return what ends this run as waiting."""
         waiting = waits.waiting
         if past.of_children.get(waiting.question, waits) is not None:  # not recorded yet, or its answer did not fit
-            asked = Waits(n, step, waiting.kind, waiting.reason, i, waiting.question, waits.child)
+            call = Call(waiting.tool, waiting.input) if waiting.tool else None
+            asked = Waits(n, step, waiting.kind, waiting.reason, i, waiting.question, waits.child, call=call)
             await self.log.append((asked, None))
         return Suspend(waiting)
 
@@ -252,8 +254,14 @@ class RunContext:
         if self.clock is not None:
             self.clock.reschedule(None)
         began = time.monotonic()
-        given = self.run_spec.on_wait(waiting)
-        answer = await given if inspect.isawaitable(given) else given
+        try:
+            given = self.run_spec.on_wait(waiting)
+            answer = await given if inspect.isawaitable(given) else given
+        except (Exception, SystemExit) as why:
+            raise ConfigError(
+                f"The function on_wait= failed: {show_error(why)}.",
+                hint="It gets a Waiting and returns a text or None. Correct it, then resume the run.",
+            ) from why
         if answer is not None and not isinstance(answer, str):
             raise ConfigError(
                 f"The function on_wait= returned {answer!r}.", hint='Return a text, such as "yes", or None.'
@@ -274,7 +282,9 @@ def read_user_answer(answer: str, asked: Question | Waits) -> UserAnswer:
     n, i, of_hook = asked.n, asked.i, bool(asked.point)
     if asked.kind != "approval":
         return UserAnswer(n, answer, i)
-    if not of_hook and (edit := EDITED.fullmatch(answer.strip())):
+    if edit := EDITED.fullmatch(answer.strip()):
+        if of_hook:
+            raise ConfigError("Only a tool call can be edited.", hint="Answer yes or no, or no with a reason.")
         try:
             return UserAnswer(n, answer, i, approved=True, input=(msgspec.json.decode(edit[1]),))
         except msgspec.DecodeError as why:
@@ -282,7 +292,7 @@ def read_user_answer(answer: str, asked: Question | Waits) -> UserAnswer:
                 raise ConfigError(
                     f"The edited input is no JSON: {why}.", hint='Such as: edit {"text": "..."}'
                 ) from None
-    word = answer.strip().lower()
+    word = answer.strip().lower().rstrip(".!")
     yes = word in YES
     text = "" if yes or word in NO else answer
     return UserAnswer(n, text, i, approved=yes, question=asked.question if of_hook else "")

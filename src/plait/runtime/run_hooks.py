@@ -11,12 +11,14 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, convert, structs, to_builtins
 
 from plait.core import JSON, Answered, Call, Failed, Observation, Outcome, Reply, Stopped, Think
 from plait.core.errors import ConfigError
+from plait.core.notebook import repr_short
 from plait.core.text import shorten
 from plait.journal.records import HookRecord
 from plait.journal.timeline import HookDecision
@@ -43,7 +45,7 @@ _NOT_MADE = frozenset({"unknown_tool", "bad_input", "refused", "in_doubt", "canc
 
 
 class HookRefused(Exception):
-    """Raised when a hook refuses a request, a reply or the answer of the run. The text is the reason."""
+    """Raised when a hook refuses a request or a reply. The text names the hook and the reason."""
 
 
 class Decided(Struct, Generic[T], frozen=True):
@@ -122,7 +124,7 @@ class RunHooks:
             return value
         made = await self._decide(place, value, form)
         if refusal := await self._settle(place, made):
-            raise HookRefused(refusal)
+            raise HookRefused(_describe_refusal(place.point, made.hooks, refusal))
         return made.value
 
     async def ask_about_tools_question(self, request: Think) -> Think:
@@ -130,11 +132,11 @@ class RunHooks:
 
         Nothing is recorded: a replay makes no tool call, and the journal has the request.
         """
-        return _require_free(await self._call_hooks("before_model", request))
+        return _require_free("before_model", await self._call_hooks("before_model", request))
 
     async def read_reply_for_tool(self, reply: Reply) -> Reply:
         """Return a model's reply to a question of a tool, as the hooks change it. Raises `HookRefused`."""
-        return _require_free(await self._call_hooks("after_model", reply))
+        return _require_free("after_model", await self._call_hooks("after_model", reply))
 
     # -- tool calls
 
@@ -154,10 +156,16 @@ class RunHooks:
 
     async def on_tool_error(self, call: Call, observation: Observation, attempt: int) -> float | None:
         """Return after how many seconds to repeat a failed call: the longest that a hook names; None for no repeat."""
-        waits = [
-            await self._call(hook, "on_tool_error", call, observation, attempt) for hook in self._hooks["on_tool_error"]
-        ]
-        return max((float(each) for each in waits if each is not None), default=None)
+        waits: list[float] = []
+        for hook in self._hooks["on_tool_error"]:
+            wait = await self._call(hook, "on_tool_error", call, observation, attempt)
+            if wait is None:
+                continue
+            if type(wait) not in (int, float) or not 0 <= wait < inf:
+                hint = "Return seconds from 0, or None for no repeat."
+                raise ConfigError(f"The hook {hook.name} returned {repr_short(wait)} in on_tool_error.", hint=hint)
+            waits.append(float(wait))
+        return max(waits, default=None)
 
     async def after_tools(
         self, n: int, step: int, calls: tuple[Call, ...], seen: Mapping[int, Observation], past: PastEffect
@@ -187,10 +195,10 @@ class RunHooks:
         """Return the objection to an answer, "" if it may be given. `n` is the number of the next effect."""
         if self._accepted is not None and self._accepted[0] == answer:
             return ""
-        found, refusal = await self._decide_answer("before_answer", answer, n, step)
-        if refusal:
-            return f"The answer is not accepted: {refusal}"
-        self._accepted = (answer, found)
+        made = await self._decide_answer("before_answer", answer, n, step)
+        if made.refusal:
+            return f"The answer is not accepted: {made.refusal}"
+        self._accepted = (answer, made.value)
         return ""
 
     async def end_with(self, outcome: Outcome, n: int, step: int) -> Outcome:
@@ -202,19 +210,21 @@ class RunHooks:
             return Failed(objection, kind="refused")
         if self._accepted is not None:
             answer = self._accepted[1]
-        answer, refusal = await self._decide_answer("after_answer", answer, n, step)
-        return Failed(sentence(refusal), kind="refused") if refusal else structs.replace(outcome, answer=answer)
+        made = await self._decide_answer("after_answer", answer, n, step)
+        if made.refusal:
+            return Failed(_describe_refusal("after_answer", made.hooks, made.refusal), kind="refused")
+        return structs.replace(outcome, answer=made.value)
 
-    async def _decide_answer(self, point: HookPoint, answer: JSON, n: int, step: int) -> tuple[JSON, str]:
-        """Return the answer that the hooks make of an answer, and the reason if they refuse it."""
+    async def _decide_answer(self, point: HookPoint, answer: JSON, n: int, step: int) -> Decided[JSON]:
+        """Return what the hooks, and the user whom they ask, decide about an answer."""
         if not self._hooks[point] and not self._was_recorded(point):
-            return answer, ""
+            return Decided(answer)
         self._answers[point, n] += 1
         place = HookPlace(point, n, -self._answers[point, n], step, self.run_context.run_spec.past.effect(n))
         made = await self._decide(place, answer, ANSWER)
         text = answer if isinstance(answer, str) else input_of(Call("", answer))
         refusal = await self._settle(place, made, f"\nThe answer: {shorten(text, SHOWN)[0]}")
-        return made.value, refusal
+        return structs.replace(made, refusal=refusal, question="")
 
     # -- all points
 
@@ -270,7 +280,7 @@ class RunHooks:
             names.append(hook.name)
             match found:
                 case Refuse(reason=reason):
-                    return Decided(value, reason or "no reason is given", hooks=(hook.name,))
+                    return Decided(value, reason, hooks=(hook.name,))
                 case AskApproval(question=question):
                     questions.append(question)
                 case _:
@@ -281,14 +291,19 @@ class RunHooks:
     def _check_value(self, hook: Hook, point: HookPoint, before: Any, after: Any) -> None:
         """Raise `ConfigError` if a hook returned a value that cannot replace the one before."""
         wrong = wanted = ""
-        if isinstance(before, Struct) and not isinstance(after, type(before)):
-            wrong, wanted = type(after).__name__, f"a {type(before).__name__}"
+        form, output = f"a {type(before).__name__}", self.run_context.run_spec.output
+        if isinstance(after, type):
+            wrong, wanted = f"the class {after.__name__}", "an object"
+        elif isinstance(before, Struct) and not isinstance(after, type(before)):
+            wrong, wanted = repr_short(after), form
         elif isinstance(before, Call) and (before.tool, before.by_code) != (after.tool, after.by_code):
             wrong, wanted = f"a call of '{after.tool}'", "the same call with another input, or refuse it"
         elif isinstance(before, Think) and before.phase != after.phase:
             wrong, wanted = f"a request of phase '{after.phase}'", "a request of the same phase"
-        elif "answer" in point and not self.run_context.run_spec.output.fits(after):
-            wrong, wanted = "an answer that does not fit the output type", "one that fits"
+        elif "answer" in point and output.spec is None and type(after) is not type(before):
+            wrong, wanted = repr_short(after), form
+        elif "answer" in point and not output.fits(after):
+            wrong, wanted = f"{repr_short(after)}, which does not fit the output type", "a JSON value of that type"
         if wrong:
             hint = f"Return {wanted}, Refuse(...), AskApproval(...) or None."
             raise ConfigError(f"The hook {hook.name} returned {wrong} in {point}.", hint=hint)
@@ -299,7 +314,7 @@ class RunHooks:
         try:
             found = getattr(hook, point)(context, *arguments)
             return await found if inspect.isawaitable(found) else found
-        except Exception as why:
+        except (Exception, SystemExit) as why:
             raise ConfigError(
                 f"The hook {hook.name} failed in {point}: {show_error(why)}.", hint="Correct it, then resume the run."
             ) from why
@@ -307,13 +322,21 @@ class RunHooks:
 
 def _read_decision(recorded: HookDecision, value: T) -> Decided[T]:
     text = recorded.text
-    return Decided(value, text if recorded.action == "refuse" else "", text if recorded.action == "ask" else "")
+    refusal, question = (text if recorded.action == action else "" for action in ("refuse", "ask"))
+    return Decided(value, refusal, question, recorded.hooks)
 
 
-def _require_free(made: Decided[T]) -> T:
+def _describe_refusal(point: HookPoint, hooks: tuple[str, ...], reason: str) -> str:
+    named = f"{'hook' if len(hooks) == 1 else 'hooks'} {' and '.join(hooks)}"
+    return f"The {named} refused the {_SUBJECTS[point]}: {reason.rstrip('.')}."
+
+
+def _require_free(point: HookPoint, made: Decided[T]) -> T:
     """Return the value, for a request that cannot wait for the user. Raises `HookRefused`."""
-    if made.refusal or made.question:
-        raise HookRefused(made.refusal or f"{made.question} A question that a tool asks a model cannot wait for that.")
+    if made.question:
+        raise HookRefused(f"{made.question} A question that a tool asks a model cannot wait for an approval.")
+    if made.refusal:
+        raise HookRefused(_describe_refusal(point, made.hooks, made.refusal))
     return made.value
 
 

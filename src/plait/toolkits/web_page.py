@@ -23,14 +23,14 @@ _NO_CHARSETS = ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "und
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.I)
 
 
-def fetch(hosts: str = "", *, private: bool = False, timeout: float = SECONDS) -> tuple[Tool, ...]:
+def fetch(hosts: str | None = None, *, private: bool = False, timeout: float = SECONDS) -> tuple[Tool, ...]:
     """Makes the tool `fetch`.
 
     `hosts` are the only hosts that it may ask, with commas between them, also after a redirect; all public ones
     without it. `private` also allows addresses of this machine and of private networks. By default they are refused,
     because a model's address may come from a malicious page. `timeout` in seconds.
     """
-    allowed = tuple(_read_host(each) for each in hosts.split(",")) if hosts.strip() else ()
+    allowed = tuple(_read_host(each) for each in hosts.split(",")) if hosts is not None else ()
     only = f" Only of {', '.join(allowed)}." if allowed else ""
 
     @tool(name="fetch", description=f"Reads a page of the web as text.{only}", read_only=True, open_world=True)
