@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+import msgspec
 
 from plait.cli import options
 from plait.cli.agent_options import make_loops, read_text, split_models
@@ -187,8 +188,8 @@ def wire(question: str | None, loop: str | None, run: str | None, full: bool, **
         found.append(make_wire_table(exchanged, beside=head.loop["name"] == "react"))
         width = None if flags["as_markdown"] else _width()
         texts.append(render_exchanges(head.question, exchanged, full=full, width=width))
-        exchanges = [one.json() for one in exchanged]
-        objects.append({"run": head.run, "question": head.question, "loop": head.loop["name"], "exchanges": exchanges})
+        about = {"run": head.run, "question": head.question, "loop": head.loop["name"]}
+        objects.append({**about, "exchanges": msgspec.to_builtins(exchanged)})
     _print_and_exit("wire", done, flags, found, texts, {"runs": objects})
 
 
