@@ -21,7 +21,7 @@ from plait.core.text import clean
 from plait.journal.timeline import ModelAttempt, Timeline
 from plait.lab.classics import published
 from plait.lab.classics.tables import ESTIMATED, PUBLISHED
-from plait.lab.grid import WIDTH, ReportColumn, ReportTable, show_value, wrap_lines
+from plait.lab.grid import WIDTH, ReportTable, make_column, show_value, wrap_lines
 from plait.models.wires.turns import arguments
 
 PROMPT = "prompt"
@@ -195,8 +195,8 @@ def make_wire_table(exchanged: Sequence[WireExchange], *, beside: bool = True) -
         for name, pair, crash in zip(names, pairs, crashes, strict=True)
     ]
     heads = [f"{side}{kind}" for side in sides for kind in ("in", "out")]
-    columns = [ReportColumn("request", show_value("request"), left=True)]
-    columns += [ReportColumn(head, show_value(head, ",")) for head in heads]
+    columns = [make_column(rows, "request", show_value("request"), left=True)]
+    columns += [make_column(rows, head, show_value(head, ",")) for head in heads]
     notes = [ESTIMATED.removeprefix("~: ").capitalize()] if any(each and each.estimated for each in own) else []
     notes += [f"Published: {published.WIRE_SOURCE}, with gpt-3.5-turbo and its own question."] if beside else []
     return ReportTable(tuple(rows), tuple(columns), tuple(notes), "Tokens of each request")
