@@ -118,10 +118,14 @@ def render_markdown_grid(columns: Sequence[TableColumn], reasons: Mapping[int, s
 
 def render_csv_grid(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> str:
     """Render a whole table as comma-separated values, numbers without separators of thousands and without "~"."""
+    rows = list_rows(columns, reasons)
+    return join_csv([re.sub("[,~]", "", cell) if _NUMBER.fullmatch(cell) else cell for cell in row] for row in rows)
+
+
+def join_csv(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as lines of comma-separated values."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    for row in list_rows(columns, reasons):
-        writer.writerow([re.sub("[,~]", "", cell) if _NUMBER.fullmatch(cell) else cell for cell in row])
+    csv.writer(out, lineterminator="\n").writerows(rows)
     return out.getvalue()
 
 
