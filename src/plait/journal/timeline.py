@@ -8,12 +8,12 @@ tests/test_one_reader.py checks it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias, TypeGuard
+from typing import Literal, TypeAlias, TypeGuard
 
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from plait.core import Call, Observation, Ran, Reply, Usage, WaitResult
+from plait.core import Call, Observation, Reply, Usage
 from plait.journal.records import (
     Acting,
     Begun,
@@ -123,22 +123,6 @@ class ToolCall(Struct, frozen=True):
     artifacts: bytes | None = None
 
 
-class CodeTurn(Struct, frozen=True):
-    """A piece of `code` that ran, or (None) the continuation of the last one after its calls.
-
-    `now` is the code's clock in seconds since 1970, `zone` the local offset from UTC in seconds, `seed` the seed of the
-    session's random numbers.
-    """
-
-    n: int
-    step: int
-    code: str | None
-    ran: Ran
-    now: float
-    seed: int
-    zone: int | None
-
-
 class Question(Struct, frozen=True):
     """A question to the user: about call `i` of effect `n`, or (i is -1) from the loop. `question` is its id.
 
@@ -157,63 +141,14 @@ class Question(Struct, frozen=True):
     point: str = ""
 
 
-class HookDecision(Struct, frozen=True):
-    """What the hooks decided at a point; see `HookRecord`."""
-
-    n: int
-    i: int
-    step: int
-    point: str
-    action: Literal["pass", "refuse", "ask"]
-    hooks: tuple[str, ...]
-    text: str
-    changed: bool
-    value: Any
-
-
-class RecordedNote(Struct, frozen=True):
-    """A note of the loop (`n` counts these from 0) or of the runtime (`n` is -1)."""
-
-    n: int
-    step: int
-    kind: str
-    text: str
-
-
-class LoopException(Struct, frozen=True):
-    """An exception that effect `n` raised in the loop: a limit, a missing ability, a prompt that is too long."""
-
-    n: int
-    step: int
-    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported"]
-    limit: str
-    detail: str
-    tokens: int
-    room: int
-    said: str = ""
-
-
-class Resumption(Struct, frozen=True):
-    """Another process resumed the run and asks these models. `lost` says why calls are in doubt, if they are."""
-
-    models: dict[str, Any]
-    lost: str
-    lost_calls: tuple[str, ...]
-
-
-class EffectsStarted(Struct, frozen=True):
-    """Effect `n` started others; the tickets are their numbers."""
-
-    n: int
-    tickets: tuple[int, ...]
-
-
-class EffectTaken(Struct, frozen=True):
-    """Effect `n` took the first finished result."""
-
-    n: int
-    taken: WaitResult
-
+# One row holds these whole, so that the entry is the record.
+CodeTurn = RanRecord
+HookDecision = HookRecord
+RecordedNote = NoteRecord
+LoopException = Thrown
+Resumption = Resumed
+EffectsStarted = StartRecord
+EffectTaken = TookRecord
 
 Entry: TypeAlias = (
     ModelCall
@@ -244,6 +179,16 @@ Change: TypeAlias = Literal[
     "started",
     "took",
 ]
+
+_CHANGES: dict[type[Record], Change] = {
+    RanRecord: "ran",
+    NoteRecord: "noted",
+    Thrown: "raised",
+    Resumed: "resumed",
+    StartRecord: "started",
+    TookRecord: "took",
+}
+"""What the records change that are entries themselves and belong to no earlier row."""
 
 
 class Moment(Struct, frozen=True):
@@ -387,10 +332,9 @@ class Timeline:
             case HookRecord(n=n, i=i):
                 if record.point == "before_tool" and record.changed:
                     self._changed_calls[n, i] = convert(record.value, Call)
-                fields = (record.action, record.hooks, record.text, record.changed, record.value)
-                yield "decided", HookDecision(n, i, record.step, record.point, *fields)
-            case _:
-                yield from _read_single_row(record)
+                yield "decided", record
+            case RanRecord() | NoteRecord() | Thrown() | Resumed() | StartRecord() | TookRecord():
+                yield _CHANGES[type(record)], record
 
     def _add_attempt(self, seq: int, asked: Thinking, body: bytes | None) -> ModelCall:
         attempt = ModelAttempt(seq, asked.attempt, asked.phase, asked.model, asked.path, asked.max_tokens, body or b"")
@@ -419,26 +363,6 @@ class Timeline:
     def _put_call(self, call: ToolCall) -> ToolCall:
         self._tool_calls[call.n, call.i] = call
         return call
-
-
-def _read_single_row(record: Record) -> Iterator[tuple[Change, Entry]]:
-    """Yield what a row says that belongs to no earlier row."""
-    match record:
-        case RanRecord():
-            code = CodeTurn(record.n, record.step, record.code, record.ran, record.now, record.seed, record.zone)
-            yield "ran", code
-        case NoteRecord(n=n, step=step, kind=kind, text=text):
-            yield "noted", RecordedNote(n, step, kind, text)
-        case Thrown(n=n, step=step, kind=kind, limit=limit, detail=detail, tokens=tokens, room=room, said=said):
-            yield "raised", LoopException(n, step, kind, limit, detail, tokens, room, said)
-        case Resumed(models=models, lost=lost, lost_calls=lost_calls):
-            yield "resumed", Resumption(models, lost, lost_calls)
-        case StartRecord(n=n, tickets=tickets):
-            yield "started", EffectsStarted(n, tickets)
-        case TookRecord(n=n, taken=taken):
-            yield "took", EffectTaken(n, taken)
-        case _:
-            pass
 
 
 # -- forks
