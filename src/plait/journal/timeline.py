@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias, TypeGuard
 
 from msgspec import Struct, convert
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from plait.core import Call, Observation, Reply, Usage
+from plait.core import Call, Observation, Reply
 from plait.journal.records import (
     Acting,
     Begun,
@@ -35,24 +35,11 @@ from plait.journal.records import (
 )
 
 
-class RecordedResponse(Struct, frozen=True):
-    """The response to a model request: the exact `body`, or the `error`.
-
-    `status` is 0 if no response came. `lost` names an ability that the endpoint turned out not to have. `cut`: Plait
-    ended the reply. `usage` and `cost` (USD) are estimates for an attempt without a reply; None if it took nothing.
-    `fallback` is the model that the run asks instead from here, "" if it stays.
-    """
+class RecordedResponse(Got, frozen=True, kw_only=True):
+    """The end of a request, in row `seq`, with the exact `body` of the response. `status` is 0 if no response came."""
 
     seq: int
-    status: int
-    seconds: float
-    error: str
-    lost: str
-    cut: bool
-    usage: Usage | None
-    cost: float | None
     body: bytes | None
-    fallback: str = ""
 
 
 class ModelAttempt(Struct, frozen=True):
@@ -123,22 +110,10 @@ class ToolCall(Struct, frozen=True):
     artifacts: bytes | None = None
 
 
-class Question(Struct, frozen=True):
-    """A question to the user: about call `i` of effect `n`, or (i is -1) from the loop. `question` is its id.
+class Question(Waits, frozen=True):
+    """A question to the user, and the answer."""
 
-    `child` is the child run of that call that asks; "" if the run itself asks. `point` is the point of a hook that
-    asks; "" if none does, or if the hook asks for approval of the call.
-    """
-
-    n: int
-    i: int
-    step: int
-    kind: Literal["question", "approval", "plan"]
-    text: str
-    question: str
     answer: UserAnswer | None = None
-    child: str = ""
-    point: str = ""
 
 
 # One row holds these whole, so that the entry is the record.
@@ -317,9 +292,7 @@ class Timeline:
                 ended = replace(self._tool_calls[n, i], observation=observation, artifacts=body)
                 yield "ended", self._put_call(ended)
             case Waits(n=n, i=i):
-                asked = Question(
-                    n, i, record.step, record.kind, record.text, record.question, child=record.child, point=record.point
-                )
+                asked = Question(**asdict(record))
                 # A child run may ask several questions during one call, each by its id. Hooks ask more of them.
                 self._questions[n, i, record.question if record.child or record.point else ""] = asked
                 yield "waits", asked
@@ -345,9 +318,7 @@ class Timeline:
         return call
 
     def _add_response(self, seq: int, got: Got, body: bytes | None) -> ModelCall:
-        response = RecordedResponse(
-            seq, got.status, got.seconds, got.error, got.lost, got.cut, got.usage, got.cost, body, got.fallback
-        )
+        response = RecordedResponse(**asdict(got), seq=seq, body=body)
         call = self._model_calls[got.n, got.asked_by]
         attempts = tuple(
             replace(each, response=response) if each.number == got.attempt else each for each in call.attempts
