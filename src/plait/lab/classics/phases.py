@@ -16,7 +16,7 @@ from plait.journal.store import Journal
 from plait.lab.classics import published
 from plait.lab.classics.tables import ESTIMATED, OWN, PUBLISHED, crash_reason, judged_results, missing_notes
 from plait.lab.comparison import ComparisonData, Contender
-from plait.lab.grid import ABSENT, ReportTable, make_column, show_value
+from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, show_value
 from plait.lab.report import UNKNOWN_PRICE
 from plait.models.prices import NANO, Rate, describe_rate
 from plait.runtime.costs import UNKNOWN_COST, in_all, merge_spending, runs_until
@@ -47,6 +47,13 @@ def make_phase_table(
     for side in (own, theirs) if hardware is not None else ():
         _add_break_even(side, hardware or 0)
     rows = [row for pair in zip(own, theirs, strict=True) for row in pair] if paired else [*own, *theirs]
+    columns = _make_columns(rows, own, has_break_even=hardware is not None)
+    return ReportTable(tuple(rows), tuple(columns), (*missing_notes(comparison), *_notes(own, hardware)))
+
+
+def _make_columns(
+    rows: Sequence[dict[str, Any]], own: Sequence[dict[str, Any]], *, has_break_even: bool
+) -> list[TableColumn]:
     column = partial(make_column, rows)
     columns = [
         column("row", show_value("row"), left=True),
@@ -55,15 +62,14 @@ def make_phase_table(
         column("USD", show_value("usd", ".5f")),
         column("tokens", lambda row: ABSENT if row["tokens"] is None else f"{row['about']}{row['tokens']:,.0f}"),
     ]
-    if hardware is not None:
+    if has_break_even:
         columns.append(column("break-even", show_value("break_even", ",")))
     if any(row["runs"] != 1 for row in own):
         columns.append(column("runs", show_value("runs", ","), leave=2))
     if any(row["judged"] for row in own):
         columns.append(column("right", _show_right, leave=1))
     columns.append(column("estimated", lambda row: "yes" if row["about"] else "no", csv_only=True))
-    columns.append(column("rates", _show_rates, csv_only=True))
-    return ReportTable(tuple(rows), tuple(columns), (*missing_notes(comparison), *_notes(own, hardware)))
+    return [*columns, column("rates", _show_rates, csv_only=True)]
 
 
 def replace_published_models(models: Mapping[str, str]) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ from plait.core.errors import ConfigError
 from plait.lab.classics import published
 from plait.lab.classics.tables import ESTIMATED, PUBLISHED, crash_reason, judged_results, missing_notes
 from plait.lab.comparison import ComparisonData, Contender, group_by_task
-from plait.lab.grid import ABSENT, ReportTable, make_column, show_value
+from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, show_value
 from plait.lab.results import CellResult
 
 
@@ -68,20 +68,28 @@ def _make_table(comparison: ComparisonData, one: Contender, other: Contender) ->
         theirs = [{**_NOTHING, "tokens": published.LOOP_TOKENS[loop.partition("(")[0]]} for loop in loops]
         rows.append(_make_row(PUBLISHED, loops, theirs))
         notes.append(f"Published: {published.TOKENS_SOURCE}, one question.")
+    is_judged = any(each and each["right"] is not None for each in totals)
+    columns = _make_columns(rows, loops, one.who, is_judged)
+    return ReportTable(tuple(rows), columns, tuple(notes), f"models: {one.who}")
+
+
+def _make_columns(
+    rows: Sequence[dict[str, Any]], loops: Sequence[str], who: str, is_judged: bool
+) -> tuple[TableColumn, ...]:
     column = partial(make_column, rows)
     columns = [column("task", show_value("task"), left=True)]
     for loop in loops:
-        if any(each and each["right"] is not None for each in totals):
+        if is_judged:
             columns.append(column(f"{loop} right", partial(_show_right, loop), leave=1))
         columns.append(column(f"{loop} calls", partial(_show_calls, loop), leave=2))
         columns.append(column(f"{loop} tokens", partial(_show_tokens, loop)))
-    columns += [
+    return (
+        *columns,
         column("difference", show_value("difference", ",")),
         column("share", lambda row: ABSENT if row["share"] is None else f"{row['share'] * 100:.1f} %"),
         column("estimated", partial(_show_estimated, loops), csv_only=True),
-        column("models", lambda _: one.who, csv_only=True),
-    ]
-    return ReportTable(tuple(rows), tuple(columns), tuple(notes), f"models: {one.who}")
+        column("models", lambda _: who, csv_only=True),
+    )
 
 
 _NOTHING: dict[str, Any] = {"runs": [], "right": None, "calls": None, "estimated": False, "fell_back": False}
