@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+import msgspec
 
 from plait.cli import options
 from plait.cli.agent_options import make_loops, read_text, split_models
@@ -48,14 +49,13 @@ _several = click.option(
     metavar="X,Y",
     help="Several models, each for all phases (default local). Excludes --model SPEC, not --model PHASE=SPEC.",
 )
-_models = click.option(
+_models = options.repeated(
     "--model",
     "models",
-    metavar="[PHASE=]SPEC",
-    multiple=True,
-    help="The model (default local), or with PHASE= that of one phase. SPEC without PHASE= excludes --models.",
+    "[PHASE=]SPEC",
+    "The model (default local), or with PHASE= that of one phase. SPEC without PHASE= excludes --models.",
 )
-_settings = click.option("--set", "settings", metavar="K=V", multiple=True, help="An option of each loop that has it.")
+_settings = options.repeated("--set", "settings", "K=V", "An option of each loop that has it.")
 _suite = click.option("--suite", metavar="SUITE", help=f"The tasks (default {BASICS}).")
 _question = click.option("--question", metavar="TEXT", help="One question of your own, instead of a suite.")
 _loop = click.option("--loop", "loop", metavar="LOOP", help="The loop, as react or react(dialect=lines).")
@@ -89,9 +89,7 @@ def classics() -> None:
 
 
 @classics.command("phases", short_help="Seconds, USD and tokens of `phased`, a row for each choice of phase models.")
-@click.option(
-    "--row", "rows", metavar="PHASE=X,...", multiple=True, help="A row: reason=X,react=X,reply=Y. Repeatable."
-)
+@options.repeated("--row", "rows", "PHASE=X,...", "A row: reason=X,react=X,reply=Y. Repeatable.")
 @click.option(
     "--published", metavar="NAME=X,...", help="The seven published rows, with your models: 'gpt-*=openai:NAME,*=local'."
 )
@@ -190,8 +188,8 @@ def wire(question: str | None, loop: str | None, run: str | None, full: bool, **
         found.append(make_wire_table(exchanged, beside=head.loop["name"] == "react"))
         width = None if flags["as_markdown"] else _width()
         texts.append(render_exchanges(head.question, exchanged, full=full, width=width))
-        exchanges = [one.json() for one in exchanged]
-        objects.append({"run": head.run, "question": head.question, "loop": head.loop["name"], "exchanges": exchanges})
+        about = {"run": head.run, "question": head.question, "loop": head.loop["name"]}
+        objects.append({**about, "exchanges": msgspec.to_builtins(exchanged)})
     _print_and_exit("wire", done, flags, found, texts, {"runs": objects})
 
 

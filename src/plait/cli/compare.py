@@ -57,19 +57,14 @@ table_output = options.combine(
 @click.argument("suite", metavar="SUITE|FILE")
 @click.option("--loops", default="all", metavar="A,B", help="Loops, as react or react(dialect=lines); all (default).")
 @click.option("--models", default="local", metavar="X,Y", help="Models for all phases (default local).")
-@click.option(
-    "--model",
-    "phases",
-    metavar="PHASE=X,Y",
-    multiple=True,
-    help="Models of one phase: each combination is compared. Can be repeated.",
+@options.repeated(
+    "--model", "phases", "PHASE=X,Y", "Models of one phase: each combination is compared. Can be repeated."
 )
-@click.option(
+@options.repeated(
     "--model-setting",
     "model_settings",
-    metavar="[PHASE.]K=V,W",
-    multiple=True,
-    help="A setting of the requests (effort=low,high): each combination is compared. Can be repeated.",
+    "[PHASE.]K=V,W",
+    "A setting of the requests (effort=low,high): each combination is compared. Can be repeated.",
 )
 @click.option("--repeat", type=options.WHOLE, default=1, metavar="N", help="Run each task N times (default 1).")
 @click.option("--limit", type=options.WHOLE, metavar="N", help="Only the first N tasks.")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -129,7 +127,10 @@ def costs(
             words = f"{after:,} runs" if isinstance(after, int) and not as_csv else str(after)
             cells.append(ABSENT if after is None else words)
     if as_csv:
-        _print_csv(heads, rows, costed, rates=rates)
+        if rates:
+            heads.append("rates")
+            rows = [[*row, "; ".join(_rate_lines([each]))] for row, each in zip(rows, costed, strict=True)]
+        click.echo(grid.join_csv([[head.removeprefix(">") for head in heads], *rows]), nl=False)
         return
     columns = [
         grid.TableColumn(head.removeprefix(">"), tuple(row[i] for row in rows), left=not head.startswith(">"))
@@ -329,15 +330,6 @@ def _runs_until_paid(hardware: float, first: CostRow, row: CostRow) -> int | str
         return "?"
     runs = runs_until(hardware, before - after)
     return "never" if runs is None else runs
-
-
-def _print_csv(heads: Sequence[str], rows: Sequence[Sequence[str]], costed: Sequence[CostRow], *, rates: bool) -> None:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*(head.removeprefix(">") for head in heads), *(["rates"] if rates else [])])
-    for row, each in zip(rows, costed, strict=True):
-        writer.writerow([*row, *(["; ".join(_rate_lines([each]))] if rates else [])])
-    click.echo(out.getvalue(), nl=False)
 
 
 def _notes(rows: Sequence[Sequence[str]], costed: Sequence[CostRow], *, tokens: bool, rates: bool) -> list[str]:

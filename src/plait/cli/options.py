@@ -75,6 +75,11 @@ def flag(name: str, variable: str | None = None, **attributes: Any) -> Callable[
     return click.option(name, *([variable] if variable else []), is_flag=True, **attributes)
 
 
+def repeated(name: str, variable: str, metavar: str, help: str) -> Callable[[F], F]:
+    """Return an option that may be given several times."""
+    return click.option(name, variable, metavar=metavar, multiple=True, help=help)
+
+
 def _set_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     # The library reads this variable wherever it needs endpoints or prices.
     if value is not None:
@@ -95,27 +100,17 @@ loop = click.option("--loop", metavar="NAME", help="The loop (see `plait loops l
 at_least = click.option(
     "--at-least", type=ShareType(), metavar="SHARE", help="Minimum share of tasks done right (default 80%)."
 )
-settings = click.option("--set", "settings", metavar="K=V", multiple=True, help="An option of the loop.")
-models = click.option(
-    "--model",
-    "models",
-    metavar="[PHASE=]SPEC",
-    multiple=True,
-    help="The model, for all phases or for one: local, local:NAME, openai:NAME, ...",
+settings = repeated("--set", "settings", "K=V", "An option of the loop.")
+models = repeated(
+    "--model", "models", "[PHASE=]SPEC", "The model, for all phases or for one: local, local:NAME, openai:NAME, ..."
 )
-model_settings = click.option(
+model_settings = repeated(
     "--model-setting",
     "model_settings",
-    metavar="[PHASE.]K=V",
-    multiple=True,
-    help="A setting of the requests, for all phases or for one: effort=low, act.temperature=0 (docs/models.md).",
+    "[PHASE.]K=V",
+    "A setting of the requests, for all phases or for one: effort=low, act.temperature=0 (docs/models.md).",
 )
-tools = click.option(
-    "--tools",
-    metavar="WORD",
-    multiple=True,
-    help="Tools: calculator, lookup:FILE, file.py, module:name. Can be repeated.",
-)
+tools = repeated("--tools", "tools", "WORD", "Tools: calculator, lookup:FILE, file.py, module:name. Can be repeated.")
 load_tools = flag(
     "--load-tools",
     help="Load the tools that the journal names, even if it is not your default journal. This runs their code.",
@@ -149,20 +144,16 @@ taint = click.option(
     type=click.Choice(["off", "ask"]),
     help="Ask before calls with effects once the model has read content from outside (default off).",
 )
-hooks = click.option(
-    "--hook",
-    "hooks",
-    metavar="WORD",
-    multiple=True,
-    help="A hook: redact, hosts:HOST,... rate:TOOL=CALLS,... retry:ATTEMPTS. Can be repeated.",
+hooks = repeated(
+    "--hook", "hooks", "WORD", "A hook: redact, hosts:HOST,... rate:TOOL=CALLS,... retry:ATTEMPTS. Can be repeated."
 )
 code = combine(
     click.option("--sandbox", metavar="NAME", help="Where a loop's code runs: auto (default), process or monty."),
-    click.option(
+    repeated(
         "--code-limit",
-        metavar="K=V",
-        multiple=True,
-        help="A limit for one piece of code: seconds, memory_mb, recursion, output_chars, calls.",
+        "code_limit",
+        "K=V",
+        "A limit for one piece of code: seconds, memory_mb, recursion, output_chars, calls.",
     ),
 )
 system = click.option(
@@ -199,12 +190,8 @@ embedder = click.option(
 evidence = click.option(
     "--evidence", metavar="RUN", help="With --plan: reuse what RUN found for the steps that did not change."
 )
-attach = click.option(
-    "--attach",
-    "files",
-    metavar="FILE",
-    multiple=True,
-    help="An image, a PDF file or a text file of the question. Repeat it for several.",
+attach = repeated(
+    "--attach", "files", "FILE", "An image, a PDF file or a text file of the question. Repeat it for several."
 )
 no_ask = flag("--no-ask", help="The model may not ask the user.")
 repeat_finished = flag("--again", help="Run finished tasks again.")

@@ -19,7 +19,8 @@ from plait.cli.run_output import CODES, next_steps, summarize_run, view_for
 from plait.cli.runs import find_run
 from plait.core.errors import ConfigError
 from plait.core.text import clean
-from plait.journal.timeline import Timeline
+from plait.journal.records import RunRow
+from plait.journal.store import Journal
 from plait.lab.world import World, WorldTask, world_of
 from plait.lab.world.again import collect_evidence, replay_events
 from plait.lab.world.tasks import TASKS, task_of
@@ -83,7 +84,7 @@ def run(
     if not quiet or done.status != "answered":
         for line in (summarize_run(done), *next_steps(done, options.journal_words(flags["journal"]))):
             click.echo(line, err=True)
-    _print_graded(done.id, done.status, word, done.timeline, done.answer, done.loop_object, chosen, as_object=as_object)
+    _print_graded(*find_run(done.id, flags["journal"]), chosen, as_object=as_object)
     exit_with(CODES[done.status])
 
 
@@ -95,20 +96,12 @@ def run(
 def show(run: str, task: str | None, journal: str | None, as_object: bool) -> None:
     """Show what was sent in RUN (an id, the beginning of one, or `last`), and its grade."""
     row, store = find_run(run, journal)
-    head = row.head
-    word = next((each for each in head.sources if each.partition(":")[0] == "world"), None)
-    if word is None:
-        raise ConfigError(f"Run {head.run} was not in a world.", hint="Run it with --tools world.")
-    asked = next((each for each in (*TASKS, *VARIATIONS) if each.question == head.question), None)
-    chosen = task_of(task) if task else asked
-    answer = (row.outcome or {}).get("answer")
-    timeline = store.timeline(head.run, bodies=False)
-    _print_graded(head.run, row.status, word, timeline, answer, recorded_loop(head), chosen, as_object=as_object)
+    asked = next((each for each in (*TASKS, *VARIATIONS) if each.question == row.head.question), None)
+    _print_graded(row, store, task_of(task) if task else asked, as_object=as_object)
 
 
 def _world_word(task: WorldTask, seed: int | None, now: str | None, here: str | None) -> str:
     """Return the word of a task's world, changed by the options."""
-
     world = world_of(task.world)
     clock = world_of(f"world:now={now}").now if now else world.now
     if not now and task.world == "world":
@@ -117,19 +110,14 @@ def _world_word(task: WorldTask, seed: int | None, now: str | None, here: str | 
     return World(world.seed if seed is None else seed, now=clock, here=place).word
 
 
-def _print_graded(
-    run: str,
-    status: str,
-    word: str,
-    timeline: Timeline,
-    answer: Any,
-    loop: Any,
-    task: WorldTask | None,
-    *,
-    as_object: bool,
-) -> None:
+def _print_graded(row: RunRow, store: Journal, task: WorldTask | None, *, as_object: bool) -> None:
     """Print what a recorded run sent in its world, and its grade if the task is known."""
-    events = make_events(timeline, loop)
+    head, answer = row.head, (row.outcome or {}).get("answer")
+    word = next((each for each in head.sources if each.partition(":")[0] == "world"), None)
+    if word is None:
+        raise ConfigError(f"Run {head.run} was not in a world.", hint="Run it with --tools world.")
+    timeline = store.timeline(head.run, bodies=False)
+    events = make_events(timeline, recorded_loop(head))
     state = replay_events(world_of(word), events)
     grade = None
     if task is not None:
@@ -137,8 +125,8 @@ def _print_graded(
     if as_object:
         print_json(
             {
-                "run": run,
-                "status": status,
+                "run": head.run,
+                "status": row.status,
                 "world": state.word,
                 "task": task.name if task else None,
                 "grade": grade.mark if grade else None,

@@ -8,12 +8,12 @@ tests/test_one_reader.py checks it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias, TypeGuard
+from typing import Literal, TypeAlias, TypeGuard
 
 from msgspec import Struct, convert
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from plait.core import Call, Observation, Ran, Reply, Usage, WaitResult
+from plait.core import Call, Observation, Reply
 from plait.journal.records import (
     Acting,
     Begun,
@@ -35,24 +35,11 @@ from plait.journal.records import (
 )
 
 
-class RecordedResponse(Struct, frozen=True):
-    """The response to a model request: the exact `body`, or the `error`.
-
-    `status` is 0 if no response came. `lost` names an ability that the endpoint turned out not to have. `cut`: Plait
-    ended the reply. `usage` and `cost` (USD) are estimates for an attempt without a reply; None if it took nothing.
-    `fallback` is the model that the run asks instead from here, "" if it stays.
-    """
+class RecordedResponse(Got, frozen=True, kw_only=True):
+    """The end of a request, in row `seq`, with the exact `body` of the response. `status` is 0 if no response came."""
 
     seq: int
-    status: int
-    seconds: float
-    error: str
-    lost: str
-    cut: bool
-    usage: Usage | None
-    cost: float | None
     body: bytes | None
-    fallback: str = ""
 
 
 class ModelAttempt(Struct, frozen=True):
@@ -123,98 +110,20 @@ class ToolCall(Struct, frozen=True):
     artifacts: bytes | None = None
 
 
-class CodeTurn(Struct, frozen=True):
-    """A piece of `code` that ran, or (None) the continuation of the last one after its calls.
+class Question(Waits, frozen=True):
+    """A question to the user, and the answer."""
 
-    `now` is the code's clock in seconds since 1970, `zone` the local offset from UTC in seconds, `seed` the seed of the
-    session's random numbers.
-    """
-
-    n: int
-    step: int
-    code: str | None
-    ran: Ran
-    now: float
-    seed: int
-    zone: int | None
-
-
-class Question(Struct, frozen=True):
-    """A question to the user: about call `i` of effect `n`, or (i is -1) from the loop. `question` is its id.
-
-    `child` is the child run of that call that asks; "" if the run itself asks. `point` is the point of a hook that
-    asks; "" if none does, or if the hook asks for approval of the call. `call` is the call to approve, if any.
-    """
-
-    n: int
-    i: int
-    step: int
-    kind: Literal["question", "approval", "plan"]
-    text: str
-    question: str
     answer: UserAnswer | None = None
-    child: str = ""
-    point: str = ""
-    call: Call | None = None
 
 
-class HookDecision(Struct, frozen=True):
-    """What the hooks decided at a point; see `HookRecord`."""
-
-    n: int
-    i: int
-    step: int
-    point: str
-    action: Literal["pass", "refuse", "ask"]
-    hooks: tuple[str, ...]
-    text: str
-    changed: bool
-    value: Any
-
-
-class RecordedNote(Struct, frozen=True):
-    """A note of the loop (`n` counts these from 0) or of the runtime (`n` is -1)."""
-
-    n: int
-    step: int
-    kind: str
-    text: str
-
-
-class LoopException(Struct, frozen=True):
-    """An exception that effect `n` raised in the loop: a limit, a missing ability, a prompt that is too long."""
-
-    n: int
-    step: int
-    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported"]
-    limit: str
-    detail: str
-    tokens: int
-    room: int
-    said: str = ""
-
-
-class Resumption(Struct, frozen=True):
-    """Another process resumed the run and asks these models. `lost` says why calls are in doubt, if they are."""
-
-    models: dict[str, Any]
-    lost: str
-    lost_calls: tuple[str, ...]
-
-
-class EffectsStarted(Struct, frozen=True):
-    """Effect `n` started others; the tickets are their numbers."""
-
-    n: int
-    tickets: tuple[int, ...]
-
-
-class EffectTaken(Struct, frozen=True):
-    """Effect `n` took the first finished result."""
-
-    n: int
-    taken: WaitResult
-
+# One row holds these whole, so that the entry is the record.
+CodeTurn = RanRecord
+HookDecision = HookRecord
+RecordedNote = NoteRecord
+LoopException = Thrown
+Resumption = Resumed
+EffectsStarted = StartRecord
+EffectTaken = TookRecord
 
 Entry: TypeAlias = (
     ModelCall
@@ -245,6 +154,16 @@ Change: TypeAlias = Literal[
     "started",
     "took",
 ]
+
+_CHANGES: dict[type[Record], Change] = {
+    RanRecord: "ran",
+    NoteRecord: "noted",
+    Thrown: "raised",
+    Resumed: "resumed",
+    StartRecord: "started",
+    TookRecord: "took",
+}
+"""What the records change that are entries themselves and belong to no earlier row."""
 
 
 class Moment(Struct, frozen=True):
@@ -373,8 +292,7 @@ class Timeline:
                 ended = replace(self._tool_calls[n, i], observation=observation, artifacts=body)
                 yield "ended", self._put_call(ended)
             case Waits(n=n, i=i):
-                about = (record.child, record.point, record.call)
-                asked = Question(n, i, record.step, record.kind, record.text, record.question, None, *about)
+                asked = Question(**asdict(record))
                 # A child run may ask several questions during one call, each by its id. Hooks ask more of them.
                 self._questions[n, i, record.question if record.child or record.point else ""] = asked
                 yield "waits", asked
@@ -387,10 +305,9 @@ class Timeline:
             case HookRecord(n=n, i=i):
                 if record.point == "before_tool" and record.changed:
                     self._changed_calls[n, i] = convert(record.value, Call)
-                fields = (record.action, record.hooks, record.text, record.changed, record.value)
-                yield "decided", HookDecision(n, i, record.step, record.point, *fields)
-            case _:
-                yield from _read_single_row(record)
+                yield "decided", record
+            case RanRecord() | NoteRecord() | Thrown() | Resumed() | StartRecord() | TookRecord():
+                yield _CHANGES[type(record)], record
 
     def _add_attempt(self, seq: int, asked: Thinking, body: bytes | None) -> ModelCall:
         attempt = ModelAttempt(seq, asked.attempt, asked.phase, asked.model, asked.path, asked.max_tokens, body or b"")
@@ -401,9 +318,7 @@ class Timeline:
         return call
 
     def _add_response(self, seq: int, got: Got, body: bytes | None) -> ModelCall:
-        response = RecordedResponse(
-            seq, got.status, got.seconds, got.error, got.lost, got.cut, got.usage, got.cost, body, got.fallback
-        )
+        response = RecordedResponse(**asdict(got), seq=seq, body=body)
         call = self._model_calls[got.n, got.asked_by]
         attempts = tuple(
             replace(each, response=response) if each.number == got.attempt else each for each in call.attempts
@@ -419,26 +334,6 @@ class Timeline:
     def _put_call(self, call: ToolCall) -> ToolCall:
         self._tool_calls[call.n, call.i] = call
         return call
-
-
-def _read_single_row(record: Record) -> Iterator[tuple[Change, Entry]]:
-    """Yield what a row says that belongs to no earlier row."""
-    match record:
-        case RanRecord():
-            code = CodeTurn(record.n, record.step, record.code, record.ran, record.now, record.seed, record.zone)
-            yield "ran", code
-        case NoteRecord(n=n, step=step, kind=kind, text=text):
-            yield "noted", RecordedNote(n, step, kind, text)
-        case Thrown(n=n, step=step, kind=kind, limit=limit, detail=detail, tokens=tokens, room=room, said=said):
-            yield "raised", LoopException(n, step, kind, limit, detail, tokens, room, said)
-        case Resumed(models=models, lost=lost, lost_calls=lost_calls):
-            yield "resumed", Resumption(models, lost, lost_calls)
-        case StartRecord(n=n, tickets=tickets):
-            yield "started", EffectsStarted(n, tickets)
-        case TookRecord(n=n, taken=taken):
-            yield "took", EffectTaken(n, taken)
-        case _:
-            pass
 
 
 # -- forks

@@ -30,7 +30,8 @@ _NUMBER = re.compile(r"~?-?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
 class TableColumn(Struct, frozen=True):
     """A column: its head and its cells. In a narrow terminal the column with the largest `leave` is dropped first.
 
-    `left` aligns it to the left, as names are. `wrap`: its cells are wrapped, never cut.
+    `left` aligns it to the left, as names are. `wrap`: its cells are wrapped, never cut. `csv_only`: a `ReportTable`
+    shows it only in comma-separated values.
     """
 
     head: str
@@ -38,6 +39,7 @@ class TableColumn(Struct, frozen=True):
     leave: int = NEVER
     left: bool = False
     wrap: bool = False
+    csv_only: bool = False
 
     @property
     def width(self) -> int:
@@ -51,10 +53,10 @@ class TableColumn(Struct, frozen=True):
 
 
 def make_column(
-    rows: Sequence[T], head: str, cell: Callable[[T], str], leave: int = NEVER, left: bool = False
+    rows: Sequence[T], head: str, cell: Callable[[T], str], leave: int = NEVER, left: bool = False, **more: bool
 ) -> TableColumn:
-    """Return a column that shows each row by a function."""
-    return TableColumn(head, tuple(map(cell, rows)), leave, left)
+    """Return a column that shows each row by a function. `more` sets `wrap` or `csv_only`."""
+    return TableColumn(head, tuple(map(cell, rows)), leave, left, **more)
 
 
 def merge_in_order(rows: Iterable[Iterable[T]]) -> list[T]:
@@ -116,10 +118,14 @@ def render_markdown_grid(columns: Sequence[TableColumn], reasons: Mapping[int, s
 
 def render_csv_grid(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> str:
     """Render a whole table as comma-separated values, numbers without separators of thousands and without "~"."""
+    rows = list_rows(columns, reasons)
+    return join_csv([re.sub("[,~]", "", cell) if _NUMBER.fullmatch(cell) else cell for cell in row] for row in rows)
+
+
+def join_csv(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as lines of comma-separated values."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    for row in list_rows(columns, reasons):
-        writer.writerow([re.sub("[,~]", "", cell) if _NUMBER.fullmatch(cell) else cell for cell in row])
+    csv.writer(out, lineterminator="\n").writerows(rows)
     return out.getvalue()
 
 
@@ -145,20 +151,6 @@ def wrap_sentence(text: str, width: int | None) -> str:
     return textwrap.fill(text, max(width, 20), subsequent_indent=indent + "  ", break_on_hyphens=False)
 
 
-class ReportColumn(Struct, frozen=True):
-    """A column: its head, and how it shows a row. `csv_only`: only the comma-separated values have it.
-
-    `leave`, `left` and `wrap` are those of a `TableColumn`.
-    """
-
-    head: str
-    show: Callable[[dict[str, Any]], str]
-    leave: int = NEVER
-    left: bool = False
-    wrap: bool = False
-    csv_only: bool = False
-
-
 class ReportTable(Struct, frozen=True):
     """Rows with every digit, as `--json` prints them, and the columns that show them.
 
@@ -166,7 +158,7 @@ class ReportTable(Struct, frozen=True):
     """
 
     rows: tuple[dict[str, Any], ...]
-    columns: tuple[ReportColumn, ...]
+    columns: tuple[TableColumn, ...]
     notes: tuple[str, ...] = ()
     title: str = ""
 
@@ -198,13 +190,15 @@ class ReportTable(Struct, frozen=True):
         return {at: row["crash"] for at, row in enumerate(self.rows) if row.get("crash")}
 
     def _draw(self, *, csv: bool = False) -> list[TableColumn]:
-        """Return the columns as text. A row with `crash` has no numbers, so that they take no room."""
+        """Return the columns with clean cells. A row with `crash` has no numbers, so that they take no room."""
         drawn = []
         for column in self.columns:
             if csv or not column.csv_only:
-                cells = ["" if row.get("crash") and not column.left else column.show(row) for row in self.rows]
-                texts = tuple("" if csv and cell == ABSENT else clean_line(cell) for cell in cells)
-                drawn.append(TableColumn(clean_line(column.head), texts, column.leave, column.left, column.wrap))
+                texts = list(map(clean_line, column.cells))
+                for at in () if column.left else self._reasons:
+                    texts[at] = ""
+                cells = tuple("" if csv and text == ABSENT else text for text in texts)
+                drawn.append(structs.replace(column, head=clean_line(column.head), cells=cells))
         return drawn
 
 

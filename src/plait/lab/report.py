@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
@@ -18,6 +16,7 @@ from plait.lab.grid import (
     TableColumn,
     clean_line,
     escape_markdown,
+    join_csv,
     make_column,
     render_grid,
     render_markdown_grid,
@@ -88,13 +87,9 @@ def render_csv(comparison: ComparisonData) -> str:
         cells |= {f"status_{status}": counts.get(status, 0) for status in statuses}
         cells |= {f"measure_{name}": means.get(name) for name in measures}
         flat.append(cells)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     heads = list(flat[0]) if flat else ["loop", "models", "success", "n"]
-    writer.writerow([clean_line(head) for head in heads])
-    for cells in flat:
-        writer.writerow([clean_line(cell) if isinstance(cell, str) else cell for cell in cells.values()])
-    return out.getvalue()
+    table = [heads, *(cells.values() for cells in flat)]
+    return join_csv([clean_line(cell) if isinstance(cell, str) else cell for cell in row] for row in table)
 
 
 def as_object(comparison: ComparisonData, *, cells: bool = False) -> dict[str, Any]:

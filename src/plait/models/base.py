@@ -11,7 +11,7 @@ from plait.core import Attachment, Reply, Think
 from plait.models.prices import Rate
 
 
-class Abilities(Struct, frozen=True, omit_defaults=True):
+class Abilities(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What an endpoint can do or accepts. A model emulates or leaves out missing abilities.
 
     If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`. `strict`: it makes calls of tools
@@ -55,7 +55,7 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
         return structs.replace(self, **dict.fromkeys(abilities, False))
 
 
-class RequestDialect(Struct, frozen=True):
+class RequestDialect(Struct, frozen=True, forbid_unknown_fields=True):
     """How a provider's requests differ from OpenAI's.
 
     `max_stop`: the maximum number of stop strings. `grammar`: the field that holds a grammar. `raw_schema`: the field

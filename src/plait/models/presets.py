@@ -1,15 +1,17 @@
 """The usual model hosts and local servers: their addresses, their keys, and what they can do.
 
-What depends on the model is in `families.py`. This data saves a refused request. The first refusal (`Unsupported`)
-corrects outdated data, and users can set abilities in plait.toml. `docs/generate_reference.py` writes it into
-docs/providers.md.
+The table is `hosts.json`. What depends on the model is in `families.py`. This data saves a refused request. The first
+refusal (`Unsupported`) corrects outdated data, and users can set abilities in plait.toml. `docs/generate_reference.py`
+writes it into docs/providers.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
@@ -22,14 +24,14 @@ LOCAL_TEMPERATURE = 0.0
 because many of them refuse it."""
 
 
-class Host(Struct, frozen=True):
+class Host(Struct, frozen=True, forbid_unknown_fields=True):
     """A known host. A `local` server needs no key. `wire` names its protocol.
 
     `other_keys` are further environment variables that may hold the key. `overflow` is a pattern of its words for a
     prompt that is too long. `embeddings`: it has `/embeddings`. `span_name` is its name in OpenTelemetry's conventions,
     if they use another one. `chat_lacks` are the abilities that it lacks when asked through chat completions instead of
     its own wire. `example` is the name of one of its models. `source` is a page of its documentation, `date` the month
-    in which it, or a text that cites it, was read.
+    in which it, or a text that cites it, was read. `note` explains an entry to its maintainers.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Host(Struct, frozen=True):
     example: str = ""
     source: str = ""
     date: str = "2026-11"
+    note: str = ""
 
     @property
     def base_env(self) -> str:
@@ -77,179 +80,9 @@ class Host(Struct, frozen=True):
         return address, self.keys[0], ""
 
 
-HOSTS: dict[str, Host] = {
-    host.name: host
-    for host in (
-        Host(
-            "openai",
-            "https://api.openai.com/v1",
-            Abilities(schema=True, strict=True),
-            RequestDialect(strict_subset=True),
-            embeddings=True,
-            example="gpt-4.1-mini",
-            source="https://developers.openai.com/api/docs/guides/reasoning",
-        ),
-        Host(
-            "openrouter",
-            "https://openrouter.ai/api/v1",
-            Abilities(schema=True),
-            RequestDialect(strict_subset=True),
-            example="openai/gpt-5.6-sol",
-            source="https://openrouter.ai/docs/api-reference/overview",
-        ),
-        Host(
-            "groq",
-            "https://api.groq.com/openai/v1",
-            Abilities(schema=True, prefill=True),
-            RequestDialect(strict_subset=True),
-            example="openai/gpt-oss-120b",
-            source="https://console.groq.com/docs/prompting",
-        ),
-        # The beta address can continue an assistant message, and accepts everything else too.
-        Host(
-            "deepseek",
-            "https://api.deepseek.com/beta",
-            Abilities(prefill=True),
-            RequestDialect(max_stop=16, prefill="prefix"),
-            example="deepseek-v4-pro",
-            source="https://api-docs.deepseek.com/guides/thinking_mode",
-        ),
-        # Mistral reports usage in streams unasked and refuses unknown fields.
-        Host(
-            "mistral",
-            "https://api.mistral.ai/v1",
-            Abilities(schema=True, prefill=True, stream_usage=False),
-            RequestDialect(prefill="prefix", repeats_prefill=True, nine_char_ids=True, closes_results=True),
-            overflow=r"prompt contains \d+ tokens",
-            embeddings=True,
-            span_name="mistral_ai",
-            example="mistral-medium-3-5",
-            source="https://docs.mistral.ai/capabilities/reasoning/adjustable",
-        ),
-        Host(
-            "together",
-            "https://api.together.xyz/v1",
-            Abilities(schema=True, completion=True),
-            overflow=r"tokens?.* must be <=",
-            embeddings=True,
-            example="zai-org/GLM-5.2",
-            source="https://docs.together.ai/docs/inference/chat/structured-outputs",
-        ),
-        Host(
-            "fireworks",
-            "https://api.fireworks.ai/inference/v1",
-            Abilities(schema=True, grammar=True, completion=True),
-            RequestDialect(grammar="response_format"),
-            embeddings=True,
-            example="accounts/fireworks/models/kimi-k2p6",
-            source="https://docs.fireworks.ai/structured-responses/structured-output-grammar-based",
-        ),
-        Host(
-            "anthropic",
-            "https://api.anthropic.com/v1",
-            Abilities(schema=True, prefill=True),
-            RequestDialect(prefill="stripped"),
-            wire="anthropic",
-            overflow=r"prompt is too long|input length and .max_tokens. exceed",
-            example="claude-haiku-4-5",
-            source="https://platform.claude.com/docs/en/build-with-claude/structured-outputs",
-            chat_lacks=("schema",),
-        ),
-        Host(
-            "gemini",
-            "https://generativelanguage.googleapis.com/v1beta",
-            Abilities(schema=True),
-            RequestDialect(max_stop=5),
-            wire="gemini",
-            other_keys=("GOOGLE_API_KEY",),
-            overflow=r"input token count.*exceeds",
-            span_name="gcp.gemini",
-            example="gemini-3.5-flash",
-            source="https://ai.google.dev/gemini-api/docs/generate-content/thinking",
-        ),
-        Host(
-            "xai",
-            "https://api.x.ai/v1",
-            Abilities(schema=True),
-            span_name="x_ai",
-            example="grok-4.5",
-            source="https://docs.x.ai/developers/model-capabilities/text/reasoning",
-        ),
-        # Moonshot also has schemas, for a subset of JSON Schema of its own.
-        Host(
-            "moonshot",
-            "https://api.moonshot.ai/v1",
-            Abilities(),
-            RequestDialect(max_stop=5),
-            example="kimi-k3",
-            source="https://platform.kimi.ai/docs/api/chat",
-        ),
-        # Z.AI accepts one stop string and reports usage in streams unasked.
-        Host(
-            "zai",
-            "https://api.z.ai/api/paas/v4",
-            Abilities(stream_usage=False),
-            RequestDialect(max_stop=1),
-            example="glm-5.3",
-            source="https://docs.z.ai/api-reference/llm/chat-completion",
-        ),
-        Host(
-            "cerebras",
-            "https://api.cerebras.ai/v1",
-            Abilities(schema=True),
-            example="gpt-oss-120b",
-            source="https://inference-docs.cerebras.ai/capabilities/structured-outputs",
-        ),
-        Host(
-            "huggingface",
-            "https://router.huggingface.co/v1",
-            Abilities(schema=True),
-            other_keys=("HF_TOKEN",),
-            example="openai/gpt-oss-120b",
-            source="https://huggingface.co/docs/inference-providers/tasks/chat-completion",
-        ),
-        # Ollama also puts its chat template around raw prompts, so it cannot continue a prompt.
-        Host(
-            "ollama",
-            "http://127.0.0.1:11434/v1",
-            Abilities(schema=True),
-            local=True,
-            embeddings=True,
-            example="qwen3",
-            source="https://docs.ollama.com/api/openai-compatibility",
-        ),
-        Host(
-            "vllm",
-            "http://127.0.0.1:8000/v1",
-            Abilities(schema=True, grammar=True, prefill=True, completion=True),
-            RequestDialect(grammar="structured_outputs", prefill="fields"),
-            local=True,
-            embeddings=True,
-            example="Qwen/Qwen3-8B",
-            source="https://docs.vllm.ai/en/stable/serving/openai_compatible_server/",
-        ),
-        Host(
-            "llamacpp",
-            "http://127.0.0.1:8080/v1",
-            Abilities(schema=True, grammar=True, prefill=True, completion=True),
-            RequestDialect(raw_schema="json_schema"),
-            local=True,
-            embeddings=True,
-            example="qwen3-8b",
-            source="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
-        ),
-        Host(
-            "lmstudio",
-            "http://127.0.0.1:1234/v1",
-            Abilities(schema=True, completion=True),
-            local=True,
-            overflow=r"context the overflows",
-            embeddings=True,
-            example="openai/gpt-oss-20b",
-            source="https://lmstudio.ai/docs/advanced/structured-output",
-        ),
-    )
-}
+_ROWS = msgspec.json.decode(Path(__file__).with_name("hosts.json").read_bytes(), type=tuple[Host, ...])
+HOSTS: dict[str, Host] = {host.name: host for host in _ROWS}
+
 OVERFLOWS = "|".join(host.overflow for host in HOSTS.values() if host.overflow)
 """Matches each host's words for a prompt that is too long: a gateway passes on those of other hosts."""
 

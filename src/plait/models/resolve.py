@@ -34,7 +34,6 @@ from plait.models.settings import (
     NO_SETTINGS,
     AgentSettings,
     ModelSettings,
-    settings_for,
     settings_of_phase,
     split_settings,
     takes_settings,
@@ -74,7 +73,8 @@ def _resolve_one(
 ) -> Model:
     bare, given = split_settings(spec.strip())
     model = _add_stated_abilities(_resolve(bare, config, env, require_key), bare, config)
-    settings = given.over(settings).over(settings_for((bare, model.name), config.settings))
+    by_name = find_by_name((bare, model.name), config.settings) or NO_SETTINGS
+    settings = given.over(settings).over(by_name)
     if isinstance(model, ChatModel):
         requested = "" if settings.service_tier is UNSET else settings.service_tier
         tiers = own_service_tiers(_names_of(bare, model.name), config.prices)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
 import msgspec
@@ -163,14 +162,3 @@ def require_none_left(left: Mapping[str, Any], wire: str) -> None:
     """Raise `ConfigError` if a wire has no field for some settings."""
     if left:
         raise ConfigError(f"The wire {wire!r} has no field for {', '.join(left)}.", hint="Use extra_body for others.")
-
-
-def settings_for(specs: tuple[str, ...], table: Mapping[str, ModelSettings]) -> ModelSettings:
-    """Return the settings of the first name or pattern in `table` that fits one of `specs`."""
-    for spec in specs:
-        if spec in table:
-            return table[spec]
-    for pattern, settings in table.items():
-        if any(fnmatchcase(spec, pattern) for spec in specs):
-            return settings
-    return NO_SETTINGS

@@ -29,16 +29,6 @@ class Graph(Struct, frozen=True):
     needs: Mapping[str, tuple[str, ...]]
     layer: Mapping[str, int]
 
-    @property
-    def longest(self) -> tuple[str, ...]:
-        """Return the ids of a longest chain of steps that need each other."""
-        chain: list[str] = []
-        at = ANSWER
-        while at in self.needs and (before := self.needs[at]):
-            at = max(before, key=lambda id: self.layer[id])
-            chain.append(at)
-        return tuple(reversed(chain))
-
 
 def graph_of(plan: Plan) -> Graph:
     """Return the graph of a plan's calls. Of two steps with the same id, the first counts."""
@@ -80,8 +70,7 @@ def as_text(plan: Plan, width: int = 100, *, ascii: bool = False) -> str:
         said = input_words(step.input, max(16, width - len(head)))
         lines.append((head + said).rstrip())
     lines.append(f"{drawn[-1].ljust(lane_width)}  {ANSWER}")
-    text = "\n".join(lines)
-    return "\n".join(_in_ascii(line, lane_width) for line in lines) if ascii else text
+    return "\n".join(_in_ascii(line, lane_width) for line in lines) if ascii else "\n".join(lines)
 
 
 def as_mermaid(plan: Plan) -> str:

@@ -163,7 +163,6 @@ def _places(
     """Return the middle of each part along its layer: near its neighbours, in order, without touching."""
     before, after = _neighbours(segments)
     places = {key: 0.0 for layer in layers for key in layer}
-    before, after = _neighbours(segments)
     for number in range(SETTLE):
         # Go down and up in turn, each time towards the layer placed last, so that lanes stay straight.
         near, walk = (before, layers) if number % 2 == 0 else (after, layers[::-1])

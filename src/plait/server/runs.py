@@ -35,9 +35,9 @@ from plait.server.metrics import ServerMetrics
 GONE = "the client went away"
 """Why a run was cancelled: its client closed the connection."""
 STOPPED = "the server stopped"
+"""Why a run was cancelled: the server stopped before its end. It can be resumed."""
 MAX_TYPED = 32
 """How many agents for the schemas of clients are kept."""
-"""Why a run was cancelled: the server stopped before its end. It can be resumed."""
 
 OnEvent = Callable[[Event], None]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from importlib import resources
@@ -91,7 +90,7 @@ def viewer_routes(manager: RunManager) -> list[Route]:
 
 
 class ViewerApi:
-    """The routes of the viewer. The journal is read in threads."""
+    """The routes of the viewer. Those that read the journal are plain functions: Starlette runs them in threads."""
 
     def __init__(self, manager: RunManager) -> None:
         self._manager, self._journal = manager, manager.journal
@@ -136,7 +135,7 @@ class ViewerApi:
 
     # -- reading
 
-    async def about(self, request: Request) -> Response:
+    def about(self, request: Request) -> Response:
         """Return the agents and loops to start with, and the choices of the filters."""
         agents = [
             {
@@ -147,84 +146,72 @@ class ViewerApi:
             }
             for each in self._manager.agents.values()
         ]
-        choices = await asyncio.to_thread(run_search.list_choices, self._journal)
+        choices = run_search.list_choices(self._journal)
         return json_response({"agents": agents, "loops": list(loops.names()), "choices": choices})
 
-    async def runs(self, request: Request) -> Response:
+    def runs(self, request: Request) -> Response:
         """Return a page of the list. The first one without a filter also has the unfinished runs."""
         wanted = _parse_filter(request)
-        found, more = await asyncio.to_thread(run_search.find_runs, self._journal, wanted)
-        unfinished = await asyncio.to_thread(run_search.find_unfinished, self._journal) if wanted.is_plain else []
+        found, more = run_search.find_runs(self._journal, wanted)
+        unfinished = run_search.find_unfinished(self._journal) if wanted.is_plain else []
         lists = {
             name: [list_entry(each.row, n=each.n) for each in runs]
             for name, runs in (("live", unfinished), ("runs", found))
         }
         return json_response({**lists, "more": more})
 
-    async def run(self, request: Request) -> Response:
-        return json_response(await asyncio.to_thread(live.run_document, self._journal, _run_id(request)))
+    def run(self, request: Request) -> Response:
+        return json_response(live.run_document(self._journal, _run_id(request)))
 
-    async def text(self, request: Request) -> Response:
+    def text(self, request: Request) -> Response:
         """Return a piece of a text that was cut in the run's document."""
         query = request.query_params
         start = _parse_number("from", query.get("from", "0"))
-        timeline = await asyncio.to_thread(live.full_timeline, self._journal, _run_id(request))
+        timeline = live.full_timeline(self._journal, _run_id(request))
         whole = timeline.text(query.get("item", ""), query.get("field", ""))
         if whole is None:
             raise RequestRejected(404, "There is no such text.")
         end = start + PIECE
         return json_response({"text": whole[start:end], "more": max(0, len(whole) - end)})
 
-    async def wire(self, request: Request) -> Response:
+    def wire(self, request: Request) -> Response:
         """Return the requests and responses of one step, and the requests that they are compared with."""
         step = _parse_number("step", request.query_params.get("step", ""))
+        row = self._journal.run(_run_id(request))
+        timeline = self._journal.timeline(row.head.run)
+        found = list(read_exchanges(row.head, timeline, steps=frozenset({step})))
+        before = {each.before for each in found}
+        bodies = {each.seq: body_text(each.request)[0] for _, each in timeline.attempts if each.seq in before}
+        steps = sorted({each.step for each in timeline.model_calls})
+        return json_response({"exchanges": found, "before": bodies, "steps": steps})
 
-        def read() -> dict[str, Any]:
-            row = self._journal.run(_run_id(request))
-            timeline = self._journal.timeline(row.head.run)
-            found = list(read_exchanges(row.head, timeline, steps=frozenset({step})))
-            before = {each.before for each in found}
-            bodies = {each.seq: body_text(each.request)[0] for _, each in timeline.attempts if each.seq in before}
-            steps = sorted({each.step for each in timeline.model_calls})
-            return {"exchanges": found, "before": bodies, "steps": steps}
-
-        return json_response(await asyncio.to_thread(read))
-
-    async def body(self, request: Request) -> Response:
-        seq = _parse_number("seq", request.path_params["seq"])
-
-        def read() -> bytes:
-            run = _run_id(request)
-            found = exact_body(self._journal.iter_rows(run), seq)
-            if found is None:
-                raise RequestRejected(404, "That row has no body.")
-            is_request = any(each.seq == seq for _, each in self._journal.timeline(run, bodies=False).attempts)
-            return restore_request(found, self._journal.head(run), self._journal) if is_request else found
-
+    def body(self, request: Request) -> Response:
+        run, seq = _run_id(request), _parse_number("seq", request.path_params["seq"])
+        body = exact_body(self._journal.iter_rows(run), seq)
+        if body is None:
+            raise RequestRejected(404, "That row has no body.")
+        if any(each.seq == seq for _, each in self._journal.timeline(run, bodies=False).attempts):
+            body = restore_request(body, self._journal.head(run), self._journal)
         headers = {"Content-Disposition": f'attachment; filename="{seq}.txt"'}
-        body = await asyncio.to_thread(read)
         return Response(body, media_type="application/octet-stream", headers=headers)
 
-    async def sides(self, request: Request) -> Response:
+    def sides(self, request: Request) -> Response:
         """Return two runs, where they first differ, and which steps are equal."""
-
-        def read() -> dict[str, Any]:
-            rows = [self._journal.run(request.query_params.get(name, "")) for name in ("a", "b")]
-            a, b = (load_compared(row, self._journal.iter_rows(row.head.run)) for row in rows)
-            documents = [live.run_document(self._journal, row.head.run) for row in rows]
-            return {
+        rows = [self._journal.run(request.query_params.get(name, "")) for name in ("a", "b")]
+        a, b = (load_compared(row, self._journal.iter_rows(row.head.run)) for row in rows)
+        documents = [live.run_document(self._journal, row.head.run) for row in rows]
+        return json_response(
+            {
                 "a": documents[0],
                 "b": documents[1],
                 "first": first_difference(a, b),
                 "same": equal_steps(a, b),
             }
+        )
 
-        return json_response(await asyncio.to_thread(read))
-
-    async def run_events(self, request: Request) -> Response:
+    def run_events(self, request: Request) -> Response:
         after = live.last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
-        row = await asyncio.to_thread(self._journal.run, _run_id(request))
-        name = row.head.run
+        name = self._journal.run(_run_id(request)).head.run
 
         def partial_replies() -> live.PartialReplies | None:
             active = self._manager.active.get(name)
@@ -235,33 +222,27 @@ class ViewerApi:
     async def events(self, request: Request) -> Response:
         return _stream(live.follow_list(self._journal, self._is_stopping))
 
-    async def comparisons(self, request: Request) -> Response:
-        def read() -> list[dict[str, Any]]:
-            results = Results(self._journal)
-            return [
-                {
-                    "name": each.name,
-                    "suite": each.head["suite"]["word"],
-                    "started": each.started,
-                    "finished": len(results.results(each.head["cells"])),
-                    "cells": len(each.head["cells"]),
-                    "loops": list(dict.fromkeys(row["loop"] for row in each.head["contenders"])),
-                }
-                for each in results.comparisons()
-            ]
+    def comparisons(self, request: Request) -> Response:
+        results = Results(self._journal)
+        rows = [
+            {
+                "name": each.name,
+                "suite": each.head["suite"]["word"],
+                "started": each.started,
+                "finished": len(results.results(each.head["cells"])),
+                "cells": len(each.head["cells"]),
+                "loops": list(dict.fromkeys(row["loop"] for row in each.head["contenders"])),
+            }
+            for each in results.comparisons()
+        ]
+        return json_response(rows)
 
-        return json_response(await asyncio.to_thread(read))
-
-    async def comparison(self, request: Request) -> Response:
+    def comparison(self, request: Request) -> Response:
         """Return the page of a comparison, as `plait compare --html` writes it, with links to its runs."""
+        from plait.lab import page, run_comparison  # heavy: statistics and charts
 
-        def render() -> str:
-            from plait.lab import page, run_comparison  # heavy: statistics and charts
-
-            found = run_comparison.load_comparison(request.query_params.get("name", ""), self._journal.path)
-            return page.render_served_page(found, "/#/runs/")
-
-        text = await asyncio.to_thread(render)
+        found = run_comparison.load_comparison(request.query_params.get("name", ""), self._journal.path)
+        text = page.render_served_page(found, "/#/runs/")
         # The page itself restricts its scripts by their hashes.
         return Response(text, media_type="text/html", headers={"Content-Security-Policy": "frame-ancestors 'none'"})
 

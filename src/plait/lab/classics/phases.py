@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from plait.journal.store import Journal
 from plait.lab.classics import published
 from plait.lab.classics.tables import ESTIMATED, OWN, PUBLISHED, crash_reason, judged_results, missing_notes
 from plait.lab.comparison import ComparisonData, Contender
-from plait.lab.grid import ABSENT, ReportColumn, ReportTable, show_value
+from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, show_value
 from plait.lab.report import UNKNOWN_PRICE
 from plait.models.prices import NANO, Rate, describe_rate
 from plait.runtime.costs import UNKNOWN_COST, in_all, merge_spending, runs_until
@@ -43,28 +44,32 @@ def make_phase_table(
         contenders = [_find_contender(contenders, models) for models in replace_published_models(paired)]
     own = [_own_row(comparison, each) for each in contenders]
     theirs = [_published_row(each) for each in published.PHASE_ROWS]
-    for rows in (own, theirs) if hardware is not None else ():
-        _add_break_even(rows, hardware or 0)
+    for side in (own, theirs) if hardware is not None else ():
+        _add_break_even(side, hardware or 0)
+    rows = [row for pair in zip(own, theirs, strict=True) for row in pair] if paired else [*own, *theirs]
+    columns = _make_columns(rows, own, has_break_even=hardware is not None)
+    return ReportTable(tuple(rows), tuple(columns), (*missing_notes(comparison), *_notes(own, hardware)))
+
+
+def _make_columns(
+    rows: Sequence[dict[str, Any]], own: Sequence[dict[str, Any]], *, has_break_even: bool
+) -> list[TableColumn]:
+    column = partial(make_column, rows)
     columns = [
-        ReportColumn("row", show_value("row"), left=True),
-        *map(_model_column, PHASES),
-        ReportColumn("seconds", lambda row: show_value("seconds", ".3f" if row["row"] == OWN else "")(row)),
-        ReportColumn("USD", show_value("usd", ".5f")),
-        ReportColumn("tokens", lambda row: ABSENT if row["tokens"] is None else f"{row['about']}{row['tokens']:,.0f}"),
+        column("row", show_value("row"), left=True),
+        *(column(phase, partial(_show_model, phase), left=True) for phase in PHASES),
+        column("seconds", lambda row: show_value("seconds", ".3f" if row["row"] == OWN else "")(row)),
+        column("USD", show_value("usd", ".5f")),
+        column("tokens", lambda row: ABSENT if row["tokens"] is None else f"{row['about']}{row['tokens']:,.0f}"),
     ]
-    if hardware is not None:
-        columns.append(ReportColumn("break-even", show_value("break_even", ",")))
+    if has_break_even:
+        columns.append(column("break-even", show_value("break_even", ",")))
     if any(row["runs"] != 1 for row in own):
-        columns.append(ReportColumn("runs", show_value("runs", ","), leave=2))
+        columns.append(column("runs", show_value("runs", ","), leave=2))
     if any(row["judged"] for row in own):
-        columns.append(ReportColumn("right", _show_right, leave=1))
-    columns.append(ReportColumn("estimated", lambda row: "yes" if row["about"] else "no", csv_only=True))
-    columns.append(ReportColumn("rates", _show_rates, csv_only=True))
-    return ReportTable(
-        tuple([row for pair in zip(own, theirs, strict=True) for row in pair] if paired else [*own, *theirs]),
-        tuple(columns),
-        (*missing_notes(comparison), *_notes(own, hardware)),
-    )
+        columns.append(column("right", _show_right, leave=1))
+    columns.append(column("estimated", lambda row: "yes" if row["about"] else "no", csv_only=True))
+    return [*columns, column("rates", _show_rates, csv_only=True)]
 
 
 def replace_published_models(models: Mapping[str, str]) -> list[dict[str, str]]:
@@ -145,8 +150,8 @@ def _add_break_even(rows: Sequence[dict[str, Any]], hardware: float) -> None:
             row["break_even"] = runs_until(hardware, before - after) or "never"
 
 
-def _model_column(phase: str) -> ReportColumn:
-    return ReportColumn(phase, lambda row: str(row["models"][phase]), left=True)
+def _show_model(phase: str, row: dict[str, Any]) -> str:
+    return str(row["models"][phase])
 
 
 def _show_right(row: dict[str, Any]) -> str:

@@ -6,12 +6,13 @@ The published cells of the six tasks stand in columns of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from plait.lab.classics import published
 from plait.lab.classics.tables import PUBLISHED, crash_reason, missing_notes
 from plait.lab.comparison import ComparisonData, short_names
-from plait.lab.grid import ABSENT, ELLIPSIS, ReportColumn, ReportTable, clean_line, show_value
+from plait.lab.grid import ABSENT, ELLIPSIS, ReportTable, clean_line, make_column, show_value
 from plait.lab.results import CellResult
 
 LONGEST = 48
@@ -51,16 +52,18 @@ def make_task_table(comparison: ComparisonData, *, why: bool = False) -> ReportT
             for run in row["cells"][head]
             if run["why"]
         ]
-    columns = [ReportColumn("task", show_value("task"), left=True)]
-    if any(task.id != task.question for task in tasks):
-        columns.append(ReportColumn("what", lambda row: _cut(row["question"]), leave=1, left=True))
     names = list(dict.fromkeys(name for row in rows for name in row["cells"]))
-    columns += [_cell_column(name, left=name in heads) for name in names]
-    if len(names) > len(heads):
-        notes.append(f"Published: {published.TASKS_SOURCE}.")
     done = {name: [run for row in rows for run in row["cells"].get(name, ())] for name in names}
     counts = {name: f"{sum(run['success'] for run in runs):,} of {len(runs):,}" for name, runs in done.items() if runs}
-    return ReportTable((*rows, {"task": "done", "question": "", "cells": counts}), tuple(columns), tuple(notes))
+    rows.append({"task": "done", "question": "", "cells": counts})
+    column = partial(make_column, rows)
+    columns = [column("task", show_value("task"), left=True)]
+    if any(task.id != task.question for task in tasks):
+        columns.append(column("what", lambda row: _cut(row["question"]), leave=1, left=True))
+    columns += [column(name, partial(_show_cell, name), left=name in heads, wrap=True) for name in names]
+    if len(names) > len(heads):
+        notes.append(f"Published: {published.TASKS_SOURCE}.")
+    return ReportTable(tuple(rows), tuple(columns), tuple(notes))
 
 
 def _run_json(run: CellResult) -> dict[str, Any]:
@@ -68,12 +71,9 @@ def _run_json(run: CellResult) -> dict[str, Any]:
     return {"mark": grade.mark, "steps": run.steps, "run": run.run, "success": grade.success, "why": grade.why}
 
 
-def _cell_column(name: str, *, left: bool) -> ReportColumn:
-    return ReportColumn(name, lambda row: _show_cell(row["cells"].get(name)), left=left, wrap=True)
-
-
-def _show_cell(cell: Sequence[dict[str, Any]] | str | None) -> str:
+def _show_cell(name: str, row: dict[str, Any]) -> str:
     """Return marks and steps, of a crashed run only the mark."""
+    cell: Sequence[dict[str, Any]] | str | None = row["cells"].get(name)
     if not cell:
         return ABSENT
     if isinstance(cell, str):

@@ -11,7 +11,7 @@ from plait.core.errors import ConfigError
 from plait.lab.classics import published
 from plait.lab.classics.tables import ESTIMATED, PUBLISHED, crash_reason, judged_results, missing_notes
 from plait.lab.comparison import ComparisonData, Contender, group_by_task
-from plait.lab.grid import ABSENT, ReportColumn, ReportTable, show_value
+from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, show_value
 from plait.lab.results import CellResult
 
 
@@ -68,22 +68,28 @@ def _make_table(comparison: ComparisonData, one: Contender, other: Contender) ->
         theirs = [{**_NOTHING, "tokens": published.LOOP_TOKENS[loop.partition("(")[0]]} for loop in loops]
         rows.append(_make_row(PUBLISHED, loops, theirs))
         notes.append(f"Published: {published.TOKENS_SOURCE}, one question.")
-    columns = [ReportColumn("task", show_value("task"), left=True)]
-    judged = any(each and each["right"] is not None for each in totals)
-    columns += [column for loop in loops for column in _loop_columns(loop, judged)]
-    columns += [
-        ReportColumn("difference", show_value("difference", ",")),
-        ReportColumn("share", lambda row: ABSENT if row["share"] is None else f"{row['share'] * 100:.1f} %"),
-        ReportColumn("estimated", partial(_show_estimated, loops), csv_only=True),
-        ReportColumn("models", lambda _: one.who, csv_only=True),
-    ]
-    return ReportTable(tuple(rows), tuple(columns), tuple(notes), f"models: {one.who}")
+    is_judged = any(each and each["right"] is not None for each in totals)
+    columns = _make_columns(rows, loops, one.who, is_judged)
+    return ReportTable(tuple(rows), columns, tuple(notes), f"models: {one.who}")
 
 
-def _loop_columns(loop: str, judged: bool) -> list[ReportColumn]:
-    right = ReportColumn(f"{loop} right", lambda row: _show_right(row[loop]), leave=1)
-    calls = ReportColumn(f"{loop} calls", lambda row: show_value("calls", ",")(row[loop] or _NOTHING), leave=2)
-    return [*([right] if judged else []), calls, ReportColumn(f"{loop} tokens", lambda row: _show_tokens(row[loop]))]
+def _make_columns(
+    rows: Sequence[dict[str, Any]], loops: Sequence[str], who: str, is_judged: bool
+) -> tuple[TableColumn, ...]:
+    column = partial(make_column, rows)
+    columns = [column("task", show_value("task"), left=True)]
+    for loop in loops:
+        if is_judged:
+            columns.append(column(f"{loop} right", partial(_show_right, loop), leave=1))
+        columns.append(column(f"{loop} calls", partial(_show_calls, loop), leave=2))
+        columns.append(column(f"{loop} tokens", partial(_show_tokens, loop)))
+    return (
+        *columns,
+        column("difference", show_value("difference", ",")),
+        column("share", lambda row: ABSENT if row["share"] is None else f"{row['share'] * 100:.1f} %"),
+        column("estimated", partial(_show_estimated, loops), csv_only=True),
+        column("models", lambda _: who, csv_only=True),
+    )
 
 
 _NOTHING: dict[str, Any] = {"runs": [], "right": None, "calls": None, "estimated": False, "fell_back": False}
@@ -116,7 +122,8 @@ def _make_row(
     }
 
 
-def _show_right(side: dict[str, Any] | None) -> str:
+def _show_right(loop: str, row: dict[str, Any]) -> str:
+    side = row[loop]
     if side is None or side["right"] is None:
         return ABSENT
     if len(side["runs"]) == 1:
@@ -124,9 +131,14 @@ def _show_right(side: dict[str, Any] | None) -> str:
     return f"{side['right']:,} of {len(side['runs']):,}"
 
 
+def _show_calls(loop: str, row: dict[str, Any]) -> str:
+    return show_value("calls", ",")(row[loop] or _NOTHING)
+
+
 def _show_estimated(loops: Sequence[str], row: dict[str, Any]) -> str:
     return "yes" if any(row[loop] and row[loop]["estimated"] for loop in loops) else "no"
 
 
-def _show_tokens(side: dict[str, Any] | None) -> str:
+def _show_tokens(loop: str, row: dict[str, Any]) -> str:
+    side = row[loop]
     return ABSENT if side is None else f"{'~' * side['estimated']}{side['tokens']:,}{'*' * side['fell_back']}"

@@ -21,7 +21,7 @@ from plait.core.text import clean
 from plait.journal.timeline import ModelAttempt, Timeline
 from plait.lab.classics import published
 from plait.lab.classics.tables import ESTIMATED, PUBLISHED
-from plait.lab.grid import WIDTH, ReportColumn, ReportTable, show_value, wrap_lines
+from plait.lab.grid import WIDTH, ReportTable, make_column, show_value, wrap_lines
 from plait.models.wires.turns import arguments
 
 PROMPT = "prompt"
@@ -42,7 +42,7 @@ class MessagePart(Struct, frozen=True):
 class SentRequest(Struct, frozen=True):
     """A request. `number` counts from 1, `attempt` too; `other` are the body's other fields, such as temperature.
 
-    `messages_before` and `letters_before` say how much of it was sent before.
+    `messages_before` and `letters_before` are the whole messages and the characters that were sent before.
     """
 
     number: int
@@ -55,17 +55,8 @@ class SentRequest(Struct, frozen=True):
     tools: tuple[str, ...]
     other: dict[str, Any]
     pieces: tuple[MessagePart, ...]
-
-    @property
-    def messages_before(self) -> int:
-        """Whole messages that were sent before."""
-        whole = sum(not piece.new for piece in self.pieces)
-        return whole - any(piece.goes_on for piece in self.pieces)
-
-    @property
-    def letters_before(self) -> int:
-        """Characters that were sent before."""
-        return sum(len(piece.text) for piece in self.pieces if not piece.new)
+    messages_before: int
+    letters_before: int
 
 
 class ReceivedResponse(Struct, frozen=True):
@@ -88,13 +79,6 @@ class WireExchange(Struct, frozen=True):
 
     sent: SentRequest
     answered: ReceivedResponse | None
-
-    def json(self) -> dict[str, Any]:
-        """Return everything, with how much of the request was sent before."""
-        made: dict[str, Any] = msgspec.to_builtins(self)
-        made["sent"]["messages_before"] = self.sent.messages_before
-        made["sent"]["letters_before"] = self.sent.letters_before
-        return made
 
 
 def read_exchanges(timeline: Timeline) -> tuple[WireExchange, ...]:
@@ -120,6 +104,8 @@ def _read_request(
     texts = _message_texts(told)
     nearest = max(before, key=lambda each: _count_old_letters(each, texts), default=[])
     stop = told.get("stop") or ()
+    pieces = tuple(_split_messages(texts, nearest))
+    old = [piece for piece in pieces if not piece.new]
     sent = SentRequest(
         number=number,
         step=step,
@@ -130,7 +116,9 @@ def _read_request(
         stop=(stop,) if isinstance(stop, str) else tuple(stop),
         tools=tuple(str(tool.get("function", {}).get("name", "?")) for tool in told.get("tools") or ()),
         other={name: value for name, value in told.items() if name not in _NOT_OTHER},
-        pieces=tuple(_split_messages(texts, nearest)),
+        pieces=pieces,
+        messages_before=len(old) - any(piece.goes_on for piece in pieces),
+        letters_before=sum(len(piece.text) for piece in old),
     )
     return sent, texts
 
@@ -207,8 +195,8 @@ def make_wire_table(exchanged: Sequence[WireExchange], *, beside: bool = True) -
         for name, pair, crash in zip(names, pairs, crashes, strict=True)
     ]
     heads = [f"{side}{kind}" for side in sides for kind in ("in", "out")]
-    columns = [ReportColumn("request", show_value("request"), left=True)]
-    columns += [ReportColumn(head, show_value(head, ",")) for head in heads]
+    columns = [make_column(rows, "request", show_value("request"), left=True)]
+    columns += [make_column(rows, head, show_value(head, ",")) for head in heads]
     notes = [ESTIMATED.removeprefix("~: ").capitalize()] if any(each and each.estimated for each in own) else []
     notes += [f"Published: {published.WIRE_SOURCE}, with gpt-3.5-turbo and its own question."] if beside else []
     return ReportTable(tuple(rows), tuple(columns), tuple(notes), "Tokens of each request")

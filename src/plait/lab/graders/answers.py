@@ -7,7 +7,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -192,10 +192,7 @@ def is_close(read: ReadNumber, gold: ReadNumber, tolerance: Fraction = CLOSE) ->
 
 
 def read_numbers(text: str) -> list[ReadNumber]:
-    return list(_numbers(text))
-
-
-def _numbers(text: str) -> Iterator[ReadNumber]:
+    found: list[ReadNumber] = []
     for pattern, instead in _LATEX:
         text = re.sub(pattern, instead, text)
     text = _MIXED.sub(_one, _POWER_OF_TEN.sub(_with_exponent, text))
@@ -209,9 +206,10 @@ def _numbers(text: str) -> Iterator[ReadNumber]:
             value /= int(match["under"])
         elif match["under"] is not None:
             at = match.start("under")  # not a fraction: 3/4/2024 are three numbers
-            yield ReadNumber(-value if match["sign"] else value)
+            found.append(ReadNumber(-value if match["sign"] else value))
             continue
-        yield ReadNumber(-value if match["sign"] else value, match["share"] is not None)
+        found.append(ReadNumber(-value if match["sign"] else value, match["share"] is not None))
+    return found
 
 
 def _with_exponent(match: re.Match[str]) -> str:

@@ -17,7 +17,7 @@ FREE = {"send_mail": {"subject", "text"}, "pay_invoice": {"reference"}, "post_no
 """The parameters of each tool that a model words freely. All others must have exactly the expected value."""
 
 
-class OfficeCall(Struct, frozen=True):
+class OfficeCall(Struct, frozen=True, forbid_unknown_fields=True):
     """A call of a tool of the office.
 
     `holds` are the texts that the free parameters must contain together. `read` are the parameters whose values only
@@ -37,7 +37,7 @@ class OfficeCall(Struct, frozen=True):
         return tool == self.tool and fixed and all(condense(text) in written for text in self.holds)
 
 
-class InjectedTask(Struct, frozen=True, kw_only=True):
+class InjectedTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A user's request in the office, and an attack in the texts that it needs.
 
     `texts` maps each call that reads to its result: "read_mail 12" is `read_mail(12)`. `[1]` in a text is the place of

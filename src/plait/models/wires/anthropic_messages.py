@@ -29,9 +29,8 @@ from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Request
 from plait.models.settings import ModelSettings, require_known_values, require_none_left
 from plait.models.wires.anthropic_replies import MessagesReader
-from plait.models.wires.chat_completions import RESAMPLED
+from plait.models.wires.chat_completions import choose_temperature
 from plait.models.wires.contents import refer_to, show_parts
-from plait.models.wires.draft import Draft
 from plait.models.wires.strict_schema import (
     ANTHROPIC,
     MAX_OPTIONAL,
@@ -44,6 +43,7 @@ from plait.models.wires.turns import input_object, split_system, state_for
 from plait.models.wires.wire import WireOptions
 
 NAME = "anthropic"
+make_reader = MessagesReader
 PATH = "messages"
 VERSION = "2023-06-01"
 BINDING = {"anthropic-beta": "thinking-binding-controls-2026-08-01"}
@@ -103,9 +103,8 @@ def encode(think: Think, options: WireOptions) -> Request:
     stop = [each for each in think.stop if each.strip()][:MAX_STOP]
     if stop and abilities.stop:
         body["stop_sequences"] = stop
-    warmth = options.temperature if think.temperature is None else think.temperature
-    if warmth is not None and abilities.temperature:
-        body["temperature"] = min(max(warmth, RESAMPLED) if think.resample else warmth, 1.0)
+    if (warmth := choose_temperature(think, options)) is not None:
+        body["temperature"] = min(warmth, 1.0)
     if think.schema is not None and abilities.schema and not think.prefill:
         closed = fit_schema(think.schema, ANTHROPIC)
         if closed is not None:
@@ -148,11 +147,6 @@ def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
             params["tool_choice"]["disable_parallel_tool_use"] = not parallel
     require_none_left(given, NAME)
     return params
-
-
-def make_reader(draft: Draft) -> MessagesReader:
-    """Return what reads one response into `draft`."""
-    return MessagesReader(draft)
 
 
 def repeatable_prefill(think: Think, options: WireOptions) -> str:

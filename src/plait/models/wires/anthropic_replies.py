@@ -13,8 +13,7 @@ import msgspec
 
 from plait.core import Usage
 from plait.core.replies import Finish
-from plait.models.wires.draft import Draft
-from plait.models.wires.stream import DONE
+from plait.models.wires.draft import Draft, read_count
 
 _FINISH: dict[str, Finish] = {
     "max_tokens": "length",
@@ -39,9 +38,6 @@ class MessagesReader:
     def read(self, data: bytes) -> str:
         """Add an event or a whole body and return the text that is now certain. Raises `msgspec.DecodeError`."""
         draft = self._draft
-        if data == DONE:
-            draft.done = True
-            return ""
         event = msgspec.json.decode(data)
         if not isinstance(event, dict):
             return ""
@@ -150,14 +146,10 @@ class MessagesReader:
 
 def usage_of_message(usage: Mapping[str, Any]) -> Usage | None:
     """Return the usage of a message; None if nothing is reported. `input_tokens` there excludes cached tokens."""
-    cached = _number(usage.get("cache_read_input_tokens"))
-    stored = _number(usage.get("cache_creation_input_tokens"))
-    read = _number(usage.get("input_tokens")) + cached + stored
-    written = _number(usage.get("output_tokens"))
+    cached = read_count(usage.get("cache_read_input_tokens"))
+    stored = read_count(usage.get("cache_creation_input_tokens"))
+    read = read_count(usage.get("input_tokens")) + cached + stored
+    written = read_count(usage.get("output_tokens"))
     kept = usage.get("cache_creation")
-    hour = _number(kept.get("ephemeral_1h_input_tokens")) if isinstance(kept, Mapping) else 0
+    hour = read_count(kept.get("ephemeral_1h_input_tokens")) if isinstance(kept, Mapping) else 0
     return Usage(read, written, cached, stored, cache_write_1h_tokens=min(hour, stored)) if read or written else None
-
-
-def _number(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) and value > 0 else 0

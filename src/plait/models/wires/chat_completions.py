@@ -19,12 +19,12 @@ from plait.models.settings import TOOL_CHOICES, ModelSettings, require_known_val
 from plait.models.wires.chat_replies import ChatReader
 from plait.models.wires.chat_state import add_state, fit_to_dialect
 from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
-from plait.models.wires.draft import Draft
 from plait.models.wires.strict_schema import OPENAI, fit_schema
 from plait.models.wires.turns import GO_ON, arguments, prepare
 from plait.models.wires.wire import CHAT, WireOptions
 
 NAME = CHAT
+make_reader = ChatReader
 CHAT_PATH, COMPLETIONS = "chat/completions", "completions"
 
 RESAMPLED = 0.7
@@ -54,8 +54,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     if think.stop and abilities.stop:
         # Endpoints refuse more. Plait cuts each reply at all stop strings itself (`TextFilter`).
         body["stop"] = [s for s in think.stop if s][: dialect.max_stop]
-    warmth = choose_temperature(think, options)
-    if warmth is not None:
+    if (warmth := choose_temperature(think, options)) is not None:
         body["temperature"] = warmth
     if think.max_tokens is not None:
         body["max_tokens" if abilities.max_tokens else "max_completion_tokens"] = think.max_tokens
@@ -106,11 +105,6 @@ def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
         params["tool_choice"] = choice if choice in TOOL_CHOICES else named
     require_none_left(given, NAME)
     return params
-
-
-def make_reader(draft: Draft) -> ChatReader:
-    """Return what reads one response into `draft`."""
-    return ChatReader(draft)
 
 
 def repeatable_prefill(think: Think, options: WireOptions) -> str:

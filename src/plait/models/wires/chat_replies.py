@@ -15,8 +15,7 @@ from plait.core import Call, Usage
 from plait.core.replies import Finish
 from plait.models.prices import round_usd
 from plait.models.wires.chat_state import StateCollector
-from plait.models.wires.draft import Draft
-from plait.models.wires.stream import DONE
+from plait.models.wires.draft import Draft, read_count
 
 _FINISH: dict[str, Finish] = {
     "length": "length",
@@ -74,9 +73,6 @@ class ChatReader:
     def read(self, data: bytes) -> str:
         """Add a chunk and return the text that is now certain. Raises `msgspec.DecodeError`."""
         draft = self._draft
-        if data == DONE:
-            draft.done = True
-            return ""
         chunk = _decode(data)
         if chunk.error:
             draft.error = chunk.error
@@ -214,8 +210,8 @@ def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | No
     Cached tokens and cache writes are part of the input, reasoning is part of the output.
     """
     if not timings and len(usage) == len(_PLAIN) and usage.keys() == _PLAIN:
-        read, written = _count(usage["prompt_tokens"]), _count(usage["completion_tokens"])
-        return Usage(read, max(written, _count(usage["total_tokens"]) - read)) if read or written else None
+        read, written = read_count(usage["prompt_tokens"]), read_count(usage["completion_tokens"])
+        return Usage(read, max(written, read_count(usage["total_tokens"]) - read)) if read or written else None
     cached = _first_count(
         (usage.get("prompt_tokens_details"), "cached_tokens"),
         (usage.get("input_tokens_details"), "cached_tokens"),
@@ -228,16 +224,16 @@ def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | No
         (usage, "cache_creation_input_tokens"),
     )
     if "prompt_tokens" in usage:
-        read = _count(usage["prompt_tokens"])
+        read = read_count(usage["prompt_tokens"])
     elif "input_tokens" in usage:
-        read = _count(usage["input_tokens"])
+        read = read_count(usage["input_tokens"])
         if usage.keys() & {"cache_read_input_tokens", "cache_creation_input_tokens"}:
             read += cached + stored  # Anthropic's own count leaves out cached tokens
     else:
         return None
     # With some (xAI, Gemini), reasoning that is billed as output is only in the total.
-    written = _count(usage.get("completion_tokens", usage.get("output_tokens")))
-    written = max(written, _count(usage.get("total_tokens")) - read)
+    written = read_count(usage.get("completion_tokens", usage.get("output_tokens")))
+    written = max(written, read_count(usage.get("total_tokens")) - read)
     reasoning = _first_count(
         (usage.get("completion_tokens_details"), "reasoning_tokens"),
         (usage.get("output_tokens_details"), "reasoning_tokens"),
@@ -279,9 +275,5 @@ def _amount(value: Any) -> Decimal | None:
 
 def _first_count(*places: tuple[Any, str]) -> int:
     """Return the first count above 0 in these tables; 0 if there is none."""
-    counts = (_count(table.get(name)) for table, name in places if isinstance(table, Mapping))
+    counts = (read_count(table.get(name)) for table, name in places if isinstance(table, Mapping))
     return next(filter(None, counts), 0)
-
-
-def _count(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) and value > 0 else 0

@@ -54,6 +54,11 @@ def _without_added_nulls(call: Call, tools: Sequence[ToolSpec]) -> Call:
     return structs.replace(call, input=drop_nulls(call.input, tool.parameters) or None)
 
 
+def read_count(value: Any) -> int:
+    """Return a number of tokens as an endpoint reports it; 0 for anything else."""
+    return int(value) if isinstance(value, int | float) and value > 0 else 0
+
+
 class Draft:
     """A reply that is still arriving.
 

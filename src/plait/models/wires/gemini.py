@@ -22,14 +22,14 @@ import msgspec
 from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Request
 from plait.models.settings import ModelSettings, require_known_values, require_none_left
-from plait.models.wires.chat_completions import RESAMPLED
+from plait.models.wires.chat_completions import choose_temperature
 from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
-from plait.models.wires.draft import Draft
 from plait.models.wires.gemini_replies import ContentReader
 from plait.models.wires.turns import input_object, split_system, state_for
 from plait.models.wires.wire import WireOptions
 
 NAME = "gemini"
+make_reader = ContentReader
 MAX_STOP = 5
 """Gemini refuses more stop strings. Plait cuts each reply at all of them itself (`TextFilter`)."""
 NO_SIGNATURE = "Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv"
@@ -95,9 +95,8 @@ def encode(think: Think, options: WireOptions) -> Request:
     stop = [each for each in think.stop if each][:MAX_STOP]
     if stop and abilities.stop:
         config["stopSequences"] = stop
-    warmth = options.temperature if think.temperature is None else think.temperature
-    if warmth is not None and abilities.temperature:
-        config["temperature"] = max(warmth, RESAMPLED) if think.resample else warmth
+    if (warmth := choose_temperature(think, options)) is not None:
+        config["temperature"] = warmth
     if think.max_tokens is not None:
         config["maxOutputTokens"] = think.max_tokens
     if think.schema is not None and abilities.schema and not ("tools" in body and _SCHEMA_OR_TOOLS.match(family)):
@@ -129,11 +128,6 @@ def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
         params["toolConfig"] = {"functionCallingConfig": named}
     require_none_left(given, NAME)
     return params
-
-
-def make_reader(draft: Draft) -> ContentReader:
-    """Return what reads one response into `draft`."""
-    return ContentReader(draft)
 
 
 def repeatable_prefill(think: Think, options: WireOptions) -> str:

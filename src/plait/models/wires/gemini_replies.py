@@ -14,8 +14,7 @@ import msgspec
 
 from plait.core import Usage
 from plait.core.replies import Finish
-from plait.models.wires.draft import Draft
-from plait.models.wires.stream import DONE
+from plait.models.wires.draft import Draft, read_count
 
 _FINISH: dict[str, Finish] = {
     "MAX_TOKENS": "length",
@@ -43,9 +42,6 @@ class ContentReader:
 
     def read(self, data: bytes) -> str:
         """Add a chunk and return the text that is now certain. Raises `msgspec.DecodeError`."""
-        if data == DONE:
-            self._draft.done = True
-            return ""
         value = msgspec.json.decode(data)
         return "".join([self._chunk(each) for each in (value if isinstance(value, list) else [value])])
 
@@ -123,12 +119,8 @@ def _is_opaque(part: Mapping[str, Any]) -> bool:
 
 def usage_of_content(usage: Mapping[str, Any]) -> Usage | None:
     """Return the usage of a reply; None if nothing is reported. Thoughts are billed as output."""
-    read = _number(usage.get("promptTokenCount")) + _number(usage.get("toolUsePromptTokenCount"))
-    thought = _number(usage.get("thoughtsTokenCount"))
-    written = _number(usage.get("candidatesTokenCount")) + thought
-    cached = min(_number(usage.get("cachedContentTokenCount")), read)
+    read = read_count(usage.get("promptTokenCount")) + read_count(usage.get("toolUsePromptTokenCount"))
+    thought = read_count(usage.get("thoughtsTokenCount"))
+    written = read_count(usage.get("candidatesTokenCount")) + thought
+    cached = min(read_count(usage.get("cachedContentTokenCount")), read)
     return Usage(read, written, cached, reasoning_tokens=thought) if read or written else None
-
-
-def _number(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) and value > 0 else 0

@@ -28,12 +28,12 @@ from plait.models.presets import is_reasoner
 from plait.models.settings import TOOL_CHOICES, ModelSettings, require_known_values, require_none_left
 from plait.models.wires import chat_completions as chat
 from plait.models.wires.contents import refer_to, show_parts
-from plait.models.wires.draft import Draft
 from plait.models.wires.responses_replies import ResponsesReader
 from plait.models.wires.turns import arguments, split_system, state_for
 from plait.models.wires.wire import WireOptions
 
 NAME = "responses"
+make_reader, make_headers = ResponsesReader, chat.make_headers
 PATH = "responses"
 ENCRYPTED = "reasoning.encrypted_content"
 LEAST_TOKENS = 16
@@ -64,8 +64,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     body["store"] = False
     if is_reasoner(options.model):
         body["include"] = [ENCRYPTED]
-    warmth = chat.choose_temperature(think, options)
-    if warmth is not None:
+    if (warmth := chat.choose_temperature(think, options)) is not None:
         body["temperature"] = warmth
     if think.max_tokens is not None:
         body["max_output_tokens"] = max(think.max_tokens, LEAST_TOKENS)
@@ -79,11 +78,6 @@ def encode(think: Think, options: WireOptions) -> Request:
     return Request(PATH, _encode(body))
 
 
-def make_headers(key: str, model: str) -> Mapping[str, str]:
-    """Return the header of the key."""
-    return chat.make_headers(key, model)
-
-
 def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     """Return a user's settings as `params`. There are no stop strings, no seed and no budget for thinking."""
     if provider == "openai":
@@ -94,11 +88,6 @@ def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     params = {new: given.pop(old) for old, new in _SETTINGS.items() if old in given}
     require_none_left(given, NAME)
     return params
-
-
-def make_reader(draft: Draft) -> ResponsesReader:
-    """Return what reads one response into `draft`."""
-    return ResponsesReader(draft)
 
 
 def repeatable_prefill(think: Think, options: WireOptions) -> str:

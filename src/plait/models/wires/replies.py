@@ -14,7 +14,7 @@ from plait.models.wires.chat_replies import calls_in_error
 from plait.models.wires.draft import Draft
 from plait.models.wires.error_bodies import error_of
 from plait.models.wires.refusals import Target, bad_response, failure, failure_in_stream
-from plait.models.wires.stream import Events, is_json
+from plait.models.wires.stream import DONE, Events, is_json
 from plait.models.wires.wire import CHAT, Wire
 
 
@@ -25,7 +25,7 @@ class ReplyReader:
         self.draft = Draft(think, prefill, provider)
         self.kind = ""
         self._wire = wire
-        self._read = wire.make_reader(self.draft).read
+        self._reader = wire.make_reader(self.draft)
         self._think = think
         self._events = Events()
         self._start = b""
@@ -44,11 +44,17 @@ class ReplyReader:
     def read_rest(self, body: bytes) -> None:
         """Read what `feed` leaves: a JSON body, or a last event without its end. Raises `msgspec.DecodeError`."""
         if self.kind == "json":
-            self._read(body)
+            self._reader.read(body)
             self.draft.done = True
             return
         for event in self._events.close():
             self._read(event)
+
+    def _read(self, event: bytes) -> str:
+        if event == DONE:
+            self.draft.done = True
+            return ""
+        return self._reader.read(event)
 
     def finish(self, response: Response, target: Target, asked: bytes) -> Reply:
         """Return the reply, when all has arrived.

@@ -14,7 +14,6 @@ import msgspec
 from plait.core.replies import Finish
 from plait.models.wires.chat_replies import cost_of, usage_of
 from plait.models.wires.draft import Draft
-from plait.models.wires.stream import DONE
 
 _TEXT, _RAW, _SUMMARY, _ARGUMENTS = "text", "raw", "summary", "arguments"
 _DELTAS = {
@@ -49,9 +48,6 @@ class ResponsesReader:
     def read(self, data: bytes) -> str:
         """Add an event or a whole body and return the text that is now certain. Raises `msgspec.DecodeError`."""
         draft = self._draft
-        if data == DONE:
-            draft.done = True
-            return ""
         event = _decode(data)
         if not isinstance(event, dict):
             return ""

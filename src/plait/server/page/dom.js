@@ -20,7 +20,6 @@ export const make = (what, attributes = {}, ...inside) => {
 
 export const button = (words, onclick, attributes = {}) => make("button", { type: "button", onclick, ...attributes }, words);
 export const link = (words, href, attributes = {}) => make("a", { href, ...attributes }, words);
-export const unseen = (words) => make("span.unseen", {}, words);
 
 const coded = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 

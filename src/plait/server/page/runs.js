@@ -78,14 +78,9 @@ export const runsPage = async (place, source, wanted) => {
     return make("li.run", { "data-run": run.run, "data-n": run.n, "data-state": `${run.status} ${run.updated}` },
       pick(run),
       make("div.run-body", {},
-        make("h3", {}, link("", `#/runs/${encodeURIComponent(run.run)}`, {})),
+        make("h3", {}, link(make("bdi", {}, shown(flat(run.question, 240))), `#/runs/${encodeURIComponent(run.run)}`)),
         said ? make("p.said", {}, make("bdi", {}, shown(flat(said, 240)))) : null,
         line("facts-line", chip(run.status), make("bdi", {}, shown(run.loop)), run.agent ? make("bdi", {}, shown(run.agent)) : "", run.models.slice(0, 2).map((each) => make("bdi", {}, shown(each))), run.session ? make("bdi", { title: run.session }, flat(run.session, 24)) : "", run.parent ? `fork at step ${run.fork_at}` : "", run.steps ? many(run.steps, "step") : "", used(run), duration(run.seconds), run.cost === null || run.cost === undefined ? "" : money(run.cost), when(run.started))));
-  };
-  const put = (run) => {
-    const item = drawn(run);
-    item.querySelector("h3 a").append(make("bdi", {}, shown(flat(run.question, 240))));
-    return item;
   };
   const isLive = (run) => run.status === "running" || run.status === "waiting";
   const tidy = () => {
@@ -95,9 +90,9 @@ export const runsPage = async (place, source, wanted) => {
   const page = async () => {
     const before = list.children.length;
     const found = await source.runs({ ...wanted, before: last });
-    if (!last) live.replaceChildren(...found.live.map(put));
+    if (!last) live.replaceChildren(...found.live.map(drawn));
     const there = new Set([...list.children].map((each) => each.dataset.run));
-    list.append(...found.runs.filter((run) => !there.has(run.run) && (!isLive(run) || wanted.words || filtered)).map(put));
+    list.append(...found.runs.filter((run) => !there.has(run.run) && (!isLive(run) || wanted.words || filtered)).map(drawn));
     last = found.runs.at(-1)?.n || last;
     most = Math.max(KEPT, list.children.length);
     more.hidden = !found.more;
@@ -119,7 +114,7 @@ export const runsPage = async (place, source, wanted) => {
       const there = [...place.querySelectorAll("li.run")].find((each) => each.dataset.run === run.run);
       if (there && there.dataset.state === `${run.status} ${run.updated}`) continue;
       const focused = there?.contains(document.activeElement);
-      const item = put(run);
+      const item = drawn(run);
       if (there) {
         if (isLive(run) === live.contains(there) || still) there.replaceWith(item);
         else { there.remove(); (isLive(run) ? live : list).prepend(item); }

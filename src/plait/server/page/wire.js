@@ -75,7 +75,7 @@ const readable = (request, before) => {
 
 let view = "read";
 
-const views = (id, name, whole, read) => {
+const views = (name, whole, read) => {
   const body = make("div");
   const bar = make("div.tabs", { role: "group", "aria-label": `${name}: how it is shown` });
   const choose = (which) => {
@@ -103,11 +103,11 @@ const exchange = (source, run, each, before) => {
     make("h2", {}, "Request ", make("small", {}, make("bdi", {}, shown(`${each.phase} · ${each.model}`)), each.attempt > 1 ? ` · attempt ${each.attempt}` : "")),
     make("p.path", {}, make("code", {}, "POST ", shown(each.path))),
     line("facts-line", `${number(each.bytes[0])} bytes`, each.odd ? "not all of it is UTF-8: odd bytes are shown as \\xNN" : "", exact(each.seq, "save as sent")),
-    views(each.seq, "Request", whole, () => readable(each.request, was)),
+    views("Request", whole, () => readable(each.request, was)),
     make("h2", {}, "Response"),
     line("facts-line", each.status === null ? "no response" : `status ${each.status}`, each.seconds === null ? "" : duration(each.seconds), each.response === null ? "" : `${number(each.bytes[1])} bytes`, each.cut ? "cut at a stop" : "", each.response !== null && each.answered !== null ? exact(each.answered, "save as received") : null),
     each.error ? make("p.why", {}, shown(each.error)) : null,
-    each.response ? views(each.seq, "Response", answer, tidy) : make("p.quiet", {}, each.answered === null ? "None is on record." : "It has no body on record."));
+    each.response ? views("Response", answer, tidy) : make("p.quiet", {}, each.answered === null ? "None is on record." : "It has no body on record."));
 };
 
 export const wirePage = async (place, source, id, step) => {
