@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plait.core.errors import ToolError
+from plait.sandbox.command import check_folder
+from plait.sandbox.command import run_command as run_confined
 from plait.toolkits.folder import Folder
 from plait.tools.tool import Tool, tool
 
@@ -21,9 +23,6 @@ def shell(folder: str | Path, *, readable: Sequence[str | Path] = ()) -> tuple[T
     A command reads and writes the folder, reads system folders and those in `readable`, and has no network. Each call
     needs approval. Raises `ConfigError` if this machine cannot confine a command (see `plait doctor`).
     """
-    from plait.sandbox.command import check_folder
-    from plait.sandbox.command import run_command as run_confined
-
     place = Folder.open(folder, "shell").root
     also = tuple(str(Folder.open(each, "shell").root) for each in readable)
     check_folder(place, also)

@@ -8,6 +8,7 @@ import re
 from email.message import Message
 
 from plait.core.errors import ConfigError, ToolError
+from plait.toolkits.html_text import html_to_text
 from plait.toolkits.service import SECONDS
 from plait.tools.tool import Tool, tool
 
@@ -87,8 +88,6 @@ def _read_page(url: str, content_type: str, data: bytes) -> tuple[str, str]:
     text = _decode(data, charset)
     if kind not in _HTML:
         return "", text.strip()
-    from plait.toolkits.html_text import html_to_text
-
     return html_to_text(text, url)
 
 
