@@ -130,7 +130,7 @@ async def test_what_is_no_page_is_an_error() -> None:
             assert words in await refusal(toolkit, "fetch", url=there.address + path)
         assert (await call(toolkit, "fetch", url=there.address + "/empty")).endswith("(no text)")
     for url in ("", "file:///etc/passwd", "ftp://a.example/", "a.example"):
-        assert "no address of the web" in await refusal(fetch(), "fetch", url=url)
+        assert "not a web address" in await refusal(fetch(), "fetch", url=url)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import socket
 import threading
 from pathlib import Path
@@ -219,8 +220,8 @@ async def test_an_edit_replaces_a_text_that_occurs_once(place: Path, tools: tupl
     assert "more than once" in await refusal(tools, "edit_file", path="notes.md", old="e\n", new="")
     (place / "aaa").write_text("aaa")
     assert "more than once" in await refusal(tools, "edit_file", path="aaa", old="aa", new="")
-    for old in ("", "four"):
-        assert "does not have the text" in await refusal(tools, "edit_file", path="notes.md", old=old, new="x")
+    assert "does not have the text" in await refusal(tools, "edit_file", path="notes.md", old="four", new="x")
+    assert "`old` is empty" in await refusal(tools, "edit_file", path="notes.md", old="", new="x")
     assert "There is no file" in await refusal(tools, "edit_file", path="none.md", old="a", new="b")
     (place / "dos.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
     await call(tools, "edit_file", path="dos.txt", old="one\ntwo", new="1\n2")
@@ -270,3 +271,17 @@ def test_a_word_names_a_folder(place: Path, tmp_path: Path, monkeypatch: pytest.
             load(word)
     with pytest.raises(ConfigError, match="no folder"):
         load("files:inside/notes.md")
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("files:proj,readonly", "Did you mean files:proj,read_only?"), ("files:proj/a.txt", "That is a file.")],
+)
+def test_a_word_that_is_nearly_right_is_explained(
+    word: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "proj").mkdir()
+    (tmp_path / "proj" / "a.txt").write_text("x")
+    with pytest.raises(plait.ConfigError, match=re.escape(hint)):
+        _ = plait.Agent("react", model=plait.Scripted([]), tools=[word]).specs

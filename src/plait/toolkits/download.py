@@ -106,7 +106,7 @@ def _check_address(url: str, private: bool) -> str:
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https") or len(url) > 4000:
-        raise ToolError(f"{url[:80]!r} is no address of the web.", hint="It looks like https://host/picture.jpg.")
+        raise ToolError(f"{url[:80]!r} is not a web address.", hint="It begins with http:// or https://.")
     if not private:
         name = host.partition("%")[0].rstrip(".")
         try:

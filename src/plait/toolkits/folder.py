@@ -55,7 +55,13 @@ class Folder(Struct, frozen=True):
             raise ConfigError(f"The toolkit {word} needs a folder.", hint=f"Write {word}:FOLDER.")
         path = Path(folder).expanduser()
         if not path.is_dir():
-            raise ConfigError(f"There is no folder {str(folder)!r}.", hint=f"Looked for {path.absolute()}.")
+            name, comma, _ = str(folder).rpartition(",")
+            hint = f"Looked for {path.absolute()}."
+            if comma and Path(name).expanduser().is_dir():
+                hint = f"Did you mean {word}:{name},read_only?"
+            elif path.exists():
+                hint = "That is a file. Give the folder that holds it."
+            raise ConfigError(f"There is no folder {str(folder)!r}.", hint=hint)
         return cls(path.resolve())
 
     def read_bytes(self, path: str) -> bytes:

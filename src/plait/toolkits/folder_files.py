@@ -99,10 +99,12 @@ def files(folder: str | Path, *, read_only: bool = False) -> tuple[Tool, ...]:
             old: The text to replace, with the lines around it if it would occur more often.
             new: What takes its place.
         """
+        if not old:
+            raise ToolError("`old` is empty.", hint="Give the text to replace. To write a whole file, use write_file.")
         content = place.read_text(path)
         if "\r\n" in content and "\r\n" not in old:  # a model writes the line ends of this file as \n
             old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
-        at = content.find(old) if old else -1
+        at = content.find(old)
         if at < 0:
             raise ToolError(f"{path} does not have the text to replace.", hint="Read the file, and copy it exactly.")
         if content.find(old, at + 1) >= 0:
