@@ -278,8 +278,8 @@ def test_an_argument_longer_than_the_tool_takes_is_told_and_held(journal: Path) 
     assert "title (string of at most 20 characters)" in requests(run)[0][1][1]["content"]
     seen = [row.record.observation for row in run.trace if isinstance(row.record, ObservedRecord)]
     assert sorted(one.trouble for one in seen) == ["", "bad_input", "bad_input"]
-    told = next(one.text for one in seen if "title must be" in one.text)
-    assert "title must be a string of at most 20 characters" in told and "FieldInfo" not in told
+    told = next(one.text for one in seen if "title has" in one.text)
+    assert "title has 48 characters, but at most 20 are allowed" in told and "FieldInfo" not in told
     assert page.spec.parameters["properties"]["title"]["maxLength"] == 20
     assert "title has 48 characters, but at most 20 are allowed" in requests(run)[2][1][-1]["content"]
 
