@@ -251,6 +251,30 @@ def test_an_error_in_a_hook_names_the_hook_and_the_run_can_be_resumed(journal: P
     assert SENT == ["one"]
 
 
+async def test_a_changed_call_in_doubt_needs_approval_when_the_model_repeats_it(journal: Path) -> None:
+    begun = asyncio.Event()
+
+    @plait.tool
+    async def pay(amount: int) -> str:
+        """Pays."""
+        SENT.append(str(amount))
+        begun.set()
+        await asyncio.sleep(30 if len(SENT) == 1 else 0)
+        return "paid"
+
+    hook = on("before_tool", lambda call: structs.replace(call, input={"amount": 5}))
+    pays = action("pay", {"amount": 3})
+    model = plait.Scripted([pays, pays, final("Over.")], by_turn=False)
+    agent: plait.Agent[Any] = plait.Agent("react", model=model, tools=[pay], hooks=[hook], journal=journal)
+    task = asyncio.create_task(agent.arun("go"))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    run = await agent.aresume("last")
+    assert (run.status, SENT) == ("waiting", ["5"])
+    assert "whether it took effect is not known" in (run.reason or "")
+
+
 # -- refusing
 
 

@@ -20,18 +20,16 @@ from msgspec import structs
 
 from plait.core import Act, Answered, Call, LimitNear, Observation
 from plait.core import events as ev
-from plait.core.errors import BadInput, ConfigError, JournalError
-from plait.journal import codec
-from plait.journal.effects import digest_of_call
+from plait.core.errors import BadInput, JournalError
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.runtime.call_model import count_attempts
+from plait.runtime.call_policy import CallPolicy
 from plait.runtime.call_services import ToolServices
 from plait.runtime.grounding import describe_findings, refusal, warning
 from plait.runtime.output_check import find_objection
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import (
-    Approve,
     ChildWaits,
     HandOff,
     RecordEnds,
@@ -79,8 +77,7 @@ class Actor:
         self.run_context = run_context
         self._hooks = hooks
         self._writing: asyncio.Future[None] | None = None
-        self._doubtful: set[bytes] = set()
-        """The calls that are in doubt."""
+        self._policy = CallPolicy(run_context)
 
     async def perform(self, n: int, effect: Act, past: PastEffect) -> tuple[Observation, ...]:
         step = self.run_context.meter.steps
@@ -93,7 +90,7 @@ class Actor:
         self._count_questions(past)
         made = apply_edits(self._hooks.recorded_calls(calls, past), past.answers)
         for i, seen in past.observed.items():
-            self._note_doubt(made[i], seen)
+            self._policy.note_doubt(made[i], seen)
         results = await self._hooks.after_tools(n, step, made, past.observed, past)
         if not past.planned and not past.waits:
             self.run_context.meter.before_act()
@@ -114,7 +111,7 @@ class Actor:
         self._learn(calls, ordered)
         self._follow_outside(step, calls, ordered)
         for call, observation in zip(calls, ordered, strict=True):
-            if observation.ok and self._hands_off(call):
+            if observation.ok and self._policy.hands_off(call):
                 answer = self.run_context.run_spec.output.read(observation.value)
                 stopped = observation.stopped
                 raise HandOff(Answered(answer) if stopped is None else structs.replace(stopped, answer=answer))
@@ -139,7 +136,8 @@ class Actor:
         asks_nobody = all(each in ("never", "plan") for each in run_spec.approve) and run_spec.grounding == "off"
         asks_nobody = asks_nobody and not (self.run_context.outside.asks or self._hooks.sees_tools)
         return asks_nobody and all(
-            self._inline(call) and self._repeatable(call) and not self._waits_always(call) for call in effect.calls
+            self._policy.is_inline(call) and self._policy.is_repeatable(call) and not self._policy.waits_always(call)
+            for call in effect.calls
         )
 
     async def _make(self, n: int, step: int, effect: Act, todo: list[int], past: PastEffect) -> dict[int, Observation]:
@@ -148,10 +146,11 @@ class Actor:
         if self._needs_nobody(past, calls):
             return await self._begin(Group(n, step, calls, calls, calls, past, {}), tuple(todo))
         results: dict[int, Observation] = {}
-        doubtful = [i for i in todo if i in past.begun and not self._may_repeat(calls[i])]
+        doubtful = [i for i in todo if i in past.begun and not self._policy.may_repeat(calls[i])]
         todo = [i for i in todo if i not in doubtful]
         decided = {i: await self._hooks.before_tool(n, i, step, calls[i], past) for i in todo}
-        changed = tuple(decided[i].value if i in decided else call for i, call in enumerate(calls))
+        recorded = self._hooks.recorded_calls(calls, past)
+        changed = tuple(decided[i].value if i in decided else recorded[i] for i in range(len(calls)))
         made, invented = apply_edits(changed, past.answers), self._invented(calls, todo)
         asked_by_hooks = {i: each.question for i, each in decided.items() if each.question}
         group = Group(n, step, calls, changed, made, past, invented, effect.fixed, asked_by_hooks)
@@ -162,17 +161,20 @@ class Actor:
         if policy == "refuse":
             refused = {i: self._refusal_of_invented(calls[i], found) for i, found in group.invented.items()}
         refused |= {i: f"The call is refused: {each.refusal}" for i, each in decided.items() if each.refusal}
-        questions = [i for i in todo if i not in refused and self._is_question(calls[i])]
-        lost = [i for i in todo if i not in refused and i not in questions and self._is_lost(group.calls[i])]
+        questions = [i for i in todo if i not in refused and self._policy.is_question(calls[i])]
+        lost = [i for i in todo if i not in refused and i not in questions and self._policy.is_lost(group.calls[i])]
         rest = [i for i in todo if i not in (*refused, *questions, *lost)]
         asks = group.invented if policy == "ask" else {}
         # What the person was asked needs their answer, whatever the policy says by now.
         asked = [
             i
             for i in rest
-            if i in asks or i in past.waits or i in group.questions or self._needs_leave(group.calls[i], group.fixed)
+            if i in asks
+            or i in past.waits
+            or i in group.questions
+            or self._policy.needs_approval(group.calls[i], group.fixed)
         ]
-        asked += [i for i in rest if i not in asked and self._may_be_lost(calls[i])]
+        asked += [i for i in rest if i not in asked and self._policy.may_be_lost(calls[i])]
         need = [i for i in sorted(asked) if i not in past.begun]
         results.update(await self._begin(group, tuple(i for i in rest if i not in need)))
         for i in lost:
@@ -193,14 +195,16 @@ class Actor:
         run_context = self.run_context
         if (
             past.is_recorded
-            or self._doubtful
+            or self._policy.has_doubts
             or self._hooks.has("before_tool")
             or run_context.outside.asks
             or run_context.sources is not None
             or run_context.run_spec.past.lost is not None
         ):
             return False
-        return all(each == "never" for each in run_context.run_spec.approve) and not any(map(self._waits_always, calls))
+        return all(each == "never" for each in run_context.run_spec.approve) and not any(
+            map(self._policy.waits_always, calls)
+        )
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
         """Put on the record that the calls are made, and make those that nothing holds up."""
@@ -211,12 +215,12 @@ class Actor:
             intent.append((Acting(group.n, group.step, group.wrote, free), None))
         elif free:
             intent.append((Begun(group.n, free), None))
-        if not intent or not all(self._repeatable(group.calls[i]) for i in free):
+        if not intent or not all(self._policy.is_repeatable(group.calls[i]) for i in free):
             if intent:
                 await self.run_context.log.append_before(self._not_repeatable(group, free), *intent)
             return await self._side_by_side(group, free)
         self.run_context.log.buffer(*intent)
-        quick = all(self._inline(group.calls[i]) for i in free)  # over before a timer could go off
+        quick = all(self._policy.is_inline(group.calls[i]) for i in free)  # over before a timer could go off
         later = None if quick else asyncio.get_running_loop().call_later(LONG, self._write)
         try:
             return await self._side_by_side(group, free)
@@ -232,11 +236,11 @@ class Actor:
             question += f" This {describe_findings(group.invented[i])}."
         if i in group.questions:
             question += f" {group.questions[i]}"
-        if self._is_tainted(call, group.fixed):
+        if self._policy.is_tainted(call, group.fixed):
             question += self.run_context.outside.describe()
-        if self._may_be_lost(call):
+        if self._policy.may_be_lost(call):
             question += " The journal may have lost rows of this run, so this call may have been made before."
-        if self._is_in_doubt(call):
+        if self._policy.is_in_doubt(call):
             question += " The same call was made before, and whether it took effect is not known."
         said = group.past.answers.get(i)
         said = said or await self.run_context.wait(group.n, group.step, i, "approval", question, group.past, call)
@@ -263,7 +267,7 @@ class Actor:
                     waits[i] = why
                     return None
                 except BaseException:  # the run is cancelled, or a limit stops it
-                    if not self._repeatable(call):
+                    if not self._policy.is_repeatable(call):
                         self.run_context.remark(
                             group.step, "in_doubt", f"{_in_doubt(call).text} Its input: {input_of(call)}"
                         )
@@ -275,7 +279,7 @@ class Actor:
                 made = structs.replace(made, note=warning(group.invented[i]))
             return await self._ended(group, i, made, is_made=True)
 
-        if len(indexes) == 1 or all(self._inline(group.calls[i]) for i in indexes):
+        if len(indexes) == 1 or all(self._policy.is_inline(group.calls[i]) for i in indexes):
             results = {i: await one(i) for i in indexes}
         else:
             async with asyncio.TaskGroup() as tasks:
@@ -297,7 +301,7 @@ class Actor:
         while True:
             made = await services.make_call(run_spec.tools, run_spec.limits.tool_seconds)
             attempt += 1
-            if made.trouble not in ("raised", "timeout") or not self._repeatable(call):
+            if made.trouble not in ("raised", "timeout") or not self._policy.is_repeatable(call):
                 return made
             if (wait := await self._hooks.on_tool_error(call, made, attempt)) is None:
                 return made
@@ -308,17 +312,17 @@ class Actor:
         """Put a call's end on the record, with what the loop breaker has to say about it. `is_made`: hooks may change
         what the run shows of it."""
         call, wrote = group.calls[i], group.wrote[i]
-        if observation.ok and self._hands_off(call):
+        if observation.ok and self._policy.hands_off(call):
             observation = self._check_hand_off(call, observation)
         if call is not wrote:
             said = HOOK_CHANGED if call is group.changed[i] else CHANGED
             observation = structs.replace(observation, note=f"{said} {input_of(call)}.")
-        self._note_doubt(call, observation)
+        self._policy.note_doubt(call, observation)
         note = self.run_context.breaker.remark(wrote, observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip(), repeated=True)
         entry = (ObservedRecord(group.n, i, observation), self.run_context.artifacts.encode_new(observation.value))
-        if self._repeatable(call):
+        if self._policy.is_repeatable(call):
             self.run_context.log.buffer(entry)
         else:
             # The end of a call that must not be made twice is on disk before anything else happens.
@@ -326,10 +330,6 @@ class Actor:
         if not (is_made and self._hooks.has("after_tool")):
             self.run_context.say(ev.Observed(group.step, call, observation))
         return observation
-
-    def _hands_off(self, call: Call) -> bool:
-        tool = self.run_context.run_spec.tools.get(call.tool)
-        return tool is not None and tool.spec.hand_off
 
     def _check_hand_off(self, call: Call, observation: Observation) -> Observation:
         """Return the observation, or an error for the model if its result can't be the answer of the run."""
@@ -377,14 +377,8 @@ class Actor:
         with suppress(JournalError):
             self._writing = asyncio.ensure_future(_quietly(self.run_context.log.append()))
 
-    def _is_question(self, call: Call) -> bool:
-        tool = self.run_context.run_spec.tools.get(call.tool)
-        return tool is not None and tool.person
-
-    def _waits_always(self, call: Call) -> bool:
-        """Return whether each call of the tool waits for the user, whatever the policy."""
-        tool = self.run_context.run_spec.tools.get(call.tool)
-        return tool is not None and (tool.person or tool.requires_approval)
+    def _not_repeatable(self, group: Group, indexes: tuple[int, ...]) -> list[Call]:
+        return [group.calls[i] for i in indexes if not self._policy.is_repeatable(group.calls[i])]
 
     async def _asked(self, group: Group, i: int) -> Observation:
         """What the person answers to a call that is a question."""
@@ -404,78 +398,6 @@ class Actor:
             group.n, group.step, i, "question", question, group.past, group.wrote[i]
         )
         return Observation(said.text, value=said.text)
-
-    def _inline(self, call: Call) -> bool:
-        tool = self.run_context.run_spec.tools.get(call.tool)
-        return tool is None or tool.inline
-
-    def _repeatable(self, call: Call) -> bool:
-        tool = self.run_context.run_spec.tools.get(call.tool)
-        return tool is None or tool.spec.repeatable
-
-    def _may_repeat(self, call: Call) -> bool:
-        return self._repeatable(call) or self.run_context.run_spec.on_interrupted_call == "repeat"
-
-    def _is_lost(self, call: Call) -> bool:
-        """The call began before, and the journal has lost the rows that say so."""
-        lost = self.run_context.run_spec.past.lost
-        return (
-            lost is not None
-            and not self._may_repeat(call)
-            and digest_of_call(self.run_context.log.run, call) in lost.calls
-        )
-
-    def _may_be_lost(self, call: Call) -> bool:
-        """The journal may have lost rows that say that the call was made, perhaps in other words."""
-        return self.run_context.run_spec.past.lost is not None and not self._may_repeat(call)
-
-    def _not_repeatable(self, group: Group, indexes: tuple[int, ...]) -> list[Call]:
-        return [group.calls[i] for i in indexes if not self._repeatable(group.calls[i])]
-
-    def _note_doubt(self, call: Call, observation: Observation) -> None:
-        if observation.trouble == "in_doubt":
-            self._doubtful.update(self._keys(call))
-
-    def _is_in_doubt(self, call: Call) -> bool:
-        """The same call was made before, it is not known whether it took effect, and it may not be repeated."""
-        return bool(self._doubtful) and not self._may_repeat(call) and not self._doubtful.isdisjoint(self._keys(call))
-
-    def _keys(self, call: Call) -> set[bytes]:
-        """What an identical call shares: its input as the model wrote it, and as the tool takes it."""
-        found = {codec.encode((call.tool, call.input))}
-        tool = self.run_context.run_spec.tools.get(call.tool)
-        if tool is not None:
-            with suppress(BadInput):
-                args, kwargs = tool.bind(self.run_context.artifacts.fill_input(call.input, tool))
-                found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
-        return found
-
-    def _is_tainted(self, call: Call, fixed: bool) -> bool:
-        """Return whether the call needs approval because of what the model has seen."""
-        tool = self.run_context.run_spec.tools.get(call.tool)
-        return tool is not None and self.run_context.outside.needs_approval(tool.spec, fixed)
-
-    def _needs_leave(self, call: Call, fixed: bool) -> bool:
-        if self._is_in_doubt(call) or self._waits_always(call) or self._is_tainted(call, fixed):
-            return True
-        return any(self._asks_for(policy, call) for policy in self.run_context.run_spec.approve)
-
-    def _asks_for(self, approve: Approve, call: Call) -> bool:
-        """Return whether a policy asks for approval of a call."""
-        tool = self.run_context.run_spec.tools.get(call.tool)
-        if tool is None or approve == "never" or approve == "plan":
-            return False
-        if approve == "always":
-            return True
-        if approve == "effects":
-            return tool.spec.has_effects
-        try:
-            return approve(self.run_context.run_spec.tools.with_own_name(call))
-        except (Exception, SystemExit) as why:
-            raise ConfigError(
-                f"The function approve= failed for a call of '{call.tool}': {type(why).__name__}: {why}.",
-                hint="Correct it, then resume the run.",
-            ) from why
 
 
 async def _quietly(writing: Awaitable[None]) -> None:
