@@ -1,9 +1,9 @@
 """Calls the hooks of a run, records what they decide, and asks the user where they say so.
 
 Theory of operation. `_decide` serves all points. It looks for the recorded decision first, so a resumed run does not
-call the hooks again, and a replay never calls them. A decision is recorded also if the hooks changed nothing: then a
-resumed run knows that they were called. The record stands in front of what depends on it: a request, a call, the next
-prompt.
+call the hooks again, and a replay never calls them. A decision is recorded also if the hooks changed nothing, so a
+resumed run knows that they were called. The journal has a decision before the request, the call or the prompt that
+depends on it.
 """
 
 from __future__ import annotations

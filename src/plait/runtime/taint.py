@@ -1,9 +1,8 @@
 """Follows content from outside through a run, and says which calls need approval because of it.
 
-Content from outside is what strangers may have written: results of tools marked `open_world`, answers of child runs
-that read such results, turns of a conversation that did, and descriptions of tools of an MCP server that the user does
-not trust. It may hold instructions to the model. So with `taint="ask"`, from there on every call with effects needs
-approval, unless a plan fixed its tool and its arguments before.
+Strangers may have written such content: results of tools marked `open_world`, answers of child runs that read them,
+earlier turns that did, and descriptions of tools marked `foreign`. It may hold instructions to the model. With
+`taint="ask"`, every later call with effects needs approval, unless a plan fixed its tool and its arguments before.
 """
 
 from __future__ import annotations
