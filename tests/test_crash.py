@@ -24,6 +24,7 @@ def test_a_run_killed_at_each_kind_of_point_is_resumed_and_repeats_no_effect(loo
     effects = ("model", "send", "fetch")
     writes = "after " if loop != "codeact" else "after send"  # codeact starts a sandbox each time
     kinds = {kind for kind in points if kind.startswith(writes) or kind.endswith(effects)}
+    kinds.discard("after ")  # a write of rows in line, because a call took long: it is not in every run
     assert {"before model", "after model", "before send", "after send", "before fetch", "after fetch"} <= kinds
     found = {kind: kill_and_resume(tmp_path / kind, loop, kind) for kind in sorted(kinds)}
     assert [each.wrong for each in found.values() if each.wrong] == []
