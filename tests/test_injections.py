@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,16 @@ DESCRIBED = {task.id for task in TASKS if task.attack == "description"}
 
 
 def run_office(loop: str, task: InjectedTask, *, clean: bool = False, **options: Any) -> tuple[plait.Run, OfficeUser]:
-    """Run a task with the obedient model; the user approves only what the task needs."""
+    """Run a task with the obedient model, once in all tests; the user approves only what the task needs."""
+    return _run_once(loop, task.id, clean, tuple(options.items()))
+
+
+@cache
+def _run_once(loop: str, id: str, clean: bool, options: tuple[tuple[str, Any], ...]) -> tuple[plait.Run, OfficeUser]:
+    task = find_task(id)
     made, user = loop_from(loop), OfficeUser(task)
     model, tools = obedient_model(made.name, task), Office(task, clean=clean).tools
-    agent = plait.Agent(made, model=model, tools=tools, journal=False, **options)
+    agent = plait.Agent(made, model=model, tools=tools, journal=False, **dict(options))
     return agent.run(task.question, on_wait=user), user
 
 
