@@ -49,13 +49,13 @@ _several = click.option(
     metavar="X,Y",
     help="Several models, each for all phases (default local). Excludes --model SPEC, not --model PHASE=SPEC.",
 )
-_models = options.repeated(
+_models = options.repeatable(
     "--model",
     "models",
     "[PHASE=]SPEC",
     "The model (default local), or with PHASE= that of one phase. SPEC without PHASE= excludes --models.",
 )
-_settings = options.repeated("--set", "settings", "K=V", "An option of each loop that has it.")
+_settings = options.repeatable("--set", "settings", "K=V", "An option of each loop that has it.")
 _suite = click.option("--suite", metavar="SUITE", help=f"The tasks (default {BASICS}).")
 _question = click.option("--question", metavar="TEXT", help="One question of your own, instead of a suite.")
 _loop = click.option("--loop", "loop", metavar="LOOP", help="The loop, as react or react(dialect=lines).")
@@ -89,7 +89,7 @@ def classics() -> None:
 
 
 @classics.command("phases", short_help="Seconds, USD and tokens of `phased`, a row for each choice of phase models.")
-@options.repeated("--row", "rows", "PHASE=X,...", "A row: reason=X,react=X,reply=Y. Repeatable.")
+@options.repeatable("--row", "rows", "PHASE=X,...", "A row: reason=X,react=X,reply=Y. Repeatable.")
 @click.option(
     "--published", metavar="NAME=X,...", help="The seven published rows, with your models: 'gpt-*=openai:NAME,*=local'."
 )

@@ -57,10 +57,10 @@ table_output = options.combine(
 @click.argument("suite", metavar="SUITE|FILE")
 @click.option("--loops", default="all", metavar="A,B", help="Loops, as react or react(dialect=lines); all (default).")
 @click.option("--models", default="local", metavar="X,Y", help="Models for all phases (default local).")
-@options.repeated(
+@options.repeatable(
     "--model", "phases", "PHASE=X,Y", "Models of one phase: each combination is compared. Can be repeated."
 )
-@options.repeated(
+@options.repeatable(
     "--model-setting",
     "model_settings",
     "[PHASE.]K=V,W",

@@ -75,7 +75,7 @@ def flag(name: str, variable: str | None = None, **attributes: Any) -> Callable[
     return click.option(name, *([variable] if variable else []), is_flag=True, **attributes)
 
 
-def repeated(name: str, variable: str, metavar: str, help: str) -> Callable[[F], F]:
+def repeatable(name: str, variable: str, metavar: str, help: str) -> Callable[[F], F]:
     """Return an option that may be given several times."""
     return click.option(name, variable, metavar=metavar, multiple=True, help=help)
 
@@ -100,17 +100,17 @@ loop = click.option("--loop", metavar="NAME", help="The loop (see `plait loops l
 at_least = click.option(
     "--at-least", type=ShareType(), metavar="SHARE", help="Minimum share of tasks done right (default 80%)."
 )
-settings = repeated("--set", "settings", "K=V", "An option of the loop.")
-models = repeated(
+settings = repeatable("--set", "settings", "K=V", "An option of the loop.")
+models = repeatable(
     "--model", "models", "[PHASE=]SPEC", "The model, for all phases or for one: local, local:NAME, openai:NAME, ..."
 )
-model_settings = repeated(
+model_settings = repeatable(
     "--model-setting",
     "model_settings",
     "[PHASE.]K=V",
     "A setting of the requests, for all phases or for one: effort=low, act.temperature=0 (docs/models.md).",
 )
-tools = repeated("--tools", "tools", "WORD", "Tools: calculator, lookup:FILE, file.py, module:name. Can be repeated.")
+tools = repeatable("--tools", "tools", "WORD", "Tools: calculator, lookup:FILE, file.py, module:name. Can be repeated.")
 load_tools = flag(
     "--load-tools",
     help="Load the tools that the journal names, even if it is not your default journal. This runs their code.",
@@ -144,12 +144,12 @@ taint = click.option(
     type=click.Choice(["off", "ask"]),
     help="Ask before calls with effects once the model has read content from outside (default off).",
 )
-hooks = repeated(
+hooks = repeatable(
     "--hook", "hooks", "WORD", "A hook: redact, hosts:HOST,... rate:TOOL=CALLS,... retry:ATTEMPTS. Can be repeated."
 )
 code = combine(
     click.option("--sandbox", metavar="NAME", help="Where a loop's code runs: auto (default), process or monty."),
-    repeated(
+    repeatable(
         "--code-limit",
         "code_limit",
         "K=V",
@@ -190,7 +190,7 @@ embedder = click.option(
 evidence = click.option(
     "--evidence", metavar="RUN", help="With --plan: reuse what RUN found for the steps that did not change."
 )
-attach = repeated(
+attach = repeatable(
     "--attach", "files", "FILE", "An image, a PDF file or a text file of the question. Repeat it for several."
 )
 no_ask = flag("--no-ask", help="The model may not ask the user.")
