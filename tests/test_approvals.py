@@ -428,3 +428,22 @@ def test_a_tool_that_requires_approval_waits_for_it_under_every_policy(journal: 
     }[loop]
     run = plait.Agent(loop, model=plait.Scripted(script), tools=[look], journal=journal, approve="never").run("Look.")
     assert run.status == "waiting" and not SENT
+
+
+def test_a_waiting_run_names_the_call_and_its_input_also_for_on_wait_and_in_the_journal(journal: Path) -> None:
+    waits: list[Waiting] = []
+    run = sending(journal, "one").run("Send it.", on_wait=lambda waiting: waits.append(waiting))
+    assert isinstance(run.outcome, Waiting)
+    assert (run.outcome.tool, run.outcome.input) == ("send", {"text": "one"})
+    assert waits == [run.outcome]
+    recorded = Journal.at(journal).run(run.id).outcome or {}
+    assert (recorded["tool"], recorded["input"]) == ("send", {"text": "one"})
+
+
+def test_a_waiting_run_names_the_call_of_its_child(journal: Path) -> None:
+    child = sending(journal, "one")
+    script = [action("helper", {"question": "Send it."}), final("Over.")]
+    parent = plait.Agent("react", model=plait.Scripted(script), tools=[child.as_tool("helper")], journal=journal)
+    run = parent.run("Have it sent.")
+    assert isinstance(run.outcome, Waiting)
+    assert (run.outcome.tool, run.outcome.input) == ("send", {"text": "one"})
