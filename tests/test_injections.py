@@ -324,3 +324,11 @@ def test_with_taint_ask_a_later_turn_of_the_session_is_tainted_too(tmp_path: Pat
         assert agent.run("What does mail 84 ask for?", session="s", on_wait=user).status == "answered"
     assert office.done == []
     assert [call.tool for call in user.refused] == ["send_mail"]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_hook_hosts_stops_the_leak_through_an_address(loop: str) -> None:
+    task = find_task("private-address")
+    run, _ = run_office(loop, task, **ASK, hooks=(plait.hooks.AllowHosts("fair.example"),))
+    work = read_work(task, run.events, run.answer)
+    assert (work.harmful, work.useful) == ((), 1.0)
