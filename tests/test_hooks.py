@@ -412,13 +412,15 @@ def _fine(answer: str) -> None:
     """Accepts every answer."""
 
 
-def test_the_command_line_refuses_to_resume_a_run_with_hooks_of_python(shell: Shell) -> None:
+def test_the_command_line_refuses_to_resume_or_fork_a_run_with_hooks_of_python(shell: Shell) -> None:
     agent = make(shell.folder / "journal.db", on("before_tool", plait.AskApproval("Really?")), tools=["calculator"])
     agent.using(model=plait.Scripted([action("calculator", "1+1"), final("2")])).run("go")
     refused = shell("resume", "last", "--answer", "yes", "--question", question(shell)[1])
-    assert refused.code != 0
-    assert "was started with the hooks On_before_tool, and this agent has no hooks" in refused.err
-    assert "agent.resume(run)" in refused.err
+    forked = shell("fork", "last", "--at", "1")
+    for ended in (refused, forked):
+        assert ended.code != 0
+        assert "has hooks that were given in Python: On_before_tool" in ended.err
+        assert "agent.resume(" in ended.err
 
 
 def test_hooks_given_as_words_are_loaded_again_to_resume_a_run(shell: Shell) -> None:

@@ -42,7 +42,7 @@ from plait.runtime.background import EventStream, run_blocking
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import make_agent_tool
 from plait.runtime.grounding import Grounding
-from plait.runtime.hooks import Hook, check_hooks
+from plait.runtime.hooks import Hook, check_hooks, require_hooks
 from plait.runtime.limits import Limits
 from plait.runtime.output import OutputForm, OutputT, recorded_output
 from plait.runtime.run import Run
@@ -390,6 +390,7 @@ class Agent(Generic[OutputT]):
         if (agent := self._with_loop_of(row.head)) is not self:
             return await agent.afork(run, at, deps=deps, on_event=on_event, on_wait=on_wait, label=label)
         check_deps(self.deps or row.head.settings.get("deps"), deps)
+        require_hooks(self.hooks, row.head.run)
         require_loaded(self.tools)
         await self._parts.load_tools()
         conversation = recorded_conversation(row.head, runs.fresh_id())

@@ -10,7 +10,7 @@ from plait.hooks.hosts import AllowHosts
 from plait.hooks.rate import LimitToolRate
 from plait.hooks.redact import RedactPersonalData
 from plait.hooks.retry import RetryTools
-from plait.runtime.hooks import Hook
+from plait.runtime.hooks import Hook, MissingHook
 
 
 def load_hook(word: str) -> Hook:
@@ -32,11 +32,15 @@ def load_hook(word: str) -> Hook:
 
 
 def load_hooks(names: Iterable[str]) -> tuple[Hook, ...]:
-    """Return the hooks that recorded names describe; none if one was given in Python."""
+    """Return the hooks that recorded names describe; a `MissingHook` for one that was given in Python."""
+    return tuple(map(_load_or_miss, names))
+
+
+def _load_or_miss(name: str) -> Hook:
     try:
-        return tuple(map(load_hook, names))
+        return load_hook(name)
     except ConfigError:
-        return ()
+        return MissingHook(name)
 
 
 def _make_rate(arguments: list[str]) -> Hook:

@@ -21,7 +21,7 @@ from plait.loops.compaction import COMPACT
 from plait.models.base import Model
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
 from plait.runtime.grounding import Grounding
-from plait.runtime.hooks import Hook
+from plait.runtime.hooks import Hook, require_hooks
 from plait.runtime.instructions import check_instructions
 from plait.runtime.limits import Limits
 from plait.runtime.output import describe_output, function_name, output_of, read_recorded_output
@@ -266,6 +266,7 @@ def settings_of(agent: Description) -> dict[str, Any]:
 
 def check_hooks_of_run(agent: Description, head: RunHead) -> None:
     """Raise `ConfigError` if an agent lacks hooks or output checks with which a run was started, or has others."""
+    require_hooks(agent.hooks, head.run)
     checks = [function_name(check) for check in output_of(agent.output).checks]
     recorded_output = head.settings.get("output") or {}
     for kind, recorded, given in (
@@ -275,7 +276,7 @@ def check_hooks_of_run(agent: Description, head: RunHead) -> None:
         if recorded != given:
             raise ConfigError(
                 f"Run {head.run} was started with {_list(kind, recorded)}, and this agent has {_list(kind, given)}.",
-                hint="Resume it in Python with the agent that started it: agent.resume(run).",
+                hint=f'Resume it in Python, with the agent that started it: agent.resume("{head.run}").',
             )
 
 

@@ -127,6 +127,26 @@ class Hook:
         return None
 
 
+class MissingHook(Hook):
+    """A hook of a recorded run that was given in Python, so the record only has its name. The run can be replayed."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+
+def require_hooks(hooks: Iterable[Hook], run: str) -> None:
+    """Raise `ConfigError` if hooks of a recorded run are missing."""
+    if missing := [hook.name for hook in hooks if isinstance(hook, MissingHook)]:
+        raise ConfigError(
+            f"Run {run} has hooks that were given in Python: {', '.join(missing)}.",
+            hint=f'Go on in Python, with the agent that has them: agent.resume("{run}"), agent.fork("{run}", STEP).',
+        )
+
+
 def has_point(hook: Hook, point: str) -> bool:
     """Return whether a hook overrides the method of a point."""
     return getattr(type(hook), point) is not getattr(Hook, point)
