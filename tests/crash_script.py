@@ -25,7 +25,7 @@ from msgspec import structs
 
 import plait
 from kill_points import KillPoints
-from loop_scripts import QUESTION, SCRIPTS, Turn, write_action
+from loop_scripts import QUESTION, SCRIPTS, reply_of, write_action
 from plait.core import Call, Observation, Reply, Think
 from plait.journal.records import ObservedRecord
 from plait.models.chat import ChatModel
@@ -68,12 +68,6 @@ def send(text: str) -> str:
     tally(f"send {text}")
     point("after send")
     return f"sent {text}"
-
-
-def reply_of(turn: Turn) -> str | Reply:
-    if isinstance(turn, str):
-        return turn
-    return Reply("", "calls", calls=tuple(Call(tool, given, f"{tool}-{i}") for i, (tool, given) in enumerate(turn)))
 
 
 def make_models() -> dict[str, Any]:

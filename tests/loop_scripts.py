@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any, TypeAlias
 
+from plait.core import Call, Reply
+
 Turn: TypeAlias = str | tuple[tuple[str, dict[str, Any]], ...]
 
 LOOPS = ("react", "json", "rewoo", "compiler", "phased", "codeact", "tool_calling")
@@ -15,6 +17,13 @@ QUESTION, ANSWER = "Send one, two and three.", "all is sent"
 SENT = {"one", "two", "three"}
 TRIP = {"city": "Ghent", "days": 2, "stops": ["the castle", "the museum"]}
 """The typed answer of the script "trip"."""
+
+
+def reply_of(turn: Turn) -> str | Reply:
+    """A turn as what a scripted model replies."""
+    if isinstance(turn, str):
+        return turn
+    return Reply("", "calls", calls=tuple(Call(tool, given, f"{tool}-{i}") for i, (tool, given) in enumerate(turn)))
 
 
 def write_action(tool: str, value: str) -> str:

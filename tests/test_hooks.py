@@ -14,7 +14,7 @@ from msgspec import structs
 import plait
 from cli_support import Shell, action, final, question
 from crash_support import kill_and_resume, run_script
-from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS
+from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS, reply_of
 from plait.core import Call, Observation, Reply, Think, Waiting
 from plait.core import events as ev
 from plait.core.errors import ConfigError
@@ -81,12 +81,6 @@ def make(journal: Path, hook: plait.Hook | list[plait.Hook], *replies: str, **fi
     hooks = hook if isinstance(hook, list) else [hook]
     given = {"tools": [send, flaky], "journal": journal, "hooks": hooks, **fields}
     return plait.Agent("react", model=plait.Scripted([*script], chunk=4), **given)
-
-
-def reply_of(turn: Any) -> Any:
-    if isinstance(turn, str):
-        return turn
-    return Reply("", "calls", calls=tuple(Call(tool, given, f"{tool}-{i}") for i, (tool, given) in enumerate(turn)))
 
 
 def on(point: str, result: Any) -> plait.Hook:

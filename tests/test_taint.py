@@ -10,9 +10,9 @@ import pytest
 
 import plait
 from cli_support import Shell, action, final, question
-from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS
+from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS, reply_of
 from mcp_support import command
-from plait.core import Call, Reply, Waiting
+from plait.core import Waiting
 from plait.core import events as ev
 from plait.journal.store import Journal
 
@@ -41,12 +41,6 @@ def fetch(key: str) -> str:
 def look(key: str) -> str:
     """Looks into a table of ours."""
     return f"entry {key}"
-
-
-def reply_of(turn: Any) -> Any:
-    if isinstance(turn, str):
-        return turn
-    return Reply("", "calls", calls=tuple(Call(tool, given, f"{tool}-{i}") for i, (tool, given) in enumerate(turn)))
 
 
 def scripted(loop: str, journal: Path | bool, **fields: Any) -> plait.Agent[Any]:

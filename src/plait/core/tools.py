@@ -105,6 +105,11 @@ class Observation(Struct, frozen=True, omit_defaults=True):
         return not self.trouble
 
     @property
+    def was_made(self) -> bool:
+        """Whether the call was made and its end is known: a result, an error of the tool, or its time limit."""
+        return self.trouble in ("", "raised", "timeout")
+
+    @property
     def with_note(self) -> str:
         """The text, and the runtime's remark below it."""
         return f"{self.text}\n({self.note})" if self.note else self.text

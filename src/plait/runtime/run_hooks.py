@@ -40,8 +40,6 @@ _SUBJECTS: dict[HookPoint, str] = {
     "before_answer": "answer",
     "after_answer": "final answer",
 }
-_NOT_MADE = frozenset({"unknown_tool", "bad_input", "refused", "in_doubt", "cancelled"})
-"""The troubles of calls that were not made, or whose end is not known: hooks see no result of these."""
 
 
 class HookRefused(Exception):
@@ -177,7 +175,7 @@ class RunHooks:
         }
 
     async def _after_tool(self, place: HookPlace, call: Call, observation: Observation) -> Observation:
-        if observation.trouble in _NOT_MADE or not self._decides(place):
+        if not observation.was_made or not self._decides(place):
             return observation
         made = await self._decide(place, observation, OBSERVATION, call)
         shown = f"\nThe result of {call.tool} {input_of(call)}: {shorten(observation.text, SHOWN)[0]}"

@@ -17,7 +17,6 @@ Taint: TypeAlias = Literal["off", "ask"]
 """What Plait does about a call with effects after content from outside is in the context."""
 
 CONVERSATION = "earlier turns of this conversation"
-_NO_RESULT = frozenset({"unknown_tool", "bad_input", "refused", "in_doubt", "cancelled"})
 
 
 class OutsideContent:
@@ -58,7 +57,7 @@ class OutsideContent:
 
 def comes_from_outside(spec: ToolSpec | None, observation: Observation) -> bool:
     """Return whether a call returned, or failed with, what strangers may have written."""
-    return spec is not None and spec.open_world and observation.trouble not in _NO_RESULT
+    return spec is not None and spec.open_world and observation.trouble != "bad_input"
 
 
 def outside_from_start(tools: Toolset, history: Iterable[Exchange], session_read_outside: bool) -> tuple[str, ...]:
