@@ -58,11 +58,11 @@ def _launch(connection: socket.socket) -> None:
         child = start_forked(**order, stdin=stdin, stdout=stdout, stderr=stderr)
         for stream in streams:
             os.close(stream)
-        while child.poll() is None:
-            if select.select([connection], [], [], 0.02)[0]:
-                child.kill()
-                child.wait()
-        with suppress(OSError):
+        with suppress(OSError, EOFError):  # the launcher or the fork server has ended
+            while child.poll() is None:
+                if select.select([connection], [], [], 0.02)[0]:
+                    child.kill()
+                    child.wait()
             connection.sendall(child.wait().to_bytes(4, "big", signed=True))
 
 
