@@ -24,12 +24,11 @@ from plait.core import (
     note,
 )
 from plait.loops.compaction import fit_prompt
-from plait.loops.compiler.ask_joiner import ask_joiner, conclude
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.joiner import JOINER
 from plait.loops.compiler.pages import Pages, Round
-from plait.loops.compiler.planner import make_plan, next_round
 from plait.loops.compiler.reader import JOIN
+from plait.loops.compiler.turns import ask_joiner, conclude, make_plan, next_round
 from plait.loops.fallback import fall_back
 from plait.loops.registry import check_options
 
