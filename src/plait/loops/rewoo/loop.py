@@ -35,8 +35,7 @@ from plait.loops.plan_scan import PlanSplitter
 from plait.loops.plan_text import LLM, read_plan, with_llm
 from plait.loops.registry import check_options
 from plait.loops.rewoo.pages import plan_page, solve_page, work_page
-from plait.loops.rewoo.planner import ask_planner
-from plait.loops.rewoo.worker import begin_step, run_steps
+from plait.loops.rewoo.turns import ask_planner, begin_step, run_steps
 from plait.loops.turn import ask_for_answer
 
 

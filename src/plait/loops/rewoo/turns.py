@@ -1,16 +1,36 @@
-"""Asks ReWOO's planner for a plan, and checks the plan before anything runs."""
+"""The turns of a run of ReWOO: asks the planner for a plan and checks it, then runs its steps, tool calls and questions
+to the model."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from plait.core import Call, Effects, Failed, LoopContext, Message, Outcome, Plan, Step, Task, think
+from plait.core import (
+    Act,
+    Call,
+    ContextOverflow,
+    Effects,
+    Failed,
+    LoopContext,
+    Message,
+    Observation,
+    Outcome,
+    Plan,
+    Step,
+    Task,
+    Think,
+    note,
+    think,
+    wait_next,
+)
 from plait.loops import plan_text
+from plait.loops.compaction import SMALLEST_OBSERVATION, fit_prompt
 from plait.loops.fallback import fall_back
 from plait.loops.grounding import find_ungrounded, strike_values
+from plait.loops.plan import Dispatch, Results, failed_needs, observation_of_reply
 from plait.loops.references import EVIDENCE, words_in_formula
-from plait.loops.rewoo.pages import by_model, plan_page
+from plait.loops.rewoo.pages import by_model, plan_page, work_page
 from plait.loops.tool_descriptions import add_search_results
 from plait.loops.transcript import with_repair
 from plait.loops.turn import Bad, read_turn
@@ -19,6 +39,9 @@ if TYPE_CHECKING:
     from plait.loops.rewoo.loop import ReWOO
 
 BEFORE_IT = "a step before it {}, and write the name of its evidence there, such as #E1."
+
+SKIPPED: Literal["cancelled"] = "cancelled"
+"""The trouble of a step that did not run."""
 
 
 def ask_planner(loop: ReWOO, task: Task, context: LoopContext, said: tuple[Message, ...]) -> Effects[Plan | Outcome]:
@@ -66,3 +89,47 @@ def _find_objection(context: LoopContext, steps: list[Step]) -> Effects[tuple[st
             find = BEFORE_IT.format("find that with another tool")
             return f"In #{step.id} words stand in a formula: {', '.join(words)}. Let {find}", ()
     return "", ()
+
+
+def begin_step(
+    loop: ReWOO, task: Task, context: LoopContext, step: Step, results: Results
+) -> Think | Act | Observation:
+    """Return a step's call with its references filled in, or an observation that says why it is not made."""
+    if messages := work_page(context, task, step, results):
+        return Think("work", messages, max_tokens=loop.max_tokens)
+    if missing := list(failed_needs(step, results)):
+        # Never call a tool with a placeholder for a missing result: it could act on it.
+        return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", SKIPPED)
+    return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),), fixed=not step.needs)
+
+
+def run_steps(loop: ReWOO, task: Task, context: LoopContext, plan: Plan, work: Dispatch) -> Effects[Failed | None]:
+    """Run the plan's calls; return `Failed` if one failed and the run must stop."""
+    yield from work.add_plan(plan)
+    while work.open:
+        try:
+            step = yield from work.end_with((yield from wait_next(*work.open)))
+        except ContextOverflow as why:
+            assert why.ticket is not None
+            seen = yield from _ask_with_less(loop, task, context, work.open[why.ticket], work.results)
+            step = yield from work.end(why.ticket, seen)
+        seen = work.results[step.id]
+        if not seen.ok and loop.on_failure == "stop":
+            return Failed(f"Step {step.id} ({step.tool}) gave no evidence: {seen.text}")
+    for step in plan.calls:
+        if (seen := work.results[step.id]).trouble == SKIPPED:
+            yield from note("skipped", f"Step {step.id} was not run. {seen.text}")
+    return None
+
+
+def _ask_with_less(loop: ReWOO, task: Task, context: LoopContext, step: Step, results: Results) -> Effects[Observation]:
+    """Ask the model again, with less evidence, for a step whose prompt was too long."""
+
+    def again(size: int) -> Effects[Any]:
+        return think("work", work_page(context, task, step, results, size), max_tokens=loop.max_tokens)
+
+    try:
+        reply, _ = yield from fit_prompt(again, max(SMALLEST_OBSERVATION, context.observation_chars // 4))
+        return observation_of_reply(reply)
+    except ContextOverflow as still:
+        return Observation(f"Error: {still}", "raised")
