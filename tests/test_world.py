@@ -21,7 +21,7 @@ from plait.lab.world.again import replay_calls, replay_events
 from plait.lab.world.offline import shipped_tools
 from plait.lab.world.pictures import PICTURES, find_picture, measure_picture
 from plait.lab.world.places import TOWNS
-from plait.lab.world.variations import VARIATIONS, make_variations
+from plait.lab.world.tasks import VARIATIONS, make_variations
 from plait.tools import load
 from toolkits_server import call, site
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from conftest import CAMPAIGN
 from plait.lab.world import TASKS, RunEvidence, World, WorldTask, world_of
 from plait.lab.world.places import find_town
-from plait.lab.world.variations import make_variations
+from plait.lab.world.tasks import make_variations
 
 ALL = (*TASKS, *make_variations(1), *make_variations(77, 8)) if CAMPAIGN else (*TASKS, *make_variations(77, 2))
 EMOJI = {0: "☀️", 1: "🌤", 2: "⛅", 3: "☁️", 45: "🌫️", 48: "🌫️", 56: "🌧️", 66: "🌧️", 95: "⛈️", 96: "⛈️", 99: "🌩️"}

@@ -23,8 +23,7 @@ from plait.journal.records import RunRow
 from plait.journal.store import Journal
 from plait.lab.world import World, WorldTask, world_of
 from plait.lab.world.again import collect_evidence, replay_events
-from plait.lab.world.tasks import TASKS, task_of
-from plait.lab.world.variations import VARIATIONS
+from plait.lab.world.tasks import TASKS, VARIATIONS, task_of
 from plait.runtime.recorded_events import make_events, recorded_loop
 
 

@@ -12,7 +12,7 @@ from plait.lab.records import FileRecord, check_distinct, find_file, parse_optio
 from plait.lab.stubs import fit_tool_name, load_stubs, stubs_word
 from plait.lab.tasks import Suite, SuiteTask
 from plait.lab.world import TASKS, world_of
-from plait.lab.world.variations import VARIATIONS
+from plait.lab.world.tasks import VARIATIONS
 
 SIX = "world:1,now=2024-03-12"
 """The world of the six tasks. It is fixed, so that the tasks are the same on every day."""
