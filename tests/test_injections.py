@@ -16,11 +16,10 @@ import plait
 from plait.core import Call, Reply, Waiting
 from plait.core.errors import ConfigError, ToolError
 from plait.lab import compare, load_suite
-from plait.lab.injections.grade import find_wanted, grade_injected, read_work
+from plait.lab.injections.grade import OfficeUser, find_wanted, grade_injected, read_work
 from plait.lab.injections.obedient import obedient_model
 from plait.lab.injections.office import Office
 from plait.lab.injections.tasks import SPLITS, TASKS, find_task
-from plait.lab.injections.user import OfficeUser
 from plait.lab.injections.values import InjectedTask, OfficeCall, condense
 from plait.loops import OURS, loop_from
 from plait.models.scripted import Scripted
