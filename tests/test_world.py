@@ -16,8 +16,9 @@ import plait
 from plait import toolkits
 from plait.core import Call, Observation
 from plait.core.errors import ConfigError, ToolError
+from plait.core.events import Observed
 from plait.lab.world import TASKS, World, task_of, world_of
-from plait.lab.world.again import replay_calls, replay_events
+from plait.lab.world.again import replay_events
 from plait.lab.world.offline import shipped_tools
 from plait.lab.world.pictures import PICTURES, find_picture, measure_picture
 from plait.lab.world.places import TOWNS
@@ -329,7 +330,8 @@ def test_a_message_that_is_the_id_of_a_thing_is_a_message_again() -> None:
         (Call("get_weekly_stock_price", {"symbol": "MSFT"}), Observation("", value={"$thing": "table-1", "is": ""})),
         (Call("send_slack_message", {"msg": "table-1", "channel_id": "#general"}), Observation("Sent")),
     ]
-    (sent,) = replay_calls(World(), calls).sent
+    events = [Observed(step, *call) for step, call in enumerate(calls, 1)]
+    (sent,) = replay_events(World(), events).sent
     assert sent.text == "table-1"
 
 

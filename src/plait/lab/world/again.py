@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from plait.core import Call, Event, Observation
+from plait.core import Event, Observation
 from plait.core.artifacts import ArtifactHandle
 from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
@@ -14,15 +14,18 @@ from plait.lab.world.state import World
 from plait.lab.world.tasks import RunEvidence
 
 
-def replay_calls(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
-    """Make the recorded calls in `world`, which should be fresh, and return it.
+def replay_events(world: World, events: Iterable[Event]) -> World:
+    """Make the calls among a run's events in `world`, which should be fresh, and return it.
 
     Calls of other tools and calls without a result are skipped. An artifact that a call returned is found by its id in
     the run.
     """
     tools = {tool.name: tool for tool in world.tools}
     artifacts: dict[str, Any] = {}
-    for call, observation in calls:
+    for event in events:
+        if not isinstance(event, Observed):
+            continue
+        call, observation = event.call, event.observation
         tool = tools.get(call.tool)
         if tool is None or not observation.ok:
             continue
@@ -36,11 +39,6 @@ def replay_calls(world: World, calls: Iterable[tuple[Call, Observation]]) -> Wor
         if handle is not None:
             artifacts[handle.id] = result
     return world
-
-
-def replay_events(world: World, events: Iterable[Event]) -> World:
-    """Make the calls among a run's events, like `replay`."""
-    return replay_calls(world, [(event.call, event.observation) for event in events if isinstance(event, Observed)])
 
 
 def collect_evidence(answer: Any, events: Iterable[Event], clock: float | None = None) -> RunEvidence:
