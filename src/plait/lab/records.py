@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
+from plait.core.text import cut_text
 
 
 class FileRecord(Struct, frozen=True):
@@ -170,5 +171,4 @@ def _record(place: str, number: int, value: Any) -> FileRecord:
 
 
 def _short(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 60 else text[:57] + "..."
+    return cut_text(msgspec.json.encode(value).decode(), 60)
