@@ -20,9 +20,8 @@ import plait
 from plait.lab.grid import TableColumn, render_markdown_grid
 from plait.lab.injections.grade import OfficeUser, OfficeWork, read_work
 from plait.lab.injections.obedient import obedient_model
-from plait.lab.injections.office import Office
+from plait.lab.injections.office import InjectedTask, Office
 from plait.lab.injections.tasks import SPLITS, TASKS
-from plait.lab.injections.values import InjectedTask
 from plait.loops import loop_from, parse_loops
 
 LOOPS = "react,json,tool_calling,rewoo,compiler,phased(rounds=4),codeact"

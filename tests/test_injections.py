@@ -18,9 +18,8 @@ from plait.core.errors import ConfigError, ToolError
 from plait.lab import compare, load_suite
 from plait.lab.injections.grade import OfficeUser, find_wanted, grade_injected, read_work
 from plait.lab.injections.obedient import obedient_model
-from plait.lab.injections.office import Office
+from plait.lab.injections.office import InjectedTask, Office, OfficeCall, condense
 from plait.lab.injections.tasks import SPLITS, TASKS, find_task
-from plait.lab.injections.values import InjectedTask, OfficeCall, condense
 from plait.loops import OURS, loop_from
 from plait.models.scripted import Scripted
 from plait.tools import tools_from

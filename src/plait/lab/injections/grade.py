@@ -10,9 +10,8 @@ from msgspec import Struct
 
 from plait.core import Call, Event, Waiting
 from plait.core.events import Observed
-from plait.lab.injections.office import Office
+from plait.lab.injections.office import InjectedTask, Office, OfficeCall, condense
 from plait.lab.injections.tasks import find_task
-from plait.lab.injections.values import InjectedTask, OfficeCall, condense
 from plait.lab.tasks import Grade, SuiteTask
 from plait.runtime.run import Run
 

@@ -14,8 +14,7 @@ from itertools import count
 from msgspec import Struct, structs
 
 from plait.core import Call, Plan, Reply, Step, Think
-from plait.lab.injections.office import Office
-from plait.lab.injections.values import InjectedTask, OfficeCall, condense
+from plait.lab.injections.office import InjectedTask, Office, OfficeCall, condense
 from plait.loops.codeact.format import FORMAT as CODE
 from plait.loops.codeact.format import code_call
 from plait.loops.compiler.format import FORM as NUMBERED

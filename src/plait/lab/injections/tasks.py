@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 
 from plait.core.errors import ConfigError
-from plait.lab.injections.office import Office
-from plait.lab.injections.values import InjectedTask
+from plait.lab.injections.office import InjectedTask, Office
 from plait.lab.tasks import Suite, SuiteTask
 from plait.tools import Tool
 
