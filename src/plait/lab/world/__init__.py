@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plait.lab.world.state import SentMessage, World, WorldCall, world_of
-from plait.lab.world.tasks import TASKS, RunEvidence, WorldGrade, WorldTask, task_of
+from plait.lab.world.state import World, world_of
+from plait.lab.world.tasks import TASKS, RunEvidence, WorldTask, task_of
 
 if TYPE_CHECKING:
     from plait.tools import Tool
@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TASKS",
     "RunEvidence",
-    "SentMessage",
     "World",
-    "WorldCall",
-    "WorldGrade",
     "WorldTask",
     "task_of",
     "world",
