@@ -40,7 +40,7 @@ class CellNotMeasured(Exception):
 
 
 class CellTaken(Exception):
-    """Another process runs this cell."""
+    """Another process runs this cell, or its workers died: it stays unfinished, and the others continue."""
 
 
 async def run_cell(cell: Cell, earlier: list[RunRow], grader: Grader) -> CellResult:

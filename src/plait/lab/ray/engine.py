@@ -38,10 +38,6 @@ PATIENCE = 8.0
 """Seconds that a cancelled cell has to record itself."""
 
 
-class WorkersDied(CellTaken):
-    """All workers of a cell died: the cell stays unfinished, and the others continue."""
-
-
 class RayEngine(CellEngine):
     """Runs cells on the Ray cluster at `address` (HOST:PORT, or "auto"); None starts one here, with `cpus` CPUs."""
 
@@ -96,7 +92,7 @@ class RayEngine(CellEngine):
             if (out := back.outage) is not None:
                 raise CellNotMeasured(out.error, out.reason, after=out.after, cost_usd=out.cost_usd)
             raise _make_error(*(back.error or ("PlaitError", "A worker gave nothing back.", "")))
-        raise WorkersDied(f"the workers died at {cell.contender}, task {cell.task.id}, {SENDS} times ({why})")
+        raise CellTaken(f"the workers died at {cell.contender}, task {cell.task.id}, {SENDS} times ({why})")
 
     async def close(self) -> None:
         """End the cluster if Plait started it."""
