@@ -268,14 +268,14 @@ def _gone(pid: int) -> bool:
 
 FULL = """
 import asyncio
-from plait.sandbox import Settings, monty_pool, sandbox
-monty_pool.MAX_PROCESSES, monty_pool.WAIT_SECONDS = 2, 0.2
+from plait.sandbox import Settings, monty_worker, sandbox
+monty_worker.MAX_PROCESSES, monty_worker.WAIT_SECONDS = 2, 0.2
 
 async def main():
     sessions = [await sandbox("monty").open(Settings()) for _ in range(2)]
     try:
         await sandbox("monty").open(Settings())
-    except monty_pool.NoWorker as full:
+    except monty_worker.NoWorker as full:
         print(full)
     await sessions[0].close()
     third = await sandbox("monty").open(Settings())
@@ -294,14 +294,14 @@ def test_when_all_workers_are_taken_it_says_so() -> None:
 UNSTARTED = """
 import asyncio, os, resource
 import pydantic_monty
-from plait.sandbox import Settings, monty_pool, sandbox
+from plait.sandbox import Settings, monty_worker, sandbox
 
 async def main():
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 10, most[1]))
     try:
         await sandbox("monty").open(Settings())
-    except monty_pool.NoWorker as none:
+    except monty_worker.NoWorker as none:
         print(none)
     resource.setrlimit(resource.RLIMIT_NOFILE, most)
     print((await (await sandbox("monty").open(Settings())).run("print(1 + 1)", 0.0)).output)

@@ -12,7 +12,7 @@ import plait
 from plait.core.errors import ConfigError
 from plait.core.events import Noted
 from plait.journal.store import Journal
-from plait.sandbox import choosing, default_sandbox, name_of, sandbox
+from plait.sandbox import default_sandbox, name_of, sandbox
 from plait.sandbox.process import ProcessSandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process sandbox needs Linux")
@@ -23,8 +23,8 @@ MORE = " so.\nACTION 2:\n```python\nstop(str(A.__mro__[1].__name__))\n```"
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "_opened", set())
-    monkeypatch.setattr(choosing, "_refused", {})
+    monkeypatch.setattr(plait.sandbox, "_opened", set())
+    monkeypatch.setattr(plait.sandbox, "_refused", {})
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_where_the_kernel_can_not_confine_monty_runs_it_and_one_line_says_so(tmp
 
 
 def test_without_filters_in_the_kernel_the_default_is_monty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "_ACTIONS", tmp_path / "missing")
+    monkeypatch.setattr(plait.sandbox, "_ACTIONS", tmp_path / "missing")
     assert default_sandbox() == ("monty", "the kernel has no seccomp filters")
     assert (name_of("auto"), sandbox().name) == ("monty", "monty")
 

@@ -36,7 +36,7 @@ from plait.models.presets import HOSTS
 from plait.models.resolve import resolve
 from plait.sandbox import AUTO, BACKENDS, Settings, default_sandbox
 from plait.sandbox.command import check_folder
-from plait.sandbox.monty_pool import library
+from plait.sandbox.monty_worker import library
 from plait.sandbox.process import ProcessSession
 from plait.server.settings import is_loopback
 

@@ -1,4 +1,4 @@
-"""The Python sessions that code actions run in, and the sandboxes that open them.
+"""The Python sessions that code actions run in, the sandboxes that open them, and the choice of the default.
 
 session = await sandbox().open(Settings(functions=frozenset({"weather"})))
 turn = await session.run("print(weather('Oslo'))", now=0.0)     # turn.calls: weather('Oslo')
@@ -7,9 +7,14 @@ turn = await session.go_on([Result("rain")])                     # turn.output: 
 
 from __future__ import annotations
 
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+
 from plait.core.errors import ConfigError
 from plait.sandbox.base import OutCall, Result, Sandbox, SandboxSession, SandboxTurn, Settings
-from plait.sandbox.choosing import AUTO, check_sandbox, default_sandbox, name_of
+from plait.sandbox.confine_filter import MACHINES
 
 __all__ = [
     "AUTO",
@@ -32,6 +37,13 @@ BACKENDS = {
 }
 """The sandboxes by name, each with a description."""
 
+AUTO = "auto"
+"""The default: `process` where the kernel can confine it, else `monty`."""
+
+_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
+_opened: set[str] = set()
+_refused: dict[str, str] = {}  # by name: why a session could not be opened
+
 
 def sandbox(name: str = AUTO) -> Sandbox:
     """Return the sandbox of that name. Raises `ConfigError` for a name other than `BACKENDS` and `auto`."""
@@ -46,3 +58,52 @@ def sandbox(name: str = AUTO) -> Sandbox:
 
         return ProcessSandbox()
     raise ConfigError(f"There is no sandbox {name!r}.", hint=f"There are: {AUTO}, {', '.join(BACKENDS)}.")
+
+
+def name_of(chosen: str | Sandbox) -> str:
+    """Return a sandbox's name; for `auto`, that of the default."""
+    if not isinstance(chosen, str):
+        return chosen.name
+    return default_sandbox()[0] if chosen == AUTO else chosen
+
+
+def default_sandbox() -> tuple[str, str]:
+    """Return the default sandbox, and why it is not `process` ("" if it is). Reads one file at most."""
+    why = _refused.get("process", "") or _without_process()
+    return ("monty", why) if why else ("process", "")
+
+
+async def check_sandbox(chosen: str | Sandbox) -> None:
+    """Raise `ConfigError` if no session can be opened: a package is missing, or the kernel cannot confine code.
+
+    Opens a session once per process. If `process` was only the default, `monty` becomes the default instead.
+    """
+    name = name_of(chosen)
+    if not isinstance(chosen, str) or name in _opened:
+        return
+    try:
+        session = await sandbox(name).open(Settings())
+    except ConfigError as why:
+        if chosen != AUTO or name != "process":
+            raise
+        _refused[name] = why.message.rstrip(".")
+        await check_sandbox(chosen)
+        return
+    _opened.add(name)
+    await session.close()
+
+
+def _without_process() -> str:
+    if sys.platform != "linux":
+        return f"{sys.platform} has no seccomp filters"
+    if platform.machine() not in MACHINES:
+        return f"there is no list of system calls for {platform.machine()}"
+    return "" if {"errno", "kill_process"} <= _seccomp_actions(_ACTIONS) else "the kernel has no seccomp filters"
+
+
+@cache
+def _seccomp_actions(file: Path) -> frozenset[str]:
+    try:
+        return frozenset(file.read_text().split())
+    except OSError:
+        return frozenset()

@@ -18,19 +18,35 @@ from typing import Any, get_args
 
 from msgspec import structs
 
-from plait.core.code import CodeError, CodeLimit
+from plait.core.code import CodeError, CodeLimit, CodeLimits
 from plait.core.errors import ConfigError
 from plait.sandbox.base import Result, SandboxTurn, Settings
-from plait.sandbox.monty_errors import UNDONE, code_error, source_line
 from plait.sandbox.monty_piece import MontyPiece, Over, Printed, clock
-from plait.sandbox.monty_pool import library
 from plait.sandbox.monty_refusals import find_unsupported
-from plait.sandbox.monty_values import Unfit, Values
-from plait.sandbox.monty_worker import Worker
+from plait.sandbox.monty_values import Unfit, Values, plain
+from plait.sandbox.monty_worker import Worker, library
 from plait.sandbox.worker_values import clean
 
 _HOLDS = re.compile(r"\b(try|with|return_exceptions|exec|eval|wait|wait_for|timeout|__exit__)\b")
 """Code without these words cannot catch or delay an exception."""
+
+UNDONE = "Names are as they were before this piece."
+
+MESSAGE_CHARS = 4000
+"""Maximum length of an exception's message."""
+
+SOURCE_CHARS = 1000
+"""Maximum length of a line of code that is shown."""
+
+_LACKS = re.compile(r"The monty syntax parser does not yet support (?P<what>.*)", re.DOTALL)
+_INSTEAD = {
+    "inheritance": "Write a plain class, a function, or a dict; raise ValueError for errors of your own.",
+    "yield": "Build a list and return it.",
+    "'del'": "Assign None instead, or pop() the item.",
+    "async with": "Call the functions without a context manager.",
+    "decorator": "Write a plain method or function.",
+    "suspend": "Call the tool in a for loop or a comprehension, not from a key function, filter, or a mapped lambda.",
+}
 
 
 class MontySandbox:
@@ -137,11 +153,11 @@ class MontySession:
         return piece.turn(error, lost, last=True)
 
     async def _failed(self, problem: Any, piece: MontyPiece) -> SandboxTurn:
-        limits = self.settings.limits
-        error = code_error(problem, piece.code, piece.filename, limits)
+        error = code_error(problem, piece, self.settings.limits)
         if error.limit in ("time", "memory"):
             lost = await self._back()
-            return self._end(code_error(problem, piece.code, piece.filename, limits, undone=not lost), lost)
+            message = error.message if lost else f"{error.message}. {UNDONE}"
+            return self._end(structs.replace(error, message=message), lost)
         await self.worker.save()
         return self._end(error)
 
@@ -233,10 +249,66 @@ class MontySession:
         return self._sources.get(filename, "")
 
 
-def _too_much(limit: CodeLimit, limits: Any) -> str:
+def _too_much(limit: CodeLimit, limits: CodeLimits) -> str:
     return {
         "time": f"it ran, or slept, longer than {limits.seconds:g} s",
         "memory": f"it took more than {limits.memory_mb} MB of memory",
         "output": f"it printed far more than {limits.output_chars} characters",
         "calls": f"it made more than {limits.calls} calls",
     }.get(limit, limit)
+
+
+def code_error(problem: Any, piece: MontyPiece, limits: CodeLimits) -> CodeError:
+    """Turn a `MontyRuntimeError` or `MontySyntaxError` of a piece into an error.
+
+    The line is that of the innermost frame inside the piece. If a function of an earlier piece failed, it is the line
+    of the call.
+    """
+    kind, _, message = problem.display("type-msg").partition(": ")
+    kind, message = kind.rpartition(".")[2], cut(plain(message), MESSAGE_CHARS)
+    frames = [frame for frame in problem.traceback() if frame.filename == piece.filename]
+    line = frames[-1].line if frames else 0
+    limit = limit_of(problem, kind, message)
+    if limit == "time":
+        message = f"it ran longer than {limits.seconds:g} s"
+    elif limit == "memory":
+        message = f"it took more than {limits.memory_mb} MB of memory"
+    elif limit == "recursion":
+        message = f"more than {limits.recursion} calls stood open at once"
+    else:
+        message = _clear(kind, message)
+    return CodeError(kind, message, line, source_line(piece.code, line), limit)
+
+
+def limit_of(problem: Any, kind: str, message: str) -> CodeLimit:
+    """Return the limit that an exception reports; "" for none."""
+    if kind == "TimeoutError" and not problem.traceback() and "time limit exceeded" in message:
+        return "time"
+    if kind == "MemoryError" and ("memory limit" in message or not message):
+        return "memory"
+    return "recursion" if kind == "RecursionError" else ""
+
+
+def source_line(code: str, line: int) -> str:
+    """Return a line of the code by its number, counted from 1; "" if it does not exist."""
+    lines = code.splitlines()
+    return cut(lines[line - 1], SOURCE_CHARS) if 0 < line <= len(lines) else ""
+
+
+def cut(text: str, chars: int) -> str:
+    """Cut a text that is too long, and say so."""
+    return text if len(text) <= chars else f"{text[:chars]} [... cut: {len(text) - chars} more characters]"
+
+
+def _clear(kind: str, message: str) -> str:
+    lacks = _LACKS.match(message)
+    if lacks:
+        message = f"This Python does not have {lacks['what']}."
+    elif kind == "NotImplementedError" and "cannot suspend" in message:
+        message = f"A tool can't be called from here ({message})."
+    elif kind == "TypeError" and message.endswith("can't be awaited"):
+        return f"{message} (what a tool gave is awaited where the tool is called, or not at all)"
+    if kind == "NotImplementedError":
+        hint = next((hint for word, hint in _INSTEAD.items() if word in message), "")
+        return f"{message} {hint}".strip()
+    return message

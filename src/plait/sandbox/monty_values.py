@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from plait.core.artifacts import MARK as HANDLE
 from plait.core.artifacts import ArtifactHandle
-from plait.sandbox.monty_pool import library
+from plait.sandbox.monty_worker import library
 from plait.sandbox.worker_values import Budget, clean
 
 MARK = "\ue000"

@@ -25,8 +25,8 @@ shutil signal statistics string stringprep struct subprocess sys tempfile textwr
 tokenize traceback types typing unicodedata urllib urllib.parse uuid warnings weakref xml.etree.ElementTree
 zlib zoneinfo _strptime
 """
-BLOCKED = ("ssl", "_ssl", "_hashlib", "_uuid", "_zoneinfo")
-"""Not loaded: Python's own versions suffice, without large libraries and with the Python `datetime`."""
+BLOCKED = ("ssl", "_ssl", "_hashlib", "_uuid", "_zoneinfo", "_datetime")
+"""Not loaded: Python's own versions suffice, without large libraries. Its `datetime` asks `time` for the time."""
 
 
 class Closed:
@@ -72,7 +72,7 @@ def main(fd: int, memory: int) -> None:
     from plait.sandbox import worker_privacy
 
     worker_privacy.hide_file_names()
-    from plait.sandbox import confine, worker_clock, worker_identity
+    from plait.sandbox import confine, worker_determinism
 
     settings = receive(fd)
     without = settings["without"]
@@ -83,7 +83,6 @@ def main(fd: int, memory: int) -> None:
         return
     confine.die_with(settings["parent"])
     os.rmdir(settings["folder"])
-    worker_clock.keep_datetime_in_python()
     load()
     import asyncio
     import ctypes
@@ -100,9 +99,9 @@ def main(fd: int, memory: int) -> None:
     spaces = confine.namespaces(without)
     confine.die_with(settings["parent"])
     landlock = confine.landlock(without)
-    worker_identity.install()
+    worker_determinism.install_identity()
     session = WorkerSession(settings, shared)
-    worker_clock.install(session.clock, settings["seed"])
+    worker_determinism.install_clock(session.clock, settings["seed"])
     _asyncio_without_sockets(asyncio, session)
     exec(settings["prelude"], session.namespace)
     sys.stdout = sys.__stdout__ = session.output  # type: ignore[misc, assignment]
@@ -134,8 +133,7 @@ def main(fd: int, memory: int) -> None:
 
 def _asyncio_without_sockets(asyncio: Any, session: Any) -> None:
     """Make asyncio use the session's loop, and its `gather` accept plain values."""
-    from plait.sandbox.worker_calls import LoopRun
-    from plait.sandbox.worker_soft import soft
+    from plait.sandbox.worker_calls import LoopRun, soft
 
     class Policy(asyncio.DefaultEventLoopPolicy):  # type: ignore[misc]
         def new_event_loop(self) -> Any:

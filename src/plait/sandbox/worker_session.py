@@ -20,18 +20,22 @@ from typing import Any
 
 from plait.sandbox.awaited import awaited_in
 from plait.sandbox.worker_calls import (
+    SOFT,
+    SOFT_RETURN,
     CallSender,
     HandleTable,
     LoopRun,
     Names,
     Raised,
+    Soft,
     ToolFunction,
     WorkerCall,
     WorkerPiece,
+    soft,
+    soft_return,
 )
-from plait.sandbox.worker_clock import Clock
+from plait.sandbox.worker_determinism import Clock
 from plait.sandbox.worker_output import FLOOD, Output
-from plait.sandbox.worker_soft import SOFT, SOFT_RETURN, Soft, soft, soft_return
 from plait.sandbox.worker_values import Budget, pack, unpack
 
 PARKED = 24

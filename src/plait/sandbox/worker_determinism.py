@@ -1,16 +1,29 @@
-"""A clock that shows a given time, and seeded random numbers, under Python's own names. Stdlib only.
+"""What makes a session behave the same on any machine: its clock, its random numbers, and an `id()` without addresses.
+Stdlib only.
 
-Sleeping takes no time, but it counts as running time, so code that sleeps beyond its time limit ends there.
+Sleeping takes no time, but it counts as running time, so code that sleeps beyond its time limit ends there. Objects get
+numbers in the order in which code asks for their `id`. An object keeps its number while it lives, and no other object
+ever gets it.
 """
 
 from __future__ import annotations
 
+import builtins
 import os
 import random
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
+
+FIRST, STEP = 0x7F0000000010, 48
+"""Numbers that look like addresses."""
+
+FREED_BYTES = 1 << 20
+"""Plait drops unreferenced objects when they may take this many bytes."""
+
+_address = builtins.id
 
 
 class Clock:
@@ -43,12 +56,7 @@ class Clock:
             self.over()
 
 
-def keep_datetime_in_python() -> None:
-    """Load the Python version of `datetime`, which asks `time` for the time. Call before anything imports it."""
-    sys.modules["_datetime"] = None  # type: ignore[assignment]
-
-
-def install(clock: Clock, seed: int) -> None:
+def install_clock(clock: Clock, seed: int) -> None:
     """Replace Python's own clock and random numbers."""
     for name in ("time", "monotonic", "perf_counter"):
         _put(time, name, lambda: clock.now)
@@ -94,3 +102,52 @@ def _put(module: Any, name: str, function: Callable[..., Any]) -> None:
 
 def _at(clock: Clock, function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda seconds=None: function(clock.now if seconds is None else seconds)
+
+
+class Identities:
+    """Number objects. An object without weak references is held until this is the only reference to it."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.numbers: dict[int, tuple[int, Any]] = {}  # by address: the number, and what keeps the entry valid
+        self.held, self.limit = 0, FREED_BYTES
+
+    def __call__(self, value: Any) -> int:
+        address = _address(value)
+        known = self.numbers.get(address)
+        if known is not None:
+            return known[0]
+        number = FIRST + STEP * self.made
+        self.made += 1
+        try:
+            keeper: Any = weakref.ref(value, lambda _: self.numbers.pop(address, None))
+        except TypeError:
+            keeper = value
+            self.held += 200 + sys.getsizeof(value, 0)
+        self.numbers[address] = (number, keeper)
+        if self.held > self.limit:
+            self._let_go()
+        return number
+
+    def _let_go(self) -> None:
+        """Drop the entries of objects that are not referenced anywhere."""
+        self.held = 0
+        for address in list(self.numbers):
+            keeper = self.numbers[address][1]
+            if isinstance(keeper, weakref.ref):
+                continue
+            if sys.getrefcount(keeper) <= 3:  # references of the entry, the name and the argument
+                del self.numbers[address]
+            else:
+                self.held += 200 + sys.getsizeof(keeper, 0)
+        self.limit = max(FREED_BYTES, 2 * self.held)
+
+
+def install_identity() -> None:
+    """Replace `id` with these numbers."""
+    number = Identities().__call__
+
+    def id(obj: Any, /) -> int:
+        return number(obj)
+
+    builtins.id = id
