@@ -7,6 +7,7 @@ resumed run rebuilds its session from the record.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -15,6 +16,19 @@ from plait.core.code import CodeError, CodeLimits
 
 PRELUDE = "import asyncio, json, math, re\nfrom datetime import date, datetime, time, timedelta\n"
 """Code that runs when a session opens. It defines the names that code finds there."""
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = """
+import sys
+from types import ModuleType
+module, here, *arguments = sys.argv[1:]
+for name in ("plait", "plait.sandbox"):
+    sys.modules[name] = ModuleType(name)
+    sys.modules[name].__path__ = [here if "." in name else here + "/.."]
+del here
+__import__(module, fromlist=["start"]).start(*arguments)
+"""
+"""The program of a confined process. It gets the files of this folder and no other file of the package."""
 
 
 @dataclass(frozen=True)

@@ -19,18 +19,8 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
+from plait.sandbox.base import HERE, PROGRAM
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-CHILD = """
-import sys
-from types import ModuleType
-settings, status, here = sys.argv[1:]
-for name in ("plait", "plait.sandbox"):
-    sys.modules[name] = ModuleType(name)
-    sys.modules[name].__path__ = [here if "." in name else here + "/.."]
-from plait.sandbox.command_child import start
-start(settings, int(status))
-"""
 PROCESSES, OPEN_FILES, TMP_MB, FILE_MB, MEMORY_MB = 512, 1024, 256, 1024, 4096
 """Limits of a command: processes and threads, open files of a process, MB of temporary files, of a file, of a process.
 """
@@ -148,18 +138,8 @@ def _arguments(folder: Path, command: str, seconds: int, readable: Iterable[str]
             "MSGQUEUE": 0,
         },
     }
-    return [
-        sys.executable,
-        "-I",
-        "-S",
-        "-X",
-        "utf8",
-        "-c",
-        CHILD,
-        json.dumps(settings, ensure_ascii=False),
-        str(status),
-        HERE,
-    ]
+    python = [sys.executable, "-I", "-S", "-X", "utf8", "-c", PROGRAM]
+    return [*python, "plait.sandbox.command_child", HERE, json.dumps(settings, ensure_ascii=False), str(status)]
 
 
 def _options(status: int) -> dict[str, Any]:

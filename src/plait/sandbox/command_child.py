@@ -11,7 +11,6 @@ import ctypes
 import json
 import os
 import platform
-import resource
 import signal
 import stat
 import sys
@@ -41,15 +40,9 @@ _SYS_MOUNT_SETATTR = 442
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def start(settings: str, status: int) -> NoReturn:
+def start(settings: str, status: str) -> NoReturn:
     """Run the command that the settings describe and exit with its exit code, or write to `status` what is missing."""
-    code = 125
-    try:
-        code = _run(json.loads(settings), status)
-    except (CannotConfine, OSError) as problem:
-        os.write(status, str(problem).encode())
-    finally:  # never back into the caller, whatever happens
-        os._exit(code)
+    _enter(_run, json.loads(settings), int(status))
 
 
 def _run(settings: dict[str, Any], status: int) -> int:
@@ -79,13 +72,14 @@ def _run(settings: dict[str, Any], status: int) -> int:
 
 
 def _enter(work: Callable[..., int], settings: dict[str, Any], status: int, *rest: Any) -> NoReturn:
+    """Exit with the code that the work returns."""
     code = 125
     try:
         code = work(settings, status, *rest)
     except (CannotConfine, OSError) as problem:
         with contextlib.suppress(OSError):  # it is closed once the command can start
             os.write(status, str(problem).encode())
-    finally:
+    finally:  # never back into the caller, whatever happens
         os._exit(code)
 
 
@@ -120,12 +114,8 @@ def _first_process(settings: dict[str, Any], status: int, alive: int) -> int:
 
 
 def _start_shell(settings: dict[str, Any], _: int) -> int:
-    for what, limit in settings["limits"].items():
-        number = getattr(resource, f"RLIMIT_{what}")
-        hard = resource.getrlimit(number)[1]
-        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.setrlimit(number, (limit, limit))
-    set_process(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
+    confine.set_limits(settings["limits"])
+    _end_with_parent()
     os.chdir(settings["folder"])
     os.execve("/bin/sh", ["sh", "-c", settings["command"]], settings["environment"])
     return 127

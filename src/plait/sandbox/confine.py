@@ -113,15 +113,14 @@ def limits(memory: int, highest_fd: int, statm: TextIO) -> None:
     """
     now = int(statm.read().split()[0]) * resource.getpagesize()
     statm.close()
-    for what, limit in (
-        (resource.RLIMIT_AS, now + memory),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, highest_fd + 1),
-        (resource.RLIMIT_MEMLOCK, 0),
-        (resource.RLIMIT_MSGQUEUE, 0),
-        (resource.RLIMIT_NPROC, 0),
-    ):
+    none = dict.fromkeys(("CORE", "FSIZE", "MEMLOCK", "MSGQUEUE", "NPROC"), 0)
+    set_limits({"AS": now + memory, "NOFILE": highest_fd + 1, **none})
+
+
+def set_limits(limits: dict[str, int]) -> None:
+    """Set resource limits by their names, without `RLIMIT_`. A lower hard limit stays."""
+    for name, limit in limits.items():
+        what = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(what)[1]
         limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(what, (limit, limit))

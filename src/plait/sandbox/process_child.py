@@ -27,21 +27,8 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from plait.core.errors import ConfigError
+from plait.sandbox.base import HERE, PROGRAM
 from plait.sandbox.worker_output import HEADER
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-WORKER = """
-import sys
-from types import ModuleType
-fd, memory, here = sys.argv[1:]
-for name in ("plait", "plait.sandbox"):
-    sys.modules[name] = ModuleType(name)
-    sys.modules[name].__path__ = [here if "." in name else here + "/.."]
-del here
-from plait.sandbox.worker import start
-start(int(fd), int(memory))
-"""
-"""The program of the process. It gets the files of this folder and no other file of the package."""
 
 _ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
 
@@ -126,7 +113,6 @@ class Child:
         self.socket = mine
         self.shared = shared
         self.number = 0
-        self.stopped = False
         self.ended = False
         self.using = False
 
@@ -232,8 +218,9 @@ def _start(settings: dict[str, Any], output_bytes: int) -> Child:
             fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
             shared = mmap.mmap(memory, 0)
             failed.callback(shared.close)
+            python = [sys.executable, "-s", "-S", "-P", "-X", "utf8", "-c", PROGRAM]
             process = subprocess.Popen(
-                [sys.executable, "-s", "-S", "-P", "-X", "utf8", "-c", WORKER, str(its.fileno()), str(memory), HERE],
+                [*python, "plait.sandbox.worker", HERE, str(its.fileno()), str(memory)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

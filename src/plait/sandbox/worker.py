@@ -1,7 +1,7 @@
 """The process that runs the code. It locks itself, then obeys messages on its only socket. Stdlib only.
 
 It starts with the file numbers of the socket and of the output's shared memory. It gets only the files of this folder
-from the package (see `process_child`).
+from the package (see `PROGRAM` in `base`).
 """
 
 from __future__ import annotations
@@ -149,10 +149,11 @@ def _asyncio_without_sockets(asyncio: Any, session: Any) -> None:
     asyncio.gather = soft_gather
 
 
-def start(fd: int, memory: int) -> None:
+def start(socket: str, memory: str) -> None:
     """Run, or report why that is not possible."""
+    fd = int(socket)
     try:
-        main(fd, memory)
+        main(fd, int(memory))
     except MemoryError:
         os._exit(77)  # worker_session.OUT_OF_MEMORY
     except BaseException as problem:

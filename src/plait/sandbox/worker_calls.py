@@ -117,7 +117,9 @@ class CallSender:
         piece, place = self.place(frame)
         if piece is None or place not in piece.awaited:
             (result,) = self.ask([WorkerCall(self.pack(name, args, kwargs), place[0] if piece else 0)])
-            return _given(result)
+            if isinstance(result, Raised):
+                raise result.exception
+            return result
         later: Any = self.later(name, args, kwargs, place[0])
         later.__name__ = later.__qualname__ = name
         return later
@@ -148,12 +150,6 @@ class CallSender:
         if name not in self.raisable:
             self.raisable[name] = type(name, (Exception,), {"__module__": "builtins"})
         return self.raisable[name](message)
-
-
-def _given(result: Any) -> Any:
-    if isinstance(result, Raised):
-        raise result.exception
-    return result
 
 
 @dataclass

@@ -211,7 +211,7 @@ class WorkerSession:
             line = frame.f_lineno if frame.f_code.co_filename == self.piece.file else 0
             frame = frame.f_back  # type: ignore[assignment]
         runner, self.waits = self.runner, True
-        self.hand({"error": self._describe_error(kind, message, line, limit)})
+        self.hand({"error": _describe_error(kind, message, line, limit)})
         while True:
             runner.wake.acquire()
 
@@ -241,12 +241,11 @@ class WorkerSession:
         if limit == "memory":
             message = message or "out of memory"
             bytearray(8 << 20)  # without this much memory nothing more works here: see main
-        return self._describe_error(type(problem).__name__, message, line, limit)
+        return _describe_error(type(problem).__name__, message, line, limit)
 
-    def _describe_error(self, kind: str, message: str, line: int, limit: str) -> dict[str, Any]:
-        lines = self.piece.code.splitlines()
-        source = lines[line - 1] if 0 < line <= len(lines) else ""
-        return {"type": kind, "message": message[:4000], "line": line, "source": source[:1000], "limit": limit}
+
+def _describe_error(kind: str, message: str, line: int, limit: str) -> dict[str, Any]:
+    return {"type": kind, "message": message[:4000], "line": line, "limit": limit}
 
 
 def _depth() -> int:

@@ -173,16 +173,6 @@ def unpack(data: Any, handle: Callable[[dict[str, Any]], Any], depth: int = DEPT
     raise ValueError(f"no kind of value: {kind[:20]}")
 
 
-def is_plain(packed: Any) -> bool:
-    """Return whether a packed value is ordinary JSON, apart from handles."""
-    if isinstance(packed, list):
-        return all(map(is_plain, packed))
-    if isinstance(packed, dict):
-        kind = next(iter(packed), "")
-        return kind == "$thing" or (kind[:1] != "$" and all(map(is_plain, packed.values())))
-    return True
-
-
 def _plain(key: str) -> str:
     if key[:1] == "$":
         raise ValueError("a key that stands for a kind")
