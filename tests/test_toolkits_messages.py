@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from plait.core.text import split_text
 from plait.toolkits import Image, discord, slack
-from plait.toolkits.discord_webhook import ENDS
+from plait.toolkits.messages import DISCORD_ENDS
 from toolkits_server import Seen, Site, call, named, picture, refusal, site, told
 
 TOKEN = "xoxb-1234567890-abcdefghij"
@@ -70,7 +70,7 @@ async def test_a_long_message_goes_in_parts_with_the_image_at_the_last() -> None
 
 @given(st.text("ab. \n", max_size=300), st.integers(4, 40))
 def test_pieces_hold_the_whole_text(text: str, most: int) -> None:
-    found = split_text(text, most, ENDS)
+    found = split_text(text, most, DISCORD_ENDS)
     assert all(0 < len(piece) <= most for piece in found)
     assert "".join("".join(found).split()) == "".join(text.split())
 

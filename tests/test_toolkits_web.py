@@ -13,7 +13,7 @@ import plait
 from cli_support import action
 from plait.core.errors import ConfigError, RateLimited
 from plait.toolkits import ask_model, websearch, wikipedia
-from plait.toolkits.serp import pick_answer
+from plait.toolkits.web_search import pick_answer
 from toolkits_server import Seen, call, refusal, site, told
 
 KEY = "0123456789abcdef0123456789abcdef"

@@ -18,20 +18,15 @@ from plait.tools.tool import Tool
 
 if TYPE_CHECKING:
     from plait.toolkits.alpha_vantage import stocks
-    from plait.toolkits.apod import nasa
-    from plait.toolkits.date_and_location import date, location
-    from plait.toolkits.discord_webhook import discord
     from plait.toolkits.documents import docs
-    from plait.toolkits.folder_files import files
+    from plait.toolkits.folder_tools import files, shell
     from plait.toolkits.frame import Column, Table, tables
-    from plait.toolkits.image import Image, images
-    from plait.toolkits.mediawiki import wikipedia
-    from plait.toolkits.open_meteo import weather
+    from plait.toolkits.image import Image, images, nasa
+    from plait.toolkits.messages import discord, slack
+    from plait.toolkits.place_and_weather import date, location, weather
     from plait.toolkits.questions import ask_model, ask_user
-    from plait.toolkits.serp import websearch
-    from plait.toolkits.shell_commands import shell
-    from plait.toolkits.slack_api import slack
     from plait.toolkits.web_page import fetch
+    from plait.toolkits.web_search import websearch, wikipedia
 
 __all__ = [
     "Column",

@@ -1,4 +1,4 @@
-"""Images that a run passes by handle, decoded within a size limit, and tools over them.
+"""Images that a run passes by handle, decoded within a size limit; tools over them, and NASA's picture of the day.
 
 Pillow (the extra `images`) is imported when an image is first read or shrunk. Storing an image needs no Pillow.
 """
@@ -9,12 +9,12 @@ import asyncio
 import json
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from plait.core.artifacts import Artifact
 from plait.core.errors import ConfigError, ToolError
 from plait.installation import install_hint
-from plait.toolkits.service import SECONDS
+from plait.toolkits.service import SECONDS, Service, Setting
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _MEDIA = {name: f"image/{name.lower()}" for name in ("JPEG", "PNG", "GIF", "WEBP
 """The supported formats. Pillow knows more, some of which start other programs."""
 _IN_PNG = ("1", "L", "LA", "I;16", "RGB", "RGBA")
 """Pillow's names for the kinds of pixels that a PNG may have, except a palette's."""
+_NASA_FIELDS = ("date", "title", "explanation", "media_type", "url", "hdurl", "thumbnail_url", "copyright")
 
 
 @dataclass(frozen=True)
@@ -175,3 +176,32 @@ def images(*, private: bool = False, timeout: float = SECONDS) -> tuple[Tool, ..
         return image.shrunk(ratio)
 
     return (download_image, shrink_image)
+
+
+def nasa(*, base_url: Setting = None, key: Setting = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
+    """Makes the tool `get_nasa_astronomy_picture_of_the_day`.
+
+    `base_url` (environment: NASA_URL) is the service's address, `key` (NASA_API_KEY) its key: without one the public
+    DEMO_KEY is used, which allows some thirty calls an hour.
+    """
+    names = ("NASA_URL", "https://api.nasa.gov", "NASA_API_KEY", "")
+    service = Service("NASA's picture of the day", *names, base_url, key, timeout)
+
+    @tool(read_only=True)
+    async def get_nasa_astronomy_picture_of_the_day() -> dict[str, Any]:
+        """NASA's astronomy picture of today: its title, date, explanation, and the addresses of its files.
+
+        Note:
+            `url` is the picture's address and `hdurl` that of a larger one; on days with a video `media_type` is
+            "video", and `thumbnail_url` may be a picture of it.
+        """
+        params = {"api_key": service.key(needed=False) or "DEMO_KEY", "thumbs": "true"}
+        read = (await service.ask("/planetary/apod", params=params)).json_object()
+        if not isinstance(read.get("url") or read.get("title"), str):
+            raise ToolError("NASA's answer holds no picture.", hint="Try again later.")
+        picture = {name: read[name] for name in _NASA_FIELDS if read.get(name)}
+        if "copyright" in picture:
+            picture["copyright"] = " ".join(str(picture["copyright"]).split())
+        return picture
+
+    return (get_nasa_astronomy_picture_of_the_day,)

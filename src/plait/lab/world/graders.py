@@ -28,7 +28,7 @@ from plait.lab.world.reading import (
 )
 from plait.lab.world.state import SentMessage, World
 from plait.lab.world.tasks import Findings, RunEvidence, WorldGrade, WorldTask
-from plait.toolkits.open_meteo import describe_weather
+from plait.toolkits.place_and_weather import describe_weather
 
 
 def grade_run(task: WorldTask, world: World, evidence: RunEvidence) -> WorldGrade:

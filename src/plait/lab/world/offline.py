@@ -18,11 +18,18 @@ from plait import toolkits
 from plait.core.errors import ToolError
 from plait.lab.world import pictures, places, weather
 from plait.toolkits.alpha_vantage import COLUMNS
-from plait.toolkits.discord_webhook import describe_sending, split_message
 from plait.toolkits.frame import Table
 from plait.toolkits.image import Image
-from plait.toolkits.open_meteo import check_coordinates, describe_weather, no_such_place
-from plait.toolkits.slack_api import ID, check_message, no_such_channel, read_channel, refused_call
+from plait.toolkits.messages import (
+    SLACK_ID,
+    check_message,
+    describe_sending,
+    no_such_channel,
+    read_channel,
+    refused_call,
+    split_message,
+)
+from plait.toolkits.place_and_weather import check_coordinates, describe_weather, no_such_place
 
 if TYPE_CHECKING:
     from plait.lab.world.state import World
@@ -116,7 +123,7 @@ class Services:
 
     def get_slack_channel_id(self, channel_name: str) -> str:
         name = read_channel(channel_name)
-        if ID.fullmatch(name):
+        if SLACK_ID.fullmatch(name):
             return name
         if name.lower() not in self._world.channels:
             raise no_such_channel(name, self._world.channels)

@@ -1,23 +1,31 @@
-"""Messages and images to Slack, by its Web API."""
+"""Messages and images to a channel of Discord, by its webhook, and to Slack, by its Web API."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
+from urllib.parse import urlsplit
 
 from plait.core.errors import ToolError
+from plait.core.text import split_text
 from plait.toolkits.image import Image
 from plait.toolkits.service import SECONDS, Service, Setting, too_many_requests
 from plait.tools.tool import Tool, tool
 
-LONGEST = 40_000
-"""Maximum number of characters of a message; Slack cuts longer ones."""
-PAGES = 50
-"""Maximum number of pages of channels that are searched, 200 channels each."""
+DISCORD_LONGEST, DISCORD_MESSAGES = 2000, 10
+"""Maximum number of characters of a message, and of messages in one call: a longer text is sent as several."""
+DISCORD_ENDS = (("\n\n",), ("\n",), (". ",), (" ",))
+"""Where a message may end: behind a paragraph, else a line, a sentence or a word."""
+DISCORD_ENV = "DISCORD_WEBHOOK_URL"
 
-_HINTS = {
+SLACK_LONGEST = 40_000
+"""Maximum number of characters of a message; Slack cuts longer ones."""
+SLACK_PAGES = 50
+"""Maximum number of pages of channels that are searched, 200 channels each."""
+_SLACK_HINTS = {
     "channel_not_found": "Check the channel; a private one is found only when the app is a member.",
     "not_in_channel": "Invite the app to the channel: /invite @app.",
     "is_archived": "The channel is archived: choose another.",
@@ -30,7 +38,80 @@ _HINTS = {
     "no_text": "Give the message a text.",
     "ratelimited": "Wait a minute, then call again.",
 }
-ID = re.compile(r"[CGD][A-Z0-9]{7,}")
+SLACK_ID = re.compile(r"[CGD][A-Z0-9]{7,}")
+
+
+def discord(*, webhook: Setting = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
+    """Makes the tool `send_message_discord`.
+
+    `webhook` (environment: DISCORD_WEBHOOK_URL) is the address of the channel's webhook. It is a secret: anyone who has
+    it can write to the channel. Mentions in a message notify nobody.
+    """
+    hint = "the channel's settings give a webhook's address"
+    service = Service("Discord", DISCORD_ENV, "", DISCORD_ENV, hint, webhook, webhook, timeout)
+
+    @tool
+    async def send_message_discord(msg: str, image: Image | None = None) -> str:
+        """Sends a message to Discord, with an image where one is given.
+
+        Args:
+            msg: The message's text.
+            image: An image to send with it.
+        """
+        service.address()
+        texts = split_message(msg, image)
+        for i, text in enumerate(texts):
+            try:
+                await _send_to_discord(service, text, image if i == len(texts) - 1 else None)
+            except ToolError as error:
+                if i == 0:
+                    raise
+                raise ToolError(
+                    f"Only {i} of the message's {len(texts)} parts were sent to Discord. {error.message}",
+                    hint=error.hint,
+                ) from None
+        return describe_sending(texts, image)
+
+    return (send_message_discord,)
+
+
+async def _send_to_discord(service: Service, text: str, image: Image | None) -> None:
+    content: dict[str, Any] = {"content": text, "allowed_mentions": {"parse": []}}
+    address = service.address()
+    if image is None:
+        options: dict[str, Any] = {"json": content}
+    else:
+        from aiohttp import FormData
+
+        form = FormData(quote_fields=False)
+        form.add_field("payload_json", json.dumps(content), content_type="application/json")
+        form.add_field("files[0]", image.data, filename=f"image{image.suffix}", content_type=image.media_type)
+        options = {"data": form}
+    options |= {"params": {"wait": "true"}, "secrets": (address, urlsplit(address).path.rpartition("/")[2])}
+    answer = await service.ask(method="POST", address=address, refusals=True, **options)
+    if answer.status == 404:
+        raise ToolError("Discord knows no such webhook.", hint=f"Set {DISCORD_ENV} to the channel's webhook address.")
+    if answer.status == 413:
+        raise ToolError("The image is too large for Discord.", hint="Shrink it, then send it again.")
+    service.check(answer)
+
+
+def split_message(text: str, image: Image | None) -> list[str]:
+    """Split a text into messages; with an image, there is at least one, perhaps empty. Raises `ToolError`."""
+    texts = split_text(text, DISCORD_LONGEST, DISCORD_ENDS)
+    if not texts and image is None:
+        raise ToolError("The message is empty.", hint="Give it a text or an image.")
+    if len(texts) > DISCORD_MESSAGES:
+        raise ToolError(
+            f"The message is longer than {DISCORD_MESSAGES * DISCORD_LONGEST:,} characters.", hint="Shorten it."
+        )
+    return texts or [""]
+
+
+def describe_sending(texts: list[str], image: Image | None) -> str:
+    """Describe the sent messages for the model."""
+    parts = f" in {len(texts)} parts" if len(texts) > 1 else ""
+    return f"Sent to Discord{parts}{' with the image' if image is not None else ''}."
 
 
 def slack(*, base_url: Setting = None, key: Setting = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
@@ -60,7 +141,7 @@ def slack(*, base_url: Setting = None, key: Setting = None, timeout: float = SEC
             channel_id: The channel's id, or its name with #.
         """
         text, channel = check_message(msg, channel_id)
-        await _call(service, "chat.postMessage", json={"channel": channel, "text": _escape(text)})
+        await _call_slack(service, "chat.postMessage", json={"channel": channel, "text": _escape_slack(text)})
         return f"Sent to the Slack channel {channel}."
 
     @tool
@@ -75,21 +156,21 @@ def slack(*, base_url: Setting = None, key: Setting = None, timeout: float = SEC
         to = await _find_channel(service, channel)
         name = f"image{img.suffix}"
         form = {"filename": name, "length": str(len(img.data))}
-        place = await _call(service, "files.getUploadURLExternal", form=form)
+        place = await _call_slack(service, "files.getUploadURLExternal", form=form)
         address, file = str(place.get("upload_url", "")), str(place.get("file_id", ""))
         if not address.startswith(("https://", "http://")) or not file:
             raise ToolError("Slack gave no place to upload the image to.", hint="Try again later.")
         headers = {"Content-Type": img.media_type}
         # The address is Slack's own and needs no token; others must not see it.
         await service.ask(address=address, method="POST", data=img.data, headers=headers, secrets=(address,))
-        done = {"files": [{"id": file, "title": name}], "channel_id": to, "initial_comment": _escape(msg.strip())}
-        await _call(service, "files.completeUploadExternal", json=done)
+        done = {"files": [{"id": file, "title": name}], "channel_id": to, "initial_comment": _escape_slack(msg.strip())}
+        await _call_slack(service, "files.completeUploadExternal", json=done)
         return f"Sent the image to the Slack channel {channel.strip()}."
 
     return (get_slack_channel_id, send_slack_message, send_slack_image)
 
 
-async def _call(
+async def _call_slack(
     service: Service, method: str, *, json: Any = None, form: Any = None, params: Any = None
 ) -> dict[str, Any]:
     """Make one call of the Web API. Raises `ToolError` if Slack answers with `"ok": false`."""
@@ -112,12 +193,12 @@ async def _call(
 
 async def _find_channel(service: Service, named: str) -> str:
     name = read_channel(named)
-    if ID.fullmatch(name):
+    if SLACK_ID.fullmatch(name):
         return name
     cursor, seen = "", []
     params = {"types": "public_channel,private_channel", "exclude_archived": "true", "limit": "200"}
-    for _ in range(PAGES):
-        page = await _call(service, "conversations.list", params={**params, "cursor": cursor or None})
+    for _ in range(SLACK_PAGES):
+        page = await _call_slack(service, "conversations.list", params={**params, "cursor": cursor or None})
         for channel in page.get("channels") or ():
             if isinstance(channel, dict):
                 seen.append(str(channel.get("name", "")))
@@ -135,11 +216,11 @@ def check_message(text: str, channel: str) -> tuple[str, str]:
     text, channel = text.strip(), channel.strip()
     if not text:
         raise ToolError("The message is empty.", hint="Give it a text.")
-    if len(text) > LONGEST:
-        raise ToolError(f"The message is longer than {LONGEST:,} characters.", hint="Shorten it.")
+    if len(text) > SLACK_LONGEST:
+        raise ToolError(f"The message is longer than {SLACK_LONGEST:,} characters.", hint="Shorten it.")
     if not channel:
         raise ToolError("No channel is given.", hint="Give its id, or its name with #.")
-    return text, channel if ID.fullmatch(channel) else f"#{channel.lstrip('#')}"
+    return text, channel if SLACK_ID.fullmatch(channel) else f"#{channel.lstrip('#')}"
 
 
 def read_channel(named: str) -> str:
@@ -158,9 +239,9 @@ def no_such_channel(name: str, names: Iterable[str]) -> ToolError:
 
 def refused_call(method: str, error: str) -> ToolError:
     """Return the error for a call that Slack refuses."""
-    return ToolError(f"Slack refuses {method}: {error}.", hint=_HINTS.get(error, ""))
+    return ToolError(f"Slack refuses {method}: {error}.", hint=_SLACK_HINTS.get(error, ""))
 
 
-def _escape(text: str) -> str:
+def _escape_slack(text: str) -> str:
     """Replace commands of Slack (mentions, links) by plain characters."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
