@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
@@ -30,8 +31,11 @@ from cli_support import action, final
 from models_server import Asked, Server, whole_stream
 from plait.core.errors import RateLimited, ToolError
 from plait.runtime.tracing import UNWATCHED
-from plait.telemetry import spans
+from plait.telemetry import attributes, spans
+from profile_matrix import ONE_OF_EACH_WIRE, PROFILES
 from telemetry_support import LOOPS, QUESTION, Watched, agent, blocks, people, telemetry_as_it_was
+from trip_agent import QUESTION as TRIP_QUESTION
+from trip_agent import Db, make_profile_agent
 
 
 @pytest.fixture
@@ -54,10 +58,11 @@ def told() -> Iterator[Watched]:
 
 NAMES = {
     node.value
-    for node in ast.walk(ast.parse(Path(spans.__file__).read_text(encoding="utf-8")))
+    for module in (spans, attributes)
+    for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")))
     if isinstance(node, ast.Constant) and re.fullmatch(r"(gen_ai|error|server|http|plait)\.[a-z_.]+", str(node.value))
 }
-"""The attributes, events and metrics that spans.py names."""
+"""The attributes, events and metrics that these modules name."""
 
 
 def test_every_name_is_the_conventions_own() -> None:
@@ -81,7 +86,7 @@ def test_every_name_is_the_conventions_own() -> None:
         if issubclass(each, Enum)
         for member in each
     }
-    assert {"invoke_agent", "chat", "text_completion", "execute_tool", *spans.PROVIDERS.values()} <= values
+    assert {"invoke_agent", "chat", "text_completion", "execute_tool", *attributes.PROVIDERS.values()} <= values
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -153,6 +158,26 @@ def test_content_that_is_asked_for_has_the_form_of_the_conventions(tmp_path: Pat
         522250,
     )
     assert (call.attributes or {})["gen_ai.tool.call.id"] == "c1"
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_WIRE.values(), ids=ONE_OF_EACH_WIRE)
+async def test_messages_and_options_of_a_request_are_found_on_each_wire(
+    name: str, tmp_path: Path, told: Watched
+) -> None:
+    async with Server(PROFILES[name].server()) as server:
+        agent = make_profile_agent(name, server.url, tmp_path / "j.db")
+        run = await replace(agent, settings=plait.ModelSettings(max_tokens=4000)).arun(
+            TRIP_QUESTION, deps=Db(tmp_path / "d")
+        )
+    assert run.status == "answered", run.reason
+    (*_, last) = told.named("chat ")
+    found = last.attributes or {}
+    messages = json.loads(str(found["gen_ai.input.messages"]))
+    assert [each["role"] for each in messages[:3]] == ["system", "user", "assistant"] and messages[-1]["role"] == "tool"
+    assert messages[1]["parts"] == [{"type": "text", "content": TRIP_QUESTION}]
+    assert [part["name"] for part in messages[2]["parts"] if part["type"] == "tool_call"]
+    assert all(part["response"] for each in messages if each["role"] == "tool" for part in each["parts"])
+    assert found["gen_ai.request.max_tokens"] == 4000 and found["gen_ai.request.stream"] is True
 
 
 async def test_an_endpoint_is_a_client_span_with_model_usage_cost_and_failed_attempts(watched: Watched) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from plait.core import Exchange, Reply
+from plait.core import Call, Exchange, Reply, Think
+from plait.core import Message as ChatMessage
 from plait.core.text import shorten
 from plait.runtime.tracing import Scrub
 
@@ -60,11 +61,9 @@ class SpanContent:
         return body if isinstance(body, dict) else {}
 
 
-def format_request(body: Mapping[str, Any]) -> list[Message]:
-    """Return the messages of a request's body."""
-    if "messages" not in body:
-        return [_text_message("user", str(body.get("prompt", "")))]
-    return [_format_message(each) for each in body["messages"]]
+def format_request(think: Think) -> list[Message]:
+    """Return the messages that a model gets, the same on every wire."""
+    return [_format_message(each) for each in think.messages] or [_text_message("user", think.prompt)]
 
 
 def format_reply(reply: Reply) -> list[Message]:
@@ -74,8 +73,7 @@ def format_reply(reply: Reply) -> list[Message]:
         parts.append({"type": "reasoning", "content": reply.reasoning})
     if reply.text or not reply.calls:
         parts.append({"type": "text", "content": reply.text})
-    for call in reply.calls:
-        parts.append({"type": "tool_call", "id": call.id or None, "name": call.tool, "arguments": call.input})
+    parts += [_format_call(call) for call in reply.calls]
     finish = FINISH_REASONS.get(reply.finish, reply.finish)
     return [{"role": "assistant", "parts": parts, "finish_reason": finish}]
 
@@ -99,20 +97,17 @@ def _text_message(role: str, text: str) -> Message:
     return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
-def _format_message(message: Mapping[str, Any]) -> Message:
-    content, role = message.get("content"), str(message.get("role", ""))
-    if role == "tool":
-        part = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": content}
-        return {"role": role, "parts": [part]}
-    parts: list[dict[str, Any]] = []
-    if content:
-        text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
-        parts.append({"type": "text", "content": text})
-    for call in message.get("tool_calls") or ():
-        function = call.get("function", {})
-        name, arguments = function.get("name"), function.get("arguments")
-        parts.append({"type": "tool_call", "id": call.get("id"), "name": name, "arguments": arguments})
-    return {"role": role, "parts": parts}
+def _format_message(message: ChatMessage) -> Message:
+    if message.role == "tool":
+        part = {"type": "tool_call_response", "id": message.call_id or None, "response": message.content}
+        return {"role": message.role, "parts": [part]}
+    parts: list[dict[str, Any]] = [{"type": "text", "content": message.content}] if message.content else []
+    parts += [_format_call(call) for call in message.calls]
+    return {"role": message.role, "parts": parts}
+
+
+def _format_call(call: Call) -> dict[str, Any]:
+    return {"type": "tool_call", "id": call.id or None, "name": call.tool, "arguments": call.input}
 
 
 def _shorten(value: Any) -> Any:

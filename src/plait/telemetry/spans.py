@@ -13,11 +13,10 @@ import logging
 import re
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast
-from urllib.parse import urlsplit
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
@@ -27,10 +26,10 @@ from plait.core import Call, Observation, Outcome, Ran, Reply, Think, Usage
 from plait.core.errors import ModelError
 from plait.journal.records import RunHead
 from plait.models.base import Model, Request
-from plait.models.presets import HOSTS
 from plait.models.prices import total
 from plait.runtime.phase_models import Phases
 from plait.runtime.tracing import UNWATCHED, Scrub
+from plait.telemetry.attributes import model_attributes, provider_name, request_attributes, usage_attributes
 from plait.telemetry.content import (
     FINISH_REASONS,
     SpanContent,
@@ -46,24 +45,6 @@ TOKEN_BOUNDARIES = [4**n for n in range(14)]
 SECOND_BOUNDARIES = [0.01 * 2**n for n in range(14)]
 """The histograms' boundaries that the conventions recommend."""
 
-PROVIDERS = {
-    **{host.name: host.span_name for host in HOSTS.values() if host.span_name},
-    "vertex": "gcp.vertex_ai",
-    "azure": "azure.ai.openai",
-    "bedrock": "aws.bedrock",
-    "watsonx": "ibm.watsonx.ai",
-}
-"""The conventions' names of providers, where they differ from Plait's."""
-
-_REQUEST_NUMBERS: dict[str, tuple[str, type[int] | type[float]]] = {
-    "temperature": ("gen_ai.request.temperature", float),
-    "top_p": ("gen_ai.request.top_p", float),
-    "frequency_penalty": ("gen_ai.request.frequency_penalty", float),
-    "presence_penalty": ("gen_ai.request.presence_penalty", float),
-    "seed": ("gen_ai.request.seed", int),
-    "top_k": ("gen_ai.request.top_k", int),
-    "n": ("gen_ai.request.choice.count", int),
-}
 _RAISED = re.compile(r"Error: (\w+)")
 
 P = ParamSpec("P")
@@ -200,7 +181,7 @@ class OtelRunSpan(OtelSpan):
         self._usage, self._costs = Usage(), list[float | None]()
         loop = str(head.loop.get("name", ""))
         described = list(phases.describe().values())
-        providers = {_provider_name(each) for each in described}
+        providers = {provider_name(each) for each in described}
         models = {str(each.get("name", "")) for each in described}
         attributes = {
             "gen_ai.operation.name": "invoke_agent",
@@ -251,7 +232,7 @@ class OtelRunSpan(OtelSpan):
         limit = getattr(outcome, "limit", "")
         self._set({"plait.run.status": outcome.status, "plait.run.steps": steps, "plait.run.limit": limit})
         if self._costs:
-            self._set(_usage_attributes(self._usage, total(self._costs)))
+            self._set(usage_attributes(self._usage, total(self._costs)))
         if outcome.answer is not None:
             self._set_content("gen_ai.output.messages", format_answer(outcome.answer))
         if outcome.status in ("crashed", "failed") or (outcome.status == "stopped" and outcome.answer is None):
@@ -274,7 +255,7 @@ class OtelModelSpan(OtelPartSpan):
 
     def __init__(self, run: OtelRunSpan, step: int, think: Think, model: Model) -> None:
         operation = "chat" if think.messages else "text_completion"
-        self._metric_key = {"gen_ai.operation.name": operation, **_model_attributes(model)}
+        self._metric_key = {"gen_ai.operation.name": operation, **model_attributes(model)}
         attributes = {
             **self._metric_key,
             "plait.phase": think.phase,
@@ -284,6 +265,7 @@ class OtelModelSpan(OtelPartSpan):
         kind = SpanKind.CLIENT if "server.address" in attributes else SpanKind.INTERNAL
         super().__init__(run, step, f"{operation} {model.name}", attributes, kind)
         self._run = run
+        self._think = think
         self._attempts = 0
         self._error = ""
 
@@ -293,8 +275,9 @@ class OtelModelSpan(OtelPartSpan):
         if not self._is_recorded:
             return
         body = self._content.read_body(request.body)
-        self._set({**_request_attributes(body), "plait.attempts": self._attempts})
-        self._set_content("gen_ai.input.messages", format_request(body))
+        self._set({**request_attributes(body, request.path), "plait.attempts": self._attempts})
+        if self._attempts == 1:
+            self._set_content("gen_ai.input.messages", format_request(self._think))
         if body.get("tools"):
             self._set_content("gen_ai.tool.definitions", body["tools"])
 
@@ -309,7 +292,7 @@ class OtelModelSpan(OtelPartSpan):
 
     @guard
     def record_fallback(self, model: Model) -> None:
-        self._metric_key |= _model_attributes(model)
+        self._metric_key |= model_attributes(model)
         if self._is_recorded:
             self._set({**self._metric_key, "plait.model.spec": model.spec})
 
@@ -324,7 +307,7 @@ class OtelModelSpan(OtelPartSpan):
             return
         finish = {**FINISH_REASONS, "calls": "tool_calls"}.get(reply.finish, reply.finish)
         finished = {"gen_ai.response.finish_reasons": [finish]}
-        self._set({**answered, **finished, **_usage_attributes(reply.usage, reply.cost)})
+        self._set({**answered, **finished, **usage_attributes(reply.usage, reply.cost)})
         self._set_content("gen_ai.output.messages", format_reply(reply))
 
     def _set_error(self, kind: str, text: str) -> None:
@@ -394,52 +377,6 @@ def _installed_version() -> str:
         return version("plait")
     except PackageNotFoundError:  # run from a folder that is not installed
         return ""
-
-
-def _provider_name(described: Mapping[str, Any]) -> str:
-    name = str(described.get("provider") or "") or str(described.get("spec", "")).partition(":")[0]
-    return PROVIDERS.get(name, name) or "_OTHER"
-
-
-def _model_attributes(model: Model) -> dict[str, Any]:
-    # `Model.describe` may compute a file's hash, which is too slow for each call.
-    provider = _provider_name({"provider": getattr(model, "provider", ""), "spec": model.spec})
-    attributes: dict[str, Any] = {"gen_ai.provider.name": provider, "gen_ai.request.model": model.name}
-    parts = urlsplit(model.endpoint)
-    if parts.hostname:
-        attributes["server.address"] = parts.hostname
-        attributes["server.port"] = parts.port or (80 if parts.scheme == "http" else 443)
-    return attributes
-
-
-def _request_attributes(body: Mapping[str, Any]) -> dict[str, Any]:
-    attributes: dict[str, Any] = {}
-    for field, (name, kind) in _REQUEST_NUMBERS.items():
-        value = body.get(field)
-        if isinstance(value, (int, kind)) and not isinstance(value, bool) and (field, value) != ("n", 1):
-            attributes[name] = kind(value)
-    limit = body.get("max_completion_tokens", body.get("max_tokens"))
-    if isinstance(limit, int):
-        attributes["gen_ai.request.max_tokens"] = limit
-    if stop := body.get("stop"):
-        attributes["gen_ai.request.stop_sequences"] = [stop] if isinstance(stop, str) else list(map(str, stop))
-    if body.get("stream") is True:
-        attributes["gen_ai.request.stream"] = True
-    if isinstance(shape := body.get("response_format"), Mapping):
-        attributes["gen_ai.output.type"] = "json" if str(shape.get("type", "")).startswith("json") else "text"
-    return attributes
-
-
-def _usage_attributes(usage: Usage, cost: float | None) -> dict[str, Any]:
-    return {
-        "gen_ai.usage.input_tokens": usage.input_tokens,
-        "gen_ai.usage.output_tokens": usage.output_tokens,
-        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
-        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens or None,
-        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
-        "plait.cost_usd": cost,
-        "plait.usage.estimated": usage.estimated or None,
-    }
 
 
 def _error_kind(observation: Observation) -> str:
