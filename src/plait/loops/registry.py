@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Hashable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 import msgspec
 
@@ -16,6 +15,7 @@ from plait.core import Loop, OneKind, Splitter
 from plait.core.errors import ConfigError
 from plait.installation import plugins
 from plait.loops.compaction import COMPACT
+from plait.loops.options import describe_options
 
 # name: (module, class). Imported on first use.
 OURS: dict[str, tuple[str, str]] = {
@@ -66,7 +66,7 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
     try:
         made = msgspec.convert(dict(options or {}), kind, strict=False) if fields else kind()
     except msgspec.ValidationError as why:
-        raise ConfigError(f"A bad option for the loop '{name}': {why}.", hint=_choices(kind)) from why
+        raise ConfigError(f"A bad option for the loop '{name}': {why}.", hint=describe_options(kind)) from why
     assert isinstance(made, Loop)
     return made
 
@@ -76,26 +76,10 @@ def choose_loop(*, has_tools: bool) -> Loop:
     return make("tool_calling", {"fallback": "react"}) if has_tools else make("react")
 
 
-def check_options(loop: Any) -> None:
-    """Raise `ConfigError` if an option has a wrong type, a number below zero or an unknown fallback."""
-    kind: Any = type(loop)
-    hints = _hints(kind)
-    for field in dataclasses.fields(loop):
-        value = getattr(loop, field.name)
-        try:
-            msgspec.convert(value, hints[field.name])
-            fits = not isinstance(value, int) or value >= 0
-        except msgspec.ValidationError:
-            fits = False
-        if not fits:
-            raise ConfigError(f"{kind.__name__}({field.name}={value!r}) is invalid.", hint=_choices(kind))
-    if fallback := getattr(loop, "fallback", ""):
-        _kind(fallback)
-
-
-@cache
-def _hints(kind: Hashable) -> dict[str, Any]:
-    return get_type_hints(kind)
+def check_fallback(name: str) -> None:
+    """Raise `ConfigError` if a loop falls back to one that does not exist; "" is no fallback."""
+    if name:
+        _kind(name)
 
 
 def options_of(loop: Loop) -> dict[str, Any]:
@@ -160,24 +144,6 @@ def _kind(name: str) -> type[Any]:
 
 def _plugins() -> list[Any]:
     return list(plugins(GROUP))
-
-
-def _choices(kind: Any) -> str:
-    """Return the options with the values they take."""
-    said = []
-    hints = _hints(kind)
-    for field in dataclasses.fields(kind):
-        hint = hints[field.name]
-        values = " or ".join(choices_of(hint))
-        said.append(f"{field.name} ({values or (hint.__name__ if isinstance(hint, type) else hint)})")
-    return f"Options: {', '.join(said)}."
-
-
-def choices_of(hint: Any) -> tuple[str, ...]:
-    """Return the words that an option takes, by its type; empty if it takes any."""
-    if get_origin(hint) is Literal:
-        return tuple(map(str, get_args(hint)))
-    return tuple(word for part in get_args(hint) for word in choices_of(part))
 
 
 _CALL = re.compile(r"([A-Za-z_][\w.-]*)(?:\((.*)\))?", re.DOTALL)

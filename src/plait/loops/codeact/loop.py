@@ -36,7 +36,7 @@ from plait.loops.compaction import Compaction, View
 from plait.loops.escape import escape_of
 from plait.loops.format import Turn
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
-from plait.loops.registry import check_options
+from plait.loops.options import check_options
 from plait.loops.transcript import Entry, Scratchpad, TranscriptKind
 from plait.loops.turn import is_repetition
 

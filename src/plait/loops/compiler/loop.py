@@ -30,7 +30,8 @@ from plait.loops.compiler.pages import Pages, Round
 from plait.loops.compiler.reader import JOIN
 from plait.loops.compiler.turns import ask_joiner, conclude, make_plan, next_round
 from plait.loops.fallback import fall_back
-from plait.loops.registry import check_options
+from plait.loops.options import check_options
+from plait.loops.registry import check_fallback
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class LLMCompiler:
 
     def __post_init__(self) -> None:
         check_options(self)
+        check_fallback(self.fallback)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         pages, rounds, chars = Pages(task, context), list[Round](), context.observation_chars

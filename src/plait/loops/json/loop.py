@@ -29,7 +29,7 @@ from plait.core import (
 )
 from plait.core.output import is_object
 from plait.loops.json.format import BUILT_INS, JsonTurn
-from plait.loops.registry import check_options
+from plait.loops.options import check_options
 from plait.loops.transcript import TranscriptKind
 from plait.loops.turn import TurnLoop
 

@@ -27,10 +27,10 @@ from plait.core import (
 )
 from plait.loops.format import Unreadable
 from plait.loops.grounding import strike_values
+from plait.loops.options import check_options
 from plait.loops.phased import action_list
 from plait.loops.phased.act import check_actions, run_actions
 from plait.loops.phased.chat import PhasedChat
-from plait.loops.registry import check_options
 from plait.loops.tool_descriptions import offered_tools
 from plait.loops.turn import Bad
 

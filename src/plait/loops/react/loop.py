@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from plait.core import LoopContext, LoopRun, Splitter, Task
+from plait.loops.options import check_options
 from plait.loops.react.dialects import Dialect, DialectName
 from plait.loops.react.format import TextFormat, react_format
-from plait.loops.registry import check_options
 from plait.loops.transcript import TranscriptKind
 from plait.loops.turn import TurnLoop
 

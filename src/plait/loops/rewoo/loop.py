@@ -30,10 +30,11 @@ from plait.core import (
 )
 from plait.loops.compaction import fit_prompt
 from plait.loops.fallback import fall_back
+from plait.loops.options import check_options
 from plait.loops.plan import Dispatch, Results, make_plan
 from plait.loops.plan_scan import PlanSplitter
 from plait.loops.plan_text import LLM, read_plan, with_llm
-from plait.loops.registry import check_options
+from plait.loops.registry import check_fallback
 from plait.loops.rewoo.pages import plan_page, solve_page, work_page
 from plait.loops.rewoo.turns import ask_planner, begin_step, run_steps
 from plait.loops.turn import ask_for_answer
@@ -72,6 +73,7 @@ class ReWOO:
 
     def __post_init__(self) -> None:
         check_options(self)
+        check_fallback(self.fallback)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         work = Dispatch(partial(begin_step, self, task, context))

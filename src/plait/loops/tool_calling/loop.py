@@ -28,7 +28,8 @@ from plait.core import (
 from plait.core.output import FINAL_ANSWER
 from plait.loops.compaction import Compaction
 from plait.loops.fallback import fall_back
-from plait.loops.registry import check_options
+from plait.loops.options import check_options
+from plait.loops.registry import check_fallback
 from plait.loops.tool_calling.pages import (
     FORMAT,
     NativeTurns,
@@ -63,6 +64,7 @@ class ToolCalling:
 
     def __post_init__(self) -> None:
         check_options(self)
+        check_fallback(self.fallback)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         turns: Turns = NativeTurns(task, context, self.max_tokens)
