@@ -16,7 +16,7 @@ _ALONE = re.compile(r"[:\[,]\s*$")  # text before a value of JSON that is not a 
 
 
 def find_ungrounded(text: str = "", **more: Any) -> Effects[tuple[str, ...]]:
-    """Return the values that the model invented in text, code or planned calls; `more` are the arguments of `doubt`."""
+    """Return the values that the model invented in text, code or planned calls. `more`: see `check_grounding`."""
     return tuple(value.rpartition(": ")[2] for value in (yield from check_grounding(text, **more)))
 
 

@@ -217,7 +217,9 @@ class _Watch:
         self.is_broken = False
         self._on_text = on_text
         self._scrubber = StreamScrubber(scrubber)
-        self._follows = on_text if isinstance(on_text, FollowsInput) and on_text.followed_tool else None
+        self._follows = (
+            on_text if on_text is not None and isinstance(on_text, FollowsInput) and on_text.followed_tool else None
+        )
         self._input_scrubber = StreamScrubber(scrubber)
         self._shown = self._size = 0
 
