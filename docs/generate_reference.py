@@ -19,8 +19,7 @@ import click
 
 import plait as library
 from plait.cli.commands import COMMANDS, plait
-from plait.models.families import FAMILIES, Family
-from plait.models.media import media_of
+from plait.models.families import FAMILIES, Family, media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, Host
 from plait.models.prices import bundled_rate
 from plait.models.wires.anthropic_messages import MAX_STOP

@@ -7,9 +7,8 @@ from difflib import get_close_matches
 
 from plait.core.errors import ConfigError
 from plait.hooks.hosts import AllowHosts
-from plait.hooks.rate import LimitToolRate
 from plait.hooks.redact import RedactPersonalData
-from plait.hooks.retry import RetryTools
+from plait.hooks.tool_calls import LimitToolRate, RetryTools
 from plait.runtime.hooks import Hook, MissingHook
 
 

@@ -46,6 +46,19 @@ class Family(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 FAMILIES = msgspec.json.decode(Path(__file__).with_name("families.json").read_bytes(), type=tuple[Family, ...])
 """The families, newer ones first: the first pattern that matches a name counts."""
 
+_SEE_IMAGES_AND_FILES = re.compile(
+    r"gpt-4o|gpt-4\.[15]|gpt-[5-9]|o1(?!-mini|-preview)|o3(?!-mini)|o4"
+    r"|claude-(?:3-[57]|[a-z]+-[4-9]|[4-9])|gemini-"
+)
+_SEE_IMAGES = re.compile(
+    r"gpt-4-turbo|claude-3|grok-[4-9]|grok-2-vision|pixtral|mistral-(?:large|medium|small)|ministral|gemma-[3-9]"
+)
+_ONLY_TEXT = re.compile(r"audio|realtime|transcribe|tts|search|embedding|gpt-4-turbo-preview")
+_MEDIA_HOSTS = ("openai", "anthropic", "gemini", "openrouter", "xai", "mistral")
+"""Which hosted models accept images, and which PDF files too. Sources, as of November 2026: OpenAI's page "Models",
+Anthropic's pages "Vision" and "PDF support", Google's pages "Image understanding" and "Document understanding", xAI's
+page "Image understanding", Mistral's page "Vision", and OpenRouter's pages "Image inputs" and "PDF inputs"."""
+
 
 @lru_cache(maxsize=256)
 def family_of(model: str) -> Family | None:
@@ -54,3 +67,12 @@ def family_of(model: str) -> Family | None:
         if re.search(rf"(?:^|[/.:~]){family.pattern}", model, re.I):
             return family
     return None
+
+
+def media_of(host: str, name: str) -> dict[str, bool]:
+    """Return the abilities `images` and `files` of a model on a known host; of a model that is not known, none."""
+    family = name.rsplit("/", 1)[-1]
+    if host not in _MEDIA_HOSTS or _ONLY_TEXT.search(family):
+        return {"images": False, "files": False}
+    both = _SEE_IMAGES_AND_FILES.match(family) is not None
+    return {"images": both or _SEE_IMAGES.match(family) is not None, "files": both}

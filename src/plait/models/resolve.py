@@ -18,7 +18,7 @@ from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.fallback import SEPARATOR, join_models, members_of, split_fallbacks
-from plait.models.media import media_of
+from plait.models.families import media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, wire_of
 from plait.models.prices import (
     LOCAL,
