@@ -70,7 +70,7 @@ def family_of(model: str) -> Family | None:
 
 
 def media_of(host: str, name: str) -> dict[str, bool]:
-    """Return the abilities `images` and `files` of a model on a known host; of a model that is not known, none."""
+    """Return the abilities `images` and `files` of a model on a known host. An unknown model has neither."""
     family = name.rsplit("/", 1)[-1]
     if host not in _MEDIA_HOSTS or _ONLY_TEXT.search(family):
         return {"images": False, "files": False}

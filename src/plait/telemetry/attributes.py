@@ -30,7 +30,7 @@ _REQUEST_NUMBERS: dict[str, tuple[str, type[int] | type[float]]] = {
     "n": ("gen_ai.request.choice.count", int),
 }
 _LENGTHS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
-"""The names of the limit of a reply on the wires, as the numbers above with underscores."""
+"""The fields of the wires that limit the tokens of a reply, with underscores (Gemini: `maxOutputTokens`)."""
 
 
 def provider_name(described: Mapping[str, Any]) -> str:

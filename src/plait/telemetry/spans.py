@@ -276,7 +276,7 @@ class OtelModelSpan(OtelPartSpan):
             return
         body = self._content.read_body(request.body)
         self._set({**request_attributes(body, request.path), "plait.attempts": self._attempts})
-        if self._attempts == 1:
+        if self._attempts == 1 and self._content.wanted:
             self._set_content("gen_ai.input.messages", format_request(self._think))
         if body.get("tools"):
             self._set_content("gen_ai.tool.definitions", body["tools"])
