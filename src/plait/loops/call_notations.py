@@ -2,8 +2,8 @@
 
 Without a parser in the endpoint, or when asked for another format, models fall back to what they know: a JSON object
 with a name and arguments, tags such as `<tool_call>`, `<function=...>` with or without parameters, the tool's name
-before a JSON object, Python calls, special tokens around any of these. `calls_in` finds the first group of consecutive
-calls. Only JSON objects and tags can name an unknown tool; all other text is prose.
+before a JSON object, Python calls, special tokens around any of these. `NOTATIONS` is the table of them. `calls_in`
+finds the first group of consecutive calls. Only JSON objects and tags can name an unknown tool; all other text is prose.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core import JSON, ToolSpec
 from plait.core.arguments import InvalidArguments, end_of_arguments, named_input, read_arguments, read_structure
@@ -27,45 +27,92 @@ from plait.loops.call_objects import (
     plain_call,
     text_key,
 )
+from plait.loops.call_tags import ARG_KEY, FAMILY, FUNCTION_END, read_content, read_pairs, read_parameters, skip_blank
 
-_LISTS = ("tool_calls", "calls", "actions")
+_LISTS = ("tool_calls", "function_calls", "calls", "actions")
 
-TOKEN = r"<[|｜][\w▁ .:=/-]{1,40}[|｜]>"
-TAG = (
-    r"</?(?:tool_calls?|function_calls?|tool_use|toolcall|functions?_?call|invoke|tool_code|(?:antml|minimax):\w{1,20})>"
-    r"|\[/?(?:TOOL_CALLS|AVAILABLE_TOOLS|TOOL_CALL)\]|</?TOOLCALL>"
+# -- markup around calls
+
+MARKS = {
+    "tag": rf"</?{FAMILY}(?:\w{{1,20}}_)?(?:tool_?calls?|functions?_?calls?|tool_use|use_mcp_tool|tool_code|invoke)>"
+    r"|</?TOOLCALL>|<<functions?>>",
+    "word in brackets": r"\[/?(?:AVAILABLE_TOOLS|(?:END_)?TOOL_(?:CALLS?|REQUEST))\]",
+    "token": r"<[|｜][\w▁ .:=/-]{1,40}[|｜]>|<\|\w{1,30}>|<\w{1,30}\|>",
+}
+"""Markup around calls. From each on, a call may begin anywhere in a line. A backslash behind the first character of
+such markup makes it text."""
+
+TAG, TOKEN = f"{MARKS['tag']}|{MARKS['word in brackets']}", MARKS["token"]
+_LANGUAGE = r"json[l5c]?|tool_?\w{0,12}|function_?\w{0,12}|python3?|py|xml|te?xt|plaintext"
+_CLOSING = rf"</{FAMILY}(?:function|invoke|parameters|tools?|actions?|[\w:]{{1,30}}calls?)>"
+GLUE = re.compile(
+    rf"(?:{TAG}|{TOKEN}|{_CLOSING}|[\s,;\[\]}})`]|\\(?=[\[\]])|(?<=```)(?:{_LANGUAGE})\b|functools(?=\[))*+"
 )
-_LANGUAGE = r"json[l5]?|tool_calls?|tool_code|python|xml"
-_CLOSING = r"</(?:function|invoke|parameters|tool|tools|action|actions|tool_call|[\w:]{1,30}calls?)>"
-# Allowed around calls and between two of them: blanks, list marks, fences, tags, tokens.
-GLUE = re.compile(rf"(?:{TAG}|{TOKEN}|{_CLOSING}|[\s,;\[\]}})`]|(?<=```)(?:{_LANGUAGE})\b|functools(?=\[))*+")
-# Where a call may begin: at the start of a line, behind a tag, a token or a fence, at a brace.
-_CANDIDATE = re.compile(
+"""Allowed around calls and between two of them: blanks, list marks, fences, tags, tokens."""
+
+_PLACE = re.compile(
     rf"^[ \t>*`-]{{0,8}}|{TAG}|{TOKEN}|\[/?[A-Z_]{{3,20}}\]|```(?:{_LANGUAGE})?[ \t]*\n?|(?=\{{)|functools(?=\[)|\bto=",
     re.M,
 )
-_PREFIX = r"(?:(?:functions?|default_api|tools?|api|multi_tool_use)[.:](?=\w)|>>>|\*\*|`|\"|to=functions\.|to=)?"
+"""Where a call may begin: at the start of a line, behind a tag, a token or a fence, at a brace."""
+
+# -- the notations
+
+_NAME = r"[A-Za-z_](?:[\w.-]|\\[_.-]){0,80}"  # `get\_weather` is Markdown
+_PREFIX = r"(?:(?:functions?|tools?|api|call):(?=\w)|>>>|\*\*|`|\"|to=)?"
 _SUFFIX = r"(?::\d{1,4})?[`*\"]{0,3}"
 _BETWEEN = (
-    rf"[ \t]{{0,4}}(?:[:=]|\[ARGS\]|(?:\s?{TOKEN}(?:json|code|commentary|analysis)?){{1,4}})?\s{{0,20}}"
-    rf"(?:(?:arguments|args|parameters|input)[ \t]?[:=]\s{{0,4}})?(?:```(?:json)?\s{{0,4}})?"
+    rf"[ \t]{{0,4}}(?:[:=]|(?:\[CALL_ID\]\w{{1,40}})?\[ARGS\]|(?:\s?(?:{TOKEN}|<tool_sep>)"
+    r"(?:(?:json|code|commentary|analysis)\s?){0,2}){1,4})?\s{0,20}"
+    r"(?:(?:arguments|args|parameters|input)[ \t]?[:=]\s{0,4})?(?:```(?:json)?\s{0,4})?"
 )
-_NAME = r"[A-Za-z_][\w.-]{0,80}"
-_NAMED = re.compile(rf"{_PREFIX}(?P<name>{_NAME}){_SUFFIX}{_BETWEEN}(?=\{{|<arg_key>)", re.A)
-_PYTHON = re.compile(rf"(?:print\(\s*)?(?:[a-z_]\w{{0,30}}\s?=\s?)?(?:await )?{_PREFIX}(?P<name>{_NAME})`?\(", re.A)
-_FUNCTION = re.compile(r"<(?:function|invoke)(?:=|\s+name=)[\"']?(?P<name>[\w.-]{1,80})[\"']?\s*>")
-_FUNCTION_END = re.compile(r"</(?:function|invoke)>")
-_PARAMETER = re.compile(r"<parameter(?:=|\s+name=)[\"']?([\w.-]{1,80})[\"']?[^>\n]{0,80}>")
-_PARAMETER_END = re.compile(r"</parameter>|(?=<parameter[= ])|</(?:function|invoke)>|</tool_call>")
-_ARG_KEY = re.compile(r"\s*<arg_key>([^<\n]{1,80})</arg_key>\s*<arg_value>")
-_NAME_TAG = re.compile(r"<(tool_name|tool|function_name|function|action|name)>\s*([\w.-]{1,80})\s*</\1>\s*")
+_CALL_TAG = r"(?:\w{1,20}_)?(?:function|invoke|tool|call|action|command|skill|plugin|api)"
+_NAME_TAG = r"tool_name|tool|function_name|function|action|name"
+
+
+class Notation(Struct, frozen=True):
+    """A notation of calls.
+
+    `opening` matches where such a call begins. A backslash behind its group `arm` makes the call text, in every
+    notation that could read it. `read` is the reader's method that takes the match and returns the calls, or nothing.
+    """
+
+    name: str
+    opening: re.Pattern[str]
+    read: Literal["read_object", "read_element", "read_name_tag", "read_own_tag", "read_named", "read_python"]
+
+
+NOTATIONS = (
+    Notation("an object", re.compile(r"(?P<arm>\{)"), "read_object"),
+    Notation(
+        "a tag with the tool's name as a value",
+        re.compile(
+            rf"(?P<arm><){FAMILY}(?P<tag>{_CALL_TAG})(?:=|\s+[a-z]{{2,10}}=)[\"']?(?P<name>[\w.-]{{1,80}})[\"']?"
+            r"[^<>]{0,80}>"
+        ),
+        "read_element",
+    ),
+    Notation(
+        "a tag around the tool's name",
+        re.compile(rf"(?P<arm><)(?P<tag>{_NAME_TAG})>\s*+(?P<name>[\w.-]{{1,80}})\s*+</(?P=tag)>\s*+"),
+        "read_name_tag",
+    ),
+    Notation("a tag that is the tool's name", re.compile(r"(?P<arm><)(?P<name>[A-Za-z_][\w.-]{0,80})>"), "read_own_tag"),
+    Notation(
+        "the tool's name before an object",
+        re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME})){_SUFFIX}{_BETWEEN}(?=\{{|{ARG_KEY})", re.A),
+        "read_named",
+    ),
+    Notation("Python", re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME}))`?\(", re.A), "read_python"),
+)
+"""All notations of calls, in the order in which the reader tries them at one place."""
+
+_LEAD = re.compile(r"(?:print\(\s*)?(?:[a-z_]\w{0,30}\s?=\s?)?(?:await )?", re.A)
+"""What may stand before a Python call: a variable, `print(`, `await`."""
 _INPUT_TAG = re.compile(r"<(parameters|tool_input|action_input|input|arguments|args|params)>")
-_TOOL_TAG = re.compile(r"<([A-Za-z_][\w.-]{0,80})>")
-_CHILD = re.compile(r"\s*<([A-Za-z_][\w.-]{0,80})>")
-_TRAILER = re.compile(r"\s*(?:```)?\s*(?:</(?:function|invoke|tool_call|tool|action)>)?")
-_BLANK = re.compile(r"\s*+")
+_TRAILER = re.compile(r"\s*+(?:```)?\s*+(?:</(?:function|invoke|tool_call|tool|action)>)?")
 _LINE_END = re.compile(r"[ \t`.;)\]}]*+(?:\n|\Z|<|,|\[)")
-_HARMLESS = re.compile(rf"{TAG}|{TOKEN}|<(?=/?(?:function|invoke|tool_name|tool|action)[=\s>])")
+_HARMLESS = re.compile(rf"{TAG}|{TOKEN}|<(?=/?{FAMILY}(?:{_CALL_TAG}|tool_name)[=\s>])")
 _LOOKS, _TRIES = 8, 300  # limits of a search, as in loose_json
 
 
@@ -114,19 +161,21 @@ class _Reader:
     def __init__(self, text: str, tools: Sequence[ToolSpec]) -> None:
         self.text = text
         self.tools = {tool.name: tool for tool in tools}
-        self.folded = {name.lower().replace("-", "_"): name for name in self.tools}
+        self.folded = {_folded(name): name for name in self.tools}
         self.budget, self.tries = _LOOKS * (len(text) + 64), _TRIES
         self.listed = tools
         self.passed = 0  # an object that is not a call is data, and nothing in it is a call
 
     def find_tool(self, name: str) -> str:
         """Return the tool that a name means, ignoring decoration; "" if there is none."""
-        plain = name.replace("\\_", "_").strip(".-")
-        for one in (plain, plain.removesuffix(".call"), plain.rpartition(".")[2]):
-            if one in self.tools:
-                return one
-            if found := self.folded.get(one.lower().replace("-", "_")):
-                return found
+        plain = name.replace("\\", "").strip(".-")
+        while plain:
+            for one in (plain, plain.removesuffix(".call")):
+                if one in self.tools:
+                    return one
+                if found := self.folded.get(_folded(one)):
+                    return found
+            plain = plain.partition(".")[2]
         return ""
 
     def first(self, start: int) -> Iterator[list[FoundCall]]:
@@ -134,7 +183,7 @@ class _Reader:
         at = start
         # A search from behind the end would start at the end again.
         while at <= len(self.text) and self.budget > 0 and self.tries > 0:
-            if (place := _CANDIDATE.search(self.text, at)) is None:
+            if (place := _PLACE.search(self.text, at)) is None:
                 return
             begin = place.end() - 3 if place[0] == "to=" else place.end()
             begin = max(begin, GLUE.match(self.text, begin).end())  # type: ignore[union-attr]
@@ -145,12 +194,12 @@ class _Reader:
 
     def at(self, at: int) -> list[FoundCall]:
         """Return the calls that begin exactly at `at`; empty if there are none."""
-        sign = self.text[at : at + 1]
-        if sign == "{":
-            return self.object(at)
-        if sign == "<":
-            return self.read_tagged(at)
-        return self.read_named(at) or self.python(at)
+        lead = _LEAD.match(self.text, at).end()  # type: ignore[union-attr]  # it matches the empty string too
+        for notation in NOTATIONS:
+            head = notation.opening.match(self.text, lead if notation.read == "read_python" else at)
+            if head is not None and (calls := getattr(self, notation.read)(head)):
+                return [structs.replace(calls[0], start=at), *calls[1:]]
+        return []
 
     def json(self, at: int) -> Found | NotJson:
         try:
@@ -162,8 +211,8 @@ class _Reader:
         self.budget -= found.end - found.start
         return found
 
-    def object(self, at: int) -> list[FoundCall]:
-        found = self.json(at)
+    def read_object(self, head: re.Match[str]) -> list[FoundCall]:
+        found = self.json(head.start())
         if isinstance(found, NotJson) or not isinstance(found.value, Mapping):
             return []
         value: Mapping[str, Any] = found.value
@@ -191,37 +240,27 @@ class _Reader:
                 return []
         return calls
 
-    def read_named(self, at: int) -> list[FoundCall]:
+    def read_named(self, head: re.Match[str]) -> list[FoundCall]:
         """Read `get_weather {"city": "Paris"}`, with anything usual between the two."""
-        head = _NAMED.match(self.text, at)
-        if head is None or not (name := self.find_tool(head["name"])):
+        if not (name := self.find_tool(head["name"])):
             return []
         note = "the tool's name stood before its input"
-        if self.text.startswith("<arg_key>", head.end()):
-            return [self.read_argument_pairs(name, at, head.end(), note)]
+        if self.text.startswith("<", head.end()):
+            given, end = read_pairs(self.text, head.end())
+            return [FoundCall(name, given, head.start(), end, (note,))]
         found = self.json(head.end())
         if isinstance(found, NotJson):
             why = f"{found.what} ({found.where(self.text)})"
-            return [FoundCall(name, None, at, len(self.text), (note,), False, broken=why)]
+            return [FoundCall(name, None, head.start(), len(self.text), (note,), False, broken=why)]
         repairs = (note, *(f"the input's JSON had {what}" for what in found.repairs))
         broken = "it ends before its last bracket" if MISSING in found.repairs else ""
-        return [FoundCall(name, found.value, at, found.end, repairs, False, broken=broken)]
+        return [FoundCall(name, found.value, head.start(), found.end, repairs, False, broken=broken)]
 
-    def read_argument_pairs(self, name: str, start: int, at: int, note: str) -> FoundCall:
-        """Read pairs of `<arg_key>` and `<arg_value>`."""
-        given: dict[str, JSON] = {}
-        while (pair := _ARG_KEY.match(self.text, at)) is not None:
-            end = self.text.find("</arg_value>", pair.end())
-            stop = len(self.text) if end < 0 else end
-            given[pair[1].strip()] = _value(self.text[pair.end() : stop])
-            at = stop + len("</arg_value>") if end >= 0 else stop
-        return FoundCall(name, given, start, min(at, len(self.text)), (note,))
-
-    def python(self, at: int) -> list[FoundCall]:
+    def read_python(self, head: re.Match[str]) -> list[FoundCall]:
         """Read `get_weather(city="Paris")` on a line of its own or in a list."""
-        head = _PYTHON.match(self.text, at)
-        if head is None or not (name := self.find_tool(head["name"])):
+        if not (name := self.find_tool(head["name"])):
             return []
+        at = head.start()
         end = end_of_arguments(self.text, head.end())
         self.budget -= max(1, (len(self.text) if end < 0 else end) - at)
         self.tries -= 1
@@ -236,77 +275,57 @@ class _Reader:
         except InvalidArguments as why:
             return [FoundCall(name, None, at, end + 1, (note,), False, broken=str(why))]
         given = named_input(read.value, self.tools[name].parameters)
-        close = end + 2 if head[0].startswith("print(") and self.text.startswith(")", end + 1) else end + 1
-        return [FoundCall(name, given, at, close, (note, *read.repairs), False)]
+        return [FoundCall(name, given, at, end + 1, (note, *read.repairs), False)]
 
-    def read_tagged(self, at: int) -> list[FoundCall]:
-        """Read tags that name a tool: `<function=...>`, `<invoke name=...>`, `<tool_name>`, or the tool's own tag."""
-        note = "the call was written with tags"
+    def read_element(self, head: re.Match[str]) -> list[FoundCall]:
+        """Read `<function=get_weather>` and `<invoke name="get_weather">`, with parameters, JSON or text inside."""
+        note, text, at = "the call was written with tags", self.text, head.end()
         self.tries -= 1
-        if (head := _FUNCTION.match(self.text, at)) is not None:
-            return [self.function(head, note)]
-        if (head := _NAME_TAG.match(self.text, at)) is not None:
-            given, end = None, head.end()
-            if (opening := _INPUT_TAG.match(self.text, end)) is not None:
-                close = self.text.find(f"</{opening[1]}>", opening.end())
-                stop = len(self.text) if close < 0 else close
-                given = self.inside(self.text[opening.end() : stop])
-                end = stop + len(opening[1]) + 3 if close >= 0 else stop
-            elif not self.find_tool(head[2]):
-                return []
-            name = self.find_tool(head[2]) or head[2]
-            return [FoundCall(name, given, at, min(end, len(self.text)), (note,))]
-        head = _TOOL_TAG.match(self.text, at)
-        if head is not None and head[1] in self.tools:
-            close = self.text.find(f"</{head[1]}>", head.end())
-            if close >= 0:
-                given = self.inside(self.text[head.end() : close])
-                return [FoundCall(head[1], given, at, close + len(head[1]) + 3, (note,))]
-        return []
-
-    def function(self, head: re.Match[str], note: str) -> FoundCall:
-        at = head.end()
-        name = self.find_tool(head["name"]) or head["name"]
-        blank = _BLANK.match(self.text, at).end()  # type: ignore[union-attr]
-        if self.text.startswith("{", blank):
+        name = self.find_tool(head["name"])
+        if not name and head["tag"] not in ("function", "invoke"):
+            return []
+        name = name or head["name"]
+        blank = skip_blank(text, at)
+        if text.startswith("{", blank):
             found = self.json(blank)
             if isinstance(found, NotJson):
-                why = f"{found.what} ({found.where(self.text)})"
-                return FoundCall(name, None, head.start(), len(self.text), (note,), broken=why)
-            end = _TRAILER.match(self.text, found.end).end()  # type: ignore[union-attr]
+                why = f"{found.what} ({found.where(text)})"
+                return [FoundCall(name, None, head.start(), len(text), (note,), broken=why)]
+            end = _TRAILER.match(text, found.end).end()  # type: ignore[union-attr]
             broken = "it ends before its last bracket" if MISSING in found.repairs else ""
-            return FoundCall(name, found.value, head.start(), end, (note,), broken=broken)
-        given: dict[str, JSON] = {}
-        while (opening := _PARAMETER.match(self.text, blank)) is not None:
-            close = _PARAMETER_END.search(self.text, opening.end())
-            stop = close.start() if close else len(self.text)
-            given[opening[1]] = _value(self.text[opening.end() : stop])
-            at = close.end() if close and close[0] == "</parameter>" else stop
-            blank = _BLANK.match(self.text, at).end()  # type: ignore[union-attr]
-        end = _FUNCTION_END.match(self.text, blank)
-        if end is None and not given and (close := _FUNCTION_END.search(self.text, at)) is not None:
-            inside = self.inside(self.text[at : close.start()])
-            return FoundCall(name, inside, head.start(), close.end(), (note,))
-        return FoundCall(name, given or None, head.start(), end.end() if end else at, (note,))
+            return [FoundCall(name, found.value, head.start(), end, (note,), broken=broken)]
+        given, at = read_parameters(text, at)
+        close = FUNCTION_END.match(text, skip_blank(text, at))
+        if close is None and not given and (close := FUNCTION_END.search(text, at)) is not None:
+            inside = read_content(text[at : close.start()])
+            return [FoundCall(name, inside, head.start(), close.end(), (note,))]
+        return [FoundCall(name, given or None, head.start(), close.end() if close else at, (note,))]
 
-    def inside(self, text: str) -> JSON:
-        """Read the content between two tags: JSON, a tag for each parameter, or text."""
-        if (value := read_structure(text.strip())) is not None:
-            return value
-        given: dict[str, JSON] = {}
-        at = 0
-        while (child := _CHILD.match(text, at)) is not None:
-            close = text.find(f"</{child[1]}>", child.end())
-            if close < 0:
-                break
-            given[child[1]] = _value(text[child.end() : close])
-            at = close + len(child[1]) + 3
-        return given if given and not text[at:].strip() else text.strip() or None
+    def read_name_tag(self, head: re.Match[str]) -> list[FoundCall]:
+        """Read `<tool_name>get_weather</tool_name>`, with or without its input in another tag."""
+        self.tries -= 1
+        name, given, end = self.find_tool(head["name"]), None, head.end()
+        if (opening := _INPUT_TAG.match(self.text, end)) is not None:
+            close = self.text.find(f"</{opening[1]}>", opening.end())
+            stop = len(self.text) if close < 0 else close
+            given = read_content(self.text[opening.end() : stop])
+            end = stop + len(opening[1]) + 3 if close >= 0 else stop
+        elif not name:
+            return []
+        return [FoundCall(name or head["name"], given, head.start(), end, ("the call was written with tags",))]
+
+    def read_own_tag(self, head: re.Match[str]) -> list[FoundCall]:
+        """Read `<get_weather><city>Paris</city></get_weather>`."""
+        self.tries -= 1
+        close = self.text.find(f"</{head['name']}>", head.end()) if head["name"] in self.tools else -1
+        if close < 0:
+            return []
+        given, end = read_content(self.text[head.end() : close]), close + len(head["name"]) + 3
+        return [FoundCall(head["name"], given, head.start(), end, ("the call was written with tags",))]
 
 
-def _value(text: str) -> JSON:
-    """Return a parameter's text without the line breaks beside its tags. Binding knows its type."""
-    return text.removeprefix("\n").removesuffix("\n").strip(" \t") if "\n" not in text.strip() else text.strip("\n")
+def _folded(name: str) -> str:
+    return re.sub(r"[.-]", "_", name.lower())
 
 
 def same_call(name: str, given: JSON) -> str:
