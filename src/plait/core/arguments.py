@@ -52,14 +52,20 @@ KEYWORD = re.compile(r"\s*+([^\W\d]\w{0,63})\s*+=(?!=)\s*+")
 _NAMED_LINE = re.compile(r"[ \t*_`\"'-]{0,8}([^\W\d][\w-]{0,63})[*_`\"']{0,3}[ \t]*+[:：](?!//)[ \t]*+(.*)")
 # A bare reference to a result; or an escaped character or a string, inside which it is not a reference.
 _BARE = re.compile(r"""\\.|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'|(\$\{\d{1,6}\}|\$\d{1,6}(?![\w.]))""", re.S | re.A)
-_PARTS = re.compile(r"""["'“‘()\[\]{},]""")
+_PARTS = re.compile(r"""["'“‘()\[\]{},]|(?<=[\s,(\[{])#(?=[\s#])""")
+_BEFORE_COMMENT = frozenset("([{,)]}\"'0123456789")
+_PYTHON_SIGNS = frozenset("(+-.0123456789")
+_COMMENTS = re.compile(r"\A(?:\s*+#[^\n]*+\n)++")
+_COLON = re.compile(r"""\s*+["']?([^\W\d]\w{0,63})["']?[ \t]?:(?!//)\s*+""")
+_ESCAPED_KEYWORD = re.compile(r"(?:\A|[,(\s])\w{0,60}\\_[\w\\]{0,60}\s?=(?!=)")
+_AFTER_LITERAL = re.compile(r"\s*+(?:#[^\n]*+\s*+)*+")
 _STRINGS = {
-    '"': re.compile(r'"""(?:[^"\\]++|\\.|"(?!""))*+"""|"(?:[^"\\]++|\\.|"(?!\s*+(?:[,:)}\]]|\Z)))*+"', re.S),
-    "'": re.compile(r"'''(?:[^'\\]++|\\.|'(?!''))*+'''|'(?:[^'\\]++|\\.|'(?!\s*+(?:[,:)}\]]|\Z)))*+'", re.S),
+    '"': re.compile(r'"""(?:[^"\\]++|\\.|"(?!""))*+"""|"(?:[^"\\]++|\\.|"(?!\s*+(?:[,:)}\]]|\#\s|\Z)))*+"', re.S),
+    "'": re.compile(r"'''(?:[^'\\]++|\\.|'(?!''))*+'''|'(?:[^'\\]++|\\.|'(?!\s*+(?:[,:)}\]]|\#\s|\Z)))*+'", re.S),
     "“": re.compile(r"“[^”“\"]*+[”“\"]"),
-    "‘": re.compile(r"‘(?:[^’']++|[’'](?!\s*+(?:[,:)}\]]|\Z)))*+[’']"),
+    "‘": re.compile(r"‘(?:[^’']++|[’'](?!\s*+(?:[,:)}\]]|\#\s|\Z)))*+[’']"),
 }
-_SIMPLE = frozenset({"string", "integer", "number", "boolean"})
+_TEXT, _COMPUTED = {"type": "string"}, {"type": "null"}
 
 
 class ParsedInput(Struct, frozen=True):
@@ -276,7 +282,7 @@ def _read_keywords(text: str, parameters: Mapping[str, Any]) -> ParsedInput | No
     if not names or (bare is text and (KEYWORD.match(text) is None or KEYWORD.match(text)[1] not in names)):  # type: ignore[index]
         return None
     repairs: list[str] = []
-    given = _split_arguments(bare, _scan_arguments(bare, 0)[1], names, repairs)
+    given = _split_arguments(bare, _scan_arguments(bare, 0)[1], parameters, repairs)
     if not all(each.literal and (each.key in names or bare is not text) for each in given):
         return None
     try:
@@ -298,7 +304,7 @@ def _read_named_lines(text: str, parameters: Mapping[str, Any]) -> ParsedInput |
         name = names.get(match[1].lower().replace("-", "_")) if match else None
         if match is None or name is None or name in given:
             return None
-        read = _read_literal(match[2].strip().rstrip(","))
+        read = read_literal(match[2].strip().rstrip(","), parameters["properties"][name], parameters)
         given[name] = match[2].strip() if read is None else read[0]
     return ParsedInput(given, ("the input was written as lines, each with a parameter's name",))
 
@@ -314,9 +320,10 @@ def end_of_arguments(text: str, start: int) -> int:
 def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int] | None = None) -> ParsedInput:
     """Read the text between a call's parentheses, as Python does: `"Lyon", limit=3, $1`.
 
-    A value is a JSON or Python literal, or a reference (`$1`, `${1}`), which becomes a text. Other text is accepted if
-    it is unambiguous: `$1 - $2` for a tool of one parameter, `EUR` between two commas. `commas` are the places of the
-    commas between arguments, if they are known.
+    A value is a JSON or Python literal, or a reference (`$1`, `${1}`), which becomes a text. A tuple is a list, and a
+    constant such as `1/6` its value, unless the parameter takes text. Other text is accepted if it is unambiguous:
+    `$1 - $2` for a tool of one parameter, `EUR` between two commas. `commas` are the places of the commas between
+    arguments, if they are known.
 
     The value is None without arguments, a scalar for the one argument of a tool with one parameter, else an object by
     parameter name. It stays a list if the tool is unknown or has fewer parameters. Raises `InvalidArguments` for an
@@ -326,7 +333,10 @@ def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int
         return ParsedInput(None)
     names = parameter_names(parameters)
     repairs: list[str] = []
-    given = _split_arguments(raw, _scan_arguments(raw, 0)[1] if commas is None else commas, names, repairs)
+    if _ESCAPED_KEYWORD.search(raw) is not None:  # Markdown
+        raw, commas = raw.replace("\\_", "_"), None
+        repairs.append("Markdown escapes were dropped")
+    given = _split_arguments(raw, _scan_arguments(raw, 0)[1] if commas is None else commas, parameters, repairs)
     if len(names) == 1 and not all(each.literal for each in given):
         return ParsedInput(_text_for_one(raw, names[0]), (PLAIN,))
     placed = [each.value for each in given if not each.key]
@@ -354,21 +364,24 @@ def _scan_arguments(text: str, start: int) -> tuple[int, list[int]]:
 
     A quote opens a string only where a value may begin, so `it's` is text.
     """
-    depth, at = 0, start
+    depth, at, last_line = 0, start, text.rfind("\n")
     commas: list[int] = []
     unclosed: set[str] = set()
     while (match := _PARTS.search(text, at)) is not None:
         sign, at = match[0], match.end()
+        before = match.start() - 1 if sign in "\"'“‘#" else start
+        while before >= start and text[before].isspace():
+            before -= 1
         if sign in _STRINGS:
-            before = match.start() - 1
-            while before >= start and text[before].isspace():
-                before -= 1
             if sign in unclosed or (before >= start and text[before] not in "([{,=:"):
                 continue
             if (string := _STRINGS[sign].match(text, match.start())) is not None:
                 at = string.end()
             else:
                 unclosed.add(sign)
+        elif sign == "#":  # a comment, if a value has ended before it and its line ends within the arguments
+            if match.start() < last_line and (before < start or text[before] in _BEFORE_COMMENT):
+                at = text.index("\n", at)
         elif sign in "([{":
             depth += 1
         elif sign in ")]}":
@@ -380,25 +393,33 @@ def _scan_arguments(text: str, start: int) -> tuple[int, list[int]]:
     return -1, commas
 
 
-def _split_arguments(raw: str, commas: Sequence[int], names: list[str], repairs: list[str]) -> list[_Argument]:
+def _split_arguments(
+    raw: str, commas: Sequence[int], parameters: Mapping[str, Any], repairs: list[str]
+) -> list[_Argument]:
+    names = parameter_names(parameters)
     ends = [*commas, len(raw)]
     starts = [0, *(comma + 1 for comma in commas)]
-    pieces = [raw[start:end] for start, end in zip(starts, ends, strict=True)]
+    pieces = [_COMMENTS.sub("", raw[start:end]) for start, end in zip(starts, ends, strict=True)]
     if len(pieces) > 1 and not pieces[-1].strip():
         pieces.pop()
     found = []
-    for piece in pieces:
+    for place, piece in enumerate(pieces):
         match = KEYWORD.match(piece)
+        if match is None and (colon := _COLON.match(piece)) is not None and colon[1] in names:
+            match = colon if read_literal(piece[colon.end() :], _COMPUTED, parameters) else None
         key, value = (match[1], piece[match.end() :]) if match else ("", piece)
-        if key not in names and len(names) == 1 and not _read_literal(value):
+        name = key or (names[place] if place < len(names) else "")
+        schema = parameters.get("properties", {}).get(name, _COMPUTED if key else _TEXT)
+        if key not in names and len(names) == 1 and not read_literal(value, schema, parameters):
             key, value = "", piece
-        found.append(_read_argument(key, value, repairs))
+        found.append(_read_argument(key, value.strip(), read_literal(value, schema, parameters), repairs))
     return found
 
 
-def _read_argument(key: str, text: str, repairs: list[str]) -> _Argument:
-    text = text.strip()
-    if (read := _read_literal(text)) is not None:
+def _read_argument(
+    key: str, text: str, read: tuple[JSON, tuple[str, ...]] | None, repairs: list[str]
+) -> _Argument:
+    if read is not None:
         value, repaired = read
         repairs += [f"an argument had {what}" for what in repaired if what != QUOTES]
         return _Argument(key, value, True)
@@ -409,14 +430,22 @@ def _read_argument(key: str, text: str, repairs: list[str]) -> _Argument:
     return _Argument(key, text, False)
 
 
-def _read_literal(text: str) -> tuple[JSON, tuple[str, ...]] | None:
-    """Read a whole text as one literal: its value and what was repaired in it; None if it is not a literal."""
+def read_literal(text: str, schema: Any, root: Mapping[str, Any]) -> tuple[JSON, tuple[str, ...]] | None:
+    """Read a whole text as one literal: its value and what was repaired in it; None if it is not a literal.
+
+    A tuple or a constant such as `1/6` is not one for a parameter whose `schema` allows a text.
+    """
     text = _BARE.sub(lambda match: f'"{match[0]}"' if match[1] else match[0], text.strip())
+    inside = text[:1] in _PYTHON_SIGNS and "string" not in types_of(schema, root)
     try:
-        found = read_value(text)
+        found = read_value(f"[{text}\n]" if inside else text)
     except NotJson:
         return None
-    return (found.value, found.repairs) if found.end == len(text) and MISSING not in found.repairs else None
+    if MISSING in found.repairs or (inside and (len(found.value) != 1 or found.end != len(text) + 3)):
+        return None
+    if not inside and _AFTER_LITERAL.match(text, found.end).end() < len(text):  # type: ignore[union-attr]
+        return None
+    return found.value[0] if inside else found.value, found.repairs
 
 
 def _text_for_one(raw: str, name: str) -> str:

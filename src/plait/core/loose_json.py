@@ -2,8 +2,9 @@
 
 `read_value` reads one value at a place in a text. `objects` finds the objects in prose. The repairs are: curly or
 single quotes as delimiters, unquoted keys, trailing commas, `True`/`False`/`None`, line breaks and tabs inside strings,
-backslashes that escape nothing, comments, brackets that are missing or crossed. An unterminated string is not repaired:
-its content is unknown, and running a tool on half an input is worse than asking again.
+backslashes that escape nothing, comments, brackets that are missing or crossed. Inside brackets, tuples and constant
+numbers are read as in Python: `(1, 2)`, `50_000`, `1/6`. An unterminated string is not repaired: its content is
+unknown, and running a tool on half an input is worse than asking again.
 
 Time is linear in the text: strings are matched by possessive patterns, and a search through prose has a fixed budget of
 looks at each character.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -30,9 +32,18 @@ _TRIES = 300
 _BLANK = re.compile(r"(?:\s++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)|#[^\n]*+)*+")
 _DOUBLE = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.S)
 # A single or curly quote closes only where a value or a key may end, so that `'it's'` keeps its apostrophe.
-_SINGLE = re.compile(r"['‘’]((?:[^'‘’\\]++|\\.|['‘’](?!\s*+(?:[,:}\]]|```|\Z)))*+)['‘’]", re.S)
-_CURLY = re.compile(r'[“”„]((?:[^“”"\\]++|\\.|[“”"](?!\s*+(?:[,:}\]]|```|\Z)))*+)[“”"]', re.S)
+_ENDS = r"(?!\s*+(?:[,:}\]]|```|\#\s|\Z))"
+_SINGLE = re.compile(rf"['‘’]((?:[^'‘’\\]++|\\.|['‘’]{_ENDS})*+)['‘’]", re.S)
+_CURLY = re.compile(rf'[“”„]((?:[^“”"\\]++|\\.|[“”"]{_ENDS})*+)[“”"]', re.S)
+_SINGLE_IN_TUPLE = re.compile(_SINGLE.pattern.replace("[,:}", "[,:)}"), re.S)
+# Strings of Gemma 4 and FunctionGemma.
+_MARKED = re.compile(r"""<\|"\|>((?:[^<]++|<(?!\|"\|>))*+)<\|"\|>|<escape>((?:[^<]++|<(?!escape>))*+)<escape>""")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?![\w.])", re.A)
+_PYTHON_NUMBER = re.compile(r"(?:(?:0|[1-9]\d*+(?:_\d++)*+)(?:\.\d++)?|\.\d++)(?:[eE][+-]?\d++)?(?![\w.])", re.A)
+_TIMES = re.compile(r"\s*+([*/])(?![*/])\s*+(?=[-+.(\d])", re.A)
+_POWER = re.compile(r"\s*+\*\*\s*+(?=[-+.(\d])", re.A)
+_HUGE = 2**128
+"""Bound of the numbers in constant arithmetic."""
 _WORD = re.compile(r"[A-Za-z_]\w*+")
 _KEY = re.compile(r"([A-Za-z_]\w*+)\s*+(?=:)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
@@ -52,6 +63,7 @@ BACKSLASH = "a backslash that escapes nothing"
 COMMENT = "a comment"
 MISSING = "a closing bracket missing at the end"
 CROSSED = "crossed brackets"
+PYTHON = "a tuple or a number written as in Python"
 HALF = "half of a surrogate pair"
 TOO_MANY = "too many texts look like an object and are not one"
 
@@ -177,6 +189,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.tuples = 0  # how many are open
         self.repairs: dict[str, None] = {}
 
     def read(self, start: int) -> Found:
@@ -200,11 +213,47 @@ class _Reader:
         return at >= len(self.text) or self.text.startswith("```", at)
 
     def read_value(self, at: int, depth: int) -> tuple[Any, int]:
-        if self.is_over(at):
-            raise NotJson("a value is missing", at)
+        """Read the value at a place. Inside brackets it may be a product of constants."""
+        value, end = self.read_factor(at, depth)
+        signs = ""
+        while depth and type(value) in (int, float) and (sign := _TIMES.match(self.text, end)) is not None:
+            if "/" in signs:
+                raise NotJson("what stands here may be a date (text needs quotes)", at)
+            other, end = self.read_factor(sign.end(), depth)
+            value, signs = self.compute(sign[1], value, other, at), sign[1]
+        return value, end
+
+    def read_factor(self, at: int, depth: int) -> tuple[Any, int]:
+        """Read one value, or a constant with its sign and its power."""
         if depth > MAX_DEPTH:
             raise NotJson(f"it is nested more than {MAX_DEPTH} deep", at)
+        number = _NUMBER.match(self.text, at)
+        if depth and self.text[at : at + 1] in ("-", "+") and (number is None or _POWER.match(self.text, number.end())):
+            value, end = self.read_factor(self.skip_blank(at + 1), depth + 1)
+            return self.compute("*", value, -1 if self.text[at] == "-" else 1, at), end
+        value, end = self.read_single(at, depth)
+        if depth and type(value) in (int, float) and (sign := _POWER.match(self.text, end)) is not None:
+            power, end = self.read_factor(sign.end(), depth + 1)
+            value = self.compute("**", value, power, at)
+        return value, end
+
+    def compute(self, sign: str, left: Any, right: Any, at: int) -> Any:
+        """Compute with two constants. Raises `NotJson` if they are no numbers, or if the result is huge."""
+        self.note_repair(PYTHON)
+        with suppress(ArithmeticError):
+            if {type(left), type(right)} <= {int, float} and max(abs(left), abs(right)) < _HUGE:
+                if sign != "**":
+                    return left / right if sign == "/" else left * right
+                if abs(right) < 128 and isinstance(value := left**right, int | float) and abs(value) < _HUGE:
+                    return value
+        raise NotJson("the arithmetic has no value that can be stated", at)
+
+    def read_single(self, at: int, depth: int) -> tuple[Any, int]:
+        if self.is_over(at):
+            raise NotJson("a value is missing", at)
         char = self.text[at]
+        if char == "(" and depth:
+            return self.read_tuple(at, depth)
         if char == "{":
             return self.read_object(at, depth)
         if char == "[":
@@ -216,6 +265,13 @@ class _Reader:
                 return json.loads(number[0]), number.end()
             except ValueError:
                 raise NotJson("a number has too many digits", at) from None
+        if depth and (number := _PYTHON_NUMBER.match(self.text, at)) is not None:
+            self.note_repair(PYTHON)
+            digits = number[0].replace("_", "")
+            return (int if digits.isdigit() and len(digits) < 40 else float)(digits), number.end()
+        if (marked := _MARKED.match(self.text, at)) is not None:
+            self.note_repair(QUOTES)
+            return marked[1] or marked[2] or "", marked.end()
         if (word := _WORD.match(self.text, at)) is not None:
             if word[0] in _CONSTANTS:
                 return _CONSTANTS[word[0]], word.end()
@@ -227,7 +283,8 @@ class _Reader:
 
     def read_string(self, at: int) -> tuple[str, int]:
         quote = self.text[at]
-        pattern = _DOUBLE if quote == '"' else _SINGLE if quote in "'‘’" else _CURLY
+        single = _SINGLE_IN_TUPLE if self.tuples else _SINGLE
+        pattern = _DOUBLE if quote == '"' else single if quote in "'‘’" else _CURLY
         if (match := pattern.match(self.text, at)) is None:
             raise NotJson("a string is not closed", at, len(self.text))
         if quote != '"':
@@ -279,6 +336,26 @@ class _Reader:
             item, at = self.read_value(at, depth + 1)
             items.append(item)
             at = self.skip_comma(at, "]")
+
+    def read_tuple(self, at: int, depth: int) -> tuple[Any, int]:
+        """Read a tuple as a list, and one value in parentheses as that value."""
+        items: list[Any] = []
+        self.tuples += 1
+        end = self.skip_blank(at + 1)
+        while self.text[end : end + 1] != ")":
+            item, end = self.read_value(end, depth + 1)
+            items.append(item)
+            end = self.skip_blank(end)
+            comma = self.text[end : end + 1] == ","
+            end = self.skip_blank(end + 1) if comma else end
+            if not comma and self.text[end : end + 1] != ")":
+                raise NotJson("a parenthesis is not closed where it should be", end)
+            if not comma and len(items) == 1:
+                self.tuples -= 1
+                return item, end + 1
+        self.tuples -= 1
+        self.note_repair(PYTHON)
+        return items, end + 1
 
     def read_object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
         fields: dict[str, Any] = {}

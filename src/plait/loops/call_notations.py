@@ -16,7 +16,15 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from plait.core import JSON, ToolSpec
-from plait.core.arguments import InvalidArguments, end_of_arguments, named_input, read_arguments, read_structure
+from plait.core.arguments import (
+    PLAIN,
+    InvalidArguments,
+    brings_result,
+    end_of_arguments,
+    named_input,
+    read_arguments,
+    read_structure,
+)
 from plait.core.loose_json import MISSING, Found, NotJson, objects, read_value
 from plait.loops.call_objects import (
     NAME_KEYS,
@@ -50,16 +58,18 @@ GLUE = re.compile(
 )
 """Allowed around calls and between two of them: blanks, list marks, fences, tags, tokens."""
 
+_WORDS = r"[ \t*#>-]{0,8}(?:[\w'-]{1,20} ){0,%d}(?:tool|function|call|action|api|invocation)s?[ \w]{0,20}[*]{0,2}:[* \t]{0,4}"
 _PLACE = re.compile(
-    rf"^[ \t>*`-]{{0,8}}|{TAG}|{TOKEN}|\[/?[A-Z_]{{3,20}}\]|```(?:{_LANGUAGE})?[ \t]*\n?|(?=\{{)|functools(?=\[)|\bto=",
-    re.M,
+    rf"^{_WORDS % 12}(?=\\?\[)|^{_WORDS % 3}(?=[\w\\.]{{1,80}}\()|^[ \t>*`•-]{{0,8}}(?:\d{{1,3}}[.)][ \t]{{1,3}})?`{{0,2}}|{TAG}|{TOKEN}|\[/?[A-Z_]{{3,20}}\]|```(?:{_LANGUAGE})?[ \t]*\n?|(?=\{{)|functools(?=\[)|\bto=",
+    re.M | re.I,
 )
-"""Where a call may begin: at the start of a line, behind a tag, a token or a fence, at a brace."""
+"""Where a call may begin: at the start of a line, behind a few words that announce calls, behind a tag, a token or a
+fence, at a brace."""
 
 # -- the notations
 
 _NAME = r"[A-Za-z_](?:[\w.-]|\\[_.-]){0,80}"  # `get\_weather` is Markdown
-_PREFIX = r"(?:(?:functions?|tools?|api|call):(?=\w)|>>>|\*\*|`|\"|to=)?"
+_PREFIX = r"(?:(?:functions?|tools?|api|call):(?=\w)|>>>|\*\*|`|to=)?"
 _SUFFIX = r"(?::\d{1,4})?[`*\"]{0,3}"
 _BETWEEN = (
     rf"[ \t]{{0,4}}(?:[:=]|(?:\[CALL_ID\]\w{{1,40}})?\[ARGS\]|(?:\s?(?:{TOKEN}|<tool_sep>)"
@@ -79,11 +89,12 @@ class Notation(Struct, frozen=True):
 
     name: str
     opening: re.Pattern[str]
-    read: Literal["read_object", "read_element", "read_name_tag", "read_own_tag", "read_named", "read_python"]
+    read: Literal["read_object", "read_string", "read_element", "read_name_tag", "read_own_tag", "read_named", "read_python"]
 
 
 NOTATIONS = (
     Notation("an object", re.compile(r"(?P<arm>\{)"), "read_object"),
+    Notation("a call in quotes", re.compile(r"(?P<arm>[\"'“‘])"), "read_string"),
     Notation(
         "a tag with the tool's name as a value",
         re.compile(
@@ -107,11 +118,22 @@ NOTATIONS = (
 )
 """All notations of calls, in the order in which the reader tries them at one place."""
 
-_LEAD = re.compile(r"(?:print\(\s*)?(?:[a-z_]\w{0,30}\s?=\s?)?(?:await )?", re.A)
-"""What may stand before a Python call: a variable, `print(`, `await`."""
+_LEAD = re.compile(
+    r"(?:\#[^\n]*\s+|\d{1,3}[.)]\s|[-*•]\s)*+(?:[^\W\d]\w{0,40}\s?(?::\s?[\w\[\]]{1,20}\s?)?=(?!=)\s?)?"
+    r"(?:(?:print|list)\(\s*|(?:await|return)\s|\()?[\[\s]*+"
+)
+"""What may stand before a call in Python: comments, a number, a variable, `print(`, `await`, a bracket."""
+_END = re.compile(r"(?:[ \t`\"'”’.;,)\]}]|\\\]|\(\))*+(?:\n|\Z|<|\[[A-Z/]|(?:\#|//|--)[ #])")
+"""What may stand behind the last call of a group on its line."""
+_BETWEEN_CALLS = re.compile(
+    r"(?<=[|｜]>)[\w.:-]{1,40}(?=<[|｜]| to=) ?|(?:And|Also|Then|Next|Now|Second(?:ly)?|Finally|After that|I(?:'ll| will| also)"
+    r"|Let me|Let's|For)\b[^\n\d]{0,160}\n"
+)
+"""What may stand between two calls: a word between tokens, or a sentence that announces a call and tells no result."""
+_UNCLOSED = re.compile(r"\s*+(?:\w{1,64}\s?=(?!=)|[\"'\[{])")
+_SIGNATURE = re.compile(r"(\w+)\s*(?::.*)?", re.S)
 _INPUT_TAG = re.compile(r"<(parameters|tool_input|action_input|input|arguments|args|params)>")
 _TRAILER = re.compile(r"\s*+(?:```)?\s*+(?:</(?:function|invoke|tool_call|tool|action)>)?")
-_LINE_END = re.compile(r"[ \t`.;)\]}]*+(?:\n|\Z|<|,|\[)")
 _HARMLESS = re.compile(rf"{TAG}|{TOKEN}|<(?=/?{FAMILY}(?:{_CALL_TAG}|tool_name)[=\s>])")
 _LOOKS, _TRIES = 8, 300  # limits of a search, as in loose_json
 
@@ -142,17 +164,7 @@ class FoundCall(Struct, frozen=True):
 def calls_in(text: str, tools: Sequence[ToolSpec], start: int = 0) -> list[FoundCall]:
     """Return the first group of consecutive calls in a text; empty if there is no call."""
     reader = _Reader(text, tools)
-    group: list[FoundCall] = []
-    for found in reader.first(start):
-        group = [*found]
-        break
-    while group and not group[-1].broken:
-        glued = GLUE.match(text, group[-1].end).end()  # type: ignore[union-attr]  # it matches the empty string too
-        more = reader.at(glued)
-        if not more or more[0].broken:
-            break
-        group += more
-    return group
+    return next((group for found in reader.first(start) if (group := reader.read_group(found))), [])
 
 
 class _Reader:
@@ -194,12 +206,31 @@ class _Reader:
 
     def at(self, at: int) -> list[FoundCall]:
         """Return the calls that begin exactly at `at`; empty if there are none."""
-        lead = _LEAD.match(self.text, at).end()  # type: ignore[union-attr]  # it matches the empty string too
-        for notation in NOTATIONS:
-            head = notation.opening.match(self.text, lead if notation.read == "read_python" else at)
-            if head is not None and (calls := getattr(self, notation.read)(head)):
-                return [structs.replace(calls[0], start=at), *calls[1:]]
+        for start in dict.fromkeys((at, _LEAD.match(self.text, at).end())):  # type: ignore[union-attr]
+            for notation in NOTATIONS:
+                head = notation.opening.match(self.text, start)
+                if head is not None and (calls := getattr(self, notation.read)(head)):
+                    return [structs.replace(calls[0], start=at), *calls[1:]]
         return []
+
+    def read_group(self, first: list[FoundCall]) -> list[FoundCall]:
+        """Return the first calls with those that follow directly, or behind a sentence; empty if they are prose."""
+        text, group = self.text, [*first]
+        while not group[-1].broken:
+            at = GLUE.match(text, group[-1].end).end()  # type: ignore[union-attr]  # it matches the empty string too
+            for _ in range(4):
+                if (more := self.at(at)) or (said := _BETWEEN_CALLS.match(text, at)) is None or brings_result(said[0]):
+                    break
+                at = GLUE.match(text, said.end()).end()  # type: ignore[union-attr]
+            if not more or more[0].broken:
+                break
+            group += more
+        while group and not (group[-1].certain or group[-1].broken or _END.match(text, group[-1].end)):
+            group.pop()  # a word on the same line makes it a part of a sentence
+        return group
+
+    def parameters(self, name: str) -> Mapping[str, Any]:
+        return self.tools[name].parameters if name in self.tools else {}
 
     def json(self, at: int) -> Found | NotJson:
         try:
@@ -246,7 +277,7 @@ class _Reader:
             return []
         note = "the tool's name stood before its input"
         if self.text.startswith("<", head.end()):
-            given, end = read_pairs(self.text, head.end())
+            given, end = read_pairs(self.text, head.end(), self.parameters(name))
             return [FoundCall(name, given, head.start(), end, (note,))]
         found = self.json(head.end())
         if isinstance(found, NotJson):
@@ -256,26 +287,45 @@ class _Reader:
         broken = "it ends before its last bracket" if MISSING in found.repairs else ""
         return [FoundCall(name, found.value, head.start(), found.end, repairs, False, broken=broken)]
 
+    def read_string(self, head: re.Match[str]) -> list[FoundCall]:
+        """Read `"get_weather(city='Paris')"`: a string with one call or more, or a call in quotes as it stands."""
+        text, at = self.text, head.start()
+        found = self.json(at)
+        if isinstance(found, Found) and isinstance(found.value, str):
+            inner = _Reader(found.value, self.listed)
+            self.budget -= len(found.value)
+            calls = inner.read_group(begun) if (begun := inner.at(GLUE.match(found.value).end())) else []  # type: ignore[union-attr]
+            if calls and not found.value[calls[-1].end :].strip("])}; \n\t`"):
+                return [structs.replace(call, start=at, end=found.end) for call in calls]
+        return self.read_python(python) if (python := NOTATIONS[-1].opening.match(text, at + 1)) is not None else []
+
     def read_python(self, head: re.Match[str]) -> list[FoundCall]:
         """Read `get_weather(city="Paris")` on a line of its own or in a list."""
         if not (name := self.find_tool(head["name"])):
             return []
-        at = head.start()
-        end = end_of_arguments(self.text, head.end())
+        at, start = head.start(), head.end()
+        end = end_of_arguments(self.text, start)
         self.budget -= max(1, (len(self.text) if end < 0 else end) - at)
         self.tries -= 1
         note = "the call was written as in Python"
-        if end < 0 or _LINE_END.match(self.text, end + 1) is None:
-            if end >= 0 or self.text.find("\n", head.end()) >= 0 or self.text.count(" ", at) > 40:
-                return []
-            return [FoundCall(name, None, at, len(self.text), (note,), False, broken="its parenthesis is never closed")]
-        raw = self.text[head.end() : end]
+        if end < 0:
+            why = "its parenthesis is never closed" if _UNCLOSED.match(self.text, start) else ""
+            return [FoundCall(name, None, at, len(self.text), (note,), False, broken=why)] if why else []
+        raw = self.text[start:end].replace("\\_", "_") if "\\" in head["name"] else self.text[start:end]
+        parameters = self.tools[name].parameters
         try:
-            read = read_arguments(raw, self.tools[name].parameters)
+            read = read_arguments(raw, parameters)
         except InvalidArguments as why:
             return [FoundCall(name, None, at, end + 1, (note,), False, broken=str(why))]
-        given = named_input(read.value, self.tools[name].parameters)
-        return [FoundCall(name, given, at, end + 1, (note, *read.repairs), False)]
+        given = named_input(read.value, parameters)
+        broken = ""
+        for key, value in given.items() if isinstance(given, Mapping) and PLAIN in read.repairs else ():
+            words = value if isinstance(value, str) else ""
+            if (said := _SIGNATURE.fullmatch(words)) is not None and said[1] == key:
+                return []  # `get_weather(city)` and `get_weather(city: str)` tell how to call it
+            if (call := NOTATIONS[-1].opening.match(words)) is not None and self.find_tool(call["name"]):
+                broken = f"it has a call of {call['name']} among its arguments"
+        return [FoundCall(name, given, at, end + 1, (note, *read.repairs), False, broken=broken)]
 
     def read_element(self, head: re.Match[str]) -> list[FoundCall]:
         """Read `<function=get_weather>` and `<invoke name="get_weather">`, with parameters, JSON or text inside."""
@@ -294,10 +344,10 @@ class _Reader:
             end = _TRAILER.match(text, found.end).end()  # type: ignore[union-attr]
             broken = "it ends before its last bracket" if MISSING in found.repairs else ""
             return [FoundCall(name, found.value, head.start(), end, (note,), broken=broken)]
-        given, at = read_parameters(text, at)
+        given, at = read_parameters(text, at, self.parameters(name))
         close = FUNCTION_END.match(text, skip_blank(text, at))
         if close is None and not given and (close := FUNCTION_END.search(text, at)) is not None:
-            inside = read_content(text[at : close.start()])
+            inside = read_content(text[at : close.start()], self.parameters(name))
             return [FoundCall(name, inside, head.start(), close.end(), (note,))]
         return [FoundCall(name, given or None, head.start(), close.end() if close else at, (note,))]
 
@@ -308,7 +358,7 @@ class _Reader:
         if (opening := _INPUT_TAG.match(self.text, end)) is not None:
             close = self.text.find(f"</{opening[1]}>", opening.end())
             stop = len(self.text) if close < 0 else close
-            given = read_content(self.text[opening.end() : stop])
+            given = read_content(self.text[opening.end() : stop], self.parameters(name))
             end = stop + len(opening[1]) + 3 if close >= 0 else stop
         elif not name:
             return []
@@ -320,7 +370,8 @@ class _Reader:
         close = self.text.find(f"</{head['name']}>", head.end()) if head["name"] in self.tools else -1
         if close < 0:
             return []
-        given, end = read_content(self.text[head.end() : close]), close + len(head["name"]) + 3
+        given = read_content(self.text[head.end() : close], self.parameters(head["name"]))
+        end = close + len(head["name"]) + 3
         return [FoundCall(head["name"], given, head.start(), end, ("the call was written with tags",))]
 
 
