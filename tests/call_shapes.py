@@ -47,24 +47,39 @@ def number(chance: random.Random, whole: bool) -> Spelt:
     n, m = chance.randint(1, 60), chance.randint(2, 9)
     if whole:
         found = chance.choice(
-            [(n, f"{n}"), (-n, f"-{n}"), (n * m, f"{n} * {m}"), (10**m, f"10**{m}"), (n * 1000, f"{n}_000"), (n, f"+{n}")]
+            [
+                (n, f"{n}"),
+                (-n, f"-{n}"),
+                (n * m, f"{n} * {m}"),
+                (10**m, f"10**{m}"),
+                (n * 1000, f"{n}_000"),
+                (n, f"+{n}"),
+            ]
         )
     else:
-        found = chance.choice([(n / m, f"{n}/{m}"), (n / 8, f"{n / 8}"), (-n / m, f"-{n}/{m}"), (0.5, ".5"), (1e-3, "1e-3")])
+        found = chance.choice(
+            [(n / m, f"{n}/{m}"), (n / 8, f"{n / 8}"), (-n / m, f"-{n}/{m}"), (0.5, ".5"), (1e-3, "1e-3")]
+        )
     return Spelt(found[0], found[1], found[1])
 
 
 def some_list(chance: random.Random, depth: int = 0) -> Spelt:
     """A list, often as a tuple, of numbers, words or lists."""
-    inner = chance.choice([lambda: number(chance, True), lambda: number(chance, False), lambda: plain(chance.choice(WORDS))])
-    items = [some_list(chance, 1) if not depth and chance.random() < 0.3 else inner() for _ in range(chance.randint(1, 3))]
+    inner = chance.choice(
+        [lambda: number(chance, True), lambda: number(chance, False), lambda: plain(chance.choice(WORDS))]
+    )
+    items = [
+        some_list(chance, 1) if not depth and chance.random() < 0.3 else inner() for _ in range(chance.randint(1, 3))
+    ]
     left, right = chance.choice(["[]", "()"])
     comma = "," if left == "(" and len(items) == 1 else ""
 
     def spelt(texts: Iterator[str]) -> str:
         return f"{left}{', '.join(texts)}{comma}{right}"
 
-    return Spelt([item.value for item in items], spelt(item.python for item in items), spelt(item.json for item in items))
+    return Spelt(
+        [item.value for item in items], spelt(item.python for item in items), spelt(item.json for item in items)
+    )
 
 
 def of_type(chance: random.Random, kind: str) -> Spelt:
@@ -76,11 +91,19 @@ def of_type(chance: random.Random, kind: str) -> Spelt:
         case "array":
             return some_list(chance)
         case "object":
-            inner = {"from": number(chance, True), "seats": some_list(chance), "quiet": plain(None), "by": plain(chance.choice(WORDS))}
-            texts = [", ".join(f"{quote(key)}: {text}" for key, text in texts) for quote, texts in (
-                (repr, [(key, each.python) for key, each in inner.items()]),
-                (json.dumps, [(key, each.json) for key, each in inner.items()]),
-            )]
+            inner = {
+                "from": number(chance, True),
+                "seats": some_list(chance),
+                "quiet": plain(None),
+                "by": plain(chance.choice(WORDS)),
+            }
+            texts = [
+                ", ".join(f"{quote(key)}: {text}" for key, text in texts)
+                for quote, texts in (
+                    (repr, [(key, each.python) for key, each in inner.items()]),
+                    (json.dumps, [(key, each.json) for key, each in inner.items()]),
+                )
+            ]
             return Spelt({key: each.value for key, each in inner.items()}, f"{{{texts[0]}}}", f"{{{texts[1]}}}")
     return plain(chance.choice(WORDS))
 
@@ -238,7 +261,9 @@ def tagged(call: str, parameter: str, between: str = "\n") -> Callable[[list[Mad
     def write(calls: list[Made], chance: random.Random) -> str:
         texts = []
         for made in calls:
-            items = [(key, each.value if isinstance(each.value, str) else each.json) for key, each in made.given.items()]
+            items = [
+                (key, each.value if isinstance(each.value, str) else each.json) for key, each in made.given.items()
+            ]
             inside = "".join(parameter.replace("KEY", key).replace("VALUE", value) for key, value in items)
             texts.append(call.replace("NAME", made.tool).replace("INSIDE", inside))
         return between.join(texts)
@@ -251,7 +276,9 @@ def named(template: str, between: str = "") -> Callable[[list[Made], random.Rand
 
     def write(calls: list[Made], chance: random.Random) -> str:
         given = [json.dumps(made.call.input, ensure_ascii=False) for made in calls]
-        return between.join(template.replace("NAME", made.tool).replace("GIVEN", args) for made, args in zip(calls, given, strict=True))
+        return between.join(
+            template.replace("NAME", made.tool).replace("GIVEN", args) for made, args in zip(calls, given, strict=True)
+        )
 
     return write
 

@@ -191,7 +191,7 @@ def test_an_empty_list_that_stands_alone_means_that_nothing_is_needed(text: str)
         f"{MALFORMED}\n[{LYON}]",
         f'[{LYON}]\nThen:\n[{{"ACTION": "lookup", "ARGUMENTS": ["Paris"]}}]',
         f'[{LYON}]\nThen: {{"ACTION": "lookup", "ARGUMENTS": ["Paris"]}}',
-        '[lookup("Lyon"), lookup("Paris")]',
+        '[lookup("Lyon"), lookup("Par]',
     ],
 )
 def test_a_reply_with_an_action_that_would_be_lost_is_refused(text: str) -> None:

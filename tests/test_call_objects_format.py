@@ -14,7 +14,8 @@ from patience import cpu_seconds
 from plait.core import Call, ToolSpec
 from plait.loops.call_notations import disarm_calls
 from plait.loops.format import Unreadable
-from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, resolve_tool_name
+from plait.loops.label_scan import tool_name
+from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of
 
 TOOLS = (ToolSpec("lookup", "Finds."), ToolSpec("calculator", "Computes."), ToolSpec("Log In", "Odd name."))
 FORM = CallObjects()
@@ -169,8 +170,10 @@ def test_half_of_the_arguments_are_never_taken_for_all_of_them() -> None:
 
 
 def test_names_are_matched_without_their_prefix() -> None:
-    assert resolve_tool_name("functions.lookup", TOOLS, []) == "lookup"
-    assert resolve_tool_name("functions.nothing", TOOLS, []) == "functions.nothing"
+    own = ToolSpec("functions.lookup", "")
+    for tools, expected in ((TOOLS, "lookup"), ((*TOOLS, own), own.name)):
+        assert tool_name("functions.lookup", tools, []) == expected
+    assert tool_name("functions.nothing", TOOLS, []) == "functions.nothing"
 
 
 # -- what holds for all

@@ -52,8 +52,10 @@ KEYWORD = re.compile(r"\s*+([^\W\d]\w{0,63})\s*+=(?!=)\s*+")
 _NAMED_LINE = re.compile(r"[ \t*_`\"'-]{0,8}([^\W\d][\w-]{0,63})[*_`\"']{0,3}[ \t]*+[:：](?!//)[ \t]*+(.*)")
 # A bare reference to a result; or an escaped character or a string, inside which it is not a reference.
 _BARE = re.compile(r"""\\.|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'|(\$\{\d{1,6}\}|\$\d{1,6}(?![\w.]))""", re.S | re.A)
-_PARTS = re.compile(r"""["'“‘()\[\]{},]|(?<=[\s,(\[{])#(?=[\s#])""")
-_BEFORE_COMMENT = frozenset("([{,)]}\"'0123456789")
+COMMENT = r"(?<=[\s,(\[{])#(?=[\s#])"
+"""Where a comment may begin between the arguments of a call, if one of `BEFORE_COMMENT` stands before it."""
+_PARTS = re.compile(rf"""["'“‘()\[\]{{}},]|{COMMENT}""")
+BEFORE_COMMENT = frozenset("([{,)]}\"'0123456789")
 _PYTHON_SIGNS = frozenset("(+-.0123456789")
 _COMMENTS = re.compile(r"\A(?:\s*+#[^\n]*+\n)++")
 _COLON = re.compile(r"""\s*+["']?([^\W\d]\w{0,63})["']?[ \t]?:(?!//)\s*+""")
@@ -179,7 +181,7 @@ def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False
         return ParsedInput(inner.value, inner.repairs, text[len(kept) - len(inner.cut) :].strip(), inner.plain)
     if (quoted := _unquote(text)) is not None:
         return ParsedInput(quoted, ("quotes around the input were dropped",))
-    return _read_keywords(text, parameters) or _read_named_lines(text, parameters) or ParsedInput(text, plain=True)
+    return read_keywords(text, parameters) or _read_named_lines(text, parameters) or ParsedInput(text, plain=True)
 
 
 def _read_in_order(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
@@ -275,10 +277,11 @@ def _unquote(text: str) -> str | None:
     return None if set(text[1:-1]) & {text[0], text[-1], "\n"} else text[1:-1]
 
 
-def _read_keywords(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
+def read_keywords(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
     """Read a text such as `city="Lyon", days=2` or `("Lyon", 2)` as arguments."""
     names = parameter_names(parameters)
-    bare = text[1:-1] if text[0] == "(" and text[-1] == ")" else text
+    text = text.replace("\\_", "_") if _ESCAPED_KEYWORD.search(text) is not None else text
+    bare = text[1:-1] if text[:1] == "(" and text[-1] == ")" else text
     if not names or (bare is text and (KEYWORD.match(text) is None or KEYWORD.match(text)[1] not in names)):  # type: ignore[index]
         return None
     repairs: list[str] = []
@@ -331,6 +334,8 @@ def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int
     """
     if not raw.strip():
         return ParsedInput(None)
+    if raw.lstrip().startswith("**{"):
+        raw, commas = raw.lstrip()[2:], None
     names = parameter_names(parameters)
     repairs: list[str] = []
     if _ESCAPED_KEYWORD.search(raw) is not None:  # Markdown
@@ -380,7 +385,7 @@ def _scan_arguments(text: str, start: int) -> tuple[int, list[int]]:
             else:
                 unclosed.add(sign)
         elif sign == "#":  # a comment, if a value has ended before it and its line ends within the arguments
-            if match.start() < last_line and (before < start or text[before] in _BEFORE_COMMENT):
+            if match.start() < last_line and (before < start or text[before] in BEFORE_COMMENT):
                 at = text.index("\n", at)
         elif sign in "([{":
             depth += 1
@@ -416,9 +421,7 @@ def _split_arguments(
     return found
 
 
-def _read_argument(
-    key: str, text: str, read: tuple[JSON, tuple[str, ...]] | None, repairs: list[str]
-) -> _Argument:
+def _read_argument(key: str, text: str, read: tuple[JSON, tuple[str, ...]] | None, repairs: list[str]) -> _Argument:
     if read is not None:
         value, repaired = read
         repairs += [f"an argument had {what}" for what in repaired if what != QUOTES]

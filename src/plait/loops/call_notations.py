@@ -30,12 +30,13 @@ from plait.loops.call_objects import (
     NAME_KEYS,
     all_inside,
     disarm_objects,
+    fits_names,
     input_of_object,
     is_call,
     plain_call,
     text_key,
 )
-from plait.loops.call_tags import ARG_KEY, FAMILY, FUNCTION_END, read_content, read_pairs, read_parameters, skip_blank
+from plait.loops.call_tags import ARG_KEY, FAMILY, read_attributes, read_content, read_fields
 
 _LISTS = ("tool_calls", "function_calls", "calls", "actions")
 
@@ -51,16 +52,16 @@ MARKS = {
 such markup makes it text."""
 
 TAG, TOKEN = f"{MARKS['tag']}|{MARKS['word in brackets']}", MARKS["token"]
-_LANGUAGE = r"json[l5c]?|tool_?\w{0,12}|function_?\w{0,12}|python3?|py|xml|te?xt|plaintext"
+LANGUAGE = r"json[l5c]?|tool_?\w{0,12}|function_?\w{0,12}|python3?|py|xml|te?xt|plaintext"
 _CLOSING = rf"</{FAMILY}(?:function|invoke|parameters|tools?|actions?|[\w:]{{1,30}}calls?)>"
 GLUE = re.compile(
-    rf"(?:{TAG}|{TOKEN}|{_CLOSING}|[\s,;\[\]}})`]|\\(?=[\[\]])|(?<=```)(?:{_LANGUAGE})\b|functools(?=\[))*+"
+    rf"(?:{TAG}|{TOKEN}|{_CLOSING}|[\s,;\[\]}})`]|\\(?=[\[\]])|(?<=```)(?:{LANGUAGE})\b|functools(?=\[))*+"
 )
 """Allowed around calls and between two of them: blanks, list marks, fences, tags, tokens."""
 
 _WORDS = r"[ \t*#>-]{0,8}(?:[\w'-]{1,20} ){0,%d}(?:tool|function|call|action|api|invocation)s?[ \w]{0,20}[*]{0,2}:[* \t]{0,4}"
 _PLACE = re.compile(
-    rf"^{_WORDS % 12}(?=\\?\[)|^{_WORDS % 3}(?=[\w\\.]{{1,80}}\()|^[ \t>*`•-]{{0,8}}(?:\d{{1,3}}[.)][ \t]{{1,3}})?`{{0,2}}|{TAG}|{TOKEN}|\[/?[A-Z_]{{3,20}}\]|```(?:{_LANGUAGE})?[ \t]*\n?|(?=\{{)|functools(?=\[)|\bto=",
+    rf"^{_WORDS % 12}(?=\\?\[)|^{_WORDS % 3}(?=[\w\\.]{{1,80}}\()|^[ \t>*`•-]{{0,8}}(?:\d{{1,3}}[.)][ \t]{{1,3}})?`{{0,2}}|{TAG}|{TOKEN}|\[/?[A-Z_]{{3,20}}\]|```(?:{LANGUAGE})?[ \t]*\n?|(?=\{{)|functools(?=\[)|\bto=",
     re.M | re.I,
 )
 """Where a call may begin: at the start of a line, behind a few words that announce calls, behind a tag, a token or a
@@ -69,12 +70,12 @@ fence, at a brace."""
 # -- the notations
 
 _NAME = r"[A-Za-z_](?:[\w.-]|\\[_.-]){0,80}"  # `get\_weather` is Markdown
-_PREFIX = r"(?:(?:functions?|tools?|api|call):(?=\w)|>>>|\*\*|`|to=)?"
+_PREFIX = r"(?:(?:functions?|tools?|api|call|action)(?:[ _]name)?:[ \t]?(?=\w)|>>>|\*\*|`|to=)?"
 _SUFFIX = r"(?::\d{1,4})?[`*\"]{0,3}"
 _BETWEEN = (
     rf"[ \t]{{0,4}}(?:[:=]|(?:\[CALL_ID\]\w{{1,40}})?\[ARGS\]|(?:\s?(?:{TOKEN}|<tool_sep>)"
     r"(?:(?:json|code|commentary|analysis)\s?){0,2}){1,4})?\s{0,20}"
-    r"(?:(?:arguments|args|parameters|input)[ \t]?[:=]\s{0,4})?(?:```(?:json)?\s{0,4})?"
+    r"(?:(?:action[ _]|tool[ _])?(?:arguments|args|parameters|input)[ \t]?[:=]\s{0,4})?(?:```(?:json)?\s{0,4})?"
 )
 _CALL_TAG = r"(?:\w{1,20}_)?(?:function|invoke|tool|call|action|command|skill|plugin|api)"
 _NAME_TAG = r"tool_name|tool|function_name|function|action|name"
@@ -89,7 +90,7 @@ class Notation(Struct, frozen=True):
 
     name: str
     opening: re.Pattern[str]
-    read: Literal["read_object", "read_string", "read_element", "read_name_tag", "read_own_tag", "read_named", "read_python"]
+    read: Literal["read_object", "read_string", "read_tags", "read_named", "read_python"]
 
 
 NOTATIONS = (
@@ -98,20 +99,26 @@ NOTATIONS = (
     Notation(
         "a tag with the tool's name as a value",
         re.compile(
-            rf"(?P<arm><){FAMILY}(?P<tag>{_CALL_TAG})(?:=|\s+[a-z]{{2,10}}=)[\"']?(?P<name>[\w.-]{{1,80}})[\"']?"
-            r"[^<>]{0,80}>"
+            rf"(?P<arm><){FAMILY}(?P<tag>{_CALL_TAG})(?:=|\s{{1,9}}[a-z]{{2,10}}=)[\"']?(?P<name>[\w.-]{{1,80}})[\"']?"
+            r"(?P<more>[^<>]{0,400})>(?P<named>)"
         ),
-        "read_element",
+        "read_tags",
     ),
     Notation(
         "a tag around the tool's name",
-        re.compile(rf"(?P<arm><)(?P<tag>{_NAME_TAG})>\s*+(?P<name>[\w.-]{{1,80}})\s*+</(?P=tag)>\s*+"),
-        "read_name_tag",
+        re.compile(
+            rf"(?P<arm><)(?P<tag>{_NAME_TAG})>\s*+(?P<name>[\w.-]{{1,80}})\s*+(?P<named></(?P=tag)>)\s*+(?P<more>)"
+        ),
+        "read_tags",
     ),
-    Notation("a tag that is the tool's name", re.compile(r"(?P<arm><)(?P<name>[A-Za-z_][\w.-]{0,80})>"), "read_own_tag"),
+    Notation(
+        "a tag that is the tool's name",
+        re.compile(r"(?P<arm><)(?P<tag>(?P<name>[A-Za-z_][\w.-]{0,80}))(?P<more>(?:\s[^<>]{0,400})?)>(?P<named>)"),
+        "read_tags",
+    ),
     Notation(
         "the tool's name before an object",
-        re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME})){_SUFFIX}{_BETWEEN}(?=\{{|{ARG_KEY})", re.A),
+        re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME})){_SUFFIX}{_BETWEEN}(?=\{{|{ARG_KEY})", re.A | re.I),
         "read_named",
     ),
     Notation("Python", re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME}))`?\(", re.A), "read_python"),
@@ -126,14 +133,16 @@ _LEAD = re.compile(
 _END = re.compile(r"(?:[ \t`\"'”’.;,)\]}]|\\\]|\(\))*+(?:\n|\Z|<|\[[A-Z/]|(?:\#|//|--)[ #])")
 """What may stand behind the last call of a group on its line."""
 _BETWEEN_CALLS = re.compile(
-    r"(?<=[|｜]>)[\w.:-]{1,40}(?=<[|｜]| to=) ?|(?:And|Also|Then|Next|Now|Second(?:ly)?|Finally|After that|I(?:'ll| will| also)"
+    r"(?<=[|｜]>)[\w.:-]{1,40}(?=<[|｜]| to=) ?|(?:and|then|&&?)\s{1,9}|(?:And|Also|Then|Next|Now|Second(?:ly)?|Finally|After that|I(?:'ll| will| also)"
     r"|Let me|Let's|For)\b[^\n\d]{0,160}\n"
 )
 """What may stand between two calls: a word between tokens, or a sentence that announces a call and tells no result."""
+_OTHER = re.compile(rf"[\"'`]?(?P<name>{_NAME})\(")
 _UNCLOSED = re.compile(r"\s*+(?:\w{1,64}\s?=(?!=)|[\"'\[{])")
 _SIGNATURE = re.compile(r"(\w+)\s*(?::.*)?", re.S)
 _INPUT_TAG = re.compile(r"<(parameters|tool_input|action_input|input|arguments|args|params)>")
-_TRAILER = re.compile(r"\s*+(?:```)?\s*+(?:</(?:function|invoke|tool_call|tool|action)>)?")
+_TRAILER = re.compile(r"\s*+(?:```)?\s*+(?:</[\w:.|｜-]{1,80}>)?")
+_BLANK = re.compile(r"\s*+")
 _HARMLESS = re.compile(rf"{TAG}|{TOKEN}|<(?=/?{FAMILY}(?:{_CALL_TAG}|tool_name)[=\s>])")
 _LOOKS, _TRIES = 8, 300  # limits of a search, as in loose_json
 
@@ -168,10 +177,10 @@ def calls_in(text: str, tools: Sequence[ToolSpec], start: int = 0) -> list[Found
 
 
 class _Reader:
-    """Looks for calls at places in one text."""
+    """Looks for calls at places in one text, which may be a string inside another one (`depth`)."""
 
-    def __init__(self, text: str, tools: Sequence[ToolSpec]) -> None:
-        self.text = text
+    def __init__(self, text: str, tools: Sequence[ToolSpec], depth: int = 0) -> None:
+        self.text, self.depth = text, depth
         self.tools = {tool.name: tool for tool in tools}
         self.folded = {_folded(name): name for name in self.tools}
         self.budget, self.tries = _LOOKS * (len(text) + 64), _TRIES
@@ -225,7 +234,15 @@ class _Reader:
             if not more or more[0].broken:
                 break
             group += more
-        while group and not (group[-1].certain or group[-1].broken or _END.match(text, group[-1].end)):
+        if group[-1].certain or group[-1].broken:
+            return group
+        if not _END.match(text, group[-1].end) or "[" in text[max(0, group[0].start - 4) : group[0].start]:
+            if more:
+                return more  # the rest of a list can't be read: half of it is never made
+            if "]" not in text[group[-1].end : at] and (other := _OTHER.match(text, at)) is not None:
+                why = f"a call of {other['name'][:60]!r}, which is not a tool, stands beside it"
+                return [structs.replace(group[0], broken=why)]
+        while group and not _END.match(text, group[-1].end):
             group.pop()  # a word on the same line makes it a part of a sentence
         return group
 
@@ -249,6 +266,10 @@ class _Reader:
         value: Mapping[str, Any] = found.value
         self.passed = found.end
         wrapped = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), [value])
+        if wrapped and all(isinstance(one, str) for one in wrapped):
+            said = [self.inside(one) for one in wrapped]
+            every = [structs.replace(call, start=found.start, end=found.end) for calls in said for call in calls]
+            return every if all(said) else []
         inner = [plain_call(one) for one in wrapped if isinstance(one, Mapping)]
         repairs = tuple(f"the JSON had {what}" for what in found.repairs)
         if inner and inner[0] != value:
@@ -264,7 +285,7 @@ class _Reader:
                 calls.append(FoundCall(one[key], given, found.start, found.end, (*repairs, *more), thought=said))
             elif len(one) == 1 and (name := self.find_tool(str(next(iter(one))))):
                 given = next(iter(one.values()))
-                if not isinstance(given, Mapping | list) and given is not None:
+                if not (given is None or isinstance(given, list) or fits_names(given, self.parameters(name))):
                     return []
                 calls.append(FoundCall(name, given, found.start, found.end, (*repairs, "the tool's name was a key")))
             else:
@@ -277,7 +298,7 @@ class _Reader:
             return []
         note = "the tool's name stood before its input"
         if self.text.startswith("<", head.end()):
-            given, end = read_pairs(self.text, head.end(), self.parameters(name))
+            given, end = read_fields(self.text, head.end(), self.parameters(name))
             return [FoundCall(name, given, head.start(), end, (note,))]
         found = self.json(head.end())
         if isinstance(found, NotJson):
@@ -289,15 +310,24 @@ class _Reader:
 
     def read_string(self, head: re.Match[str]) -> list[FoundCall]:
         """Read `"get_weather(city='Paris')"`: a string with one call or more, or a call in quotes as it stands."""
-        text, at = self.text, head.start()
+        at = head.start()
         found = self.json(at)
-        if isinstance(found, Found) and isinstance(found.value, str):
-            inner = _Reader(found.value, self.listed)
-            self.budget -= len(found.value)
-            calls = inner.read_group(begun) if (begun := inner.at(GLUE.match(found.value).end())) else []  # type: ignore[union-attr]
-            if calls and not found.value[calls[-1].end :].strip("])}; \n\t`"):
-                return [structs.replace(call, start=at, end=found.end) for call in calls]
-        return self.read_python(python) if (python := NOTATIONS[-1].opening.match(text, at + 1)) is not None else []
+        said = found.value if isinstance(found, Found) and isinstance(found.value, str) else ""
+        if calls := self.inside(said):
+            return [structs.replace(call, start=at, end=found.end) for call in calls]
+        return (
+            self.read_python(python) if (python := NOTATIONS[-1].opening.match(self.text, at + 1)) is not None else []
+        )
+
+    def inside(self, text: str) -> list[FoundCall]:
+        """Return the calls in a string that holds calls and nothing else."""
+        self.budget -= len(text)
+        if self.depth > 2:
+            return []
+        inner = _Reader(text, self.listed, self.depth + 1)
+        first = inner.at(GLUE.match(text).end())  # type: ignore[union-attr]  # it matches the empty string too
+        calls = inner.read_group(first) if first else []
+        return calls if calls and not text[calls[-1].end :].strip("])}; \n\t`") else []
 
     def read_python(self, head: re.Match[str]) -> list[FoundCall]:
         """Read `get_weather(city="Paris")` on a line of its own or in a list."""
@@ -309,8 +339,11 @@ class _Reader:
         self.tries -= 1
         note = "the call was written as in Python"
         if end < 0:
-            why = "its parenthesis is never closed" if _UNCLOSED.match(self.text, start) else ""
-            return [FoundCall(name, None, at, len(self.text), (note,), False, broken=why)] if why else []
+            if not _UNCLOSED.match(self.text, start) and (
+                self.text.find("\n", start) >= 0 or self.text.count(" ", at) > 40
+            ):
+                return []
+            return [FoundCall(name, None, at, len(self.text), (note,), False, broken="its parenthesis is never closed")]
         raw = self.text[start:end].replace("\\_", "_") if "\\" in head["name"] else self.text[start:end]
         parameters = self.tools[name].parameters
         try:
@@ -327,52 +360,35 @@ class _Reader:
                 broken = f"it has a call of {call['name']} among its arguments"
         return [FoundCall(name, given, at, end + 1, (note, *read.repairs), False, broken=broken)]
 
-    def read_element(self, head: re.Match[str]) -> list[FoundCall]:
-        """Read `<function=get_weather>` and `<invoke name="get_weather">`, with parameters, JSON or text inside."""
-        note, text, at = "the call was written with tags", self.text, head.end()
+    def read_tags(self, head: re.Match[str]) -> list[FoundCall]:
+        """Read a call in tags. Its input is in attributes, in a tag for each parameter, or JSON or text inside."""
+        text, tag, note = self.text, head["tag"], ("the call was written with tags",)
         self.tries -= 1
         name = self.find_tool(head["name"])
-        if not name and head["tag"] not in ("function", "invoke"):
+        known, opening = self.parameters(name), _INPUT_TAG.match(text, head.end())
+        if not (name or opening or tag in ("function", "invoke")):
             return []
-        name = name or head["name"]
-        blank = skip_blank(text, at)
-        if text.startswith("{", blank):
-            found = self.json(blank)
+        closing = f"</{opening[1] if opening else text[head.start() + 1 : head.end('tag')]}>"
+        at = _BLANK.match(text, opening.end() if opening else head.end()).end()  # type: ignore[union-attr]
+        given: JSON = read_attributes(head["more"], known)
+        if text.startswith("{", at):
+            found = self.json(at)
             if isinstance(found, NotJson):
                 why = f"{found.what} ({found.where(text)})"
-                return [FoundCall(name, None, head.start(), len(text), (note,), broken=why)]
-            end = _TRAILER.match(text, found.end).end()  # type: ignore[union-attr]
+                return [FoundCall(name or head["name"], None, head.start(), len(text), note, broken=why)]
             broken = "it ends before its last bracket" if MISSING in found.repairs else ""
-            return [FoundCall(name, found.value, head.start(), end, (note,), broken=broken)]
-        given, at = read_parameters(text, at, self.parameters(name))
-        close = FUNCTION_END.match(text, skip_blank(text, at))
-        if close is None and not given and (close := FUNCTION_END.search(text, at)) is not None:
-            inside = read_content(text[at : close.start()], self.parameters(name))
-            return [FoundCall(name, inside, head.start(), close.end(), (note,))]
-        return [FoundCall(name, given or None, head.start(), close.end() if close else at, (note,))]
-
-    def read_name_tag(self, head: re.Match[str]) -> list[FoundCall]:
-        """Read `<tool_name>get_weather</tool_name>`, with or without its input in another tag."""
-        self.tries -= 1
-        name, given, end = self.find_tool(head["name"]), None, head.end()
-        if (opening := _INPUT_TAG.match(self.text, end)) is not None:
-            close = self.text.find(f"</{opening[1]}>", opening.end())
-            stop = len(self.text) if close < 0 else close
-            given = read_content(self.text[opening.end() : stop], self.parameters(name))
-            end = stop + len(opening[1]) + 3 if close >= 0 else stop
-        elif not name:
-            return []
-        return [FoundCall(name or head["name"], given, head.start(), end, ("the call was written with tags",))]
-
-    def read_own_tag(self, head: re.Match[str]) -> list[FoundCall]:
-        """Read `<get_weather><city>Paris</city></get_weather>`."""
-        self.tries -= 1
-        close = self.text.find(f"</{head['name']}>", head.end()) if head["name"] in self.tools else -1
-        if close < 0:
-            return []
-        given = read_content(self.text[head.end() : close], self.parameters(head["name"]))
-        end = close + len(head["name"]) + 3
-        return [FoundCall(head["name"], given, head.start(), end, ("the call was written with tags",))]
+            end = _TRAILER.match(text, found.end).end()  # type: ignore[union-attr]
+            return [FoundCall(name or head["name"], found.value, head.start(), end, note, broken=broken)]
+        if not head["more"].endswith("/"):
+            fields, at = read_fields(text, at, known)
+            close = text.find(closing, at)
+            if close < 0 and tag == head["name"]:
+                return []
+            if not fields and close >= 0 and not (head["named"] and opening is None):
+                fields, at = read_content(text[at:close], known), close
+            given = fields or given
+            at = _TRAILER.match(text, at).end()  # type: ignore[union-attr]
+        return [FoundCall(name or head["name"], given or None, head.start(), at, note)]
 
 
 def _folded(name: str) -> str:

@@ -90,12 +90,22 @@ def is_call(value: Mapping[str, Any], tools: Sequence[ToolSpec]) -> bool:
     key = text_key(value, NAME_KEYS)
     if key is None or _describes(value):
         return False
-    plain = value[key].strip().lower().removeprefix("functions.").replace("\\_", "_")
-    if key in _SURE or any(tool.name.lower() == plain for tool in tools):
-        return True
     given = [one for one in INPUT_KEYS if one in value]
+    plain = value[key].strip().lower().replace("\\_", "_")
+    tool = next((tool for tool in tools if tool.name.lower() in (plain, plain.removeprefix("functions."))), None)
+    if key in _SURE:
+        return True
+    if tool is not None:
+        beside = {one: item for one, item in value.items() if one != key and one not in _EXTRA}
+        return bool(given) or not beside or fits_names(beside, tool.parameters)
     # Data may contain a name and an input: an unknown tool is called in the usual form only.
     return bool(given) and set(value) <= {key, *given, *_EXTRA} and not re.search(r"\s\S+\s", value[key].strip())
+
+
+def fits_names(given: JSON, parameters: Mapping[str, Any]) -> bool:
+    """Return whether the keys of an object are parameters: one without these is data, even beside a tool's name."""
+    names = parameters.get("properties")
+    return isinstance(given, Mapping) and (names is None or given.keys() <= names.keys())
 
 
 def plain_call(value: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Inputs of calls between tags: a tag for each parameter, pairs of keys and values, JSON, or text."""
+"""Inputs of calls between tags: a tag for each parameter, pairs of keys and values, attributes, JSON, or text."""
 
 from __future__ import annotations
 
@@ -12,41 +12,43 @@ from plait.core.json_schema import types_of
 
 FAMILY = r"(?:[a-z]{2,12}:|[|｜]\w{2,12}[|｜])?"
 """What a family of models puts before the names of its tags, such as `minimax:` and `｜DSML｜`."""
-FUNCTION_END = re.compile(rf"</{FAMILY}(?:function|invoke)>")
 ARG_KEY = r"<(?:\w{1,20}_)?arg_key>"
 
-_WORD = rf"{FAMILY}(?:parameter|param|argument|arg)"
-_PARAMETER = re.compile(rf"<{_WORD}(?:=|\s+(?:name|key)=)[\"']?([\w.-]{{1,80}})[\"']?([^>\n]{{0,80}})>")
-_PARAMETER_END = re.compile(
-    rf"(?P<own></{_WORD}>)|(?=<{_WORD}[= ])|</{FAMILY}(?:function|invoke)>|</{FAMILY}(?:\w{{1,20}}_)?tool_call>"
+_PARAMETER = rf"{FAMILY}(?:parameter|param|argument|arg)"
+_FIELD = re.compile(
+    rf"\s*+(?:<(?P<tag>{_PARAMETER})(?:=|\s+(?:name|key)=)[\"']?(?P<key>[\w.-]{{1,80}})[\"']?(?P<more>[^>\n]{{0,80}})>"
+    rf"|{ARG_KEY}\s*(?P<first>[^<\s]{{1,80}})\s*</(?:\w{{1,20}}_)?arg_key>\s*+<(?P<second>(?:\w{{1,20}}_)?arg_value)>"
+    r"|<(?P<child>[A-Za-z_][\w.-]{0,80})>)"
 )
-_PAIR = re.compile(rf"\s*{ARG_KEY}([^<\n]{{1,80}})</(?:\w{{1,20}}_)?arg_key>\s*<((?:\w{{1,20}}_)?arg_value)>")
-_CHILD = re.compile(r"\s*<([A-Za-z_][\w.-]{0,80})>")
-_BLANK = re.compile(r"\s*+")
+_NEXT = re.compile(rf"<{_PARAMETER}[= ]|</{FAMILY}(?:function|invoke)>|</{FAMILY}(?:\w{{1,20}}_)?tool_call>|\Z")
+_ATTRIBUTE = re.compile(r"""\s([\w.-]{1,80})=(?:"([^"]*+)"|'([^']*+)')""")
 
 
-def read_parameters(text: str, at: int, parameters: Mapping[str, Any]) -> tuple[dict[str, JSON], int]:
-    """Read `<parameter=city>Lyon</parameter>` and the like from `at` on; return the values and the end of the last."""
+def read_fields(text: str, at: int, parameters: Mapping[str, Any]) -> tuple[dict[str, JSON], int]:
+    """Read `<parameter=city>Lyon</parameter>`, `<city>Lyon</city>` and the like from `at` on.
+
+    Return the values by name, and the end of the last. The closing tag of a parameter may be missing.
+    """
     given: dict[str, JSON] = {}
-    blank = skip_blank(text, at)
-    while (opening := _PARAMETER.match(text, blank)) is not None:
-        close = _PARAMETER_END.search(text, opening.end())
-        stop = close.start() if close else len(text)
-        kind = {"type": "null"} if 'string="false"' in opening[2] else None  # how DeepSeek marks JSON
-        given[opening[1]] = _value(text[opening.end() : stop], parameters, opening[1], kind)
-        at = close.end() if close and close["own"] else stop
-        blank = skip_blank(text, at)
-    return given, at
-
-
-def read_pairs(text: str, at: int, parameters: Mapping[str, Any]) -> tuple[dict[str, JSON], int]:
-    """Read pairs of `<arg_key>` and `<arg_value>` from `at` on; return the values and the end of the last."""
-    given: dict[str, JSON] = {}
-    while (pair := _PAIR.match(text, at)) is not None:
-        end = text.find(f"</{pair[2]}>", pair.end())
-        stop = len(text) if end < 0 else end
-        given[pair[1].strip()] = _value(text[pair.end() : stop], parameters, pair[1].strip())
-        at = stop + len(pair[2]) + 3 if end >= 0 else stop
+    others = False
+    while (field := _FIELD.match(text, at)) is not None:
+        name, closing = (
+            field["key"] or field["first"] or field["child"],
+            field["tag"] or field["second"] or field["child"],
+        )
+        known = parameters.get("properties")
+        if field["child"] and (others or (known is not None and name not in known)):
+            break  # something else, such as an invented result
+        others |= not field["child"]
+        start, stop = field.end(), text.find(f"</{closing}>", field.end())
+        if field["tag"] and (other := _NEXT.search(text, start, stop if stop >= 0 else len(text))) is not None:
+            stop = other.start() if other[0] else stop
+        if stop < 0 and field["child"]:
+            break
+        stop = len(text) if stop < 0 else stop
+        is_json = 'string="false"' in (field["more"] or "")  # how DeepSeek marks JSON
+        given[name] = _value(text[start:stop], {"type": "null"} if is_json else None, parameters, name)
+        at = stop + len(closing) + 3 if text.startswith(f"</{closing}>", stop) else stop
     return given, at
 
 
@@ -54,25 +56,22 @@ def read_content(text: str, parameters: Mapping[str, Any]) -> JSON:
     """Read the content between two tags: JSON, a tag for each parameter, or text."""
     if (value := read_structure(text.strip())) is not None:
         return value
-    given: dict[str, JSON] = {}
-    at = 0
-    while (child := _CHILD.match(text, at)) is not None:
-        close = text.find(f"</{child[1]}>", child.end())
-        if close < 0:
-            break
-        given[child[1]] = _value(text[child.end() : close], parameters, child[1])
-        at = close + len(child[1]) + 3
-    return given if given and not text[at:].strip() else text.strip() or None
+    given, end = read_fields(text, 0, parameters)
+    return given if given and not text[end:].strip() else text.strip() or None
 
 
-def skip_blank(text: str, at: int) -> int:
-    return _BLANK.match(text, at).end()  # type: ignore[union-attr]  # it matches the empty string too
+def read_attributes(text: str, parameters: Mapping[str, Any]) -> dict[str, JSON]:
+    """Read `city="Lyon" days="2"` in a tag: the parameters among the attributes."""
+    found = ((name, single or double) for name, double, single in _ATTRIBUTE.findall(text))
+    known = parameters.get("properties", ())
+    return {name: _value(value, None, parameters, name) for name, value in found if name in known}
 
 
-def _value(text: str, parameters: Mapping[str, Any], name: str, kind: Any = None) -> JSON:
-    """Return a parameter's value: what the text says as a literal, unless the parameter may be a text, which it is
-    without the line breaks beside its tags."""
-    kind = kind or parameters.get("properties", {}).get(name)
-    if not {"string", "any"} & types_of(kind, parameters) and (read := read_literal(text, kind, parameters)) is not None:
-        return read[0]
+def _value(text: str, schema: Any, parameters: Mapping[str, Any], name: str) -> JSON:
+    """Return the literal that a text holds, unless the parameter may be a text: then without the line breaks beside
+    its tags."""
+    schema = schema or parameters.get("properties", {}).get(name)
+    literal = None if {"string", "any"} & types_of(schema, parameters) else read_literal(text, schema, parameters)
+    if literal is not None:
+        return literal[0]
     return text.removeprefix("\n").removesuffix("\n").strip(" \t") if "\n" not in text.strip() else text.strip("\n")

@@ -384,7 +384,9 @@ def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> st
         return name
     plain = _bare_name(name)
     found = plain
-    for one in dict.fromkeys((plain, _AROUND_NAME.sub("", plain), plain.rpartition(".")[2])):
+    if len(plain) > 200:
+        return plain  # not a name, and too long for the patterns below
+    for one in dict.fromkeys((plain, _AROUND_NAME.sub("", plain), plain.partition(".")[2], plain.rpartition(".")[2])):
         same = [tool.name for tool in tools if one and _folded(tool.name) == _folded(one)]
         alike = [each for each in same if each.lower() == one.lower()] or same
         if one in same or len(alike) == 1:
@@ -404,7 +406,7 @@ def _bare_name(name: str) -> str:
 
 
 def _folded(name: str) -> str:
-    return name.lower().replace("-", "_").replace(" ", "_")
+    return re.sub(r"[-. ]", "_", name.lower())
 
 
 def input_of(

@@ -15,11 +15,11 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, Piece, PieceKind, ToolSpec
-from plait.core.arguments import parameter_names, read_input
+from plait.core.arguments import end_of_arguments, parameter_names, read_input, read_keywords
 from plait.core.loose_json import NotJson, read_value
 from plait.loops.escape import LabelGuard
 from plait.loops.format import LineSplitter, Remark
-from plait.loops.label_scan import repair_remark
+from plait.loops.label_scan import repair_remark, tool_of
 
 _FLAGS = re.M | re.A
 _AFTER = r"[*_`]{0,3}[ \t]{0,4}"
@@ -45,7 +45,7 @@ _SHOWN = (
 _STEPS = LabelGuard(rf"#[Ee]\d{{1,6}}{_AFTER}", "[=:：]", re.A)
 
 _NAME = re.compile(r"\s{0,4}[`*\"']{0,3}([^\[\](){}\n:=`*\"']{1,100}+)[`*\"']{0,3}[ \t]{0,4}\[")
-_ROUND = re.compile(r"\s{0,4}[`*]{0,3}([\w .-]{1,100}+)[`*]{0,3}\(")
+_ROUND = re.compile(r"\s{0,4}[`*]{0,3}((?:[\w .-]|\\_){1,100}+)[`*]{0,3}\(")
 _ESCAPED = r"\\[^\n]"
 _DOUBLE = r'"(?:[^"\\\n]++|\\[^\n])*+"'
 _SINGLE = r"(?<!\w)'(?:[^'\\\n]++|\\[^\n])*+'(?!\w)"
@@ -105,8 +105,10 @@ def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> Step
     known = {tool.name.lower() for tool in tools}
     end = _line_end(text, len(text) - len(text.lstrip()))
     line = text[:end].strip()
-    if (head := _ROUND.match(text)) is not None and head[1].strip().lower() in known:
+    if (head := _ROUND.match(text)) is not None and tool_of(head[1], tools) is not None:
         remarks.append(repair_remark("round brackets around an input were taken for square ones"))
+        if (close := end_of_arguments(text, head.end())) >= 0:
+            return StepCall(head[1].strip(), text[head.end() : close], text[close + 1 :])
         return StepCall(head[1].strip(), line[line.index("(") + 1 :].rstrip(" .;`*").removesuffix(")"), text[end:])
     name, _, rest = line.partition(" ")
     if (plain := name.strip("`*:,.\"'")).lower() in known:
@@ -146,6 +148,9 @@ def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:
     """
     text = raw.strip()
     names = parameter_names(tool.parameters) if tool is not None else []
+    if tool is not None and (keyed := read_keywords(_with_quotes(text), tool.parameters)) is not None:
+        remarks += map(repair_remark, keyed.repairs)
+        return keyed.value[names[0]] if len(names) == 1 and isinstance(keyed.value, dict) else keyed.value
     if names and (given := _by_name(text, names)) is not None:
         remarks.append(repair_remark("arguments written as name=value were taken by name"))
         return given

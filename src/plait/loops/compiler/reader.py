@@ -16,10 +16,12 @@ from functools import lru_cache
 from msgspec import Struct
 
 from plait.core import JSON, PieceKind, Step, ToolSpec
-from plait.core.arguments import InvalidArguments, read_arguments
+from plait.core.arguments import BEFORE_COMMENT, COMMENT, InvalidArguments, read_arguments
 from plait.core.loose_json import without_halves
+from plait.loops.call_notations import TOKEN
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, repair_remark, tool_name
+from plait.loops.mentioned_calls import made_calls
 from plait.loops.references import RESULTS, texts_in
 
 JOIN = "join"
@@ -27,12 +29,12 @@ JOIN = "join"
 _DECORATION = r"[ \t>*_`#\[(•·+→–—-]{0,12}"
 _WORD = r"(?:step|call|task|action|tool)[ \t]{0,3}"
 _NUMBER = r"[${\[]{0,2}(?P<n>\d{1,6})(?!\d)[)}\]]{0,2}[*_]{0,2}[ \t]{0,3}[.:)=–—-]{1,2}"
-_NAME = r"(?P<name>[^\W\d][\w.-]{0,99})"
+_NAME = r"(?P<name>[^\W\d](?:[\w.-]|\\_){0,99})"
 _ENDS = r"[*_`]{0,3}"
 _BEFORE_NAME = rf"{_ENDS}[ \t]{{0,8}}{_ENDS}"
 _VARIABLE = r"(?:(?P<variable>[^\W\d]\w{0,40})[ \t]{0,3}(?::[ \t]{0,3}\w{1,20}[ \t]{0,3})?=[ \t]{0,3}(?:await[ \t])?)?"
-_AFTER_CALL = re.compile(r"[ \t,;.*`\])]*+")
-_OUTSIDE = re.compile(r"""[()\[\]{},\n"'“”‘’]""")
+_AFTER_CALL = re.compile(rf"(?:[ \t,;.*`\])]|{TOKEN})*+")
+_OUTSIDE = re.compile(rf"""[()\[\]{{}},\n"'“”‘’]|{COMMENT}""")
 _CLOSING = {'"': '"', "'": "'", "“": '”“"', "”": '”“"', "‘": "’'", "’": "’'"}
 _IN_STRING = {quote: re.compile(rf"[\\\n{ends}]") for quote, ends in _CLOSING.items()}
 _BLANKS = re.compile(r"\s*+")
@@ -121,6 +123,14 @@ class CallReader:
 
     def close(self) -> list[NumberedCall]:
         calls = self._work(last=True)
+        if not (self._last or self.ended):
+            tools, notes = list(self._tools.values()), list[Remark]()
+            for number, made in enumerate(made_calls(self._text, tools), 1):
+                self.lost.clear()
+                name = tool_name(made.name, tools, notes)
+                step = Step(str(number), name, made.value, made.thought, RESULTS.find_ids(made.value))
+                calls.append(NumberedCall(step, made.broken))
+                self._remark(repair_remark(f"call {number} was written in another notation"))
         for lost in self.lost:
             self._remark(cut(lost))
         rest = self._text[self._at :].strip() if self.ended else ""
@@ -204,7 +214,7 @@ class CallReader:
             self.lost.append(f"a line looks like a call and can't be read: {line[:80]}")
 
     def _is_tool(self, match: re.Match[str]) -> bool:
-        return match["name"] in self._tools
+        return match["name"].replace("\\", "") in self._tools
 
     def _line(self, at: int) -> str:
         end = self._text.find("\n", at, at + LONGEST_HEAD)
@@ -220,7 +230,8 @@ class CallReader:
 
     def _name(self, head: re.Match[str]) -> str:
         name = head["odd"] or head["name"]
-        tail = name.rpartition(".")[2]
+        name = name.replace("\\", "")
+        tail = name.partition(".")[2]
         return tail if name not in self._tools and tail in self._tools else name
 
     def _knows(self, name: str) -> bool:
@@ -262,12 +273,14 @@ class CallReader:
                     return None
                 if call.looked >= len(text) or text[call.looked] in ",)]}:":
                     call.quote = ""
-            elif sign in _CLOSING:
+            elif sign in _CLOSING or sign == "#":
                 before = at - 1
                 while text[before].isspace():
                     before -= 1
-                if text[before] in "([{,:=":
-                    call.quote = sign
+                if sign != "#":
+                    call.quote = sign if text[before] in "([{,:=" else ""
+                elif text[before] in BEFORE_COMMENT and (end := text.find("\n", at)) > 0:
+                    self._at = end
             elif sign in "()":
                 call.depth += 1 if sign == "(" else -1
                 if not call.depth:

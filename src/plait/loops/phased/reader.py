@@ -29,6 +29,7 @@ from plait.core.loose_json import (
 from plait.loops.call_objects import text_key
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, note_surroundings, repair_remark, tool_name
+from plait.loops.mentioned_calls import made_calls
 from plait.loops.references import RESULTS, insert_references
 from plait.loops.tool_descriptions import argument_types
 
@@ -119,6 +120,12 @@ def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
             empty.append(found)
         else:
             other = other or found
+    whole = all(isinstance(entry, Mapping) and text_key(entry, NAME_KEYS) for each in lists for entry in each.value)
+    if not (lists and whole) and len(calls := made_calls(text, tools)) > len(loose):
+        if wrong := next((f"Your call of {call.name[:60]!r}: {call.broken}" for call in calls if call.broken), ""):
+            raise Unreadable(f"{wrong}. {SHAPE}")
+        listed = [{"ACTION": call.name, "ARGUMENTS": call.value, "EXPLANATION": call.thought} for call in calls]
+        return Found(listed, calls[0].start, calls[-1].end, ("calls in another notation",))
     if lists:
         return note_surroundings(text, _one_list(text, lists, loose, notes), "list", notes)
     if loose:

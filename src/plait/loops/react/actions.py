@@ -82,6 +82,8 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec], dialect: Dial
             if text_key(found.value, ACTION_KEYS):
                 words = repair_remark("words between the label and the action's object were passed over")
                 return _from_object(found, region, label.end, [words])
+            if len(found.value) == 1 or "function" in found.value:
+                break  # a call in another notation
     return _lines(body, label, region, end, tools)
 
 
@@ -93,6 +95,8 @@ def _beside(
     notes.append(repair_remark("the input stood beside the tool's name"))
     at = head.end()
     if head[2] == "(":
+        if set("\"'") & set(head[0]):
+            return None  # a call in a string
         close = end_of_arguments(region, at)
         if close < 0:
             raise NotJson("a parenthesis is never closed", at)

@@ -59,7 +59,7 @@ class _Reader(Struct, frozen=True):
         trouble, broken = "", 0
         for label in labels:
             try:
-                action = action_at(body, label, self.tools, self.dialect)
+                action = self._action_at(label)
             except NotJson as error:
                 if (broken := broken + 1) > _MAX_BROKEN:
                     break
@@ -90,6 +90,29 @@ class _Reader(Struct, frozen=True):
         if (found := self._find_inside_line()) is not None:
             return self._turn_at(*found)
         raise self._refuse(self._describe_problem(trouble))
+
+    def _action_at(self, label: Label) -> ParsedAction | None:
+        """Return the action behind a label; if it names no tool, the call that stands there in another notation.
+
+        Raises `NotJson` for an object beyond repair.
+        """
+        action, error = None, None
+        try:
+            action = action_at(self.body, label, self.tools, self.dialect)
+        except NotJson as why:
+            error = why
+        named = label_scan.tool_of(action.name, self.tools) if action is not None else None
+        alone = action is not None and action.syntax == "lines" and action.input is None
+        if action is None or (alone and named) or not (named or self._is_finish(action.name)):
+            region = self.body.text[label.end : self.body.after(label)]
+            found = next(iter(calls_in(region, self.tools)), None)
+            meant = label_scan.tool_of(found.name, self.tools) if found is not None and not found.broken else None
+            if found is not None and meant is not None and meant is (named or meant):
+                notes = tuple(map(repair_remark, found.repairs))
+                return ParsedAction(meant.name, found.value, label.end + found.end, "blob", notes)
+        if error is not None:
+            raise error
+        return action
 
     def _refuse(self, why: str) -> Unreadable:
         return Unreadable(f"{why} {self.dialect.describe_turn(self.n)}")
@@ -185,6 +208,13 @@ class _Reader(Struct, frozen=True):
             return None
         return inside.start, action, repair_remark("an action inside a line was taken")
 
+    def _is_finish(self, name: str) -> bool:
+        """Return whether an action of this name gives the answer."""
+        word = name.strip().strip("`*\"'").lower()
+        ends = word in _ENDS or word == self.body.words.answer.lower()
+        named = bool(self.dialect.finish) and word == self.dialect.finish.lower()
+        return named or (ends and label_scan.tool_of(name, self.tools) is None)
+
     def _turn_at(self, start: int, action: ParsedAction, *remarks: Remark, label: Label | None = None) -> Turn:
         """Return the turn of an action; `start` is where its label (or the action itself) begins."""
         body, dialect, tools = self.body, self.dialect, self.tools
@@ -201,11 +231,7 @@ class _Reader(Struct, frozen=True):
             notes.append(cut("a final answer before the action: the action wins"))
             head = body.text[: before[0].start]
         end, name = action.end, action.name
-        word = name.strip().strip("`*\"'").lower()
-        ends = word in _ENDS or word == body.words.answer.lower()
-        finish = (bool(dialect.finish) and word == dialect.finish.lower()) or (
-            ends and label_scan.tool_of(name, tools) is None
-        )
+        finish = self._is_finish(name)
         if finish and dialect.original and label is not None:
             if "\n" in body.text[label.end : action.raw_start].rstrip() and action.syntax == "bracket":
                 # The environment of the recorded runs refused an action that did not begin on its label's line.

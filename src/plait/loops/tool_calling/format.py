@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -19,9 +19,10 @@ from msgspec import Struct
 from plait.core import Call, Piece, ProviderState, Splitter, ToolSpec
 from plait.core.loose_json import MISSING, NotJson, objects, read_value
 from plait.loops import label_scan
-from plait.loops.call_notations import GLUE, TAG, TOKEN, FoundCall, calls_in, same_call
+from plait.loops.call_notations import GLUE, TAG, TOKEN, FoundCall, same_call
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, read_part, repair_remark
+from plait.loops.mentioned_calls import made_calls
 from plait.loops.tool_descriptions import argument_types, as_sentence
 
 SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arguments": {...}}.'
@@ -31,6 +32,12 @@ _ENDS = ("final_answer", "finalanswer", "final answer", "finish")
 
 _TAGS = re.compile(rf"{TAG}|{TOKEN}")
 _TOKENS = re.compile(TOKEN)
+# Markup that speaks of calls, at the start of a line or behind other markup: a tool's name behind it is not an answer.
+_CALL_MARKUP = re.compile(
+    r"(?:^|(?<=[\]>]))[ \t]{0,8}(?:<[|｜]|</?[\w:.|｜-]{0,30}(?:tool|function|call|invoke|action|plugin|api)[\w:.|｜-]{0,30}[\s=>/]"
+    r"|\[/?[A-Z_]{4,30}\]|\[\[|[Aa]ction:[^\n]{0,99}\n[ \t]{0,8}[Aa]ction[ _]?[Ii]nput:|[^\x00-\x7f\w\s“”‘’«»„•·–—…]{1,4}(?=\w))",
+    re.M,
+)
 _OPENING = re.compile(
     rf"(?:```(?:json[l5]?|tool_calls?|tool_code|python|xml)?|{TAG}|{TOKEN}|\[|functools|print\(|to=functions\.|assistant"
     rf"|\{{\s*[\"']tool_calls[\"']\s*:)\s*\Z"
@@ -76,7 +83,7 @@ class CallObjects(Struct, frozen=True):
         text, notes = read_part(text)
         if not text.strip():
             raise Unreadable(f"Your reply is empty. Write a call, or the answer in words. {SHAPE}")
-        group = calls_in(text, tools)
+        group = made_calls(text, tools)
         if not group:
             _broken(text, tools)
             return CallsTurn(answer=text.strip(), answered=True, kept=text.strip(), remarks=tuple(notes))
@@ -197,15 +204,6 @@ def arguments_of(value: Any, remarks: list[Remark]) -> Any:
     return None if value == {} else value
 
 
-def resolve_tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
-    """Return the tool's name as `label_scan.tool_name` does, without the prefix `functions.`."""
-    bare = name.strip().removeprefix("functions.")
-    if bare == name or all(tool.name != bare for tool in tools):
-        return label_scan.tool_name(name, tools, remarks)
-    remarks.append(repair_remark(f"the tool {name[:60]!r} was read as {bare[:60]!r}"))
-    return bare
-
-
 def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes: list[Remark]) -> CallsTurn:
     calls: list[Call] = []
     final: list[Any] = []
@@ -214,7 +212,7 @@ def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes
         notes += map(repair_remark, made.repairs)
         if made.thought:
             said.append(made.thought)
-        name = resolve_tool_name(made.name, tools, notes)
+        name = label_scan.tool_name(made.name, tools, notes)
         try:
             if made.broken:
                 raise Unreadable(f"the input can't be read: {made.broken}")
@@ -266,10 +264,17 @@ def _broken(text: str, tools: Sequence[ToolSpec]) -> None:
         except NotJson as why:
             raise Unreadable(f"Your call can't be read: {why.what} ({why.where(text)}). {SHAPE}") from None
         value = found.value
-        if isinstance(value, Mapping) and value.keys() & {"arguments", "tool_input", "tool_calls", "calls"}:
+        lists = isinstance(value, Mapping) and any(isinstance(value.get(key), list) for key in ("tool_calls", "calls"))
+        if lists or (isinstance(value, Mapping) and value.keys() & {"arguments", "tool_input"}):
             raise Unreadable(f"Your JSON object names no tool. {SHAPE}")
     if (tag := _TAGS.search(text)) is not None and wanted is None:
         raise Unreadable(f"There is no call behind {tag[0]} in your reply. {SHAPE}")
+    names = "|".join(re.escape(tool.name) for tool in tools) or "(?!)"
+    for mark in islice(_CALL_MARKUP.finditer(text), 50):
+        if (
+            name := re.compile(rf"(?<![\w-])(?:{names})(?![\w-])").search(text, mark.start(), mark.end() + 200)
+        ) is not None:
+            raise Unreadable(f"Your reply names {name[0]} in markup that can't be read as a call. {SHAPE}")
 
 
 def _dumped(value: Any) -> str:

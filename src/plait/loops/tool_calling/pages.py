@@ -40,7 +40,7 @@ from plait.loops.escape import (
 )
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import read_part
-from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, resolve_tool_name
+from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of
 from plait.loops.tool_calling.turns import Log, Turns
 from plait.loops.tool_descriptions import offered_tools
 from plait.loops.turn import is_cut_within_call, is_typed_answer
@@ -140,7 +140,7 @@ class NativeTurns(Turns):
         return (Message("assistant", reply.text, calls, state=reply.state), *answers)
 
     def _call(self, call: Call, notes: list[Remark]) -> Call:
-        name = resolve_tool_name(call.tool, self._context.known_tools, notes)
+        name = label_scan.tool_name(call.tool, self._context.known_tools, notes)
         if not name:
             raise Unreadable("a call names no tool")
         try:

@@ -1,0 +1,70 @@
+"""Tells calls that a model makes from calls that an answer in prose or code only mentions."""
+
+from __future__ import annotations
+
+import re
+
+from collections.abc import Sequence
+
+from plait.core import ToolSpec
+from plait.core.arguments import brings_result
+from plait.loops.call_notations import LANGUAGE, TAG, TOKEN, FoundCall, calls_in
+
+_MARKED = re.compile(rf"(?:{TAG}|{TOKEN}|```(?:tool|function)\w{{0,20}})[\s\[(]*\Z")
+_FENCE = re.compile(rf"[ \t]*(?:{LANGUAGE})?[ \t]*(?:\n|\Z)", re.I)
+# Lines of a fence that may stand beside calls.
+_HARMLESS = re.compile(
+    r"[\s`;,.)\]}\"']*(?:(?:#|//|print\().*|[\[\]({]*|\d{1,3}[.)]|[-*])\s*|(?:\w{1,40}\s?=\s?)?(?:print|await|list)?[\s\[(]*"
+)
+_CODE = re.compile(
+    r"^[ \t]*(?:import \w|from [\w.]+ import |(?:async )?def \w+\(|class \w+[:(]|for \w.* in |(?:if|while|with|elif) .*:[ \t]*$"
+    r"|(?:try|else|finally):|(?:const|let|var) \w+ =)",
+    re.M,
+)
+_MENTION = re.compile(
+    r"\b(?:for (?:example|instance)|examples?(?= ?:| calls?\b| usage\b| of (?:a|the|how|such)\b)|e\.g\.|such as|how to|usage|syntax"
+    r"|like (?:this|so|that|these)|look(?:s|ed)? like|you (?:can|could|may|might|would|should|must|simply|just|call|use|write|type)"
+    r"|your (?:code|program|script)|(?:was|were|been) (?:called|made|used|run)|(?:was|were)(?=:)|suppose|would (?:be|look|return)"
+    r"|(?:i|we|she|he|they|it) (?:called|used|ran|made|wrote|typed|did)|(?:not|never) (?:make|call|use|run)|instead of)\b",
+    re.I,
+)
+_INTENDS = re.compile(r"\b(?:I'll|I will|I am|I'm|I need|I have to|I should|let me|let us|let's|going to)\b", re.I)
+_GOES_ON = re.compile(
+    r"[a-z][\w']*,? [a-z]|(?:This|Which) (?:is|was) (?:the|an?|how|what)\b|(?:This|Which) (?:would|returns?|tells?|prints?|gives?)\b"
+    r"|Replace\b"
+)
+
+
+def made_calls(text: str, tools: Sequence[ToolSpec]) -> list[FoundCall]:
+    """Return the first group of consecutive calls that the model makes; empty if there is none."""
+    group = calls_in(text, tools)
+    while group and not any(call.certain for call in group) and _is_mentioned(text, group[0].start, group[-1].end):
+        group = calls_in(text, tools, group[-1].end)
+    return group
+
+
+def _is_mentioned(text: str, start: int, end: int) -> bool:
+    """Return whether the calls at text[start:end], in a notation that prose and code share, are only mentioned.
+
+    They are if they stand among other code, if the sentence before them speaks of examples, of the reader or of the
+    past, or if the sentence goes on behind them. Markup of calls right before them makes them calls.
+    """
+    before, after = text[:start], text[end:]
+    if _MARKED.search(before[-100:]) is not None:
+        return False
+    if before.count("```") % 2:
+        before, _, above = before.rpartition("```")
+        below, _, after = after.partition("```")
+        opening = _FENCE.match(above)
+        if opening is None:
+            return "\n" in above  # a fence in another language
+        lines = (above[opening.end() :] + "\n" + below).split("\n")
+        if not all(_HARMLESS.fullmatch(line) for line in lines):
+            return True
+    if _CODE.search(before) is not None or _CODE.search(after) is not None:
+        return True
+    said = re.split(r"\n\s*\n|[.!?]\s", before.strip()[-300:])[-1]
+    if _MENTION.search(said) is not None and _INTENDS.search(said) is None:
+        return True
+    rest = after.lstrip(" \t\n`.;,)]}\"'")
+    return _GOES_ON.match(rest) is not None and not brings_result(rest.partition("\n")[0])
