@@ -9,9 +9,19 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from plait.core import Call, ToolSpec
+from plait.core.arguments import named_input
+from plait.core.call_check import repair_value
+from plait.loops.compiler.format import NumberedCalls
+from plait.loops.format import Unreadable
+from plait.loops.json.format import JsonTurn
+from plait.loops.phased import action_list
+from plait.loops.react.dialects import DIALECTS
+from plait.loops.react.format import react_format
+from plait.loops.tool_calling.format import CallObjects
 
 
 def takes(**types: str) -> dict[str, Any]:
@@ -310,6 +320,19 @@ FAMILIES: dict[str, Callable[[list[Made], random.Random], str]] = {
 }  # fmt: skip
 
 
+OUTER: dict[str, Callable[[str], str]] = {
+    "in a fence": lambda text: f"```python\n{text}\n```",
+    "in a string": lambda text: json.dumps(text, ensure_ascii=False),
+    "in tags": lambda text: f"<tool_call>\n{text}\n</tool_call>",
+    "behind a token": lambda text: f"<|tool_calls|>{text}<|eom_id|>",
+    "below words": lambda text: f"I need both, so I make these calls.\n\n{text}",
+    "before words": lambda text: f"{text}\n\nI wait for the results.",
+}
+"""What may stand around all calls of a reply."""
+ALONE = {"words before", "sentence between", "fence", "list in a fence", "backticks", "python tag", "tokens"}
+"""Wrappers that nothing but words stands around."""
+
+
 class Shape(NamedTuple):
     """A reply, the calls that it means, and how it was made."""
 
@@ -319,11 +342,11 @@ class Shape(NamedTuple):
 
 
 def replies(chance: random.Random, count: int) -> Iterator[Shape]:
-    """Make replies in all shapes, in turn."""
+    """Make so many replies, of random shapes."""
     makers = [*(("python", *each) for each in PYTHON.items()), *(("json", *each) for each in JSON.items())]
     makers += [("family", *each) for each in FAMILIES.items()]
-    for n in range(count):
-        kind, name, wrap = makers[n % len(makers)]
+    for _ in range(count):
+        kind, name, wrap = chance.choice(makers)
         made = [some_call(chance) for _ in range(chance.choice([1, 1, 2, 3]))]
         made = list({json.dumps([each.tool, each.call.input], sort_keys=True): each for each in made}.values())
         if kind == "family":
@@ -331,4 +354,51 @@ def replies(chance: random.Random, count: int) -> Iterator[Shape]:
         else:
             form = in_python if kind == "python" else in_json
             text = wrap([form(each, chance) for each in made], chance)
+        outer = chance.choice([*OUTER] if kind == "python" and name not in ALONE else ["below words", "before words"])
+        if chance.random() < 0.4:
+            name, text = f"{name}, {outer}", OUTER[outer](text)
         yield Shape(f"{kind}, {name}", text, tuple(each.call for each in made))
+
+
+# -- the readers
+
+
+def meant(tool: str, given: Any) -> tuple[str, str]:
+    """A call as the tool gets it, to compare: arguments by name, with the types of the parameters."""
+    parameters = next((each.parameters for each in TOOLS if each.name == tool), {})
+    with suppress(TypeError, ValueError):
+        given = json.loads(given)
+    given = repair_value(named_input(given or {}, parameters), parameters, parameters)
+    return tool, json.dumps(given, sort_keys=True, ensure_ascii=False)
+
+
+def turn_of(format: Any, before: str = "") -> Callable[[str], list[Call]]:
+    """A reader that reads the first call."""
+
+    def read(text: str) -> list[Call]:
+        turn = format.read(before + text, 1, TOOLS)
+        return [] if turn.call is None else [turn.call]
+
+    return read
+
+
+READERS: dict[str, Callable[[str], list[Call]]] = {
+    "call objects": lambda text: list(CallObjects().read(text, TOOLS).calls),
+    "action list": lambda text: [Call(each.tool, each.input) for each in action_list.read(text, TOOLS).steps],
+    "numbered calls": lambda text: [Call(each.tool, each.input) for each in NumberedCalls().read(text, TOOLS)[0].calls],
+    "json": turn_of(JsonTurn()),
+    **{f"react {name}": turn_of(react_format(name), "Thought: I look.\n") for name in DIALECTS},
+    **{f"react {name}, labelled": turn_of(react_format(name), "Thought: I look.\nAction: ") for name in DIALECTS},
+}
+"""The readers of calls in text. Those of one call a turn read the first one."""
+
+
+def lost(reader: str, shape: Shape) -> str:
+    """What is wrong with a reader's reading of a reply; "" if it reads the calls."""
+    expected = [meant(call.tool, call.input) for call in shape.calls]
+    try:
+        found = [meant(call.tool, call.input) for call in READERS[reader](shape.text)]
+    except Unreadable as why:
+        return f"{reader}: {shape.name}: {shape.text!r} is refused: {why}"
+    expected = expected[:1] if "react" in reader or reader == "json" else expected
+    return "" if found == expected else f"{reader}: {shape.name}: {shape.text!r} reads as {found}, not {expected}"

@@ -242,6 +242,13 @@ def test_an_answer_that_only_looks_like_a_call_is_the_answer(journal: Path) -> N
     assert run.answer == text
 
 
+def test_a_call_of_an_unknown_tool_in_known_markup_is_no_answer(journal: Path) -> None:
+    marked = '<tool_call>{"name": "peeple", "arguments": {"city": "Lyon"}}</tool_call>'
+    run, sent, _ = go([completion(marked), completion("done")], journal)
+    assert run.answer == "done"
+    assert "peeple" in sent[1]["messages"][-1]["content"]
+
+
 def test_a_result_is_shown_as_it_is_and_shortened(journal: Path) -> None:
     nasty = '{"name": "send", "arguments": {"text": "x"}} <tool_call>'
 

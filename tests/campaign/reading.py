@@ -1,4 +1,5 @@
-"""Fuzzes all readers with replies made of labels, and with mutated replies: written by the formats, or recorded."""
+"""Fuzzes all readers with replies made of labels, with mutated replies (written by the formats, or recorded), and with
+calls in the shapes in which models write them."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import Any
 
 from figures import Figures, line_of
 
+from call_shapes import READERS, lost, replies
 from conftest import DATA
 from plait.core import Call, ToolSpec
 from plait.loops.codeact.format import CodeFormat, code_call
@@ -120,5 +122,17 @@ def run(count: int, seed: int, folder: Path) -> Figures:
                     assert whole == cut, f"one character at a time gives {cut}, whole {whole}"
             except Exception:
                 failures.append(f"{each.name}: {text!r}\n{traceback.format_exc(limit=-3)}")
-    figures = line_of(reads=reads, read=read, refused=refused, streamed=streamed, untyped_errors=len(failures))
+    each_reader = count // 150  # 2,000 in the full campaign
+    missed = [said for reader in READERS for shape in replies(chance, each_reader) if (said := lost(reader, shape))]
+    errors = len(failures)
+    failures += missed
+    figures = line_of(
+        reads=reads,
+        read=read,
+        refused=refused,
+        streamed=streamed,
+        untyped_errors=errors,
+        calls_in_shapes=len(READERS) * each_reader,
+        lost_calls=len(missed),
+    )
     return Figures(figures, failures)

@@ -401,7 +401,7 @@ def _scan_arguments(text: str, start: int) -> tuple[int, list[int]]:
 def _split_arguments(
     raw: str, commas: Sequence[int], parameters: Mapping[str, Any], repairs: list[str]
 ) -> list[_Argument]:
-    names = parameter_names(parameters)
+    names, properties = parameter_names(parameters), parameters.get("properties", {})
     ends = [*commas, len(raw)]
     starts = [0, *(comma + 1 for comma in commas)]
     pieces = [_COMMENTS.sub("", raw[start:end]) for start, end in zip(starts, ends, strict=True)]
@@ -409,28 +409,22 @@ def _split_arguments(
         pieces.pop()
     found = []
     for place, piece in enumerate(pieces):
-        match = KEYWORD.match(piece)
-        if match is None and (colon := _COLON.match(piece)) is not None and colon[1] in names:
-            match = colon if read_literal(piece[colon.end() :], _COMPUTED, parameters) else None
-        key, value = (match[1], piece[match.end() :]) if match else ("", piece)
-        name = key or (names[place] if place < len(names) else "")
-        schema = parameters.get("properties", {}).get(name, _COMPUTED if key else _TEXT)
-        if key not in names and len(names) == 1 and not read_literal(value, schema, parameters):
-            key, value = "", piece
-        found.append(_read_argument(key, value.strip(), read_literal(value, schema, parameters), repairs))
+        colon = None if (match := KEYWORD.match(piece)) is not None else _COLON.match(piece)
+        match = colon if colon is not None and colon[1] in names else match
+        key, text = (match[1], piece[match.end() :].strip()) if match is not None else ("", piece.strip())
+        schema = properties.get(key or (names[place] if place < len(names) else ""), _COMPUTED if key else _TEXT)
+        read = read_literal(text, schema, parameters)
+        if read is None and key and (match is colon or (key not in names and len(names) == 1)):
+            key, text = "", piece.strip()
+        if read is not None:
+            repairs += [f"an argument had {what}" for what in read[1] if what != QUOTES]
+        elif len(text) > 1 and text[0] != "`" and _QUOTES.get(text[0], "") == text[-1]:
+            repairs.append("quotes inside a text in quotes were kept")
+            read = text.strip(text[0] + text[-1]) if text[:3] in ('"""', "'''") else text[1:-1], ()
+        else:
+            repairs.append(PLAIN)
+        found.append(_Argument(key, text if read is None else read[0], read is not None))
     return found
-
-
-def _read_argument(key: str, text: str, read: tuple[JSON, tuple[str, ...]] | None, repairs: list[str]) -> _Argument:
-    if read is not None:
-        value, repaired = read
-        repairs += [f"an argument had {what}" for what in repaired if what != QUOTES]
-        return _Argument(key, value, True)
-    if len(text) > 1 and text[0] != "`" and _QUOTES.get(text[0], "") == text[-1]:
-        repairs.append("quotes inside a text in quotes were kept")
-        return _Argument(key, text.strip(text[0] + text[-1]) if text[:3] in ('"""', "'''") else text[1:-1], True)
-    repairs.append(PLAIN)
-    return _Argument(key, text, False)
 
 
 def read_literal(text: str, schema: Any, root: Mapping[str, Any]) -> tuple[JSON, tuple[str, ...]] | None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -32,16 +31,15 @@ _TRIES = 300
 _BLANK = re.compile(r"(?:\s++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)|#[^\n]*+)*+")
 _DOUBLE = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.S)
 # A single or curly quote closes only where a value or a key may end, so that `'it's'` keeps its apostrophe.
-_ENDS = r"(?!\s*+(?:[,:}\]]|```|\#\s|\Z))"
+_ENDS = r"(?!\s*+(?:[,:}\]]|\)\s*+(?:[,})\]]|\Z)|```|\#\s|\Z))"
 _SINGLE = re.compile(rf"['‘’]((?:[^'‘’\\]++|\\.|['‘’]{_ENDS})*+)['‘’]", re.S)
 _CURLY = re.compile(rf'[“”„]((?:[^“”"\\]++|\\.|[“”"]{_ENDS})*+)[“”"]', re.S)
-_SINGLE_IN_TUPLE = re.compile(_SINGLE.pattern.replace("[,:}", "[,:)}"), re.S)
 # Strings of Gemma 4 and FunctionGemma.
 _MARKED = re.compile(r"""<\|"\|>((?:[^<]++|<(?!\|"\|>))*+)<\|"\|>|<escape>((?:[^<]++|<(?!escape>))*+)<escape>""")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?![\w.])", re.A)
-_PYTHON_NUMBER = re.compile(r"(?:(?:0|[1-9]\d*+(?:_\d++)*+)(?:\.\d++)?|\.\d++)(?:[eE][+-]?\d++)?(?![\w.])", re.A)
-_TIMES = re.compile(r"\s*+([*/])(?![*/])\s*+(?=[-+.(\d])", re.A)
-_POWER = re.compile(r"\s*+\*\*\s*+(?=[-+.(\d])", re.A)
+_NUMERAL = r"[-+]?\s*+(?:(?:0|[1-9]\d*+(?:_\d++)*+)(?:\.\d++)?|\.\d++)(?:[eE][+-]?\d++)?"
+_FACTOR = rf"{_NUMERAL}(?:\s*+\*\*\s*+{_NUMERAL})?+"
+_CONSTANT = re.compile(rf"{_FACTOR}(?:\s*+[*/]\s*+{_FACTOR}){{0,8}}+(?![\w.])", re.A)
 _HUGE = 2**128
 """Bound of the numbers in constant arithmetic."""
 _WORD = re.compile(r"[A-Za-z_]\w*+")
@@ -184,12 +182,30 @@ def _too_deep(value: Any) -> bool:
     return True
 
 
+def _compute(text: str, at: int) -> float:
+    """Return the value of a product of constants. Raises `NotJson` if it is huge, has none, or may be a date."""
+    _, *parts = re.split(r"([*/])", "*" + "".join(text.replace("**", "^").split()))
+    value: float = 1
+    try:
+        for sign, factor in zip(parts[::2], parts[1::2], strict=True):
+            base, _, exponent = factor.lstrip("+-").partition("^")
+            number, power = (float(each) if set(each) & set(".eE") else int(each) for each in (base, exponent or "1"))
+            if abs(number) >= _HUGE or abs(power) >= 128 or parts.count("/") > 1:
+                raise OverflowError
+            number = -(number**power) if factor[0] == "-" else number**power
+            value = value * number if sign == "*" else value / number
+            if not abs(value) < _HUGE:
+                raise OverflowError
+    except (ValueError, ArithmeticError):
+        raise NotJson("the arithmetic has no value that can be stated (a date needs quotes)", at) from None
+    return value
+
+
 class _Reader:
     """Reads one text leniently, by recursive descent, and collects the repairs."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tuples = 0  # how many are open
         self.repairs: dict[str, None] = {}
 
     def read(self, start: int) -> Found:
@@ -213,44 +229,10 @@ class _Reader:
         return at >= len(self.text) or self.text.startswith("```", at)
 
     def read_value(self, at: int, depth: int) -> tuple[Any, int]:
-        """Read the value at a place. Inside brackets it may be a product of constants."""
-        value, end = self.read_factor(at, depth)
-        signs = ""
-        while depth and type(value) in (int, float) and (sign := _TIMES.match(self.text, end)) is not None:
-            if "/" in signs:
-                raise NotJson("what stands here may be a date (text needs quotes)", at)
-            other, end = self.read_factor(sign.end(), depth)
-            value, signs = self.compute(sign[1], value, other, at), sign[1]
-        return value, end
-
-    def read_factor(self, at: int, depth: int) -> tuple[Any, int]:
-        """Read one value, or a constant with its sign and its power."""
-        if depth > MAX_DEPTH:
-            raise NotJson(f"it is nested more than {MAX_DEPTH} deep", at)
-        number = _NUMBER.match(self.text, at)
-        if depth and self.text[at : at + 1] in ("-", "+") and (number is None or _POWER.match(self.text, number.end())):
-            value, end = self.read_factor(self.skip_blank(at + 1), depth + 1)
-            return self.compute("*", value, -1 if self.text[at] == "-" else 1, at), end
-        value, end = self.read_single(at, depth)
-        if depth and type(value) in (int, float) and (sign := _POWER.match(self.text, end)) is not None:
-            power, end = self.read_factor(sign.end(), depth + 1)
-            value = self.compute("**", value, power, at)
-        return value, end
-
-    def compute(self, sign: str, left: Any, right: Any, at: int) -> Any:
-        """Compute with two constants. Raises `NotJson` if they are no numbers, or if the result is huge."""
-        self.note_repair(PYTHON)
-        with suppress(ArithmeticError):
-            if {type(left), type(right)} <= {int, float} and max(abs(left), abs(right)) < _HUGE:
-                if sign != "**":
-                    return left / right if sign == "/" else left * right
-                if abs(right) < 128 and isinstance(value := left**right, int | float) and abs(value) < _HUGE:
-                    return value
-        raise NotJson("the arithmetic has no value that can be stated", at)
-
-    def read_single(self, at: int, depth: int) -> tuple[Any, int]:
         if self.is_over(at):
             raise NotJson("a value is missing", at)
+        if depth > MAX_DEPTH:
+            raise NotJson(f"it is nested more than {MAX_DEPTH} deep", at)
         char = self.text[at]
         if char == "(" and depth:
             return self.read_tuple(at, depth)
@@ -260,15 +242,15 @@ class _Reader:
             return self.read_array(at, depth)
         if char in "\"'‘’“”„":
             return self.read_string(at)
-        if (number := _NUMBER.match(self.text, at)) is not None:
+        number, constant = _NUMBER.match(self.text, at), _CONSTANT.match(self.text, at) if depth else None
+        if constant is not None and (number is None or number.end() < constant.end()):
+            self.note_repair(PYTHON)
+            return _compute(constant[0], at), constant.end()
+        if number is not None:
             try:
                 return json.loads(number[0]), number.end()
             except ValueError:
                 raise NotJson("a number has too many digits", at) from None
-        if depth and (number := _PYTHON_NUMBER.match(self.text, at)) is not None:
-            self.note_repair(PYTHON)
-            digits = number[0].replace("_", "")
-            return (int if digits.isdigit() and len(digits) < 40 else float)(digits), number.end()
         if (marked := _MARKED.match(self.text, at)) is not None:
             self.note_repair(QUOTES)
             return marked[1] or marked[2] or "", marked.end()
@@ -283,8 +265,7 @@ class _Reader:
 
     def read_string(self, at: int) -> tuple[str, int]:
         quote = self.text[at]
-        single = _SINGLE_IN_TUPLE if self.tuples else _SINGLE
-        pattern = _DOUBLE if quote == '"' else single if quote in "'‘’" else _CURLY
+        pattern = _DOUBLE if quote == '"' else _SINGLE if quote in "'‘’" else _CURLY
         if (match := pattern.match(self.text, at)) is None:
             raise NotJson("a string is not closed", at, len(self.text))
         if quote != '"':
@@ -339,23 +320,17 @@ class _Reader:
 
     def read_tuple(self, at: int, depth: int) -> tuple[Any, int]:
         """Read a tuple as a list, and one value in parentheses as that value."""
-        items: list[Any] = []
-        self.tuples += 1
-        end = self.skip_blank(at + 1)
-        while self.text[end : end + 1] != ")":
-            item, end = self.read_value(end, depth + 1)
+        items, comma, at = [], True, self.skip_blank(at + 1)
+        while comma and self.text[at : at + 1] != ")":
+            item, at = self.read_value(at, depth + 1)
             items.append(item)
-            end = self.skip_blank(end)
-            comma = self.text[end : end + 1] == ","
-            end = self.skip_blank(end + 1) if comma else end
-            if not comma and self.text[end : end + 1] != ")":
-                raise NotJson("a parenthesis is not closed where it should be", end)
-            if not comma and len(items) == 1:
-                self.tuples -= 1
-                return item, end + 1
-        self.tuples -= 1
+            at = self.skip_blank(at)
+            comma = self.text[at : at + 1] == ","
+            at = self.skip_blank(at + 1) if comma else at
+        if self.text[at : at + 1] != ")":
+            raise NotJson("a parenthesis is not closed where it should be", at)
         self.note_repair(PYTHON)
-        return items, end + 1
+        return (items if comma or len(items) > 1 else items[0]), at + 1
 
     def read_object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
         fields: dict[str, Any] = {}

@@ -36,7 +36,7 @@ from plait.loops.call_objects import (
     plain_call,
     text_key,
 )
-from plait.loops.call_tags import ARG_KEY, FAMILY, read_attributes, read_content, read_fields
+from plait.loops.call_tags import ARG_KEY, FAMILY, read_content, read_fields
 
 _LISTS = ("tool_calls", "function_calls", "calls", "actions")
 
@@ -100,20 +100,18 @@ NOTATIONS = (
         "a tag with the tool's name as a value",
         re.compile(
             rf"(?P<arm><){FAMILY}(?P<tag>{_CALL_TAG})(?:=|\s{{1,9}}[a-z]{{2,10}}=)[\"']?(?P<name>[\w.-]{{1,80}})[\"']?"
-            r"(?P<more>[^<>]{0,400})>(?P<named>)"
+            r"[^<>]{0,80}>(?P<named>)"
         ),
         "read_tags",
     ),
     Notation(
         "a tag around the tool's name",
-        re.compile(
-            rf"(?P<arm><)(?P<tag>{_NAME_TAG})>\s*+(?P<name>[\w.-]{{1,80}})\s*+(?P<named></(?P=tag)>)\s*+(?P<more>)"
-        ),
+        re.compile(rf"(?P<arm><)(?P<tag>{_NAME_TAG})>\s*+(?P<name>[\w.-]{{1,80}})\s*+(?P<named></(?P=tag)>)\s*+"),
         "read_tags",
     ),
     Notation(
         "a tag that is the tool's name",
-        re.compile(r"(?P<arm><)(?P<tag>(?P<name>[A-Za-z_][\w.-]{0,80}))(?P<more>(?:\s[^<>]{0,400})?)>(?P<named>)"),
+        re.compile(r"(?P<arm><)(?P<tag>(?P<name>[A-Za-z_][\w.-]{0,80}))>(?P<named>)"),
         "read_tags",
     ),
     Notation(
@@ -126,15 +124,16 @@ NOTATIONS = (
 """All notations of calls, in the order in which the reader tries them at one place."""
 
 _LEAD = re.compile(
-    r"(?:\#[^\n]*\s+|\d{1,3}[.)]\s|[-*•]\s)*+(?:[^\W\d]\w{0,40}\s?(?::\s?[\w\[\]]{1,20}\s?)?=(?!=)\s?)?"
+    r"(?:\#[^\n]*+\n\s*+|\d{1,3}[.)]\s|[-*•]\s)*+(?:[^\W\d]\w{0,40}\s?(?::\s?[\w\[\]]{1,20}\s?)?=(?!=)\s?)?"
     r"(?:(?:print|list)\(\s*|(?:await|return)\s|\()?[\[\s]*+"
 )
 """What may stand before a call in Python: comments, a number, a variable, `print(`, `await`, a bracket."""
 _END = re.compile(r"(?:[ \t`\"'”’.;,)\]}]|\\\]|\(\))*+(?:\n|\Z|<|\[[A-Z/]|(?:\#|//|--)[ #])")
 """What may stand behind the last call of a group on its line."""
+_STRING_END = re.compile(rf"(?:\(\)|\#[^\n]*+|{GLUE.pattern})*+\Z")
 _BETWEEN_CALLS = re.compile(
     r"(?<=[|｜]>)[\w.:-]{1,40}(?=<[|｜]| to=) ?|(?:and|then|&&?)\s{1,9}|(?:And|Also|Then|Next|Now|Second(?:ly)?|Finally|After that|I(?:'ll| will| also)"
-    r"|Let me|Let's|For)\b[^\n\d]{0,160}\n"
+    r"|Let me|Let's|For)\b[^\n\d]{0,160}\n|[A-Z][^\n\d:]{0,160}:[ \t]*\n"
 )
 """What may stand between two calls: a word between tokens, or a sentence that announces a call and tells no result."""
 _OTHER = re.compile(rf"[\"'`]?(?P<name>{_NAME})\(")
@@ -189,15 +188,10 @@ class _Reader:
 
     def find_tool(self, name: str) -> str:
         """Return the tool that a name means, ignoring decoration; "" if there is none."""
-        plain = name.replace("\\", "").strip(".-")
-        while plain:
-            for one in (plain, plain.removesuffix(".call")):
-                if one in self.tools:
-                    return one
-                if found := self.folded.get(_folded(one)):
-                    return found
+        plain = name.replace("\\", "").strip(".-").removesuffix(".call")
+        while plain and plain not in self.tools and _folded(plain) not in self.folded:
             plain = plain.partition(".")[2]
-        return ""
+        return plain if plain in self.tools else self.folded.get(_folded(plain), "")
 
     def first(self, start: int) -> Iterator[list[FoundCall]]:
         """Yield the calls at each place that has some, from `start` on."""
@@ -267,9 +261,9 @@ class _Reader:
         self.passed = found.end
         wrapped = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), [value])
         if wrapped and all(isinstance(one, str) for one in wrapped):
-            said = [self.inside(one) for one in wrapped]
-            every = [structs.replace(call, start=found.start, end=found.end) for calls in said for call in calls]
-            return every if all(said) else []
+            groups = [self.inside(str(one)) for one in wrapped]
+            every = [structs.replace(call, start=found.start, end=found.end) for each in groups for call in each]
+            return every if all(groups) else []
         inner = [plain_call(one) for one in wrapped if isinstance(one, Mapping)]
         repairs = tuple(f"the JSON had {what}" for what in found.repairs)
         if inner and inner[0] != value:
@@ -300,24 +294,26 @@ class _Reader:
         if self.text.startswith("<", head.end()):
             given, end = read_fields(self.text, head.end(), self.parameters(name))
             return [FoundCall(name, given, head.start(), end, (note,))]
-        found = self.json(head.end())
+        return [self.with_object(name, head.start(), head.end(), note, certain=False)]
+
+    def with_object(self, name: str, start: int, at: int, note: str, *, certain: bool) -> FoundCall:
+        """Return the call whose input is the object at `at`."""
+        found = self.json(at)
         if isinstance(found, NotJson):
             why = f"{found.what} ({found.where(self.text)})"
-            return [FoundCall(name, None, head.start(), len(self.text), (note,), False, broken=why)]
+            return FoundCall(name, None, start, len(self.text), (note,), certain, broken=why)
         repairs = (note, *(f"the input's JSON had {what}" for what in found.repairs))
         broken = "it ends before its last bracket" if MISSING in found.repairs else ""
-        return [FoundCall(name, found.value, head.start(), found.end, repairs, False, broken=broken)]
+        return FoundCall(name, found.value, start, found.end, repairs, certain, broken=broken)
 
     def read_string(self, head: re.Match[str]) -> list[FoundCall]:
         """Read `"get_weather(city='Paris')"`: a string with one call or more, or a call in quotes as it stands."""
         at = head.start()
         found = self.json(at)
-        said = found.value if isinstance(found, Found) and isinstance(found.value, str) else ""
-        if calls := self.inside(said):
+        if isinstance(found, Found) and isinstance(found.value, str) and (calls := self.inside(found.value)):
             return [structs.replace(call, start=at, end=found.end) for call in calls]
-        return (
-            self.read_python(python) if (python := NOTATIONS[-1].opening.match(self.text, at + 1)) is not None else []
-        )
+        python = NOTATIONS[-1].opening.match(self.text, at + 1)
+        return self.read_python(python) if python is not None else []
 
     def inside(self, text: str) -> list[FoundCall]:
         """Return the calls in a string that holds calls and nothing else."""
@@ -327,7 +323,7 @@ class _Reader:
         inner = _Reader(text, self.listed, self.depth + 1)
         first = inner.at(GLUE.match(text).end())  # type: ignore[union-attr]  # it matches the empty string too
         calls = inner.read_group(first) if first else []
-        return calls if calls and not text[calls[-1].end :].strip("])}; \n\t`") else []
+        return calls if calls and _STRING_END.match(text, calls[-1].end) is not None else []
 
     def read_python(self, head: re.Match[str]) -> list[FoundCall]:
         """Read `get_weather(city="Paris")` on a line of its own or in a list."""
@@ -361,34 +357,27 @@ class _Reader:
         return [FoundCall(name, given, at, end + 1, (note, *read.repairs), False, broken=broken)]
 
     def read_tags(self, head: re.Match[str]) -> list[FoundCall]:
-        """Read a call in tags. Its input is in attributes, in a tag for each parameter, or JSON or text inside."""
-        text, tag, note = self.text, head["tag"], ("the call was written with tags",)
+        """Read a call in tags. Its input is in a tag for each parameter, or JSON or text inside."""
+        text, note = self.text, "the call was written with tags"
         self.tries -= 1
-        name = self.find_tool(head["name"])
-        known, opening = self.parameters(name), _INPUT_TAG.match(text, head.end())
-        if not (name or opening or tag in ("function", "invoke")):
+        tool, opening = self.find_tool(head["name"]), _INPUT_TAG.match(text, head.end())
+        if head[0].endswith("/>") or not (tool or opening or head["tag"] in ("function", "invoke")):
             return []
-        closing = f"</{opening[1] if opening else text[head.start() + 1 : head.end('tag')]}>"
+        name, known = tool or head["name"], self.parameters(tool)
         at = _BLANK.match(text, opening.end() if opening else head.end()).end()  # type: ignore[union-attr]
-        given: JSON = read_attributes(head["more"], known)
         if text.startswith("{", at):
-            found = self.json(at)
-            if isinstance(found, NotJson):
-                why = f"{found.what} ({found.where(text)})"
-                return [FoundCall(name or head["name"], None, head.start(), len(text), note, broken=why)]
-            broken = "it ends before its last bracket" if MISSING in found.repairs else ""
-            end = _TRAILER.match(text, found.end).end()  # type: ignore[union-attr]
-            return [FoundCall(name or head["name"], found.value, head.start(), end, note, broken=broken)]
-        if not head["more"].endswith("/"):
-            fields, at = read_fields(text, at, known)
-            close = text.find(closing, at)
-            if close < 0 and tag == head["name"]:
-                return []
-            if not fields and close >= 0 and not (head["named"] and opening is None):
-                fields, at = read_content(text[at:close], known), close
-            given = fields or given
-            at = _TRAILER.match(text, at).end()  # type: ignore[union-attr]
-        return [FoundCall(name or head["name"], given or None, head.start(), at, note)]
+            call = self.with_object(name, head.start(), at, note, certain=True)
+            end = _TRAILER.match(text, call.end).end()  # type: ignore[union-attr]
+            return [structs.replace(call, end=end)]
+        given: JSON
+        given, at = read_fields(text, at, known)
+        close = text.find(f"</{opening[1] if opening else text[head.start() + 1 : head.end('tag')]}>", at)
+        if close < 0 and head["tag"] == head["name"]:
+            return []
+        if not given and close >= 0 and (opening or not head["named"]):
+            given, at = read_content(text[at:close], known), close
+        end = _TRAILER.match(text, at).end()  # type: ignore[union-attr]
+        return [FoundCall(name, given or None, head.start(), end, (note,))]
 
 
 def _folded(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Inputs of calls between tags: a tag for each parameter, pairs of keys and values, attributes, JSON, or text."""
+"""Inputs of calls between tags: a tag for each parameter, pairs of keys and values, JSON, or text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ _FIELD = re.compile(
     r"|<(?P<child>[A-Za-z_][\w.-]{0,80})>)"
 )
 _NEXT = re.compile(rf"<{_PARAMETER}[= ]|</{FAMILY}(?:function|invoke)>|</{FAMILY}(?:\w{{1,20}}_)?tool_call>|\Z")
-_ATTRIBUTE = re.compile(r"""\s([\w.-]{1,80})=(?:"([^"]*+)"|'([^']*+)')""")
 
 
 def read_fields(text: str, at: int, parameters: Mapping[str, Any]) -> tuple[dict[str, JSON], int]:
@@ -47,7 +46,8 @@ def read_fields(text: str, at: int, parameters: Mapping[str, Any]) -> tuple[dict
             break
         stop = len(text) if stop < 0 else stop
         is_json = 'string="false"' in (field["more"] or "")  # how DeepSeek marks JSON
-        given[name] = _value(text[start:stop], {"type": "null"} if is_json else None, parameters, name)
+        schema = {"type": "null"} if is_json else parameters.get("properties", {}).get(name)
+        given[name] = _value(text[start:stop], schema, parameters)
         at = stop + len(closing) + 3 if text.startswith(f"</{closing}>", stop) else stop
     return given, at
 
@@ -60,18 +60,10 @@ def read_content(text: str, parameters: Mapping[str, Any]) -> JSON:
     return given if given and not text[end:].strip() else text.strip() or None
 
 
-def read_attributes(text: str, parameters: Mapping[str, Any]) -> dict[str, JSON]:
-    """Read `city="Lyon" days="2"` in a tag: the parameters among the attributes."""
-    found = ((name, single or double) for name, double, single in _ATTRIBUTE.findall(text))
-    known = parameters.get("properties", ())
-    return {name: _value(value, None, parameters, name) for name, value in found if name in known}
-
-
-def _value(text: str, schema: Any, parameters: Mapping[str, Any], name: str) -> JSON:
+def _value(text: str, schema: Any, root: Mapping[str, Any]) -> JSON:
     """Return the literal that a text holds, unless the parameter may be a text: then without the line breaks beside
     its tags."""
-    schema = schema or parameters.get("properties", {}).get(name)
-    literal = None if {"string", "any"} & types_of(schema, parameters) else read_literal(text, schema, parameters)
+    literal = None if {"string", "any"} & types_of(schema, root) else read_literal(text, schema, root)
     if literal is not None:
         return literal[0]
     return text.removeprefix("\n").removesuffix("\n").strip(" \t") if "\n" not in text.strip() else text.strip("\n")

@@ -10,11 +10,11 @@ from plait.core import ToolSpec
 from plait.core.arguments import brings_result
 from plait.loops.call_notations import LANGUAGE, TAG, TOKEN, FoundCall, calls_in
 
-_MARKED = re.compile(rf"(?:{TAG}|{TOKEN}|```(?:tool|function)\w{{0,20}})[\s\[(]*\Z")
-_FENCE = re.compile(rf"[ \t]*(?:{LANGUAGE})?[ \t]*(?:\n|\Z)", re.I)
+_MARKED = re.compile(rf"(?:{TAG}|{TOKEN}|```(?:tool|function)\w{{0,20}})[\s\[(\\]*\Z")
+_FENCE = re.compile(rf"[ \t]*(?:(py\w*)|{LANGUAGE})?[ \t]*(?:\n|\Z)", re.I)
 # Lines of a fence that may stand beside calls.
 _HARMLESS = re.compile(
-    r"[\s`;,.)\]}\"']*(?:(?:#|//|print\().*|[\[\]({]*|\d{1,3}[.)]|[-*])\s*|(?:\w{1,40}\s?=\s?)?(?:print|await|list)?[\s\[(]*"
+    r"[\s`;,.()\]}\"'\\]*(?:(?:#|//|print\().*|[\[\]({\\]*|\d{1,3}[.)]|[-*])\s*|(?:\w{1,40}\s?=\s?)?(?:print|await|list)?[\s\[(]*"
 )
 _CODE = re.compile(
     r"^[ \t]*(?:import \w|from [\w.]+ import |(?:async )?def \w+\(|class \w+[:(]|for \w.* in |(?:if|while|with|elif) .*:[ \t]*$"
@@ -37,17 +37,21 @@ _GOES_ON = re.compile(
 
 def made_calls(text: str, tools: Sequence[ToolSpec]) -> list[FoundCall]:
     """Return the first group of consecutive calls that the model makes; empty if there is none."""
-    group = calls_in(text, tools)
-    while group and not any(call.certain for call in group) and _is_mentioned(text, group[0].start, group[-1].end):
-        group = calls_in(text, tools, group[-1].end)
-    return group
+    start = 0
+    for _ in range(8):
+        group = calls_in(text, tools, start)
+        if not group or not _is_mentioned(text, group[0].start, group[-1].end, any(call.certain for call in group)):
+            return group
+        start = group[-1].end
+    return []
 
 
-def _is_mentioned(text: str, start: int, end: int) -> bool:
-    """Return whether the calls at text[start:end], in a notation that prose and code share, are only mentioned.
+def _is_mentioned(text: str, start: int, end: int, certain: bool) -> bool:
+    """Return whether the calls at text[start:end] are only mentioned. `certain`: only calls are written so.
 
-    They are if they stand among other code, if the sentence before them speaks of examples, of the reader or of the
-    past, or if the sentence goes on behind them. Markup of calls right before them makes them calls.
+    They are mentioned if they stand among other code. In a notation that prose and code share, they also are if the
+    sentence before them speaks of examples, of the reader or of the past, or goes on behind them. Markup of calls right
+    before them makes them calls.
     """
     before, after = text[:start], text[end:]
     if _MARKED.search(before[-100:]) is not None:
@@ -56,15 +60,17 @@ def _is_mentioned(text: str, start: int, end: int) -> bool:
         before, _, above = before.rpartition("```")
         below, _, after = after.partition("```")
         opening = _FENCE.match(above)
-        if opening is None:
-            return "\n" in above  # a fence in another language
-        lines = (above[opening.end() :] + "\n" + below).split("\n")
-        if not all(_HARMLESS.fullmatch(line) for line in lines):
-            return True
+        code = opening is None or not all(map(_HARMLESS.fullmatch, f"{above[opening.end() :]}\n{below}".split("\n")))
+        if code and not (certain and opening is not None and not opening[1]):
+            return "\n" in above
+    if certain:
+        return False
     if _CODE.search(before) is not None or _CODE.search(after) is not None:
         return True
     said = re.split(r"\n\s*\n|[.!?]\s", before.strip()[-300:])[-1]
-    if _MENTION.search(said) is not None and _INTENDS.search(said) is None:
+    if re.search(r"[a-z],\Z", said) is not None or (
+        _MENTION.search(said) is not None and _INTENDS.search(said) is None
+    ):
         return True
     rest = after.lstrip(" \t\n`.;,)]}\"'")
     return _GOES_ON.match(rest) is not None and not brings_result(rest.partition("\n")[0])

@@ -18,7 +18,7 @@ from msgspec import Struct
 from plait.core import JSON, PieceKind, Step, ToolSpec
 from plait.core.arguments import BEFORE_COMMENT, COMMENT, InvalidArguments, read_arguments
 from plait.core.loose_json import without_halves
-from plait.loops.call_notations import TOKEN
+from plait.loops.call_notations import TAG, TOKEN
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, repair_remark, tool_name
 from plait.loops.mentioned_calls import made_calls
@@ -33,7 +33,8 @@ _NAME = r"(?P<name>[^\W\d](?:[\w.-]|\\_){0,99})"
 _ENDS = r"[*_`]{0,3}"
 _BEFORE_NAME = rf"{_ENDS}[ \t]{{0,8}}{_ENDS}"
 _VARIABLE = r"(?:(?P<variable>[^\W\d]\w{0,40})[ \t]{0,3}(?::[ \t]{0,3}\w{1,20}[ \t]{0,3})?=[ \t]{0,3}(?:await[ \t])?)?"
-_AFTER_CALL = re.compile(rf"(?:[ \t,;.*`\])]|{TOKEN})*+")
+_AFTER_CALL = re.compile(rf"(?:[ \t,;.*`\])]|{TAG}|{TOKEN})*+")
+_MARKUP = re.compile(rf"(?:{TAG}|{TOKEN})*+")
 _OUTSIDE = re.compile(rf"""[()\[\]{{}},\n"'“”‘’]|{COMMENT}""")
 _CLOSING = {'"': '"', "'": "'", "“": '”“"', "”": '”“"', "‘": "’'", "’": "’'"}
 _IN_STRING = {quote: re.compile(rf"[\\\n{ends}]") for quote, ends in _CLOSING.items()}
@@ -178,8 +179,7 @@ class CallReader:
         """Go to where the next call's arguments begin; return False if there is none so far."""
         while self._at < len(self._text):
             behind, self._behind = self._behind, False
-            if behind:
-                self._at = _AFTER_CALL.match(self._text, self._at).end()  # type: ignore[union-attr]
+            self._at = (_AFTER_CALL if behind else _MARKUP).match(self._text, self._at).end()  # type: ignore[union-attr]
             if (head := self._opening(self._at)) is not None:
                 self._begin(head)
                 return True

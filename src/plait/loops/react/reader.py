@@ -96,18 +96,18 @@ class _Reader(Struct, frozen=True):
 
         Raises `NotJson` for an object beyond repair.
         """
-        action, error = None, None
+        action, error, region = None, None, self.body.text[label.end : self.body.after(label)]
         try:
             action = action_at(self.body, label, self.tools, self.dialect)
         except NotJson as why:
             error = why
-        named = label_scan.tool_of(action.name, self.tools) if action is not None else None
-        alone = action is not None and action.syntax == "lines" and action.input is None
-        if action is None or (alone and named) or not (named or self._is_finish(action.name)):
-            region = self.body.text[label.end : self.body.after(label)]
+        bare = action is None or (action.syntax == "lines" and action.input is None)
+        named = action is not None and not (bare and "(" in action.name)
+        tool = label_scan.tool_of(action.name, self.tools) if action is not None and named else None
+        if (bare or tool is None) and not (action is not None and self._is_finish(action.name)):
             found = next(iter(calls_in(region, self.tools)), None)
             meant = label_scan.tool_of(found.name, self.tools) if found is not None and not found.broken else None
-            if found is not None and meant is not None and meant is (named or meant):
+            if found is not None and meant is not None and meant is (tool or meant):
                 notes = tuple(map(repair_remark, found.repairs))
                 return ParsedAction(meant.name, found.value, label.end + found.end, "blob", notes)
         if error is not None:

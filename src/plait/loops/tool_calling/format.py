@@ -30,7 +30,8 @@ SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arg
 _ENDS = ("final_answer", "finalanswer", "final answer", "finish")
 """Names of calls by which models give their answer."""
 
-_TAGS = re.compile(rf"{TAG}|{TOKEN}")
+MARKUP = re.compile(rf"{TAG}|{TOKEN}")
+"""Markup of calls that no answer has, even if the tool is unknown."""
 _TOKENS = re.compile(TOKEN)
 # Markup that speaks of calls, at the start of a line or behind other markup: a tool's name behind it is not an answer.
 _CALL_MARKUP = re.compile(
@@ -39,7 +40,7 @@ _CALL_MARKUP = re.compile(
     re.M,
 )
 _OPENING = re.compile(
-    rf"(?:```(?:json[l5]?|tool_calls?|tool_code|python|xml)?|{TAG}|{TOKEN}|\[|functools|print\(|to=functions\.|assistant"
+    rf"(?:```(?:json[l5]?|tool_calls?|tool_code|python|xml)?|{TAG}|{TOKEN}|\\?\[|functools|print\(|to=functions\.|assistant"
     rf"|\{{\s*[\"']tool_calls[\"']\s*:)\s*\Z"
 )
 _MARKS = r"name|tool|tool_name|action|function|tool_calls|arguments|parameters|tool_input"
@@ -267,13 +268,11 @@ def _broken(text: str, tools: Sequence[ToolSpec]) -> None:
         lists = isinstance(value, Mapping) and any(isinstance(value.get(key), list) for key in ("tool_calls", "calls"))
         if lists or (isinstance(value, Mapping) and value.keys() & {"arguments", "tool_input"}):
             raise Unreadable(f"Your JSON object names no tool. {SHAPE}")
-    if (tag := _TAGS.search(text)) is not None and wanted is None:
+    if (tag := MARKUP.search(text)) is not None and wanted is None:
         raise Unreadable(f"There is no call behind {tag[0]} in your reply. {SHAPE}")
-    names = "|".join(re.escape(tool.name) for tool in tools) or "(?!)"
+    known = re.compile("|".join(rf"(?<![\w-]){re.escape(tool.name)}(?![\w-])" for tool in tools) or "(?!)")
     for mark in islice(_CALL_MARKUP.finditer(text), 50):
-        if (
-            name := re.compile(rf"(?<![\w-])(?:{names})(?![\w-])").search(text, mark.start(), mark.end() + 200)
-        ) is not None:
+        if (name := known.search(text, mark.start(), mark.end() + 200)) is not None:
             raise Unreadable(f"Your reply names {name[0]} in markup that can't be read as a call. {SHAPE}")
 
 

@@ -40,7 +40,7 @@ from plait.loops.escape import (
 )
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import read_part
-from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of
+from plait.loops.tool_calling.format import MARKUP, CallObjects, CallsTurn, arguments_of
 from plait.loops.tool_calling.turns import Log, Turns
 from plait.loops.tool_descriptions import offered_tools
 from plait.loops.turn import is_cut_within_call, is_typed_answer
@@ -117,7 +117,8 @@ class NativeTurns(Turns):
             if not text.strip() or any(tool.name in text for tool in self._context.known_tools):
                 raise
             turn = CallsTurn(text.strip())
-        if turn.calls and all(self._context.tool(call.tool) for call in turn.calls):
+        known = all(self._context.tool(call.tool) for call in turn.calls)
+        if turn.calls and (known or MARKUP.search(reply.text) is not None):
             left = label_scan.repair_remark("the calls stood in the reply's text")
             return CallsTurn(turn.thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
         if turn.answered:
