@@ -1,7 +1,7 @@
 """Replies with calls, in the shapes in which models write them. Each comes with the calls that it means.
 
-A shape is a wrapper (a list, strings, a fence, tags ...) around calls in one form (Python, JSON objects ...) with values
-in one form (tuples, fractions ...). `replies` combines them at random.
+A shape is a wrapper (a list, strings, a fence, tags ...) around calls in one form (Python, JSON objects ...), whose
+values also have a form (tuples, fractions ...). `replies` combines them at random.
 """
 
 from __future__ import annotations
@@ -185,6 +185,7 @@ def in_lines(texts: list[str], chance: random.Random) -> str:
     return "\n".join(mark.format(n=n) + text for n, text in enumerate(texts, 1))
 
 
+ANNOUNCED = ["tools call", "Function calls", "The tool calls are", "Here is the function call"]
 Wrapper = Callable[[list[str], random.Random], str]
 PYTHON: dict[str, Wrapper] = {
     "list": lambda texts, _: f"[{', '.join(texts)}]",
@@ -192,7 +193,7 @@ PYTHON: dict[str, Wrapper] = {
     "strings": in_strings,
     "semicolons": lambda texts, _: "; ".join(texts),
     "lines": in_lines,
-    "words before": lambda texts, chance: f"{chance.choice(['tools call', 'Function calls', 'The tool calls are', 'Here is the function call'])}: [{', '.join(texts)}]",
+    "words before": lambda texts, chance: f"{chance.choice(ANNOUNCED)}: [{', '.join(texts)}]",
     "link": lambda texts, _: f"[{', '.join(texts)}]()",
     "comment": lambda texts, _: "\n".join(f"{text}  # what was asked, (here)" for text in texts),
     "fence": lambda texts, chance: f"```{chance.choice(['python', 'tool_code', '', 'py'])}\n{chr(10).join(texts)}\n```",
@@ -293,15 +294,20 @@ def named(template: str, between: str = "") -> Callable[[list[Made], random.Rand
     return write
 
 
+PAIR = "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n"
 FAMILIES: dict[str, Callable[[list[Made], random.Random], str]] = {
     "deepseek dsml": dsml,
     "gemma": gemma,
-    "deepseek v3": named("<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME\n```json\nGIVEN\n```<｜tool▁call▁end｜>", "\n"),
+    "deepseek v3": named(
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME\n```json\nGIVEN\n```<｜tool▁call▁end｜>", "\n"
+    ),
     "deepseek v3.1": named("<｜tool▁call▁begin｜>NAME<｜tool▁sep｜>GIVEN<｜tool▁call▁end｜>"),
     "kimi": named("<|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>GIVEN<|tool_call_end|>"),
     "mistral": named("[TOOL_CALLS]NAME[ARGS]GIVEN"),
     "mistral with ids": named("[TOOL_CALLS]NAME[CALL_ID]a1b2c3d4e[ARGS]GIVEN"),
-    "harmony": named("<|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>GIVEN<|call|>"),
+    "harmony": named(
+        "<|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>GIVEN<|call|>"
+    ),
     "harmony, turned": named("<|start|>assistant to=functions.NAME<|channel|>commentary json<|message|>GIVEN<|call|>"),
     "functionary": named(">>>NAME\nGIVEN", "\n"),
     "llama": named("<function=NAME>GIVEN</function>", "\n"),
@@ -309,15 +315,26 @@ FAMILIES: dict[str, Callable[[list[Made], random.Random], str]] = {
     "lm studio": named('[TOOL_REQUEST]{"name": "NAME", "arguments": GIVEN}[END_TOOL_REQUEST]'),
     "internlm": named('<|action_start|><|plugin|>{"name": "NAME", "parameters": GIVEN}<|action_end|>'),
     "the name above": named("NAME\nGIVEN", "\n\n"),
-    "glm": tagged("<tool_call>NAME\nINSIDE</tool_call>", "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n"),
-    "hunyuan": tagged("<tool_call>NAME<tool_sep>\nINSIDE</tool_call>", "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n"),
-    "longcat": tagged("<longcat_tool_call>NAME\nINSIDE</longcat_tool_call>", "<longcat_arg_key>KEY</longcat_arg_key>\n<longcat_arg_value>VALUE</longcat_arg_value>\n"),
-    "qwen coder": tagged("<tool_call>\n<function=NAME>\nINSIDE</function>\n</tool_call>", "<parameter=KEY>\nVALUE\n</parameter>\n"),
-    "seed": tagged("<seed:tool_call>\n<function=NAME>\nINSIDE</function>\n</seed:tool_call>", "<parameter=KEY>VALUE</parameter>\n"),
-    "minimax": tagged('<minimax:tool_call>\n<invoke name="NAME">\nINSIDE</invoke>\n</minimax:tool_call>', '<parameter name="KEY">VALUE</parameter>\n'),
-    "step": tagged('<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="NAME">INSIDE</steptml:invoke><｜tool_call_end｜>', '<steptml:parameter name="KEY">VALUE</steptml:parameter>'),
+    "glm": tagged("<tool_call>NAME\nINSIDE</tool_call>", PAIR),
+    "hunyuan": tagged("<tool_call>NAME<tool_sep>\nINSIDE</tool_call>", PAIR),
+    "longcat": tagged("<longcat_tool_call>NAME\nINSIDE</longcat_tool_call>", PAIR.replace("arg_", "longcat_arg_")),
+    "qwen coder": tagged(
+        "<tool_call>\n<function=NAME>\nINSIDE</function>\n</tool_call>", "<parameter=KEY>\nVALUE\n</parameter>\n"
+    ),
+    "seed": tagged(
+        "<seed:tool_call>\n<function=NAME>\nINSIDE</function>\n</seed:tool_call>", "<parameter=KEY>VALUE</parameter>\n"
+    ),
+    "minimax": tagged(
+        '<minimax:tool_call>\n<invoke name="NAME">\nINSIDE</invoke>\n</minimax:tool_call>',
+        '<parameter name="KEY">VALUE</parameter>\n',
+    ),
+    "step": tagged(
+        '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="NAME">INSIDE</steptml:invoke>'
+        "<｜tool_call_end｜>",
+        '<steptml:parameter name="KEY">VALUE</steptml:parameter>',
+    ),
     "unknown tags": tagged('<api_call tool="NAME">\nINSIDE</api_call>', '<arg name="KEY">VALUE</arg>\n'),
-}  # fmt: skip
+}
 
 
 OUTER: dict[str, Callable[[str], str]] = {

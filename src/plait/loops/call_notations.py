@@ -3,7 +3,8 @@
 Without a parser in the endpoint, or when asked for another format, models fall back to what they know: a JSON object
 with a name and arguments, tags such as `<tool_call>`, `<function=...>` with or without parameters, the tool's name
 before a JSON object, Python calls, special tokens around any of these. `NOTATIONS` is the table of them. `calls_in`
-finds the first group of consecutive calls. Only JSON objects and tags can name an unknown tool; all other text is prose.
+finds the first group of consecutive calls. Only JSON objects and tags can name an unknown tool; all other text is
+prose.
 """
 
 from __future__ import annotations
@@ -59,9 +60,11 @@ GLUE = re.compile(
 )
 """Allowed around calls and between two of them: blanks, list marks, fences, tags, tokens."""
 
-_WORDS = r"[ \t*#>-]{0,8}(?:[\w'-]{1,20} ){0,%d}(?:tool|function|call|action|api|invocation)s?[ \w]{0,20}[*]{0,2}:[* \t]{0,4}"
+_WORDS = r"[ \t*#>-]{0,8}(?:[\w'-]{1,20} ){0,%d}(?:tool|function|call|action|api)s?[ \w]{0,20}\*{0,2}:[* \t]{0,4}"
 _PLACE = re.compile(
-    rf"^{_WORDS % 12}(?=\\?\[)|^{_WORDS % 3}(?=[\w\\.]{{1,80}}\()|^[ \t>*`•-]{{0,8}}(?:\d{{1,3}}[.)][ \t]{{1,3}})?`{{0,2}}|{TAG}|{TOKEN}|\[/?[A-Z_]{{3,20}}\]|```(?:{LANGUAGE})?[ \t]*\n?|(?=\{{)|functools(?=\[)|\bto=",
+    rf"^{_WORDS % 12}(?=\\?\[)|^{_WORDS % 3}(?=[\w\\.]{{1,80}}\()"
+    rf"|^[ \t>*`•-]{{0,8}}(?:\d{{1,3}}[.)][ \t]{{1,3}})?`{{0,2}}|{TAG}|{TOKEN}|\[/?[A-Z_]{{3,20}}\]"
+    rf"|```(?:{LANGUAGE})?[ \t]*\n?|(?=\{{)|functools(?=\[)|\bto=",
     re.M | re.I,
 )
 """Where a call may begin: at the start of a line, behind a few words that announce calls, behind a tag, a token or a
@@ -132,8 +135,8 @@ _END = re.compile(r"(?:[ \t`\"'”’.;,)\]}]|\\\]|\(\))*+(?:\n|\Z|<|\[[A-Z/]|(?
 """What may stand behind the last call of a group on its line."""
 _STRING_END = re.compile(rf"(?:\(\)|\#[^\n]*+|{GLUE.pattern})*+\Z")
 _BETWEEN_CALLS = re.compile(
-    r"(?<=[|｜]>)[\w.:-]{1,40}(?=<[|｜]| to=) ?|(?:and|then|&&?)\s{1,9}|(?:And|Also|Then|Next|Now|Second(?:ly)?|Finally|After that|I(?:'ll| will| also)"
-    r"|Let me|Let's|For)\b[^\n\d]{0,160}\n|[A-Z][^\n\d:]{0,160}:[ \t]*\n"
+    r"(?<=[|｜]>)[\w.:-]{1,40}(?=<[|｜]| to=) ?|(?:and|then|&&?)\s{1,9}|[A-Z][^\n\d:]{0,160}:[ \t]*\n"
+    r"|(?:And|Also|Then|Next|Now|Second(?:ly)?|Finally|After that|I(?:'ll| will| also)|Let me|For)\b[^\n\d]{0,160}\n"
 )
 """What may stand between two calls: a word between tokens, or a sentence that announces a call and tells no result."""
 _OTHER = re.compile(rf"[\"'`]?(?P<name>{_NAME})\(")

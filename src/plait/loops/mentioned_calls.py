@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-
 from collections.abc import Sequence
 
 from plait.core import ToolSpec
@@ -12,26 +11,22 @@ from plait.loops.call_notations import LANGUAGE, TAG, TOKEN, FoundCall, calls_in
 
 _MARKED = re.compile(rf"(?:{TAG}|{TOKEN}|```(?:tool|function)\w{{0,20}})[\s\[(\\]*\Z")
 _FENCE = re.compile(rf"[ \t]*(?:(py\w*)|{LANGUAGE})?[ \t]*(?:\n|\Z)", re.I)
-# Lines of a fence that may stand beside calls.
+# A line that may stand beside calls in a fence: brackets, a comment, a variable, something printed.
 _HARMLESS = re.compile(
-    r"[\s`;,.()\]}\"'\\]*(?:(?:#|//|print\().*|[\[\]({\\]*|\d{1,3}[.)]|[-*])\s*|(?:\w{1,40}\s?=\s?)?(?:print|await|list)?[\s\[(]*"
+    r"[^\w#/]*+(?:(?:#|//|print\().*|\d{1,3}[.)])?[^\w#/]*+|(?:\w{1,40}\s?=\s?)?(?:print|await|list)?[\s\[(]*"
 )
-_CODE = re.compile(
-    r"^[ \t]*(?:import \w|from [\w.]+ import |(?:async )?def \w+\(|class \w+[:(]|for \w.* in |(?:if|while|with|elif) .*:[ \t]*$"
-    r"|(?:try|else|finally):|(?:const|let|var) \w+ =)",
-    re.M,
-)
+_CODE = re.compile(r"^[ \t]*(?:import|from [\w.]+ import|(?:async )?def|class|for \w.* in|const|let|var) [\w{(]", re.M)
 _MENTION = re.compile(
-    r"\b(?:for (?:example|instance)|examples?(?= ?:| calls?\b| usage\b| of (?:a|the|how|such)\b)|e\.g\.|such as|how to|usage|syntax"
-    r"|like (?:this|so|that|these)|look(?:s|ed)? like|you (?:can|could|may|might|would|should|must|simply|just|call|use|write|type)"
-    r"|your (?:code|program|script)|(?:was|were|been) (?:called|made|used|run)|(?:was|were)(?=:)|suppose|would (?:be|look|return)"
-    r"|(?:i|we|she|he|they|it) (?:called|used|ran|made|wrote|typed|did)|(?:not|never) (?:make|call|use|run)|instead of)\b",
+    r"\b(?:for (?:example|instance)|examples?(?= ?:| calls?\b| usage\b| of (?:a|the|how|such)\b)|e\.g\.|how to|usage"
+    r"|like (?:this|so|that|these)|look(?:s|ed)? like|such as|syntax|suppose|instead of|would (?:be|look|return)"
+    r"|you (?:can|could|may|might|would|should|must|simply|just|call|use|write|type)|your (?:code|program|script)"
+    r"|(?:was|were|been) (?:called|made|used|run)|(?:was|were)(?=:)|(?:not|never) (?:make|call|use|run)"
+    r"|(?:i|we|she|he|they|it) (?:called|used|ran|made|wrote|typed|did))\b",
     re.I,
 )
 _INTENDS = re.compile(r"\b(?:I'll|I will|I am|I'm|I need|I have to|I should|let me|let us|let's|going to)\b", re.I)
 _GOES_ON = re.compile(
-    r"[a-z][\w']*,? [a-z]|(?:This|Which) (?:is|was) (?:the|an?|how|what)\b|(?:This|Which) (?:would|returns?|tells?|prints?|gives?)\b"
-    r"|Replace\b"
+    r"[a-z][\w']*,? [a-z]|(?:This|Which) (?:(?:is|was) (?:the|an?|how|what)|would|returns?|tells?|prints?|gives?)\b"
 )
 
 

@@ -35,8 +35,9 @@ MARKUP = re.compile(rf"{TAG}|{TOKEN}")
 _TOKENS = re.compile(TOKEN)
 # Markup that speaks of calls, at the start of a line or behind other markup: a tool's name behind it is not an answer.
 _CALL_MARKUP = re.compile(
-    r"(?:^|(?<=[\]>]))[ \t]{0,8}(?:<[|｜]|</?[\w:.|｜-]{0,30}(?:tool|function|call|invoke|action|plugin|api)[\w:.|｜-]{0,30}[\s=>/]"
-    r"|\[/?[A-Z_]{4,30}\]|\[\[|[Aa]ction:[^\n]{0,99}\n[ \t]{0,8}[Aa]ction[ _]?[Ii]nput:|[^\x00-\x7f\w\s“”‘’«»„•·–—…]{1,4}(?=\w))",
+    r"(?:^|(?<=[\]>]))[ \t]{0,8}(?:<[|｜]|\[/?[A-Z_]{4,30}\]|\[\[|[^\x00-\x7f\w\s“”‘’«»„•·–—…]{1,4}(?=\w)"
+    r"|</?[\w:.|｜-]{0,30}(?:tool|function|call|invoke|action|plugin|api)[\w:.|｜-]{0,30}[\s=>/]"
+    r"|[Aa]ction:[^\n]{0,99}\n[ \t]{0,8}[Aa]ction[ _]?[Ii]nput:)",
     re.M,
 )
 _OPENING = re.compile(
