@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from cli_support import action
 from plait.core.errors import ConfigError, RateLimited
 from plait.toolkits import ask_model, websearch, wikipedia
 from plait.toolkits.web_search import pick_answer, pick_published
+from plait.tools.load import anchor_word
 from toolkits_server import Seen, call, refusal, site, told
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -220,9 +222,13 @@ async def test_the_answer_is_picked_out_of_the_result(result: dict[str, Any], an
         assert there.seen[0].query == {"engine": "google", "q": "how many?", "api_key": KEY, "output": "json"}
 
 
-def test_the_published_choice_is_a_word_and_its_errors_are_told() -> None:
+def test_the_published_choice_is_a_word_and_its_errors_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "published").mkdir()
+    monkeypatch.chdir(tmp_path)
     (search,) = plait.tools.load("Search=websearch:published")
-    assert search.name == "Search"
+    assert search.name == "Search" and plait.tools.load(anchor_word(search.source))[0].source == search.source
     with pytest.raises(ConfigError, match=r"no choice 'first'\. Write websearch or websearch:published"):
         websearch("first")
 
