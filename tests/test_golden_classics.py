@@ -133,10 +133,8 @@ def test_golden_rate_that_the_account_prints_gives_other_costs() -> None:
     wrong = [pair for pair in zip(costs(float(printed[1])), theirs, strict=True) if pair[0] != pair[1]]
     assert len(wrong) == 3 and costs(right) == theirs
     note = phase_notes()[-1]
-    assert f"prints {printed[1]} USD per 1,000 tokens" in note and f"At {right:f} USD, every row costs" in note
-    assert (
-        f"3 rows cost something else than it prints: {', '.join(' instead of '.join(pair) for pair in wrong)}." in note
-    )
+    assert f"prints {printed[1]} USD per 1,000 tokens" in note and f"At {right:f} USD, every row has" in note
+    assert f"3 rows do not have the printed costs: {', '.join(' instead of '.join(pair) for pair in wrong)}." in note
 
 
 def test_the_note_about_the_printed_rate_follows_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

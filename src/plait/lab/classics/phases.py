@@ -183,7 +183,7 @@ def _notes(own: Sequence[dict[str, Any]], hardware: float | None) -> list[str]:
         costs = ", ".join(f"{ours:.5f} instead of {theirs:.5f}" for ours, theirs in others)
         notes.append(
             f"The account prints {Decimal(str(printed.per_1k_tokens)):f} USD per 1,000 tokens for its local models. At "
-            f"this rate, {len(others)} rows cost something else than it prints: {costs}. At "
-            f"{Decimal(str(right.per_1k_tokens)):f} USD, every row costs what it prints."
+            f"this rate, {len(others)} rows do not have the printed costs: {costs}. At "
+            f"{Decimal(str(right.per_1k_tokens)):f} USD, every row has its printed cost."
         )
     return notes
