@@ -25,6 +25,7 @@ from msgspec import Struct, structs
 
 from plait.core.code import Ran
 from plait.core.messages import Message
+from plait.core.output import OutputSpec, strip_fence
 from plait.core.replies import Reply
 from plait.core.tools import Call, Observation, ToolSpec
 
@@ -183,12 +184,14 @@ def think(
     *,
     stop: Iterable[str] = (),
     enough: Callable[[str], bool] = is_going_round,
+    is_answer: Callable[[str], bool] = lambda text: False,
     **options: Any,
 ) -> Effects[Reply]:
     """Ask the phase's model. Continue a reply that its token limit cut, at most twice, unless `enough` accepts it.
 
-    `options` are the fields of `Think`. Returns one `Reply` with the whole text. Raises `LimitNear` and
-    `ContextOverflow`.
+    `options` are the fields of `Think`. Returns one `Reply` with the whole text, without unmarked reasoning. Reasoning
+    in its place counts as the text if `is_answer` accepts it, or if it is JSON that fits the request's schema. Raises
+    `LimitNear` and `ContextOverflow`.
     """
     effect = Think(phase, tuple(messages), stop=tuple(stop), **options)
     reply = cast(Reply, (yield effect))
@@ -198,6 +201,12 @@ def think(
         longer = structs.replace(effect, prefill=effect.prefill + reply.text, repair=True)
         more = cast(Reply, (yield longer))
         reply = structs.replace(more, text=reply.text + more.text, usage=reply.usage + more.usage)
+    reply = reply.without_unopened_reasoning()
+    if reply.only_reasoning:
+        said = strip_fence(reply.reasoning)
+        fits = effect.schema is not None and not effect.tools and OutputSpec("reply", effect.schema).fits(said)
+        if fits or is_answer(said):
+            return structs.replace(reply, text=said, reasoning="")
     return reply
 
 

@@ -186,6 +186,7 @@ class TurnLoop:
             stop_after_object=page.own_result if self.ends_with_object else (),
             max_tokens=self.max_tokens,
             repair=bool(tail),
+            is_answer=partial(is_typed_answer, context),
             **options,
         )
 
@@ -206,8 +207,9 @@ class TurnLoop:
         return Stopped(limit.limit, limit.detail, answer)
 
 
-def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effects[str]:
-    """Return a reply that is only the answer. The model is asked again for an answer that does not fit the output.
+def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effects[str | Failed]:
+    """Return a reply that is only the answer; `Failed` for an empty one. The model is asked again for an answer that
+    does not fit the output.
 
     `ask` makes the model call; its messages follow the request. The runtime ends the run after too many answers.
     """
@@ -215,7 +217,9 @@ def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effe
     while True:
         reply = yield from ask(tail)
         answer = reply.text.strip()
-        if not answer or not (against := (yield from check_output(answer))):
+        if not answer:
+            return Failed(reply.only_reasoning or "The reply is empty.", kind="format")
+        if not (against := (yield from check_output(answer))):
             return answer
         tail = (*tail, *with_repair(answer, against))
 
@@ -252,7 +256,8 @@ def read_turn(
             if miss == 1 and plain is not None:
                 yield from note("repaired", "the reply was only an answer: it was taken for the answer")
                 return plain
-            complaint = f"Your reply {reply.how_cut}. {why}" if reply.how_cut else str(why)
+            flaw = reply.only_reasoning or (f"Your reply {reply.how_cut}." if reply.how_cut else "")
+            complaint = f"{flaw} {why}".lstrip()
             bad = (reply.text, complaint)
             yield from note("unreadable", f"reply {miss} of {max_parse_errors} can't be read: {complaint}")
             continue

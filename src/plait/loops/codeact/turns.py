@@ -16,7 +16,7 @@ from plait.loops.codeact.signature import python_function
 from plait.loops.compaction import Compaction, View
 from plait.loops.format import Turn, Unreadable
 from plait.loops.transcript import Scratchpad, Transcript, with_repair
-from plait.loops.turn import Bad, plain_answer, read_turn
+from plait.loops.turn import Bad, is_typed_answer, plain_answer, read_turn
 
 if TYPE_CHECKING:
     from plait.loops.codeact.loop import CodeAct
@@ -102,7 +102,8 @@ class CodeTurns:
         transcript = self._loop.transcript
         stands = transcript == "completion" or (transcript == "user" and not tail)
         options |= {"prefill": "" if stands else opening, "max_tokens": self._loop.max_tokens}
-        return think(phase, shape.messages, prompt=shape.prompt, **options)
+        is_answer = partial(is_typed_answer, self._kit)
+        return think(phase, shape.messages, prompt=shape.prompt, is_answer=is_answer, **options)
 
 
 def _last_words(text: str, n: int) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from plait.core import (
     Effects,
@@ -33,7 +33,7 @@ from plait.loops.plan import ask_approval
 from plait.loops.references import RESULTS
 from plait.loops.tool_descriptions import add_search_results, offered_tools
 from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, read_turn
+from plait.loops.turn import Bad, is_typed_answer, read_turn
 
 if TYPE_CHECKING:
     from plait.loops.compiler.loop import LLMCompiler
@@ -97,9 +97,10 @@ def _ask_planner(
             yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} can't be carried out: {said}")
             bad = (reply.text, (yield from add_search_results(context, said)))
         else:
-            bad = (reply.text, "; ".join(work.faults) or "there is no call in it and no join()")
+            bad = (reply.text, "; ".join(work.faults) or reply.only_reasoning or "there is no call in it and no join()")
             yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} has no call")
-    return Failed(f"{loop.max_parse_errors} plans in a row had no call.", kind="format")
+    why = f"{loop.max_parse_errors} plans in a row had no call. {reply.only_reasoning}".rstrip()
+    return Failed(why, kind="format")
 
 
 def next_round(loop: LLMCompiler, context: LoopContext, before: list[Round], question: str) -> Round:
@@ -157,7 +158,8 @@ def ask_joiner(
         tail = with_repair(bad[0], context.prompt("join_repair", complaint=bad[1], last=last)) if bad else ()
         messages = (*pages.join(rounds, chars, last=last), *unfit, *tail)
         grammar = JOINER.grammar(last=last) if loop.constrain or bad else None
-        return think("join", messages, grammar=grammar, max_tokens=loop.max_tokens, repair=bool(bad or unfit))
+        options: dict[str, Any] = {"max_tokens": loop.max_tokens, "repair": bool(bad or unfit)}
+        return think("join", messages, grammar=grammar, is_answer=partial(is_typed_answer, context), **options)
 
     def read(text: str) -> Verdict:
         nonlocal missing

@@ -40,7 +40,7 @@ from plait.loops.escape import (
 )
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import read_part
-from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, resolve_tool_name
+from plait.loops.tool_calling.format import SHAPE, CallObjects, CallsTurn, arguments_of, resolve_tool_name
 from plait.loops.tool_calling.turns import Log, Turns
 from plait.loops.tool_descriptions import offered_tools
 from plait.loops.turn import is_cut_within_call, is_typed_answer
@@ -106,7 +106,7 @@ class NativeTurns(Turns):
             turn = CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
             return as_typed_answer(self._context, turn)
         if not reply.text.strip():
-            raise Unreadable("It was empty.")
+            raise Unreadable(reply.only_reasoning or "It was empty.")
         if is_typed_answer(self._context, reply.text):
             return CallsTurn(answer=reply.text.strip(), answered=True)
         try:
@@ -187,6 +187,8 @@ class TextTurns(Turns):
         return (assistant(turn.kept or FORMAT.show_turn(turn)), Message("user", said, attachments=images))
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
+        if reply.only_reasoning:
+            raise Unreadable(f"{reply.only_reasoning} {SHAPE}")
         turn = self._read(reply.text)
         if reply.how_cut and is_cut_within_call(reply.text, turn, self._read):
             raise Unreadable(f"it {reply.how_cut} before its last call was complete. Write a shorter one.")
