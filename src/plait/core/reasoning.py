@@ -51,10 +51,8 @@ MARKERS = (
     Markers("OpenThinker, Sky-T1", ("<|begin_of_thought|>",), ("<|end_of_thought|>",)),
     Markers("MedGemma", ("<unused94>thought",), ("<unused95>",)),
     Markers("Gemma 4", ("<|channel>thought",), ("<channel|>",)),
-    *(
-        Markers("gpt-oss", _channel(name), ("<|end|>", "<|return|>"), ("<|start|>", "<|channel|>"))
-        for name in ("analysis", "commentary")
-    ),
+    Markers("gpt-oss", _channel("analysis"), ("<|end|>", "<|return|>"), ("<|start|>", "<|channel|>")),
+    Markers("gpt-oss, before calls", _channel("commentary"), ("<|end|>", "<|return|>"), ("<|start|>", "<|channel|>")),
     Markers("gpt-oss", _channel("final"), ("<|return|>", "<|end|>"), is_answer=True),
     Markers("Command R7B and later", ("<|start_response|>",), ("<|end_response|>",), is_answer=True),
     Markers("OpenThinker, Sky-T1", ("<|begin_of_solution|>",), ("<|end_of_solution|>",), is_answer=True),
@@ -106,10 +104,11 @@ def may_open(text: str, at: int) -> bool:
     return any(each.startswith(low) for markers in MARKERS for each in markers.opens)
 
 
-def find_end(text: str, markers: Markers, at: int = 0) -> tuple[int, int] | None:
-    """Return where the content of a part ends, and where the text behind it begins; None if it does not end."""
-    found = _ends(markers).search(text, at)
-    return None if found is None else found.span()
+@lru_cache
+def end_of(markers: Markers) -> re.Pattern[str]:
+    """Return the pattern of what ends a part."""
+    follows = (f"(?={re.escape(each)})" for each in markers.follows)
+    return re.compile("|".join((*map(re.escape, markers.closes), *follows)), re.I)
 
 
 def count_unsure(text: str, markers: Markers) -> int:
@@ -142,13 +141,15 @@ def drop_reasoning(text: str) -> str:
             markers, inside = found
             if not is_start and (fences % 2 or markers.is_word or markers in endless):
                 break
-            end = (inside, inside) if markers.is_answer else find_end(text, markers, inside)
-            if end is None and is_start:
+            if markers.is_answer:
+                answer, at = markers, skip_blanks(text, inside)
+            elif end := end_of(markers).search(text, inside):
+                at = skip_blanks(text, end.end())
+            elif is_start:
                 return ""
-            if end is None:
+            else:
                 endless.add(markers)
                 break
-            answer, at = markers if markers.is_answer else answer, skip_blanks(text, end[1])
         if at > begin:
             kept.append(text[done : place.start()])
             done = counted = at
@@ -181,12 +182,6 @@ def overlap(text: str, word: str) -> int:
             return len(text) - at
         at = text.find(word[0], at + 1)
     return 0
-
-
-@lru_cache
-def _ends(markers: Markers) -> re.Pattern[str]:
-    follows = (f"(?={re.escape(each)})" for each in markers.follows)
-    return re.compile("|".join((*map(re.escape, markers.closes), *follows)), re.I)
 
 
 def skip_blanks(text: str, at: int) -> int:

@@ -134,7 +134,7 @@ class NativeTurns(Turns):
 
     def object_to(self, reply: Reply, objection: str, log: Log) -> tuple[Message, ...]:
         if not reply.calls:
-            return super().object_to(reply, objection, log)
+            return (Message("assistant", reply.text, state=reply.state), user(objection))
         calls = with_ids(reply.calls, log)
         answers = (Message("tool", objection, call_id=call.id) for call in calls)
         return (Message("assistant", reply.text, calls, state=reply.state), *answers)

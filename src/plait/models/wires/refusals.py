@@ -28,7 +28,7 @@ from plait.core.errors import (
 from plait.core.secrets import Scrubber, scrubber_of
 from plait.models.base import Response
 from plait.models.wires.error_bodies import error_of, read_retry_after, read_retry_delay, read_sentence
-from plait.models.wires.overflow import find_overflow
+from plait.models.wires.overflow import find_long_field, find_overflow
 from plait.models.wires.rejected_fields import OMITTABLE, find_missing_ability
 from plait.models.wires.stream import scrub_pieces
 
@@ -36,7 +36,8 @@ from plait.models.wires.stream import scrub_pieces
 class Target(Struct, frozen=True):
     """The endpoint and the model of a request, and the variables of its key and address. For messages.
 
-    `user_set` are the abilities whose fields the user set. Plait never leaves these out.
+    `user_set` are the abilities whose fields the user set. Plait never leaves these out. `proxy` is the proxy that may
+    have answered in the endpoint's place.
     """
 
     endpoint: str
@@ -45,6 +46,12 @@ class Target(Struct, frozen=True):
     base_env: str = ""
     secrets: tuple[str, ...] = ()
     user_set: frozenset[str] = frozenset()
+    proxy: str = ""
+
+    @property
+    def where(self) -> str:
+        """Return the endpoint and the model, with the proxy."""
+        return f"{self.endpoint} ({self.name}){f' through the proxy {self.proxy}' if self.proxy else ''}"
 
     def clean(self, text: str) -> str:
         """Return the text without any secret."""
@@ -164,7 +171,7 @@ class _Refusal(Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        return f"{self.target.endpoint} ({self.target.name})"
+        return self.target.where
 
     @property
     def clean_sentence(self) -> str:
@@ -210,6 +217,20 @@ def _as_account_error(refusal: _Refusal) -> ModelError | None:
         hint = f"Check what the key in {key} may use: its permissions, the model, your region."
         return AuthenticationError(f"{refusal.where} refused access (403){refusal.message_end}", hint=hint)
     return None
+
+
+def _as_long_field(refusal: _Refusal) -> ModelError | None:
+    """A field other than the content is too long. Neither showing less nor asking again helps."""
+    if refusal.status not in (400, 422) or refusal.rejected_ability in OMITTABLE:
+        return None
+    if (found := find_long_field(refusal.said, refusal.error)) is None:
+        return None
+    field, most = found
+    limit = f" (limit: {most})" if most else ""
+    return BadRequest(
+        f"{refusal.where} refused {field!r} as too long{limit} ({refusal.status}){refusal.message_end}",
+        hint="Shorten it. `plait show RUN --wire` shows the request.",
+    )
 
 
 def _as_overflow(refusal: _Refusal) -> ModelError | None:
@@ -306,6 +327,7 @@ def _as_unknown(refusal: _Refusal) -> ModelError | None:
 
 _RULES = (
     _as_account_error,
+    _as_long_field,
     _as_overflow,
     _as_rate_limit,
     _as_filtered,
@@ -333,7 +355,7 @@ def bad_response(message: str, body: bytes, target: Target, response: Response |
     hint = ""
     if start.startswith("<"):
         hint = f"That is a web page; check the address{_name_setting(target)}."
-    made = BadResponse(f"{target.endpoint} ({target.name}) {message}{shown}", hint=hint)
+    made = BadResponse(f"{target.where} {message}{shown}", hint=hint)
     made.response = response
     return made
 

@@ -97,13 +97,13 @@ class TextFilter:
         text, at = self._held, 0
         while True:
             if self._inside is not None:
-                whole = reasoning.find_end(text, self._inside, at)
-                end, next = whole or (len(text) - reasoning.count_unsure(text[at:], self._inside), 0)
+                closing = reasoning.end_of(self._inside).search(text, at)
+                end = closing.start() if closing else len(text) - reasoning.count_unsure(text[at:], self._inside)
                 self._think(text[at:end])
-                if whole is None or self.stopped:
+                if closing is None or self.stopped:
                     self._held = text[end:]
                     return ""
-                at, self._inside = next, None
+                at, self._inside = closing.end(), None
             start = reasoning.skip_blanks(text, at)
             near = start - at <= MOST_BLANKS
             found = reasoning.find_opening(text, start, behind=self._is_behind) if near else None
