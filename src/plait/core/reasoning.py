@@ -74,7 +74,7 @@ _CLOSES = "|".join(re.escape(each.closes[0]) for each in _PAIRS)
 # The end of reasoning whose beginning the prompt held: at an end of a line, or between a sentence and the answer.
 _UNOPENED = re.compile(
     rf"^[ \t]{{0,40}}(?:{_CLOSES})(?![ \t]*(?-i:[a-z,.;:)!?]))|(?<![ \t'\"`(\[{{,;])(?:{_CLOSES})[ \t]*$"
-    rf"|(?<=[.!?…。！？])(?:{_CLOSES})(?=[^\s.,;:!?…。！？)\]}}'\"`’”»-])",
+    rf"|(?<=[.!?…。！？])(?P<inside>{_CLOSES})(?=[^\s.,;:!?…。！？)\]}}'\"`’”»-])",
     re.M | re.I,
 )
 # The same of gpt-oss: with its tokens, and where the endpoint dropped them all.
@@ -164,11 +164,14 @@ def split_unopened(text: str) -> tuple[str, str]:
     if found := _UNOPENED_CHANNEL.match(text):
         start, end = found.span(1)
     elif any(each.closes[0] in low for each in _PAIRS) and text.lstrip()[:1] not in ("{", "["):
-        counted = fences = 0
+        counted = fences = quotes = 0
         opened = {each.closes[0] for each in _PAIRS if each.opens[0] in low}
         for found in _UNOPENED.finditer(text):
-            fences, counted = fences + text.count("```", counted, found.start()), found.start()
-            if not fences % 2 and found[0].strip().lower() not in opened:
+            fences += text.count("```", counted, found.start())
+            quotes += text.count('"', counted, found.start())
+            counted = found.start()
+            is_quoted = fences % 2 or (found["inside"] and quotes % 2)
+            if not is_quoted and found[0].strip().lower() not in opened:
                 start, end = found.span()
     return text[:start].strip(), text[end:].lstrip() if end else text
 

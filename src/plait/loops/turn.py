@@ -257,7 +257,7 @@ def read_turn(
                 yield from note("repaired", "the reply was only an answer: it was taken for the answer")
                 return plain
             flaw = reply.only_reasoning or (f"Your reply {reply.how_cut}." if reply.how_cut else "")
-            complaint = f"{flaw} {why}".lstrip()
+            complaint = f"{flaw} {str(why).removeprefix('Your reply is empty. ')}" if flaw else str(why)
             bad = (reply.text, complaint)
             yield from note("unreadable", f"reply {miss} of {max_parse_errors} can't be read: {complaint}")
             continue

@@ -71,7 +71,7 @@ class RequestDialect(Struct, frozen=True, forbid_unknown_fields=True):
     raw_schema: Literal["response_format", "json_schema"] = "response_format"
     prefill: Literal["message", "stripped", "prefix", "fields"] = "message"
     repeats_prefill: bool = False
-    call_id: tuple[str, int] = (".{1,40}", 40)
+    call_id: tuple[str, int] = ("[ -~]{1,40}", 40)
     closes_results: bool = False
     strict_subset: bool = False
 

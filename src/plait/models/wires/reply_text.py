@@ -159,7 +159,7 @@ class TextFilter:
             return reasoning.drop_closing(text, self._answer) if self._answer else text
         keep = max([reasoning.overlap(text, s) for s in self._stop], default=0)
         if self._answer:
-            keep = max(keep, reasoning.count_unsure(text, self._answer))
+            keep += reasoning.count_unsure(text[: len(text) - keep], self._answer)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
