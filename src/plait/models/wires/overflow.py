@@ -37,7 +37,6 @@ _TOO_LONG = re.compile(
     r"|(?:at most|(?:more|longer) than|up to|exceeds?|maximum)\D{0,20}\d[\d,]* (?:unicode )?(?:char|item|element|entr)",
     re.I,
 )
-_MOST = re.compile(r"(?:at most|(?:more|longer) than|up to|exceeds?|max(?:imum)?)\D{0,40}(\d[\d,]*)", re.I)
 _OF_PROMPT = re.compile(r"\btokens\b|context[ _](?:length|window|size)", re.I)
 _PATH = r"[A-Za-z_]\w*(?:\.\w+|\[\w*\])+"
 _FIELDS = tuple(map(re.compile, (rf"['\"`]({_PATH})['\"`]", rf"(?:^|[^\w.])({_PATH}):", r"['`]([A-Za-z_]\w*)['`]")))
@@ -104,18 +103,14 @@ def find_overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | N
     return tokens, room
 
 
-def find_long_field(said: str, error: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Return the field that this error calls too long, if it does not hold content, and its limit (0: unknown).
-
-    Showing less helps only against long content.
-    """
-    if _OF_PROMPT.search(said) or not _TOO_LONG.search(f"{error.get('code')} {error.get('type')} {said}"):
-        return None
-    found = next(filter(None, (pattern.search(said) for pattern in _FIELDS)), None)
+def limits_field(message: str, error: Mapping[str, Any]) -> bool:
+    """Return whether this error says that a field without content is too long: showing less does not help."""
+    if _OF_PROMPT.search(message) or not _TOO_LONG.search(f"{error.get('code')} {error.get('type')} {message}"):
+        return False
+    found = next(filter(None, (pattern.search(message) for pattern in _FIELDS)), None)
     path = next(named_paths(error), found[1] if found else "")
     names = [name for name in re.findall(r"[A-Za-z_]\w*", path) if name != "str"]
-    most = _MOST.search(said)
-    return (path, int(most[1].replace(",", "")) if most else 0) if names and names[-1] not in _CONTENT else None
+    return bool(names) and names[-1] not in _CONTENT
 
 
 def _find_number(patterns: tuple[str, ...], message: str) -> int:

@@ -27,8 +27,8 @@ from plait.core.errors import (
 )
 from plait.core.secrets import Scrubber, scrubber_of
 from plait.models.base import Response
-from plait.models.wires.error_bodies import error_of, read_retry_after, read_retry_delay, read_sentence
-from plait.models.wires.overflow import find_long_field, find_overflow
+from plait.models.wires.error_bodies import error_of, named_paths, read_retry_after, read_retry_delay, read_sentence
+from plait.models.wires.overflow import find_overflow, limits_field
 from plait.models.wires.rejected_fields import OMITTABLE, find_missing_ability
 from plait.models.wires.stream import scrub_pieces
 
@@ -189,7 +189,8 @@ class _Refusal(Struct, frozen=True):
         """Return the ability that the endpoint rejects, "" for none."""
         if self.status in _RETRIED:
             return ""
-        return find_missing_ability(self.status, self.error, self.said, self.asked, self.path)
+        found = find_missing_ability(self.status, self.error, self.said, self.asked, self.path)
+        return found if found in OMITTABLE or not limits_field(self.said, self.error) else ""
 
     def says(self, pattern: re.Pattern[str]) -> bool:
         return pattern.search(f"{self.code} {self.said}") is not None
@@ -219,23 +220,11 @@ def _as_account_error(refusal: _Refusal) -> ModelError | None:
     return None
 
 
-def _as_long_field(refusal: _Refusal) -> ModelError | None:
-    """A field other than the content is too long. Neither showing less nor asking again helps."""
-    if refusal.status not in (400, 422) or refusal.rejected_ability in OMITTABLE:
-        return None
-    if (found := find_long_field(refusal.said, refusal.error)) is None:
-        return None
-    field, most = found
-    limit = f" (limit: {most})" if most else ""
-    return BadRequest(
-        f"{refusal.where} refused {field!r} as too long{limit} ({refusal.status}){refusal.message_end}",
-        hint="Shorten it. `plait show RUN --wire` shows the request.",
-    )
-
-
 def _as_overflow(refusal: _Refusal) -> ModelError | None:
     """The prompt is too long. Any 413 says so: showing less is what helps. A stop string may be too long as well."""
     if refusal.status not in (400, 403, 413, 422, 500) or refusal.rejected_ability in OMITTABLE:
+        return None
+    if refusal.status != 413 and limits_field(refusal.said, refusal.error):
         return None
     found = find_overflow(refusal.said, refusal.error) or ((0, 0) if refusal.status == 413 else None)
     if found is None:
@@ -327,7 +316,6 @@ def _as_unknown(refusal: _Refusal) -> ModelError | None:
 
 _RULES = (
     _as_account_error,
-    _as_long_field,
     _as_overflow,
     _as_rate_limit,
     _as_filtered,
@@ -345,7 +333,9 @@ def _classify(refusal: _Refusal) -> ModelError:
         if (made := read(refusal)) is not None:
             return made
     hint = "`plait show RUN --wire` shows the request." if refusal.asked else ""
-    return BadRequest(f"{refusal.where} refused the request ({refusal.status}){refusal.message_end}", hint=hint)
+    field = next(named_paths(refusal.error), "")
+    named = f" It names the field {refusal.target.clean(field)}." if field and field not in refusal.said else ""
+    return BadRequest(f"{refusal.where} refused the request ({refusal.status}){refusal.message_end}{named}", hint=hint)
 
 
 def bad_response(message: str, body: bytes, target: Target, response: Response | None) -> BadResponse:
