@@ -18,11 +18,12 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.json_schema import types_of
-from plait.core.loose_json import MISSING, QUOTES, NotJson, read_value
+from plait.core.loose_json import QUOTES, NotJson, is_unclosed, read_value
 from plait.core.messages import JSON
 
 FENCE = "a code fence around the input was dropped"
 PLAIN = "a text without quotes was taken as it stands"
+UNCLOSED = "it is never closed: an object ends with `}`, a list with `]`, a string with its quotation mark"
 
 _NO_INPUT = frozenset({"", "none", "null", "n/a", "{}", "[]", "()", '""', "''", "no input"})
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
@@ -59,6 +60,10 @@ _STRINGS = {
     "“": re.compile(r"“[^”“\"]*+[”“\"]"),
     "‘": re.compile(r"‘(?:[^’']++|[’'](?!\s*+(?:[,:)}\]]|\Z)))*+[’']"),
 }
+# A string of Python that begins a value and never ends. (JSON strings: see `is_unclosed`.)
+_HALF_STRING = re.compile(
+    r"""("{3}|'{3})(?!.*?\1)|'(?:[^'\\]++|\\.)*+\Z|[“„][^“”"]*+\Z|‘[^’']*+\Z""", re.S
+)
 _SIMPLE = frozenset({"string", "integer", "number", "boolean"})
 
 
@@ -75,7 +80,7 @@ class ParsedInput(Struct, frozen=True):
 
 
 class InvalidArguments(ValueError):
-    """The arguments of a call contradict each other. The text explains the error to the model."""
+    """The arguments of a call contradict each other, or are never closed. The text explains the error to the model."""
 
 
 class _Argument(Struct, frozen=True):
@@ -152,7 +157,7 @@ def _takes_text(parameters: Mapping[str, Any]) -> bool:
 
 
 def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False) -> ParsedInput:
-    """Read the value in an input's text. Never raises.
+    """Read the value in an input's text. Raises `InvalidArguments` for JSON, or an argument, that is never closed.
 
     A JSON object or list is that value; a text in quotes is its content. Everything else stays text, even numbers and
     `null`: a number may be a postcode, and the tool's schema decides. An empty text is None. Text after the value is
@@ -167,6 +172,7 @@ def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False
         return values
     if text[0] in '{["“„' and (found := _read_json(text, parameters, closed)) is not None:
         return found
+    _require_closed(text)
     kept = text if closed else _cut_result(text)
     if kept != text:
         inner = read_input(kept, parameters)
@@ -174,6 +180,11 @@ def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False
     if (quoted := _unquote(text)) is not None:
         return ParsedInput(quoted, ("quotes around the input were dropped",))
     return _read_keywords(text, parameters) or _read_named_lines(text, parameters) or ParsedInput(text, plain=True)
+
+
+def _require_closed(text: str) -> None:
+    if is_unclosed(text):
+        raise InvalidArguments(UNCLOSED)
 
 
 def _read_in_order(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
@@ -228,6 +239,7 @@ def _read_in_fence(text: str, parameters: Mapping[str, Any]) -> ParsedInput | No
         return ParsedInput(found.value, (FENCE, *found.repairs), rest)
     if "```" in behind and _RESULT_LINE.match(behind) is None:
         return None
+    _require_closed(inside)
     return ParsedInput(inside.strip() or None, (FENCE,), behind, plain=True)
 
 
@@ -299,6 +311,7 @@ def _read_named_lines(text: str, parameters: Mapping[str, Any]) -> ParsedInput |
         if match is None or name is None or name in given:
             return None
         read = _read_literal(match[2].strip().rstrip(","))
+        _require_closed(match[2])
         given[name] = match[2].strip() if read is None else read[0]
     return ParsedInput(given, ("the input was written as lines, each with a parameter's name",))
 
@@ -320,7 +333,7 @@ def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int
 
     The value is None without arguments, a scalar for the one argument of a tool with one parameter, else an object by
     parameter name. It stays a list if the tool is unknown or has fewer parameters. Raises `InvalidArguments` for an
-    argument that is given twice.
+    argument that is given twice, and for one that is never closed.
     """
     if not raw.strip():
         return ParsedInput(None)
@@ -402,6 +415,8 @@ def _read_argument(key: str, text: str, repairs: list[str]) -> _Argument:
         value, repaired = read
         repairs += [f"an argument had {what}" for what in repaired if what != QUOTES]
         return _Argument(key, value, True)
+    if _HALF_STRING.match(text) or is_unclosed(text):
+        raise InvalidArguments(f"an argument can't be read: {UNCLOSED}")
     if len(text) > 1 and text[0] != "`" and _QUOTES.get(text[0], "") == text[-1]:
         repairs.append("quotes inside a text in quotes were kept")
         return _Argument(key, text.strip(text[0] + text[-1]) if text[:3] in ('"""', "'''") else text[1:-1], True)
@@ -416,15 +431,13 @@ def _read_literal(text: str) -> tuple[JSON, tuple[str, ...]] | None:
         found = read_value(text)
     except NotJson:
         return None
-    return (found.value, found.repairs) if found.end == len(text) and MISSING not in found.repairs else None
+    return (found.value, found.repairs) if found.end == len(text) else None
 
 
 def _text_for_one(raw: str, name: str) -> str:
     """Return all text between the parentheses, for a tool's one parameter."""
     match = KEYWORD.match(raw)
-    text = (raw[match.end() :] if match and match[1] == name else raw).strip()
-    # The string is not closed.
-    return text[1:] if text.startswith('"') and text.count('"') == 1 else text
+    return (raw[match.end() :] if match and match[1] == name else raw).strip()
 
 
 def _name_single_argument(given: _Argument, name: str, parameters: Mapping[str, Any], repairs: list[str]) -> JSON:

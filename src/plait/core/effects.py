@@ -170,7 +170,8 @@ T = TypeVar("T")
 Effects: TypeAlias = Generator[Effect, Any, T]
 """A generator that yields effects, receives their results, and returns a `T`."""
 
-MAX_CONTINUATIONS = 2
+AGAIN = 16
+"""Characters with which a reply and its continuation both begin if the model began again."""
 
 
 def is_going_round(text: str) -> bool:
@@ -187,7 +188,7 @@ def think(
     is_answer: Callable[[str], bool] = lambda text: False,
     **options: Any,
 ) -> Effects[Reply]:
-    """Ask the phase's model. Continue a reply that its token limit cut, at most twice, unless `enough` accepts it.
+    """Ask the phase's model. Request the rest of a reply that its token limit cut, once, unless `enough` accepts it.
 
     `options` are the fields of `Think`. Returns one `Reply` with the whole text, without unmarked reasoning. Reasoning
     in its place counts as the text if `is_answer` accepts it, or if it is JSON that fits the request's schema. Raises
@@ -195,12 +196,8 @@ def think(
     """
     effect = Think(phase, tuple(messages), stop=tuple(stop), **options)
     reply = cast(Reply, (yield effect))
-    for _ in range(MAX_CONTINUATIONS):
-        if reply.finish != "length" or reply.calls or not reply.text.strip() or enough(reply.text):
-            break
-        longer = structs.replace(effect, prefill=effect.prefill + reply.text, repair=True)
-        more = cast(Reply, (yield longer))
-        reply = structs.replace(more, text=reply.text + more.text, usage=reply.usage + more.usage)
+    if (rest := ask_for_rest(effect, reply)) is not None and not enough(reply.text):
+        reply = join_replies(reply, cast(Reply, (yield rest)))
     reply = reply.without_unopened_reasoning()
     if reply.only_reasoning:
         said = strip_fence(reply.reasoning)
@@ -208,6 +205,24 @@ def think(
         if fits or is_answer(said):
             return structs.replace(reply, text=said, reasoning="")
     return reply
+
+
+def ask_for_rest(asked: Think, reply: Reply) -> Think | None:
+    """Return the request for the rest of a reply that its token limit cut; None if there is nothing to continue.
+
+    Native calls cannot be continued. A grammar or a schema describes a whole reply, so the rest is not held to it.
+    """
+    if reply.finish != "length" or reply.calls or not reply.text.strip():
+        return None
+    return structs.replace(asked, prefill=asked.prefill + reply.text, schema=None, grammar=None, repair=True)
+
+
+def join_replies(first: Reply, rest: Reply) -> Reply:
+    """Return one reply: the first one and its rest. A model that cannot continue begins again: then its rest is all."""
+    begun = first.text.lstrip()[:AGAIN]
+    again = len(begun) == AGAIN and rest.text.lstrip().startswith(begun)
+    text = rest.text if again else first.text + rest.text
+    return structs.replace(rest, text=text, usage=first.usage + rest.usage)
 
 
 def act(*calls: Call) -> Effects[tuple[Observation, ...]]:

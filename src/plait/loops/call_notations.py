@@ -16,8 +16,15 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, ToolSpec
-from plait.core.arguments import InvalidArguments, end_of_arguments, named_input, read_arguments, read_structure
-from plait.core.loose_json import MISSING, Found, NotJson, objects, read_value
+from plait.core.arguments import (
+    InvalidArguments,
+    end_of_arguments,
+    named_input,
+    parameter_names,
+    read_arguments,
+    read_structure,
+)
+from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops.call_objects import (
     NAME_KEYS,
     all_inside,
@@ -62,6 +69,9 @@ _NAME_TAG = re.compile(r"<(tool_name|tool|function_name|function|action|name)>\s
 _INPUT_TAG = re.compile(r"<(parameters|tool_input|action_input|input|arguments|args|params)>")
 _TOOL_TAG = re.compile(r"<([A-Za-z_][\w.-]{0,80})>")
 _CHILD = re.compile(r"\s*<([A-Za-z_][\w.-]{0,80})>")
+_TAG_END = re.compile(rf"\s*+(?:{_CLOSING}|{TAG}|{TOKEN})")
+_ARGUMENT = re.compile(r"\s*+(?:[A-Za-z_]\w*+\s*+=(?!=)|[\"'\[{])")
+_HALF = "its input is never closed"
 _TRAILER = re.compile(r"\s*(?:```)?\s*(?:</(?:function|invoke|tool_call|tool|action)>)?")
 _BLANK = re.compile(r"\s*+")
 _LINE_END = re.compile(r"[ \t`.;)\]}]*+(?:\n|\Z|<|,|\[)")
@@ -164,7 +174,12 @@ class _Reader:
 
     def object(self, at: int) -> list[FoundCall]:
         found = self.json(at)
-        if isinstance(found, NotJson) or not isinstance(found.value, Mapping):
+        if isinstance(found, NotJson):
+            quoted = rf"[\"'“‘]({'|'.join(map(re.escape, self.tools)) or '(?!)'})[\"'”’]"
+            named = re.compile(quoted).search(self.text, at) if found.unclosed else None
+            why = f"{found.what} ({found.where(self.text)})"
+            return [FoundCall(named[1], None, at, len(self.text), broken=why)] if named else []
+        if not isinstance(found.value, Mapping):
             return []
         value: Mapping[str, Any] = found.value
         self.passed = found.end
@@ -204,18 +219,24 @@ class _Reader:
             why = f"{found.what} ({found.where(self.text)})"
             return [FoundCall(name, None, at, len(self.text), (note,), False, broken=why)]
         repairs = (note, *(f"the input's JSON had {what}" for what in found.repairs))
-        broken = "it ends before its last bracket" if MISSING in found.repairs else ""
-        return [FoundCall(name, found.value, at, found.end, repairs, False, broken=broken)]
+        return [FoundCall(name, found.value, at, found.end, repairs, False)]
 
     def read_argument_pairs(self, name: str, start: int, at: int, note: str) -> FoundCall:
         """Read pairs of `<arg_key>` and `<arg_value>`."""
         given: dict[str, JSON] = {}
         while (pair := _ARG_KEY.match(self.text, at)) is not None:
             end = self.text.find("</arg_value>", pair.end())
-            stop = len(self.text) if end < 0 else end
-            given[pair[1].strip()] = _value(self.text[pair.end() : stop])
-            at = stop + len("</arg_value>") if end >= 0 else stop
-        return FoundCall(name, given, start, min(at, len(self.text)), (note,))
+            if end < 0:
+                return FoundCall(name, None, start, len(self.text), (note,), broken=_HALF)
+            given[pair[1].strip()] = _value(self.text[pair.end() : end])
+            at = end + len("</arg_value>")
+        return FoundCall(name, given, start, at, (note,), broken=self.find_lack(name, given, at))
+
+    def find_lack(self, name: str, given: Mapping[str, JSON], at: int) -> str:
+        """Return why a call's tags may lack more of its arguments at `at`; "" if they are closed, or it has all."""
+        tool = self.tools.get(name)
+        whole = tool is None or given.keys() >= set(parameter_names(tool.parameters))
+        return "" if whole or _TAG_END.match(self.text, at) else _HALF
 
     def python(self, at: int) -> list[FoundCall]:
         """Read `get_weather(city="Paris")` on a line of its own or in a list."""
@@ -227,7 +248,8 @@ class _Reader:
         self.tries -= 1
         note = "the call was written as in Python"
         if end < 0 or _LINE_END.match(self.text, end + 1) is None:
-            if end >= 0 or self.text.find("\n", head.end()) >= 0 or self.text.count(" ", at) > 40:
+            prose = self.text.find("\n", head.end()) >= 0 or self.text.count(" ", at) > 40
+            if end >= 0 or (prose and not _ARGUMENT.match(self.text, head.end())):
                 return []
             return [FoundCall(name, None, at, len(self.text), (note,), False, broken="its parenthesis is never closed")]
         raw = self.text[head.end() : end]
@@ -252,6 +274,8 @@ class _Reader:
                 stop = len(self.text) if close < 0 else close
                 given = self.inside(self.text[opening.end() : stop])
                 end = stop + len(opening[1]) + 3 if close >= 0 else stop
+                if close < 0 and read_structure(self.text[opening.end() :].strip()) is None:
+                    return [FoundCall(head[2], None, at, end, (note,), broken=_HALF)]
             elif not self.find_tool(head[2]):
                 return []
             name = self.find_tool(head[2]) or head[2]
@@ -262,6 +286,8 @@ class _Reader:
             if close >= 0:
                 given = self.inside(self.text[head.end() : close])
                 return [FoundCall(head[1], given, at, close + len(head[1]) + 3, (note,))]
+            if self.text[head.end() :].lstrip()[:1] in ("<", "{"):
+                return [FoundCall(head[1], None, at, len(self.text), (note,), broken=_HALF)]
         return []
 
     def function(self, head: re.Match[str], note: str) -> FoundCall:
@@ -274,20 +300,21 @@ class _Reader:
                 why = f"{found.what} ({found.where(self.text)})"
                 return FoundCall(name, None, head.start(), len(self.text), (note,), broken=why)
             end = _TRAILER.match(self.text, found.end).end()  # type: ignore[union-attr]
-            broken = "it ends before its last bracket" if MISSING in found.repairs else ""
-            return FoundCall(name, found.value, head.start(), end, (note,), broken=broken)
+            return FoundCall(name, found.value, head.start(), end, (note,))
         given: dict[str, JSON] = {}
         while (opening := _PARAMETER.match(self.text, blank)) is not None:
             close = _PARAMETER_END.search(self.text, opening.end())
-            stop = close.start() if close else len(self.text)
-            given[opening[1]] = _value(self.text[opening.end() : stop])
-            at = close.end() if close and close[0] == "</parameter>" else stop
+            if close is None:
+                return FoundCall(name, None, head.start(), len(self.text), (note,), broken=_HALF)
+            given[opening[1]] = _value(self.text[opening.end() : close.start()])
+            at = close.end() if close[0] == "</parameter>" else close.start()
             blank = _BLANK.match(self.text, at).end()  # type: ignore[union-attr]
         end = _FUNCTION_END.match(self.text, blank)
         if end is None and not given and (close := _FUNCTION_END.search(self.text, at)) is not None:
             inside = self.inside(self.text[at : close.start()])
             return FoundCall(name, inside, head.start(), close.end(), (note,))
-        return FoundCall(name, given or None, head.start(), end.end() if end else at, (note,))
+        lack = self.find_lack(name, given, blank)
+        return FoundCall(name, given or None, head.start(), end.end() if end else at, (note,), broken=lack)
 
     def inside(self, text: str) -> JSON:
         """Read the content between two tags: JSON, a tag for each parameter, or text."""

@@ -399,7 +399,8 @@ def input_of(
 def input_until(
     text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False, words: LabelWords = USUAL
 ) -> tuple[Any, int]:
-    """Read the value in an action's input text; also return where the relevant text ends."""
+    """Read the value in an action's input text; also return where the relevant text ends. Raises `InvalidArguments` as
+    `read_input` does."""
     if tool is not None and tool.read_only and not closed and (more := _AFTERWORD.search(text)) is not None:
         # A search is one paragraph: what follows is the model talking.
         remarks.append(cut(f"{len(text) - more.start()} characters after the input"))

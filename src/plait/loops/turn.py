@@ -33,6 +33,7 @@ from plait.core import (
     act,
     check_answer,
     check_output,
+    is_going_round,
     note,
     think,
 )
@@ -149,7 +150,10 @@ class TurnLoop:
             tail = with_repair(bad[0], request) if bad else ()
             opened = self.transcript != "chat" and not bad
             held = self.constrain or bool(bad)
-            return self._ask_model(context, page, log, view, tail, held=held, opened=opened, resample=resample)
+            enough = partial(needs_no_rest, read=read)
+            return self._ask_model(
+                context, page, log, view, tail, held=held, opened=opened, resample=resample, enough=enough
+            )
 
         def read(text: str) -> Turn:
             if self.transcript != "chat" and self.labels and not text.lstrip().startswith(self.labels):
@@ -307,6 +311,15 @@ def is_cut_within_call(text: str, turn: Any, read: Callable[[str], Any]) -> bool
         return calls_of(read(f"{text} and so on")) != made
     except Unreadable:
         return True
+
+
+def needs_no_rest(text: str, read: Callable[[str], Any]) -> bool:
+    """Return whether a reply that was cut is not continued: its one call is complete, or it goes round."""
+    try:
+        turn = read(text)
+    except Unreadable:
+        return is_going_round(text)
+    return is_going_round(text) or (bool(calls_of(turn)) and not is_cut_within_call(text, turn, read))
 
 
 def calls_of(turn: Any) -> Sequence[Any]:

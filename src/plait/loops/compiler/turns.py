@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import structs
+
 from plait.core import (
     Effects,
     Failed,
@@ -16,8 +18,11 @@ from plait.core import (
     Plan,
     Reply,
     Think,
+    ask_for_rest,
     assistant,
     check_output,
+    is_going_round,
+    join_replies,
     note,
     start,
     think,
@@ -86,10 +91,10 @@ def _ask_planner(
             watch=True,
         )
         reply = yield from _stream_plan(asked, work)
-        if reply.how_cut:
-            yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
         there_is_a_plan = bool(work.steps) or work.reader.ended
-        if there_is_a_plan and (not work.faults or miss == loop.max_parse_errors or reply.how_cut):
+        if there_is_a_plan and (not work.faults or miss == loop.max_parse_errors):
+            if reply.how_cut:
+                yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
             yield from work.release()
             return None
         if there_is_a_plan:
@@ -115,14 +120,21 @@ def next_round(loop: LLMCompiler, context: LoopContext, before: list[Round], que
 
 
 def _stream_plan(asked: Think, work: StreamedPlan) -> Effects[Reply]:
-    """Return the planner's reply; process its pieces and the results of its calls in the order they arrive."""
+    """Return the planner's reply; process its pieces and the results of its calls in the order they arrive. The rest of
+    a plan that was cut is requested once."""
+    first: Reply | None = None
     (ticket,) = yield from start(asked)
     while True:
         taken = yield from wait_next()
         if taken.ticket == ticket and taken.reply is not None:
-            yield from work.read_whole(taken.reply.text)
-            return taken.reply
-        if taken.ticket == ticket:
+            reply = join_replies(first, taken.reply) if first is not None else taken.reply
+            rest = ask_for_rest(asked, reply)
+            if first is not None or rest is None or work.reader.ended or is_going_round(reply.text):
+                yield from work.read_whole(reply.text)
+                return reply
+            first = reply
+            (ticket,) = yield from start(structs.replace(rest, watch=False))
+        elif taken.ticket == ticket:
             yield from work.read_piece(taken.piece, again=taken.again)
         elif work.has_started(taken):
             yield from work.end_with(taken)

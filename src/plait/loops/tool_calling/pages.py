@@ -100,7 +100,7 @@ class NativeTurns(Turns):
         """Read the turn, also from calls that an endpoint left in the text. Raises `Unreadable`."""
         notes: list[Remark] = []
         if reply.calls:
-            if reply.how_cut and isinstance(reply.calls[-1].input, str):
+            if reply.how_cut and isinstance(reply.calls[-1].input, str | None):
                 raise Unreadable(f"it {reply.how_cut} within the input of its last call")
             calls = tuple(self._call(call, notes) for call in reply.calls)
             turn = CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
