@@ -183,7 +183,7 @@ def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False
 
 
 def _require_closed(text: str) -> None:
-    if is_unclosed(text):
+    if is_unclosed(text) or (text[:2] in ("('", '("') and end_of_arguments(text, 1) < 0):
         raise InvalidArguments(UNCLOSED)
 
 

@@ -116,7 +116,10 @@ def _beside(
         end = _CLOSE.match(region, found.end)
         return ParsedAction(tool.name, found.value, offset + (end.end() if end else found.end), "lines", tuple(notes))
     text, half = region[at:], ""
-    if head[2] in (":", "=") and text.lstrip(" \t")[:1] not in ("{", "[", "`"):
+    opening = text.lstrip()[:1]
+    if opening == "[" and close_of_bracket(text, text.index("[") + 1) is None:
+        half = f"The input of {tool.name} is never closed: end it with `]`."
+    elif head[2] in (":", "=") and opening not in ("{", "[", "`", '"'):
         text, _, below = text.partition("\n")
         if below.strip() and not tool.read_only:
             half = f"Write the input of {tool.name} in the form that was asked for: it is not clear where it ends."
