@@ -26,11 +26,16 @@ Calls = list[tuple[str, Given]]
 
 
 def _takes(**kinds: str) -> Given:
-    return {"type": "object", "properties": {name: {"type": kind} for name, kind in kinds.items()}, "required": [*kinds]}
+    return {
+        "type": "object",
+        "properties": {name: {"type": kind} for name, kind in kinds.items()},
+        "required": [*kinds],
+    }
 
 
 ONE = ToolSpec("execute", "Runs a statement.", _takes(sql="string"))
-TWO = ToolSpec("send", "Sends a text.", _takes(to="string", text="string"))
+# One parameter may be left out, so that half of the arguments could be taken for all of them.
+TWO = ToolSpec("send", "Sends a text.", _takes(to="string", text="string") | {"required": ["to"]})
 TOOLS = (ONE, TWO)
 
 TEXTS = (
@@ -45,7 +50,23 @@ TEXTS = (
     "a: b, c = d; e",
     "C:\\dir\\new",
 )
-WORDS = ("DELETE", "users", "it's", 'a "b"', "[x]", "(y, z)", "{k: 1}", "\n", ", ", "= 3", "'q'", "é", "f(x)", "5", "\\n")
+WORDS = (
+    "DELETE",
+    "users",
+    "it's",
+    'a "b"',
+    "[x]",
+    "(y, z)",
+    "{k: 1}",
+    "\n",
+    ", ",
+    "= 3",
+    "'q'",
+    "é",
+    "f(x)",
+    "5",
+    "\\n",
+)
 
 
 def some_text(chance: random.Random) -> str:
@@ -78,7 +99,9 @@ def _placed(calls: Sequence[Call]) -> Calls:
 
 
 def _plan(text: str) -> Calls:
-    return _placed([Call(step.tool, step.input) for step in read_plan(text, with_llm(TOOLS), in_words=False).plan.calls])
+    return _placed(
+        [Call(step.tool, step.input) for step in read_plan(text, with_llm(TOOLS), in_words=False).plan.calls]
+    )
 
 
 def _numbered(text: str) -> Calls:
@@ -113,7 +136,9 @@ def _code(text: str) -> Calls:
     except SyntaxError:
         return []
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return [(ast.unparse(call.func), {"code": [ast.literal_eval(each.value) for each in call.keywords]}) for call in calls]
+    return [
+        (ast.unparse(call.func), {"code": [ast.literal_eval(each.value) for each in call.keywords]}) for call in calls
+    ]
 
 
 # -- the forms
@@ -167,7 +192,9 @@ def forms() -> dict[str, Form]:
     made: dict[str, Form] = {
         "blob": Form(lambda given: part(f"{head}\n```json\n{act(given)}{fence}", _dump(given)), _turn(blob)),
         "blob, no fence": Form(lambda given: part(f"{head} {act(given)}", _dump(given)), _turn(blob)),
-        "blob, no label": Form(lambda given: part(f"I do it.\n```json\n{act(given)}{fence}", _dump(given)), _turn(blob)),
+        "blob, no label": Form(
+            lambda given: part(f"I do it.\n```json\n{act(given)}{fence}", _dump(given)), _turn(blob)
+        ),
         "blob, name and input": Form(lambda given: (f"{head} send ", _dump(given), ""), _turn(blob)),
         "blob, parentheses": Form(lambda given: (f"{head} send(", _python(given), ")"), _turn(blob)),
         "lines, object": Form(lambda given: (f"{head} send\nAction Input: ", _dump(given), ""), _turn(lines)),
@@ -177,7 +204,6 @@ def forms() -> dict[str, Form]:
         "lines, string": Form(
             lambda text: (f"{head} execute\nAction Input: ", _dump(text), ""), _turn(lines), one=True
         ),
-        "lines, by name": Form(lambda given: (f"{head} send\nAction Input: ", _by_name(given), ""), _turn(lines)),
         "lines, other labels": Form(lambda given: ("Tool: send\nTool Input: ", _dump(given), ""), _turn(lines)),
         **dict(_bracket("numbered")),
         **dict(_bracket("original")),
@@ -189,13 +215,12 @@ def forms() -> dict[str, Form]:
         ),
         "json, words around": Form(
             lambda given: part(
-                f"I do it.\n```json\n{_dump({'tool': 'send', 'tool_input': given, 'thought': 't'})}{fence}", _dump(given)
+                f"I do it.\n```json\n{_dump({'tool': 'send', 'tool_input': given, 'thought': 't'})}{fence}",
+                _dump(given),
             ),
             _turn(turn),
         ),
-        "plan, text": Form(
-            lambda text: ("Plan: do it\n#E1 = execute[", text, "]"), _plan, one=True, plain=True
-        ),
+        "plan, text": Form(lambda text: ("Plan: do it\n#E1 = execute[", text, "]"), _plan, one=True, plain=True),
         "plan, string": Form(lambda text: ("Plan: do it\n#E1 = execute[", _dump(text), "]"), _plan, one=True),
         "plan, object": Form(lambda given: ("Plan: do it\n#E1 = send[", _dump(given), "]"), _plan),
         "plan, round": Form(lambda text: ("#E1 = execute(", _dump(text), ")"), _plan, one=True),
@@ -207,7 +232,8 @@ def forms() -> dict[str, Form]:
             _listed,
         ),
         "action list, by name": Form(
-            lambda given: part(f"```json\n{_dump([{'ACTION': 'send', 'ARGUMENTS': given}])}{fence}", _dump(given)), _listed
+            lambda given: part(f"```json\n{_dump([{'ACTION': 'send', 'ARGUMENTS': given}])}{fence}", _dump(given)),
+            _listed,
         ),
         "native": Form(lambda given: ("", _dump(given), ""), _native),
         "code": Form(lambda given: ("THOUGHT 1:\nt\nACTION 1:\n```python\nsend(", _python(given), f"){fence}"), _code),
@@ -237,7 +263,9 @@ def forms() -> dict[str, Form]:
             "\n</tool_call>",
         ),
         "own tag": lambda given: (
-            "<send>\n", "\n".join(f"<{name}>{value}</{name}>" for name, value in given.items()), "\n</send>"
+            "<send>\n",
+            "\n".join(f"<{name}>{value}</{name}>" for name, value in given.items()),
+            "\n</send>",
         ),
         "tags with names": lambda given: ("<tool_name>send</tool_name>\n<parameters>", _dump(given), "</parameters>"),
         "python": lambda given: ("send(", _python(given), ")"),

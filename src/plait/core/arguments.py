@@ -61,9 +61,7 @@ _STRINGS = {
     "‘": re.compile(r"‘(?:[^’']++|[’'](?!\s*+(?:[,:)}\]]|\Z)))*+[’']"),
 }
 # A string of Python that begins a value and never ends. (JSON strings: see `is_unclosed`.)
-_HALF_STRING = re.compile(
-    r"""("{3}|'{3})(?!.*?\1)|'(?:[^'\\]++|\\.)*+\Z|[“„][^“”"]*+\Z|‘[^’']*+\Z""", re.S
-)
+_HALF_STRING = re.compile(r"""("{3}|'{3})(?!.*?\1)|'(?:[^'\\]++|\\.)*+\Z|[“„][^“”"]*+\Z|‘[^’']*+\Z""", re.S)
 _SIMPLE = frozenset({"string", "integer", "number", "boolean"})
 
 

@@ -152,8 +152,8 @@ def values(text: str, opening: re.Pattern[str], start: int = 0) -> Iterator[tupl
 
 
 def objects(text: str, start: int = 0, *, whole: bool = False) -> Iterator[Found]:
-    """Find the JSON objects in a text; skip prose between them. Raises `NotJson` at an object that is never closed: what
-    follows belongs to it. `whole`: search behind it too, and raise `NotJson` if the search ends before the text does."""
+    """Find the JSON objects in a text; skip prose between them. Raises `NotJson` at an object that is never closed, as
+    what follows belongs to it. `whole`: search behind it too; raise `NotJson` if the search ends before the text."""
     for _, found in values(text, _MAYBE_OBJECT, start):
         if isinstance(found, Found):
             yield found

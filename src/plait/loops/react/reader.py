@@ -1,8 +1,8 @@
 """Reads a turn of text ReAct, in one way for all dialects.
 
 Order of reading: text after an observation in the reply is cut. The first readable action counts, and wins over any
-final answer. Without an action, the last final answer counts. The last resorts are an action without its label, or
-inside a line. Anything else is `Unreadable`, with the format quoted.
+final answer; behind an action that is never closed, none counts. Without an action, the last final answer counts. The
+last resorts are an action without its label, or inside a line. Anything else is `Unreadable`, with the format quoted.
 """
 
 from __future__ import annotations
