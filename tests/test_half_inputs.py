@@ -44,6 +44,9 @@ STATEMENT = "DELETE FROM users\nWHERE id = 3"
         '{"a": 1 /* why',
         "{'sql': 'DELETE FROM users",
         "{sql: 'a', wh",
+        "['DELETE', 'FROM",
+        "['it\\'s",
+        '{ // the statement\n "sql": "DELETE',
         '[1, {"a": 2}',
         "[",
         '"DELETE FROM users',
@@ -66,6 +69,10 @@ def test_the_beginning_of_an_object_a_list_or_a_string_is_unclosed(text: str) ->
         "'tis the season",
         '"The Hobbit" author',
         '"a" and "b',
+        '"The Hobbit" #1 bestseller',
+        '"Lyon" ```map',
+        "[#1] is a reference",
+        "['90s' music] and more",
         "[1] is a reference",
         "[Lyon",
         "[sic] and so on",
@@ -235,6 +242,13 @@ def test_half_a_call_in_text_is_neither_made_nor_an_answer(text: str) -> None:
         JsonTurn().read(f"I do it.\n{text}", 1, TOOLS)
 
 
+def test_of_several_calls_in_text_none_is_made_if_one_is_never_closed() -> None:
+    first = '{"name": "execute", "arguments": {"sql": "SELECT 1"}}'
+    with pytest.raises(Unreadable, match="execute"):
+        CallObjects().read(f'{first}\n{{"name": "execute", "arguments": {{"sql": "DROP', TOOLS)
+    assert JsonTurn().read(f'{first}\n{{"name": "exec', 1, TOOLS).call == Call("execute", {"sql": "SELECT 1"})
+
+
 @pytest.mark.parametrize("text", ['{"sql": "DELETE', '["DELETE', '"DELETE FROM users', '{"sql": "DELETE"'])
 def test_half_the_arguments_of_a_native_call_and_of_an_action_are_refused(text: str) -> None:
     with pytest.raises(Unreadable):
@@ -348,8 +362,9 @@ def test_the_rest_of_a_reply_is_not_held_to_the_form_of_a_whole_one() -> None:
     assert [bool(each.schema) for each in asked] == [True, False, True]
 
 
-def test_a_model_that_begins_again_in_place_of_a_rest_is_taken_at_its_word() -> None:
+def test_what_a_model_begins_again_in_place_of_a_rest_counts_once() -> None:
     half, again = Reply("Thought: I delete the user.\nAction: execute[DEL", "length"), "Thought: I delete the user."
     assert join_replies(half, Reply(f"{again}\nAction: execute[x]")).text == f"{again}\nAction: execute[x]"
+    assert join_replies(half, Reply("Action: execute[x]")).text == f"{again}\nAction: execute[x]"
     assert join_replies(half, Reply("ETE]")).text == half.text + "ETE]"
     assert join_replies(Reply("1, 2", "length"), Reply("1, 2, 3")).text == "1, 21, 2, 3"  # too short to know

@@ -171,7 +171,7 @@ Effects: TypeAlias = Generator[Effect, Any, T]
 """A generator that yields effects, receives their results, and returns a `T`."""
 
 AGAIN = 16
-"""Characters with which a reply and its continuation both begin if the model began again."""
+"""Characters that a reply, or its last line, shares with its rest if the model began again."""
 
 
 def is_going_round(text: str) -> bool:
@@ -218,11 +218,14 @@ def ask_for_rest(asked: Think, reply: Reply) -> Think | None:
 
 
 def join_replies(first: Reply, rest: Reply) -> Reply:
-    """Return one reply: the first one and its rest. A model that cannot continue begins again: then its rest is all."""
-    begun = first.text.lstrip()[:AGAIN]
-    again = len(begun) == AGAIN and rest.text.lstrip().startswith(begun)
-    text = rest.text if again else first.text + rest.text
-    return structs.replace(rest, text=text, usage=first.usage + rest.usage)
+    """Return one reply: the first one and its rest. A model that cannot continue begins the reply, or its last line,
+    again: then that is left out of the first one."""
+    text = first.text
+    begun = rest.text.lstrip(" ")[:AGAIN]
+    for at in (len(text) - len(text.lstrip()), text.rfind("\n") + 1):
+        if len(begun) == AGAIN and text.startswith(begun, at):
+            text = text[:at]
+    return structs.replace(rest, text=text + rest.text, usage=first.usage + rest.usage)
 
 
 def act(*calls: Call) -> Effects[tuple[Observation, ...]]:

@@ -36,6 +36,8 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?![\w.])",
 _HALF_NUMBER = re.compile(r"-?[\d.]*+(?:[eE][+-]?)?\Z", re.A)
 _WORD = re.compile(r"[A-Za-z_]\w*+")
 _HALF_KEY = re.compile(r"[A-Za-z_]\w*+\s*+\Z")
+_ONE_COMMENT = re.compile(r"[\[{][ \t]*+(?:#|//).*+")
+_QUOTED = re.compile(r"['‘’“”„](?:[^'‘’“”\\]++|\\.)*+['‘’“”]", re.S)
 _KEY = re.compile(r"([A-Za-z_]\w*+)\s*+(?=:)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
 _MAYBE_OBJECT = re.compile(r"""\{(?=\s*+(?:["'‘’“”„}/#]|[A-Za-z_]\w*+\s*+:))""")
@@ -115,13 +117,15 @@ def read_value(text: str, start: int = 0) -> Found:
 def is_unclosed(text: str) -> bool:
     """Return whether a text is only the beginning of a JSON object, list or string, or of strings between commas."""
     text = text.strip()
-    if text[:1] not in ("{", "[", '"'):
+    if text[:1] not in ("{", "[", '"') or _ONE_COMMENT.fullmatch(text):
         return False
-    for whole in (text, f"[{text}]") if text[0] == '"' else (text,):
+    for whole in (text, f"[{text}\n]") if text[0] == '"' and "```" not in text else (text,):
         try:
             read_value(whole)
         except NotJson as why:
-            if why.unclosed:
+            # `['90s' music]` is a text; in a list of Python that is cut, no quote follows the last one that opens.
+            quoted = text[0] == "[" and _QUOTED.match(text, why.position)
+            if why.unclosed and not quoted:
                 return True
     return False
 

@@ -112,7 +112,7 @@ def calls_in(text: str, tools: Sequence[ToolSpec], start: int = 0) -> list[Found
     while group and not group[-1].broken:
         glued = GLUE.match(text, group[-1].end).end()  # type: ignore[union-attr]  # it matches the empty string too
         more = reader.at(glued)
-        if not more or more[0].broken:
+        if not more:
             break
         group += more
     return group
