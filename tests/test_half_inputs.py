@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import plait
 from conftest import examples
@@ -24,6 +25,7 @@ from plait.loops.phased import action_list
 from plait.loops.plan_text import read_plan, with_llm
 from plait.loops.react.format import react_format
 from plait.loops.tool_calling.format import CallObjects, arguments_of
+from plait.models.scripted import ABILITIES
 
 STATEMENT = "DELETE FROM users\nWHERE id = 3"
 
@@ -300,7 +302,7 @@ def run_loop(name: str, replies: list[Any], **options: Any) -> tuple[list[str], 
         return "1 row"
 
     loop, before, _, answer = LOOPS[name]
-    model = plait.Scripted([*before, *replies, answer], by_turn=False)
+    model = plait.Scripted([*before, *replies, answer], by_turn=False, abilities=options.pop("abilities", None))
     agent = plait.Agent(loop, model=model, tools=[execute], **options)
     return ran, agent.run("Delete it."), agent
 
@@ -335,6 +337,17 @@ def test_a_reply_that_ends_within_a_call_is_asked_for_again(name: str) -> None:
     whole, half = halves(name)
     ran, run, _ = run_loop(name, [half, whole])
     assert (ran, run.status, run.answer) == ([STATEMENT], "answered", "done")
+
+
+@pytest.mark.parametrize("name", ["lines", "numbered", "json"])
+def test_an_endpoint_that_can_not_continue_a_reply_may_write_it_again(name: str) -> None:
+    whole, half = halves(name)
+    unable = structs.replace(ABILITIES, prefill=False, tools=False)
+    ran, run, _ = run_loop(name, [Reply(half, "length"), whole], abilities=unable)
+    assert (ran, run.answer) == ([STATEMENT], "done")
+    last_line = half[half.rindex("\n") + 1 :] if "\n" in half else half
+    ran, run, _ = run_loop(name, [Reply(half, "length"), last_line + whole[len(half) :]], abilities=unable)
+    assert (ran, run.answer) == ([STATEMENT], "done")
 
 
 def test_a_call_that_is_complete_in_a_reply_that_was_cut_needs_no_rest() -> None:
