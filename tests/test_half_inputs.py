@@ -332,7 +332,7 @@ def test_a_call_that_is_still_not_closed_is_asked_for_again(name: str) -> None:
     assert run.calls == len(LOOPS[name][1]) + 4 and agent.replay(run.id).whole
 
 
-@pytest.mark.parametrize("name", LOOPS.keys() - {"lines"})  # nothing ends an input in lines
+@pytest.mark.parametrize("name", [name for name in LOOPS if name != "lines"])  # nothing ends an input in lines
 def test_a_reply_that_ends_within_a_call_is_asked_for_again(name: str) -> None:
     whole, half = halves(name)
     ran, run, _ = run_loop(name, [half, whole])
