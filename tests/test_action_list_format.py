@@ -84,7 +84,6 @@ def test_the_list_as_it_should_be_has_no_remarks_and_is_kept_as_written() -> Non
         (f'{{"thought": "so", "list": [{LYON}]}}', [("lookup", ["Lyon"])]),
         # JSON in need of repair
         ("[{'ACTION': 'lookup', 'ARGUMENTS': ['Lyon',],},]", [("lookup", ["Lyon"])]),
-        (f"[{LYON}, {LYON}", [("lookup", ["Lyon"]), ("lookup", ["Lyon"])]),
         ('[{"ACTION": "LOOKUP", "ARGUMENTS": ["Lyon"]}]', [("lookup", ["Lyon"])]),
         # no tool of ours: for the runtime to say
         ('[{"ACTION": "teleport", "ARGUMENTS": ["Lyon"], "EXPLANATION": ""}]', [("teleport", ["Lyon"])]),
@@ -138,12 +137,11 @@ def test_the_models_own_text_is_kept_where_only_spelling_or_punctuation_was_repa
 @pytest.mark.parametrize(
     "text",
     [
-        f"[{LYON}",
         f'[{LYON[:-1]}, "RESULT": "522250"}}]',
         f"{LYON} and {LYON.replace('Lyon', 'Paris')}",
     ],
 )
-def test_the_canonical_list_is_kept_where_brackets_were_missing_or_something_was_cut(text: str) -> None:
+def test_the_canonical_list_is_kept_where_the_list_or_something_else_was_cut(text: str) -> None:
     again = read(read(text).kept)
     assert (again.steps, again.remarks) == (read(text).steps, ())
     assert "RESULT" not in read(text).kept

@@ -144,6 +144,31 @@ def test_the_endpoint_takes_images_and_files_as_content_parts(tmp_path: Path) ->
     assert "What is it?\n(attached: image, report.pdf)" in "\n".join(each.content for each in seen[1].messages)
 
 
+def test_an_image_without_words_is_a_question_and_its_conversation_continues(tmp_path: Path) -> None:
+    model = Scripted(
+        [f"Final Answer: answer {n}" for n in range(1, 5)], by_turn=False, abilities=Abilities(images=True)
+    )
+    picture = {"role": "user", "content": [{"type": "text", "text": ""}, image_part(png())]}
+    with serving(plait.Agent("react", model=model, journal=tmp_path / "j.db")) as here:
+
+        def ask(*messages: dict[str, Any], **more: Any) -> tuple[str, str]:
+            status, headers, found = here.ask(
+                "POST", "/v1/chat/completions", {"model": "plait", "messages": messages, **more}
+            )
+            assert status == 200, found
+            return found["choices"][0]["message"]["content"], headers["x-plait-session"]
+
+        answer, session = ask(picture)
+        assert answer == "answer 1"
+        why = {"role": "user", "content": "Why?"}
+        assert ask(picture, {"role": "assistant", "content": answer}, why) == ("answer 2", session)
+        assert ask(picture, session="pets") == ("answer 3", "pets")
+        assert ask(why, session="pets") == ("answer 4", "pets")
+        last, *_ = here.manager.journal.runs()
+        request = here.manager.journal.timeline(last.head.run).model_calls[0].request.decode()
+    assert "(no text)\\n(attached: image)" in request
+
+
 @pytest.mark.parametrize(
     ("part", "words"),
     [

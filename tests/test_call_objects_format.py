@@ -51,7 +51,6 @@ SPELLINGS = {
     "another case": '{"name": "LookUp", "arguments": {"key": "a"}}',
     "single quotes": "{'name': 'lookup', 'arguments': {'key': 'a'}}",
     "a trailing comma": '{"name": "lookup", "arguments": {"key": "a",},}',
-    "a bracket missing": '{"name": "lookup", "arguments": {"key": "a"}',
 }
 
 

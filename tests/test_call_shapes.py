@@ -64,7 +64,7 @@ RECORDED = {
     "{\"tool_calls\": [\"get_weather(city='Oslo')\", \"binomial(n=3, p=0.5)\"]}": [OSLO, SMALL],
     "get_weather(city='Oslo') and binomial(n=3, p=0.5)": [OSLO, SMALL],
     'Action: get_weather\nAction Input: {"city": "Oslo"}': [OSLO],
-    "<function>get_weather</function><city>Oslo</city>": [OSLO],
+    "<function>math.factorial</function><number>5</number>": [("math.factorial", {"number": 5})],
     '"[get\\_weather(city=\'Oslo\'); distance(a=(1, 2))]"': [OSLO, ("distance", {"a": [1, 2]})],
 }  # fmt: skip
 
@@ -91,6 +91,7 @@ UNREADABLE = [
     "[\"get_weather(city='Oslo')\", \"unknown(n=2)\"]",
     "get_weather(city='Oslo',\n    days=2",
     "distance(a=distance(a=1))",
+    "<function>get_weather</function><city>Oslo</city>",
     "<｜foo｜begin><get_weather>",
     "<|foo|>get_weather Oslo",
     '<weather_call get_weather city="Oslo"/>',

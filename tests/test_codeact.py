@@ -530,11 +530,10 @@ def test_unreadable_replies_in_a_row_end_as_failed():
 
 def test_half_an_action_cut_by_the_token_limit_is_never_run():
     half = Reply(" so.\nACTION 2:\n```python\nsend('a')\nsend('b", "length")
-    run = drive(
-        [PLAN, half, Reply("x", "length"), Reply("y", "length"), action(COUNT), action("stop()", 3)], COUNTS | STOP
-    )
+    run = drive([PLAN, half, Reply("x", "length"), action(COUNT), action("stop()", 3)], COUNTS | STOP)
     assert run.codes[1:] == [COUNT, "stop()"]
-    assert "cut before its action ended" in run.thinks[4].messages[-1].content
+    assert run.thinks[2].prefill.endswith(half.text)
+    assert "cut before its action ended" in run.thinks[3].messages[-1].content
 
 
 def test_a_limit_that_is_near_gets_an_answer_in_words():

@@ -424,9 +424,25 @@ def test_of_a_plan_that_goes_on_for_ever_the_first_calls_are_made() -> None:
     assert sent["stop"] == ["\n5. "]  # the model itself is stopped one call later
 
 
-def test_of_a_plan_cut_by_its_token_limit_the_complete_calls_are_made() -> None:
-    cut = Reply('1. lookup("Lyon")\n2. lookup("Ni', finish="length")
-    run = agent([cut], ["Finish: 522250"], max_tokens=12).run("q")
+HALF_PLAN = Reply('1. lookup("Lyon")\n2. lookup("Ni', finish="length")
+
+
+def test_the_rest_of_a_plan_that_was_cut_is_requested() -> None:
+    made = agent([HALF_PLAN, 'ce")\n3. join()'], ["Finish: 2"])
+    run = made.run("q")
+    assert (run.answer, calls_of(run)) == ("2", [("lookup", "Lyon"), ("lookup", "Nice")])
+    assert requests(run, "plan")[1][-1] == {"role": "assistant", "content": HALF_PLAN.text}
+    assert made.replay(run.id).whole
+
+
+def test_a_plan_whose_last_call_is_still_not_closed_is_asked_for_again_and_no_call_is_made_twice() -> None:
+    run = agent([HALF_PLAN, Reply("c", finish="length"), PLAN], [FINISH]).run("q")
+    assert "its parenthesis is never closed" in requests(run, "plan")[2][-1]["content"]
+    assert calls_of(run) == [("lookup", "Lyon"), ("lookup", "Nice"), ("calculator", "522250 - 348085")]
+
+
+def test_of_a_plan_that_is_never_closed_the_complete_calls_are_made() -> None:
+    run = agent([HALF_PLAN, Reply("c", finish="length")] * 2, ["Finish: 522250"], max_tokens=12).run("q")
     assert (run.answer, calls_of(run)) == ("522250", [("lookup", "Lyon")])
     assert "was cut at its token limit" in notes_of(run)["cut"]
     assert "Result 2: Not made: its parenthesis is never closed." in requests(run, "join")[0][-1]["content"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from plait.core import ToolSpec
+from plait.loops.format import Unreadable
 from plait.loops.react.format import react_format
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -66,16 +67,23 @@ def f1(answer: str, gold: str) -> float:
     return 2 * same / (len(mine) + len(theirs)) if same else 0.0
 
 
+NEVER_CLOSED = "search[what is Bob Marley known for?"
+"""The one action without its bracket: its environment made it, Plait asks again."""
 STRICT = re.compile(r"Thought: [^\n]*\nAction: (search|finish)\[[^\n]*\]\s*")
 
 
 def test_hotpotqa_every_reply_is_read_and_gives_the_logged_scores():
-    replies = strange = scored = 0
+    replies = strange = scored = asked_again = 0
     for episode in episodes("react-hotpotqa"):
         answer = ""
         for n, (reply, observation) in enumerate(hotpot_turns(episode["trajectory"]), 1):
-            turn = react_format("original").read(reply, n, TOOLS)
             replies += 1
+            try:
+                turn = react_format("original").read(reply, n, TOOLS)
+            except Unreadable as why:
+                assert reply.strip().endswith(NEVER_CLOSED) and "search is never closed" in str(why)
+                asked_again += 1
+                continue
             strange += STRICT.fullmatch(reply) is None
             # The environment ends an episode exactly when the reader finds an answer.
             assert turn.answered == observation.startswith("Episode finished"), reply
@@ -87,14 +95,18 @@ def test_hotpotqa_every_reply_is_read_and_gives_the_logged_scores():
         scored += (words(answer) == words(episode["gold"])) == episode["em"] and abs(
             f1(answer, episode["gold"]) - episode["f1"]
         ) < 1e-9
-    assert (replies, strange, scored) == (4662, 181, 1464)
+    assert (replies, strange, scored, asked_again) == (4662, 180, 1464, 1)
 
 
 def test_hotpotqa_the_default_reader_cuts_what_runs_on_after_the_answer():
     other = []
     for episode in episodes("react-hotpotqa"):
         for n, (reply, observation) in enumerate(hotpot_turns(episode["trajectory"]), 1):
-            turn = react_format("numbered").read(reply, n, TOOLS)
+            try:
+                turn = react_format("numbered").read(reply, n, TOOLS)
+            except Unreadable:
+                assert reply.strip().endswith(NEVER_CLOSED)
+                continue
             assert turn.answered == observation.startswith("Episode finished")
             if turn.answered and words(turn.answer) != words(episode["pred"]):
                 assert any(remark.kind == "cut" for remark in turn.remarks)

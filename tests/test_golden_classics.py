@@ -16,7 +16,7 @@ from cli_support import run_in_process
 from conftest import data_file
 from lab_results import comparison
 from plait.core import Usage
-from plait.lab.classics import make_token_tables, published
+from plait.lab.classics import make_phase_table, make_token_tables, published
 from plait.models.prices import Rate
 
 REPLIES = {
@@ -102,6 +102,44 @@ def test_golden_phase_rows_are_those_of_the_account() -> None:
             for name, phases in ((first, "reason and react"), (last, "reply"))
         ]
         assert f"{sum(filter(None, costs)):.5f}" == f"{row.usd:.5f}"
+
+
+def phase_notes() -> tuple[str, ...]:
+    made = comparison({"phased": ["+"]})
+    (row,) = made.contenders
+    whole = structs.replace(row, models=dict.fromkeys(("reason", "react", "reply"), "local"))
+    return tuple(make_phase_table(structs.replace(made, contenders=(whole,))).notes)
+
+
+def test_golden_rate_that_the_account_prints_gives_other_costs() -> None:
+    account, text = read_account(), data_file("published", "phased-reactor.txt").read_text()
+    printed = re.search(r"([\d.]+) USD per 1000 tokens", text)
+    prices, counts = read_prices(account["note"]), read_counts(account["note"])
+    assert printed and float(printed[1]) == published.PRINTED_LOCAL_RATE.per_1k_tokens
+    local = {name: price["per_1k_tokens"] for name, price in prices.items() if "input" not in price}
+
+    def cost(model: str, used: int, written: int, per_1k: float) -> float:
+        if model in local:
+            return (used + written) * per_1k / 1000
+        return (used * prices[model]["input"] + written * prices[model]["output"]) / 10**6
+
+    def costs(per_1k: float) -> list[str]:
+        both, reply = counts["reason and react"], counts["reply"]
+        found = (cost(one, *both, per_1k) + cost(last, *reply, per_1k) for one, _, last, _ in account["table"])
+        return [f"{each:.5f}" for each in found]
+
+    theirs = [f"{row[3]:.5f}" for row in account["table"]]
+    (right,) = set(local.values())
+    wrong = [pair for pair in zip(costs(float(printed[1])), theirs, strict=True) if pair[0] != pair[1]]
+    assert len(wrong) == 3 and costs(right) == theirs
+    note = phase_notes()[-1]
+    assert f"prints {printed[1]} USD per 1,000 tokens" in note and f"At {right:f} USD, every row has" in note
+    assert f"3 rows do not have the printed costs: {', '.join(' instead of '.join(pair) for pair in wrong)}." in note
+
+
+def test_the_note_about_the_printed_rate_follows_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "PRINTED_LOCAL_RATE", published.LOCAL_RATE)
+    assert not any("prints" in note for note in phase_notes())
 
 
 def test_golden_tokens_of_both_loops() -> None:

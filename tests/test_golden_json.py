@@ -133,6 +133,14 @@ def test_golden_chat_is_the_same_text_in_messages(published: str, prompts: Path,
     assert [body["messages"] for body in bodies(run)] == [expected[:2], expected[:4], expected]
 
 
+def test_golden_script_skips_the_worked_example_unless_by_turn_is_off(prompts: Path, reply: str) -> None:
+    for by_turn, called in ((True, []), (False, ["calculator"])):
+        model = plait.Scripted([reply, turn("final_answer", "1.4")], by_turn=by_turn)
+        loop = plait.JsonReAct(transcript="completion")
+        run = plait.Agent(loop, model=model, tools=["calculator"], prompts=prompts).run(QUERY)
+        assert (run.answer, [each.call.tool for each in run.timeline.tool_calls]) == ("1.4", called)
+
+
 def test_golden_command_reproduces_the_worked_example(
     published: str, prompts: Path, reply: str, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import plait
 from cli_support import PLAIT
@@ -19,6 +20,8 @@ from conftest import data_file
 from plait.journal.store import Journal
 from plait.journal.timeline import ModelCall
 from plait.models.scripted import Scripted
+from plait.toolkits.web_search import pick_published, websearch
+from toolkits_server import refusal, site
 
 TOOLS = """
 import json
@@ -135,6 +138,53 @@ def test_golden_requests_are_equal(
     )
     run = agent.run(question)
     assert run.answer == published["calls"][3]["reply"].rpartition(" ")[2]
+    assert_equal(run.timeline.model_calls, published)
+
+
+RESULTS: list[dict[str, Any]] = [
+    {"answer_box": {"title": "T", "snippet": " It\n is so. ", "answer": 42}},
+    {"answer_box": {"snippet": "long " * 900, "snippet_highlighted_words": ["a"]}, "knowledge_graph": {}},
+    {"answer_box": {"list": ["Mercury"], "snippet_highlighted_words": ["1969", "July"]}},
+    {"answer_box": {"result": "1,024"}, "organic_results": [{"snippet": "In words."}]},
+    {"answer_box": {"answer": ""}, "organic_results": [{"snippet": "Not this."}]},
+    {"sports_results": {"title": "Lakers", "game_spotlight": "Lakers won"}, "knowledge_graph": {"description": "x"}},
+    {"sports_results": {"game_spotlight": {"teams": [{"name": "A", "score": "4"}]}}},
+    {"sports_results": {"games": []}, "knowledge_graph": {"title": "Lyon", "description": "A city."}},
+    {"knowledge_graph": {"title": "Lyon", "type": "City"}, "organic_results": [{"title": "Lyon", "snippet": "It is."}]},
+    {"organic_results": [{"title": "No words"}, {"title": "Words", "snippet": "Second."}]},
+]
+
+
+def test_golden_choice_of_a_results_text_is_the_accounts() -> None:
+    """The account prints the program that chose the text. It and the tool read the same results."""
+    text = data_file("published", "react-on-the-wire.txt").read_text(encoding="utf-8")
+    program = text[text.index("def _process_response") : text.index("    return toret") + len("    return toret")]
+    names: dict[str, Any] = {}
+    exec(compile(program, "account", "exec"), names)
+    chosen = [pick_published(result) for result in RESULTS]
+    assert chosen == [str(names["_process_response"](result)) for result in RESULTS]
+    assert len(set(chosen)) == len(RESULTS)
+    # The account's program breaks off at these.
+    odd = ({}, {"organic_results": []}, {"answer_box": [1], "organic_results": [5]}, {"answer_box": {"answer_": 1}})
+    for result in (*odd, {"answer_box": {"snippet_highlighted_words": []}}):
+        assert pick_published(result) == chosen[-1]
+
+
+async def test_golden_requests_with_the_search_tool(published: dict[str, Any], question: str, folder: Path) -> None:
+    snippet, age = published["observations"][:2]
+    results = [
+        {"answer_box": {"title": "x", "snippet": snippet}, "organic_results": []},
+        {"answer_box": {"answer": age}},
+    ]
+    async with site({"/search": [*results, {"error": "Asked too often."}]}) as there:
+        (search,) = websearch("published", base_url=there.address, key="a-key-of-the-tests")
+        search = structs.replace(search, name="Search", description=(folder / "search.txt").read_text())
+        (_, calculator) = plait.tools.load(f"{folder}/tools.py")
+        model = Scripted([call["reply"] for call in published["calls"]], params=PARAMS)
+        loop = plait.ReAct(transcript="user", stop=STOP)
+        agent = plait.Agent(loop, model=model, tools=[search, calculator], prompts=folder / "prompts")
+        run = await agent.arun(question)
+        assert "Asked too often" in await refusal((search,), "Search", query="x")
     assert_equal(run.timeline.model_calls, published)
 
 

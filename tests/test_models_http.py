@@ -28,6 +28,7 @@ from plait.core.errors import (
 from plait.models import http
 from plait.models.base import Abilities
 from plait.models.chat import ChatModel
+from plait.proxies import find_proxy
 
 THINK = Think("act", (user("Where is Nice?"),), stop=("\nObservation:",))
 PLAIN = Abilities(stream=False)
@@ -563,14 +564,14 @@ async def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(monke
     async def handler(asked: Asked):
         await asked.stream(whole_stream("hi"))
 
-    http._proxy.cache_clear()
+    find_proxy.cache_clear()
     async with Server(handler) as server:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.port}")
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.port}")
         monkeypatch.setenv("no_proxy", "")
         assert (await ask(server.model(endpoint="http://far.invalid/v1")))[0] == "hi"
         assert (await ask(server.model()))[0] == "hi"
-    http._proxy.cache_clear()
+    find_proxy.cache_clear()
     assert [one.path for one in server.asked] == [
         "http://far.invalid/v1/chat/completions",
         "/v1/chat/completions",

@@ -125,10 +125,8 @@ def test_several_calls_on_a_line_and_calls_without_a_number() -> None:
 
 
 def test_a_call_that_is_never_closed_does_not_swallow_the_next_one() -> None:
-    for broken in ('1. lookup("Lyon)', '1. lookup("Lyon"', "1. lookup(Lyon"):
-        assert read(f'{broken}\n2. lookup("Nice")\n3. join()') == [("1", "lookup", "Lyon"), ("2", "lookup", "Nice")]
-    # What it should have held is not known here: it is not made.
-    for broken in ("1. calculator((1 + 2", '1. send("a", "b'):
+    half = ('1. lookup("Lyon)', '1. lookup("Lyon"', "1. lookup(Lyon", "1. calculator((1 + 2", '1. send("a", "b')
+    for broken in half:  # what it should have held is not known: it is not made
         plan, remarks = FORM.read(f'{broken}\n2. lookup("Nice")', TOOLS)
         assert [step.id for step in plan.steps] == ["2"]
         assert "never closed" in remarks[-1].text

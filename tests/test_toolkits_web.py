@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import plait
 from cli_support import action
 from plait.core.errors import ConfigError, RateLimited
 from plait.toolkits import ask_model, websearch, wikipedia
-from plait.toolkits.web_search import pick_answer
+from plait.toolkits.web_search import pick_answer, pick_published
+from plait.tools.load import anchor_word
 from toolkits_server import Seen, call, refusal, site, told
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -220,6 +222,17 @@ async def test_the_answer_is_picked_out_of_the_result(result: dict[str, Any], an
         assert there.seen[0].query == {"engine": "google", "q": "how many?", "api_key": KEY, "output": "json"}
 
 
+def test_the_published_choice_is_a_word_and_its_errors_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "published").mkdir()
+    monkeypatch.chdir(tmp_path)
+    (search,) = plait.tools.load("Search=websearch:published")
+    assert search.name == "Search" and plait.tools.load(anchor_word(search.source))[0].source == search.source
+    with pytest.raises(ConfigError, match=r"no choice 'first'\. Write websearch or websearch:published"):
+        websearch("first")
+
+
 NAMES = "answer snippet title teams name score games game_spotlight link description list".split()  # noqa: SIM905
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
@@ -244,6 +257,7 @@ values = st.recursive(
 )
 def test_whatever_a_result_looks_like_the_answer_is_a_text(result: dict[str, Any]) -> None:
     assert len(pick_answer(result)) <= 2000
+    assert isinstance(pick_published(result), str)
 
 
 async def test_at_most_four_pages_are_told_of_and_nothing_is_endless() -> None:

@@ -283,7 +283,7 @@ def test_an_answer_that_is_cut_is_asked_for_again() -> None:
     replies = [
         ModelReply("So."),
         ModelReply('{"city": "Ly', finish="length"),
-        *[ModelReply(".", finish="length")] * 2,
+        ModelReply(".", finish="length"),
         ModelReply(GOOD),
     ]
     run = plait.Agent("phased", model=plait.Scripted(replies, by_turn=False), output=Trip, journal=False).run(QUESTION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from plait.core import Waiting
 from plait.server import chat_format
 from plait.server.auth import Caller, RunLabel
-from plait.server.chat_format import ChatMessage
+from plait.server.chat_format import NO_TEXT, ChatMessage, ChatRequest
 from plait.server.conversations import conversation_key
 from plait.server.errors import RequestRejected
 
@@ -52,6 +53,169 @@ def test_a_request_is_understood_or_refused_by_name(asked: dict[str, Any]) -> No
 def test_bytes_that_are_no_request_are_refused(body: bytes) -> None:
     with pytest.raises(RequestRejected):
         chat_format.parse_request(body, {})
+
+
+def parse(*messages: dict[str, Any], **more: Any) -> ChatRequest:
+    return chat_format.parse_request(json.dumps({"model": "m", "messages": messages, **more}).encode(), {})
+
+
+HI = {"role": "user", "content": "Hi."}
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"stream": None, "stream_options": None, "thoughts": None, "session": None, "n": None, "n_": 3},
+        {"stream_options": {"include_usage": None}, "n": 1.0, "stop": "", "tools": None, "functions": []},
+        {"tools": [], "tool_choice": "auto", "function_call": "none", "parallel_tool_calls": False},
+        {"tools": [TOOL], "tool_choice": "none"},
+        {"functions": [{"name": "f"}], "function_call": "none"},
+        {"response_format": {"type": "text"}, "modalities": ["text"], "audio": None, "prediction": None},
+        {"logprobs": False, "top_logprobs": 0, "logit_bias": {}, "user": "u", "metadata": {"chat": "1"}},
+        {"max_completion_tokens": 5, "max_tokens": None, "temperature": None, "top_p": 1, "seed": 7, "store": True},
+        {"reasoning_effort": "low", "service_tier": "auto", "verbosity": "low", "guided_json": None, "grammar": ""},
+    ],
+)
+def test_fields_of_clients_that_change_nothing_are_accepted(fields: dict[str, Any]) -> None:
+    assert parse(HI, **fields) == parse(HI)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"tools": [TOOL]}, "tools"),
+        ({"tools": [TOOL], "tool_choice": "required"}, "tools"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"function_call": {"name": "f"}}, "function_call"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"guided_json": {"type": "object"}}, "guided_json"),
+        ({"guided_choice": ["yes", "no"]}, "guided_choice"),
+        ({"grammar": "root ::= [0-9]"}, "grammar"),
+    ],
+)
+def test_a_field_that_an_agent_cannot_follow_is_named_with_what_to_change(fields: dict[str, Any], named: str) -> None:
+    with pytest.raises(RequestRejected, match=rf"'{named}' can't be used here\. .* Leave it out\.") as why:
+        parse(HI, **fields)
+    assert why.value.param == named
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "array"}, "strict": None}},
+        {"type": "json_schema", "schema": {"type": "array"}},
+        {"type": "json_object", "schema": {"type": "array"}},
+    ],
+)
+def test_the_schema_of_an_answer_is_read_in_every_known_form(form: dict[str, Any]) -> None:
+    assert parse(HI, response_format=form).output == {"type": "array"}
+
+
+def data_url(content: bytes, head: str = "data:image/png;base64,") -> str:
+    return head + base64.b64encode(content).decode()
+
+
+PNG = b"\x89PNG\r\n\x1a\n rest"
+PICTURE = {"type": "image_url", "image_url": {"url": data_url(PNG)}}
+LETTER = {"type": "file", "file": {"filename": "a.txt", "file_data": data_url(b"Dear Ann", "data:text/plain;base64,")}}
+
+
+@pytest.mark.parametrize(
+    ("parts", "count"),
+    [
+        ([PICTURE], 1),
+        ([PICTURE, LETTER, PICTURE], 3),
+        ([{"type": "text", "text": ""}, LETTER], 1),
+        ([{"type": "text", "text": " \n"}, PICTURE, {"type": "text", "text": None}], 1),
+        ([{"type": "image_url", "image_url": data_url(PNG)}], 1),
+        ([{"type": "input_image", "image_url": data_url(PNG)}], 1),
+        ([{"type": "input_file", "filename": "a.pdf", "file_data": data_url(b"%PDF-1.4")}], 1),
+        ([{"type": "image_url", "image_url": {"url": data_url(PNG, "data:image/png;name=a.png;base64,")}}], 1),
+        ([{"type": "image_url", "image_url": {"url": "data:;base64,iVBORw0K\nGgog\n"}}], 1),
+    ],
+)
+def test_a_message_of_files_alone_is_a_question_and_a_turn(parts: list[dict[str, Any]], count: int) -> None:
+    message = {"role": "user", "content": parts}
+    now = parse({"role": "system", "content": ""}, message)
+    assert (now.question, len(now.parts)) == (NO_TEXT, 1 + count)
+    later = parse(message, {"role": "assistant", "content": "A dot."}, HI)
+    assert later.history[0].question.startswith(f"{NO_TEXT}\n(attached: ") and later.question == "Hi."
+    # A client may send the words as a message of its own, before or after.
+    for pair in ((message, HI), (HI, message)):
+        asked = parse(*pair)
+        assert (asked.question, len(asked.parts)) == ("Hi.", 1 + count)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "developer", "content": None}, {"role": "system", "content": [{"type": "text", "text": ""}]}, HI],
+        [{"role": "user", "name": "ann", "content": ["Hi."]}],
+        [{"role": "user", "content": {"type": "input_text", "text": "Hi."}}],
+        [{"role": "user", "content": ""}, HI],
+        [HI, {"role": "user", "content": []}, {"role": "system", "content": " "}],
+        [{"role": "assistant", "content": None}, HI, {"role": "assistant", "content": ""}],
+    ],
+)
+def test_empty_parts_and_messages_beside_the_question_are_accepted(messages: list[dict[str, Any]]) -> None:
+    assert parse(*messages).question == "Hi." and len(parse(*messages).messages) == 1
+
+
+def test_empty_turns_before_the_question_are_accepted() -> None:
+    said = {"role": "assistant", "refusal": None, "tool_calls": None, "function_call": None, "annotations": []}
+    thought = {"type": "thinking", "thinking": "Hm."}
+    for content, text in (
+        (None, ""),
+        ([], ""),
+        ([thought, {"type": "text", "text": "Yes."}], "Yes."),
+        ([{"type": "refusal", "refusal": "No."}], "No."),
+    ):
+        (turn,) = parse({"role": "user", "content": None}, {**said, "content": content}, HI).history
+        assert (turn.question, turn.answer) == (NO_TEXT, text)
+
+
+def user(*parts: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(parts)}
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([user()], "'messages[0].content' is empty. Send a question, an image or a file."),
+        ([HI, {"role": "assistant", "content": "Yes?"}, user({"type": "text", "text": " "})], "'messages[2].content'"),
+        ([{"role": "system", "content": "Be brief."}, user(None)], "'messages[1].content' is empty"),
+        ([user({"type": "input_audio", "input_audio": {}})], "type 'input_audio'. Agents take text, images and files"),
+        ([user({"type": "video_url"}, PICTURE)], "(types text, image_url, file)"),
+        ([user({"text": "no type"})], "a part of type None"),
+        ([user(5)], "is not text"),
+        ([user({"type": "text"})], "is not text"),
+        ([{"role": "system", "content": [PICTURE]}, HI], "'image_url'. A message of the role system takes text"),
+        ([HI, {"role": "assistant", "content": [PICTURE]}, HI], "A message of the role assistant takes text"),
+        ([user({"type": "file", "file": {"file_id": "file-1"}})], "knows no file ids. Send the content: data:"),
+        ([user({"type": "image_url", "image_url": {"url": data_url(PNG, "data:image/png;base64,é")}})], "not valid"),
+        ([user({"type": "image_url", "image_url": {"url": "data:image/png;base64,"}})], "is empty"),
+        ([HI, {"role": "assistant", "tool_calls": [{"id": "1"}]}, HI], "start a new conversation"),
+        ([HI, {"role": "tool", "content": "5"}, HI], "Leave out messages with tool calls"),
+        ([HI, {"role": ["user"], "content": "x"}], "needs a role: system, developer, user, assistant"),
+        ([], "'messages' is missing, or empty. Send chat completions"),
+    ],
+)
+def test_a_message_that_is_refused_is_named_with_what_is_accepted(messages: list[Any], words: str) -> None:
+    with pytest.raises(RequestRejected) as why:
+        parse(*messages)
+    assert words in str(why.value) and why.value.param and why.value.param.startswith("messages")
+
+
+def test_a_body_may_begin_with_a_byte_order_mark_and_is_utf_8() -> None:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Zürich?"}]}, ensure_ascii=False)
+    assert chat_format.parse_request(body.encode("utf-8-sig"), {}).question == "Zürich?"
+    for coding in ("latin-1", "utf-16"):
+        with pytest.raises(RequestRejected, match=r"The body is not JSON: .* Send JSON in UTF-8\."):
+            chat_format.parse_request(body.encode(coding), {})
 
 
 def test_half_a_surrogate_pair_is_refused() -> None:

@@ -143,6 +143,59 @@ def test_a_method_that_is_not_taken_is_said_with_those_that_are(
     assert here.ask("GET", "/v1/nothing")[2]["error"]["code"] == "not_found"
 
 
+def test_addresses_as_people_type_them_are_served_or_corrected(agent: plait.Agent) -> None:
+    served = (
+        "/v1//chat/completions",
+        "//v1/chat/completions",
+        "/v1/chat/completions/",
+        "//v1///chat//completions//?a=b",
+    )
+    elsewhere = (
+        *(
+            "/chat/completions",
+            "//chat/completions",
+            "/v1/v1/chat/completions",
+            "/v1/chat/completions/chat/completions",
+        ),
+        *("/api/chat", "/api/generate", "/v1/responses", "/v1/completions", "/v1/embeddings", "/v1/messages", "/v1/"),
+    )
+    with serving(agent, tokens=(FULL,), clients=(ONE,)) as here:
+        for path in served:
+            status, _, body = here.ask("POST", path, asked("What is 2 + 3?"), token=ONE)
+            assert (status, body["choices"][0]["message"]["content"]) == (200, "It is 5."), path
+            assert here.ask("POST", path, asked("?"))[0] == 401
+        for token in (ONE, FULL):
+            for path in elsewhere:
+                status, _, body = here.ask("POST", path, asked("?"), token=token)
+                said = body["error"]["message"].replace(path, "")
+                assert status in (400, 403, 404) and "chat completions" in said and "/v1 as its base URL" in said, path
+            for path in ("/v1/models/", "//v1/models", "/v1/models//plait"):
+                assert here.ask("GET", path, token=token)[0] == 200
+        for method in ("GET", "PUT"):
+            status, _, body = here.ask(method, "/v1/chat/completions/", token=ONE)
+            assert (status, body["error"]["message"]) == (405, f"{method} can't be used here. Use POST.")
+        assert here.ask("HEAD", "/v1/chat/completions", token=ONE)[0] == 405
+        assert here.ask("HEAD", "/v1/models", token=ONE)[0] == 200
+
+
+def test_headers_that_are_refused_are_named_with_what_to_send(here: Here) -> None:
+    def said(headers: dict[str, str]) -> tuple[int, str]:
+        status, _, body = here.ask("POST", "/v1/chat/completions", asked("?"), headers)
+        return status, body["error"]["message"] if status != 200 else ""
+
+    for kind in ("application/json; charset=utf-8", "Application/JSON;charset=UTF-8"):
+        assert said({"Content-Type": kind, "Content-Encoding": "identity"})[0] == 200
+    for kind in ("application/x-www-form-urlencoded", ""):
+        status, text = said({"Content-Type": kind})
+        assert status == 415 and "Send JSON with the header Content-Type: application/json." in text
+    assert said({"Content-Encoding": "gzip"}) == (
+        415,
+        "The body is compressed (gzip). Send it without Content-Encoding.",
+    )
+    status, text = said({"Host": "host.docker.internal:8765"})
+    assert status == 421 and "add the host's name to hosts in [serve] of plait.toml" in text
+
+
 def test_a_wrong_model_is_told_as_clients_expect(here: Here) -> None:
     with client(here) as api, pytest.raises(openai.NotFoundError, match="The model 'gpt-5' does not exist") as wrong:
         api.chat.completions.create(model="gpt-5", messages=MESSAGES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -365,6 +366,9 @@ def calls_and_results(state: ProviderState | None = None) -> tuple[Message, ...]
     return (*ASK, turn, Message("tool", "522250", call_id="functions.people:0"), Message("tool", "1", call_id="b"))
 
 
+FITTED = sha256(b"functions.people:0").hexdigest()
+
+
 def test_results_are_blocks_of_one_user_message() -> None:
     sent = plain(body(Think("act", (*calls_and_results(), user("Answer now.")), tools=(PEOPLE,))))["messages"]
     assert sent[1:] == [
@@ -372,14 +376,14 @@ def test_results_are_blocks_of_one_user_message() -> None:
             "role": "assistant",
             "content": [
                 {"type": "text", "text": "Look."},
-                {"type": "tool_use", "id": "functions_people_0", "name": "people", "input": {"city": "Lyon"}},
+                {"type": "tool_use", "id": FITTED, "name": "people", "input": {"city": "Lyon"}},
                 {"type": "tool_use", "id": "b", "name": "people", "input": {"input": [1]}},
             ],
         },
         {
             "role": "user",
             "content": [
-                {"type": "tool_result", "tool_use_id": "functions_people_0", "content": "522250"},
+                {"type": "tool_result", "tool_use_id": FITTED, "content": "522250"},
                 {"type": "tool_result", "tool_use_id": "b", "content": "1"},
                 {"type": "text", "text": "Answer now."},
             ],
@@ -414,7 +418,7 @@ def test_the_state_goes_back_unchanged_with_the_ids_of_the_run() -> None:
     blocks = [THOUGHT, HIDDEN, {"type": "text", "text": "\n"}, SAID, USED, {**USED, "id": "toolu_2"}]
     state = ProviderState("anthropic", "claude-sonnet-4-5", blocks)
     sent = body(Think("act", calls_and_results(state), tools=(PEOPLE,)))["messages"][1]["content"]
-    assert sent == [THOUGHT, HIDDEN, SAID, {**USED, "id": "functions_people_0"}, {**USED, "id": "b"}]
+    assert sent == [THOUGHT, HIDDEN, SAID, {**USED, "id": FITTED}, {**USED, "id": "b"}]
     assert json.dumps(sent[0]) == json.dumps(THOUGHT)
     more = ProviderState("anthropic", "claude-sonnet-4-5", [*blocks, {**USED, "id": "toolu_3"}])
     assert body(Think("act", calls_and_results(more)))["messages"][1]["content"] == sent

@@ -150,12 +150,13 @@ def read(*parts: dict[str, Any], provider: str = "", name: str = "m", streamed: 
     return model(provider, name).decode(Response(200, raw), Think("act", (user("?"),)))
 
 
-def sent_back(reply: Reply, provider: str, name: str = "m") -> dict[str, Any]:
+def sent_back(reply: Reply, provider: str, name: str = "m", **options: Any) -> dict[str, Any]:
     """The message of a reply's turn in the next request. Its calls have other ids."""
     calls = tuple(Call(call.tool, call.input, f"id_{number}") for number, call in enumerate(reply.calls))
     said = Message("assistant", reply.text.strip(), calls, state=reply.state)
     results = [Message("tool", "3", call_id=call.id) for call in calls]
-    return json.loads(model(provider, name).encode(Think("act", (user("?"), said, *results))).body)["messages"][1]
+    sender = model(provider, name, **options)
+    return json.loads(sender.encode(Think("act", (user("?"), said, *results))).body)["messages"][1]
 
 
 CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}
@@ -166,7 +167,10 @@ def test_reasoning_goes_back_with_calls_and_only_with_them(provider):
     pieces = [{"reasoning_content": "I "}, {"reasoning_content": "add."}, {"content": " Now"}, {"tool_calls": [CALL]}]
     reply = read(*pieces, provider=provider)
     assert sent_back(reply, provider)["reasoning_content"] == "I add."
-    assert read(*pieces[:3], provider=provider).state is None
+    alone = read(*pieces[:3], provider=provider)
+    assert "reasoning_content" not in sent_back(alone, provider)
+    preserved = sent_back(alone, provider, params={"thinking": {"type": "enabled", "clear_thinking": False}})
+    assert preserved.get("reasoning_content") == ("I add." if provider == "zai" else None)
     for other in ("", "openai", "vllm", "xai", "together"):
         assert set(sent_back(reply, other)) == {"role", "content", "tool_calls"}
         assert read(*pieces, provider=other).state is None

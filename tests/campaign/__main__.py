@@ -21,6 +21,7 @@ sys.path[0:1] = [str(HERE.parent), str(HERE)]
 import approving  # noqa: E402
 import broken_endpoints  # noqa: E402
 import damaging  # noqa: E402
+import halving  # noqa: E402
 import killing  # noqa: E402
 import long_tests  # noqa: E402
 import providers  # noqa: E402
@@ -33,6 +34,7 @@ from figures import Figures  # noqa: E402
 # part: (what it does, what is counted, the full count, the short count)
 PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "readers": (reading.run, "replies read, whole and one character at a time", 300_000, 3_000),
+    "halves": (halving.run, "replies cut within the input of their call", 20_000, 2_000),
     "kills": (killing.run, "SIGKILLs of runs of all loops, also of their resumes", 2_000, 60),
     "damage": (damaging.run, "damaged files of a journal", 600, 36),
     "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),

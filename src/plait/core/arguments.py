@@ -18,11 +18,12 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.json_schema import types_of
-from plait.core.loose_json import MISSING, QUOTES, NotJson, read_value
+from plait.core.loose_json import QUOTES, NotJson, is_unclosed, read_value
 from plait.core.messages import JSON
 
 FENCE = "a code fence around the input was dropped"
 PLAIN = "a text without quotes was taken as it stands"
+UNCLOSED = "it is never closed: an object ends with `}`, a list with `]`, a string with its quotation mark"
 
 _NO_INPUT = frozenset({"", "none", "null", "n/a", "{}", "[]", "()", '""', "''", "no input"})
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
@@ -67,6 +68,8 @@ _STRINGS = {
     "“": re.compile(r"“[^”“\"]*+[”“\"]"),
     "‘": re.compile(r"‘(?:[^’']++|[’'](?!\s*+(?:[,:)}\]]|\#\s|\Z)))*+[’']"),
 }
+# A string of Python that begins a value and never ends. (JSON strings: see `is_unclosed`.)
+_HALF_STRING = re.compile(r"""("{3}|'{3})(?!.*?\1)|'(?:[^'\\]++|\\.)*+\Z|[“„][^“”"]*+\Z|‘[^’']*+\Z""", re.S)
 _TEXT, _COMPUTED = {"type": "string"}, {"type": "null"}
 
 
@@ -83,7 +86,7 @@ class ParsedInput(Struct, frozen=True):
 
 
 class InvalidArguments(ValueError):
-    """The arguments of a call contradict each other. The text explains the error to the model."""
+    """The arguments of a call contradict each other, or are never closed. The text explains the error to the model."""
 
 
 class _Argument(Struct, frozen=True):
@@ -160,7 +163,7 @@ def _takes_text(parameters: Mapping[str, Any]) -> bool:
 
 
 def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False) -> ParsedInput:
-    """Read the value in an input's text. Never raises.
+    """Read the value in an input's text. Raises `InvalidArguments` for JSON, or an argument, that is never closed.
 
     A JSON object or list is that value; a text in quotes is its content. Everything else stays text, even numbers and
     `null`: a number may be a postcode, and the tool's schema decides. An empty text is None. Text after the value is
@@ -175,6 +178,7 @@ def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False
         return values
     if text[0] in '{["“„' and (found := _read_json(text, parameters, closed)) is not None:
         return found
+    _require_closed(text)
     kept = text if closed else _cut_result(text)
     if kept != text:
         inner = read_input(kept, parameters)
@@ -182,6 +186,11 @@ def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False
     if (quoted := _unquote(text)) is not None:
         return ParsedInput(quoted, ("quotes around the input were dropped",))
     return read_keywords(text, parameters) or _read_named_lines(text, parameters) or ParsedInput(text, plain=True)
+
+
+def _require_closed(text: str) -> None:
+    if is_unclosed(text) or (text[:2] in ("('", '("') and end_of_arguments(text, 1) < 0):
+        raise InvalidArguments(UNCLOSED)
 
 
 def _read_in_order(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
@@ -236,6 +245,7 @@ def _read_in_fence(text: str, parameters: Mapping[str, Any]) -> ParsedInput | No
         return ParsedInput(found.value, (FENCE, *found.repairs), rest)
     if "```" in behind and _RESULT_LINE.match(behind) is None:
         return None
+    _require_closed(inside)
     return ParsedInput(inside.strip() or None, (FENCE,), behind, plain=True)
 
 
@@ -308,6 +318,7 @@ def _read_named_lines(text: str, parameters: Mapping[str, Any]) -> ParsedInput |
         if match is None or name is None or name in given:
             return None
         read = read_literal(match[2].strip().rstrip(","), parameters["properties"][name], parameters)
+        _require_closed(match[2])
         given[name] = match[2].strip() if read is None else read[0]
     return ParsedInput(given, ("the input was written as lines, each with a parameter's name",))
 
@@ -330,7 +341,7 @@ def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int
 
     The value is None without arguments, a scalar for the one argument of a tool with one parameter, else an object by
     parameter name. It stays a list if the tool is unknown or has fewer parameters. Raises `InvalidArguments` for an
-    argument that is given twice.
+    argument that is given twice, and for one that is never closed.
     """
     if not raw.strip():
         return ParsedInput(None)
@@ -418,6 +429,8 @@ def _split_arguments(
             key, text = "", piece.strip()
         if read is not None:
             repairs += [f"an argument had {what}" for what in read[1] if what != QUOTES]
+        elif _HALF_STRING.match(text) or is_unclosed(text):
+            raise InvalidArguments(f"an argument can't be read: {UNCLOSED}")
         elif len(text) > 1 and text[0] != "`" and _QUOTES.get(text[0], "") == text[-1]:
             repairs.append("quotes inside a text in quotes were kept")
             read = text.strip(text[0] + text[-1]) if text[:3] in ('"""', "'''") else text[1:-1], ()
@@ -438,7 +451,7 @@ def read_literal(text: str, schema: Any, root: Mapping[str, Any]) -> tuple[JSON,
         found = read_value(f"[{text}\n]" if inside else text)
     except NotJson:
         return None
-    if MISSING in found.repairs or (inside and (len(found.value) != 1 or found.end != len(text) + 3)):
+    if inside and (len(found.value) != 1 or found.end != len(text) + 3):
         return None
     if not inside and _AFTER_LITERAL.match(text, found.end).end() < len(text):  # type: ignore[union-attr]
         return None
@@ -448,9 +461,7 @@ def read_literal(text: str, schema: Any, root: Mapping[str, Any]) -> tuple[JSON,
 def _text_for_one(raw: str, name: str) -> str:
     """Return all text between the parentheses, for a tool's one parameter."""
     match = KEYWORD.match(raw)
-    text = (raw[match.end() :] if match and match[1] == name else raw).strip()
-    # The string is not closed.
-    return text[1:] if text.startswith('"') and text.count('"') == 1 else text
+    return (raw[match.end() :] if match and match[1] == name else raw).strip()
 
 
 def _name_single_argument(given: _Argument, name: str, parameters: Mapping[str, Any], repairs: list[str]) -> JSON:

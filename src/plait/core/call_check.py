@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from plait.core.arguments import is_no_input, read_input, read_structure
+from plait.core.arguments import InvalidArguments, is_no_input, read_input, read_structure
 from plait.core.artifacts import Artifact
 from plait.core.json_schema import (
     Schema,
@@ -74,7 +74,10 @@ def find_input_problem(tool: ToolSpec, given: JSON, is_open: IsOpen) -> str:
     properties = tool.parameters.get("properties")
     if not isinstance(properties, dict):
         return ""
-    given = _read_text(tool.parameters, given)
+    try:
+        given = _read_text(tool.parameters, given)
+    except InvalidArguments as why:
+        return str(why)
     if isinstance(given, str) and is_open(given):
         return ""
     # The schema does not say whether the last parameter takes all remaining values (`*names`).
@@ -125,7 +128,10 @@ def place_arguments(parameters: Schema, given: Any, spread: str = "") -> tuple[d
     """
     properties: Mapping[str, Any] = parameters.get("properties", {})
     required = _required(parameters)
-    given = _read_text(parameters, given)
+    try:
+        given = _read_text(parameters, given)
+    except InvalidArguments as why:
+        return {}, [str(why)]
     placed: dict[str, Any] = {}
     faults: list[str] = []
     if isinstance(given, dict):
@@ -152,7 +158,8 @@ def _required(parameters: Schema) -> list[str]:
 
 
 def _read_text(parameters: Schema, given: Any) -> Any:
-    """Return the arguments in a text if the tool takes several or the text names them; else the input."""
+    """Return the arguments in a text if the tool takes several or the text names them; else the input. Raises
+    `InvalidArguments` as `read_input` does."""
     if not isinstance(given, str) or not _MAY_HOLD_ARGUMENTS.search(given):
         return given
     required = _required(parameters)

@@ -25,6 +25,7 @@ from msgspec import Struct, structs
 
 from plait.core.code import Ran
 from plait.core.messages import Message
+from plait.core.output import OutputSpec, strip_fence
 from plait.core.replies import Reply
 from plait.core.tools import Call, Observation, ToolSpec
 
@@ -169,7 +170,8 @@ T = TypeVar("T")
 Effects: TypeAlias = Generator[Effect, Any, T]
 """A generator that yields effects, receives their results, and returns a `T`."""
 
-MAX_CONTINUATIONS = 2
+AGAIN = 16
+"""Characters that a reply, or its last line, shares with its rest if the model began again."""
 
 
 def is_going_round(text: str) -> bool:
@@ -183,22 +185,47 @@ def think(
     *,
     stop: Iterable[str] = (),
     enough: Callable[[str], bool] = is_going_round,
+    is_answer: Callable[[str], bool] = lambda text: False,
     **options: Any,
 ) -> Effects[Reply]:
-    """Ask the phase's model. Continue a reply that its token limit cut, at most twice, unless `enough` accepts it.
+    """Ask the phase's model. Request the rest of a reply that its token limit cut, once, unless `enough` accepts it.
 
-    `options` are the fields of `Think`. Returns one `Reply` with the whole text. Raises `LimitNear` and
-    `ContextOverflow`.
+    `options` are the fields of `Think`. Returns one `Reply` with the whole text, without unmarked reasoning. Reasoning
+    in its place counts as the text if `is_answer` accepts it, or if it is JSON that fits the request's schema. Raises
+    `LimitNear` and `ContextOverflow`.
     """
     effect = Think(phase, tuple(messages), stop=tuple(stop), **options)
     reply = cast(Reply, (yield effect))
-    for _ in range(MAX_CONTINUATIONS):
-        if reply.finish != "length" or reply.calls or not reply.text.strip() or enough(reply.text):
-            break
-        longer = structs.replace(effect, prefill=effect.prefill + reply.text, repair=True)
-        more = cast(Reply, (yield longer))
-        reply = structs.replace(more, text=reply.text + more.text, usage=reply.usage + more.usage)
+    if (rest := ask_for_rest(effect, reply)) is not None and not enough(reply.text):
+        reply = join_replies(reply, cast(Reply, (yield rest)))
+    reply = reply.without_unopened_reasoning()
+    if reply.only_reasoning:
+        said = strip_fence(reply.reasoning)
+        fits = effect.schema is not None and not effect.tools and OutputSpec("reply", effect.schema).fits(said)
+        if fits or is_answer(said):
+            return structs.replace(reply, text=said, reasoning="")
     return reply
+
+
+def ask_for_rest(asked: Think, reply: Reply) -> Think | None:
+    """Return the request for the rest of a reply that its token limit cut; None if there is nothing to continue.
+
+    Native calls cannot be continued. A grammar or a schema describes a whole reply, so the rest is not held to it.
+    """
+    if reply.finish != "length" or reply.calls or not reply.text.strip():
+        return None
+    return structs.replace(asked, prefill=asked.prefill + reply.text, schema=None, grammar=None, repair=True)
+
+
+def join_replies(first: Reply, rest: Reply) -> Reply:
+    """Return one reply: the first one and its rest. A model that cannot continue begins the reply, or its last line,
+    again: then that is left out of the first one."""
+    text = first.text
+    begun = rest.text.lstrip(" ")[:AGAIN]
+    for at in (len(text) - len(text.lstrip()), text.rfind("\n") + 1):
+        if len(begun) == AGAIN and text.startswith(begun, at):
+            text = text[:at]
+    return structs.replace(rest, text=text + rest.text, usage=first.usage + rest.usage)
 
 
 def act(*calls: Call) -> Effects[tuple[Observation, ...]]:

@@ -2,9 +2,9 @@
 
 `read_value` reads one value at a place in a text. `objects` finds the objects in prose. The repairs are: curly or
 single quotes as delimiters, unquoted keys, trailing commas, `True`/`False`/`None`, line breaks and tabs inside strings,
-backslashes that escape nothing, comments, brackets that are missing or crossed. Inside brackets, tuples and constant
-numbers are read as in Python: `(1, 2)`, `50_000`, `1/6`. An unterminated string is not repaired: its content is
-unknown, and running a tool on half an input is worse than asking again.
+backslashes that escape nothing, comments, crossed brackets. Inside brackets, tuples and constant numbers are read as in
+Python: `(1, 2)`, `50_000`, `1/6`. A value that is never closed is not repaired: what it lacks is unknown, and running a
+tool on half an input is worse than asking again. `is_unclosed` recognises such a text.
 
 Time is linear in the text: strings are matched by possessive patterns, and a search through prose has a fixed budget of
 looks at each character.
@@ -28,7 +28,7 @@ _LOOKS = 8
 _TRIES = 300
 """Maximum number of texts that only begin like an object before a search through prose ends."""
 
-_BLANK = re.compile(r"(?:\s++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)|#[^\n]*+)*+")
+_BLANK = re.compile(r"(?:\s++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)|/\Z|#[^\n]*+)*+")
 _DOUBLE = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.S)
 # A single or curly quote closes only where a value or a key may end, so that `'it's'` keeps its apostrophe.
 _ENDS = r"(?!\s*+(?:[,:}\]]|\)\s*+(?:[,})\]]|\Z)|```|\#\s|\Z))"
@@ -42,7 +42,11 @@ _FACTOR = rf"{_NUMERAL}(?:\s*+\*\*\s*+{_NUMERAL})?+"
 _CONSTANT = re.compile(rf"{_FACTOR}(?:\s*+[*/]\s*+{_FACTOR}){{0,8}}+(?![\w.])", re.A)
 _HUGE = 2**128
 """Bound of the numbers in constant arithmetic."""
+_HALF_NUMBER = re.compile(r"-?[\d._]*+(?:[eE][+-]?)?\Z", re.A)
 _WORD = re.compile(r"[A-Za-z_]\w*+")
+_HALF_KEY = re.compile(r"[A-Za-z_]\w*+\s*+\Z")
+_ONE_COMMENT = re.compile(r"[\[{][ \t]*+(?:#|//).*+")
+_QUOTED = re.compile(r"['‘’“”„](?:[^'‘’“”\\]++|\\.)*+['‘’“”]", re.S)
 _KEY = re.compile(r"([A-Za-z_]\w*+)\s*+(?=:)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
 _MAYBE_OBJECT = re.compile(r"""\{(?=\s*+(?:["'‘’“”„}/#]|[A-Za-z_]\w*+\s*+:))""")
@@ -59,7 +63,6 @@ LITERAL = "a Python literal (True, False or None)"
 RAW_BREAK = "a line break or control character inside a string"
 BACKSLASH = "a backslash that escapes nothing"
 COMMENT = "a comment"
-MISSING = "a closing bracket missing at the end"
 CROSSED = "crossed brackets"
 PYTHON = "a tuple or a number written as in Python"
 HALF = "half of a surrogate pair"
@@ -69,14 +72,16 @@ TOO_MANY = "too many texts look like an object and are not one"
 class NotJson(ValueError):
     """A text has no JSON value at a place, even with repairs.
 
-    `position` is where reading stopped in the text, `reach` the last index that was looked at.
+    `position` is where reading stopped in the text, `reach` the last index that was looked at. `unclosed`: the text, or
+    its fence, ends inside the value.
     """
 
-    def __init__(self, what: str, position: int, reach: int = 0) -> None:
+    def __init__(self, what: str, position: int, reach: int = 0, *, unclosed: bool = False) -> None:
         super().__init__(what)
         self.what = what
         self.position = position
         self.reach = max(position, reach)
+        self.unclosed = unclosed
 
     def where(self, text: str) -> str:
         """Return the place: line and column, both from 1."""
@@ -119,6 +124,22 @@ def read_value(text: str, start: int = 0) -> Found:
     return Found(whole, begin, end, (HALF,) if halved else ())
 
 
+def is_unclosed(text: str) -> bool:
+    """Return whether a text is only the beginning of a JSON object, list or string, or of strings between commas."""
+    text = text.strip()
+    if text[:1] not in ("{", "[", '"') or _ONE_COMMENT.fullmatch(text):
+        return False
+    for whole in (text, f"[{text}\n]") if text[0] == '"' and "```" not in text else (text,):
+        try:
+            read_value(whole)
+        except NotJson as why:
+            # `['90s' music]` is a text; in a list of Python that is cut, no quote follows the last one that opens.
+            quoted = text[0] == "[" and _QUOTED.match(text, why.position)
+            if why.unclosed and not quoted:
+                return True
+    return False
+
+
 def values(text: str, opening: re.Pattern[str], start: int = 0) -> Iterator[tuple[int, Found | NotJson]]:
     """Read the JSON value at each place where `opening` matches, from first to last, none inside another.
 
@@ -145,12 +166,12 @@ def values(text: str, opening: re.Pattern[str], start: int = 0) -> Iterator[tupl
 
 
 def objects(text: str, start: int = 0, *, whole: bool = False) -> Iterator[Found]:
-    """Find the JSON objects in a text; skip prose between them. `whole`: raise `NotJson` if the search ends before the
-    text does."""
+    """Find the JSON objects in a text; skip prose between them. Raises `NotJson` at an object that is never closed, as
+    what follows belongs to it. `whole`: search behind it too; raise `NotJson` if the search ends before the text."""
     for _, found in values(text, _MAYBE_OBJECT, start):
         if isinstance(found, Found):
             yield found
-        elif whole and found.what == TOO_MANY:
+        elif found.what == TOO_MANY if whole else found.unclosed:
             raise found
 
 
@@ -230,9 +251,10 @@ class _Reader:
 
     def read_value(self, at: int, depth: int) -> tuple[Any, int]:
         if self.is_over(at):
-            raise NotJson("a value is missing", at)
+            raise NotJson("a value is missing", at, unclosed=True)
         if depth > MAX_DEPTH:
-            raise NotJson(f"it is nested more than {MAX_DEPTH} deep", at)
+            opened, closed = (sum(map(self.text.count, signs)) for signs in ("[{", "]}"))
+            raise NotJson(f"it is nested more than {MAX_DEPTH} deep", at, unclosed=opened > closed)
         char = self.text[at]
         if char == "(" and depth:
             return self.read_tuple(at, depth)
@@ -260,14 +282,17 @@ class _Reader:
             if word[0] in _PYTHON:
                 self.note_repair(LITERAL)
                 return _PYTHON[word[0]], word.end()
-            raise NotJson(f"the word {word[0][:30]!r} stands where a value should (text needs quotes)", at)
-        raise NotJson(f"{char!r} stands where a value should", at)
+            half = word.end() == len(self.text) and any(one.startswith(word[0]) for one in _CONSTANTS | _PYTHON)
+            what = f"the word {word[0][:30]!r} stands where a value should (text needs quotes)"
+            raise NotJson(what, at, unclosed=half)
+        half = _HALF_NUMBER.match(self.text, at) is not None
+        raise NotJson(f"{char!r} stands where a value should", at, unclosed=half)
 
     def read_string(self, at: int) -> tuple[str, int]:
         quote = self.text[at]
         pattern = _DOUBLE if quote == '"' else _SINGLE if quote in "'‘’" else _CURLY
         if (match := pattern.match(self.text, at)) is None:
-            raise NotJson("a string is not closed", at, len(self.text))
+            raise NotJson("a string is not closed", at, len(self.text), unclosed=True)
         if quote != '"':
             self.note_repair(QUOTES)
         if _CONTROL.search(match[1]):
@@ -298,8 +323,7 @@ class _Reader:
     def close_bracket(self, at: int, mine: str) -> int | None:
         """Return the index after the closing bracket; None if the bracket is not closed here."""
         if self.is_over(at):
-            self.note_repair(MISSING)
-            return at
+            raise NotJson("it ends before its last bracket", at, unclosed=True)
         char = self.text[at]
         if char == mine:
             return at + 1
@@ -328,7 +352,7 @@ class _Reader:
             comma = self.text[at : at + 1] == ","
             at = self.skip_blank(at + 1) if comma else at
         if self.text[at : at + 1] != ")":
-            raise NotJson("a parenthesis is not closed where it should be", at)
+            raise NotJson("a parenthesis is not closed where it should be", at, unclosed=self.is_over(at))
         self.note_repair(PYTHON)
         return (items if comma or len(items) > 1 else items[0]), at + 1
 
@@ -341,7 +365,7 @@ class _Reader:
             key, at = self.read_key(at)
             at = self.skip_blank(at)
             if self.is_over(at) or self.text[at] != ":":
-                raise NotJson(f"a colon is missing after the key {key[:30]!r}", at)
+                raise NotJson(f"a colon is missing after the key {key[:30]!r}", at, unclosed=self.is_over(at))
             fields[key], at = self.read_value(self.skip_blank(at + 1), depth + 1)
             at = self.skip_comma(at, "}")
 
@@ -351,7 +375,8 @@ class _Reader:
         if (bare := _KEY.match(self.text, at)) is not None:
             self.note_repair(BARE_KEY)
             return bare[1], bare.end()
-        raise NotJson(f"{self.text[at]!r} stands where a key in quotes should", at)
+        half = _HALF_KEY.match(self.text, at) is not None
+        raise NotJson(f"{self.text[at]!r} stands where a key in quotes should", at, unclosed=half)
 
     def skip_comma(self, at: int, mine: str) -> int:
         at = self.skip_blank(at)

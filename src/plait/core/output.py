@@ -95,8 +95,7 @@ def _readings(answer: JSON, schema: Schema) -> Iterator[JSON]:
         inner = list(answer.values()) if wrapped else []
         yield from (answer, *inner) if "object" in kinds else (*inner, answer)
         return
-    text = answer.strip()
-    text = fenced[1].strip() if (fenced := _FENCE.match(text)) else text
+    text = strip_fence(answer)
     found = list(_values_in(text)) if types_of(schema, schema) & {"object", "array", "any"} else []
     try:
         value = read_value(text)
@@ -109,6 +108,12 @@ def _readings(answer: JSON, schema: Schema) -> Iterator[JSON]:
     if not found and "array" in types_of(schema, schema):
         yield from _values_in(f"[{text}]")  # entries without the brackets
     yield text
+
+
+def strip_fence(text: str) -> str:
+    """Return a text without blanks around it, and without the code fence that holds all of it."""
+    text = text.strip()
+    return fenced[1].strip() if (fenced := _FENCE.match(text)) else text
 
 
 def _as_only_property(value: JSON, schema: Schema) -> JSON:

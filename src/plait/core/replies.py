@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core.messages import ProviderState
+from plait.core.reasoning import split_unopened
 from plait.core.tools import Call
 
 Finish: TypeAlias = Literal["stop", "length", "calls", "filter", "circle"]
@@ -80,3 +81,22 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     def how_cut(self) -> str:
         """Return why a reply is incomplete, as the end of a sentence; "" for a complete one."""
         return CUT.get(self.finish, "")
+
+    @property
+    def only_reasoning(self) -> str:
+        """Return that only reasoning came, and how much, as a sentence; "" for a reply with text or calls, or empty."""
+        tokens = self.usage.reasoning_tokens
+        if self.text.strip() or self.calls or not (self.reasoning.strip() or tokens):
+            return ""
+        size = f"{len(self.reasoning.strip()):,} characters" if self.reasoning.strip() else f"{tokens:,} tokens"
+        return f"Only reasoning came ({size}) and no text{f', and it {self.how_cut}' if self.how_cut else ''}."
+
+    def without_unopened_reasoning(self) -> Reply:
+        """Return the reply without the reasoning in its text, or with the text in its reasoning, that only a closing
+        marker sets apart."""
+        said = self.reasoning if self.only_reasoning else self.text
+        thought, text = split_unopened(said)
+        if text == said:
+            return self
+        before = () if self.only_reasoning else (self.reasoning,)
+        return structs.replace(self, text=text, reasoning="\n".join(filter(None, (*before, thought))))

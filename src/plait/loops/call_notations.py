@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from msgspec import Struct, structs
@@ -23,10 +24,11 @@ from plait.core.arguments import (
     brings_result,
     end_of_arguments,
     named_input,
+    parameter_names,
     read_arguments,
     read_structure,
 )
-from plait.core.loose_json import MISSING, Found, NotJson, objects, read_value
+from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops.call_objects import (
     NAME_KEYS,
     all_inside,
@@ -39,7 +41,7 @@ from plait.loops.call_objects import (
 )
 from plait.loops.call_tags import ARG_KEY, FAMILY, read_content, read_fields
 
-_LISTS = ("tool_calls", "function_calls", "calls", "actions")
+LIST_KEYS = ("tool_calls", "function_calls", "calls", "actions")
 
 # -- markup around calls
 
@@ -72,7 +74,7 @@ fence, at a brace."""
 
 # -- the notations
 
-_NAME = r"[A-Za-z_](?:[\w.-]|\\[_.-]){0,80}"  # `get\_weather` is Markdown
+_NAME = r"[A-Za-z_](?:[\w.-]++|\\[_.-]){0,80}+"  # `get\_weather` is Markdown
 _PREFIX = r"(?:(?:functions?|tools?|api|call|action)(?:[ _]name)?:[ \t]?(?=\w)|>>>|\*\*|`|to=)?"
 _SUFFIX = r"(?::\d{1,4})?[`*\"]{0,3}"
 _BETWEEN = (
@@ -81,6 +83,8 @@ _BETWEEN = (
     r"(?:(?:action[ _]|tool[ _])?(?:arguments|args|parameters|input)[ \t]?[:=]\s{0,4})?(?:```(?:json)?\s{0,4})?"
 )
 _CALL_TAG = r"(?:\w{1,20}_)?(?:function|invoke|tool|call|action|command|skill|plugin|api)"
+SURE_TAGS = ("function", "invoke")
+"""Tags that name a tool, also one that is not known."""
 _NAME_TAG = r"tool_name|tool|function_name|function|action|name"
 
 
@@ -119,7 +123,7 @@ NOTATIONS = (
     ),
     Notation(
         "the tool's name before an object",
-        re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME})){_SUFFIX}{_BETWEEN}(?=\{{|{ARG_KEY})", re.A | re.I),
+        re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME}){_SUFFIX}){_BETWEEN}(?=\{{|{ARG_KEY})", re.A | re.I),
         "read_named",
     ),
     Notation("Python", re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME}))`?\(", re.A), "read_python"),
@@ -142,10 +146,13 @@ _BETWEEN_CALLS = re.compile(
 _OTHER = re.compile(rf"[\"'`]?(?P<name>{_NAME})\(")
 _UNCLOSED = re.compile(r"\s*+(?:\w{1,64}\s?=(?!=)|[\"'\[{])")
 _SIGNATURE = re.compile(r"(\w+)\s*(?::.*)?", re.S)
-_INPUT_TAG = re.compile(r"<(parameters|tool_input|action_input|input|arguments|args|params)>")
+INPUT_TAG = re.compile(r"<(parameters|tool_input|action_input|input|arguments|args|params)>")
 _TRAILER = re.compile(r"\s*+(?:```)?\s*+(?:</[\w:.|｜-]{1,80}>)?")
+_TAG_END = re.compile(rf"\s*+(?:{_CLOSING}|{TAG}|{TOKEN})")
+_HALF = "its input is never closed"
 _BLANK = re.compile(r"\s*+")
 _HARMLESS = re.compile(rf"{TAG}|{TOKEN}|<(?=/?{FAMILY}(?:{_CALL_TAG}|tool_name)[=\s>])")
+_LONGEST_NAME = 300  # of a tool in a text, with what stands around it
 _LOOKS, _TRIES = 8, 300  # limits of a search, as in loose_json
 
 
@@ -178,23 +185,40 @@ def calls_in(text: str, tools: Sequence[ToolSpec], start: int = 0) -> list[Found
     return next((group for found in reader.first(start) if (group := reader.read_group(found))), [])
 
 
+def find_tool(name: str, names: tuple[str, ...]) -> str:
+    """Return which of the tools' `names` a name in a text means, ignoring decoration; "" if none."""
+    plain = name[:_LONGEST_NAME].replace("\\", "").strip(".-")
+    while plain:
+        for one in (plain, plain.removesuffix(".call")):
+            if one in names:
+                return one
+            if found := folded_names(names).get(fold(one)):
+                return found
+        plain = plain.partition(".")[2]
+    return ""
+
+
+@lru_cache(maxsize=64)
+def folded_names(names: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the names of tools by their folded form."""
+    return {fold(name): name for name in names}
+
+
+def fold(text: str) -> str:
+    """Return a text in the form in which the names of tools are compared."""
+    return text.replace("\\", "").lower().replace(".", "_").replace("-", "_")
+
+
 class _Reader:
     """Looks for calls at places in one text, which may be a string inside another one (`depth`)."""
 
     def __init__(self, text: str, tools: Sequence[ToolSpec], depth: int = 0) -> None:
         self.text, self.depth = text, depth
         self.tools = {tool.name: tool for tool in tools}
-        self.folded = {_folded(name): name for name in self.tools}
+        self.find_tool = partial(find_tool, names=tuple(self.tools))
         self.budget, self.tries = _LOOKS * (len(text) + 64), _TRIES
         self.listed = tools
         self.passed = 0  # an object that is not a call is data, and nothing in it is a call
-
-    def find_tool(self, name: str) -> str:
-        """Return the tool that a name means, ignoring decoration; "" if there is none."""
-        plain = name.replace("\\", "").strip(".-").removesuffix(".call")
-        while plain and plain not in self.tools and _folded(plain) not in self.folded:
-            plain = plain.partition(".")[2]
-        return plain if plain in self.tools else self.folded.get(_folded(plain), "")
 
     def first(self, start: int) -> Iterator[list[FoundCall]]:
         """Yield the calls at each place that has some, from `start` on."""
@@ -228,17 +252,15 @@ class _Reader:
                 if (more := self.at(at)) or (said := _BETWEEN_CALLS.match(text, at)) is None or brings_result(said[0]):
                     break
                 at = GLUE.match(text, said.end()).end()  # type: ignore[union-attr]
-            if not more or more[0].broken:
+            if not more:
                 break
             group += more
         if group[-1].certain or group[-1].broken:
             return group
-        if not _END.match(text, group[-1].end) or "[" in text[max(0, group[0].start - 4) : group[0].start]:
-            if more:
-                return more  # the rest of a list can't be read: half of it is never made
-            if "]" not in text[group[-1].end : at] and (other := _OTHER.match(text, at)) is not None:
-                why = f"a call of {other['name'][:60]!r}, which is not a tool, stands beside it"
-                return [structs.replace(group[0], broken=why)]
+        listed = "[" in text[max(0, group[0].start - 4) : group[0].start] and "]" not in text[group[-1].end : at]
+        if listed and (other := _OTHER.match(text, at)) is not None:
+            why = f"a call of {other['name'][:60]!r}, which is not a tool, stands beside it"
+            return [structs.replace(group[0], broken=why)]
         while group and not _END.match(text, group[-1].end):
             group.pop()  # a word on the same line makes it a part of a sentence
         return group
@@ -257,12 +279,18 @@ class _Reader:
         return found
 
     def read_object(self, head: re.Match[str]) -> list[FoundCall]:
-        found = self.json(head.start())
-        if isinstance(found, NotJson) or not isinstance(found.value, Mapping):
+        at = head.start()
+        found = self.json(at)
+        if isinstance(found, NotJson):
+            quoted = rf"[\"'“‘]({'|'.join(map(re.escape, self.tools)) or '(?!)'})[\"'”’]"
+            named = re.compile(quoted).search(self.text, at) if found.unclosed else None
+            why = f"{found.what} ({found.where(self.text)})"
+            return [FoundCall(named[1], None, at, len(self.text), broken=why)] if named else []
+        if not isinstance(found.value, Mapping):
             return []
         value: Mapping[str, Any] = found.value
         self.passed = found.end
-        wrapped = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), [value])
+        wrapped = next((value[key] for key in LIST_KEYS if isinstance(value.get(key), list)), [value])
         if wrapped and all(isinstance(one, str) for one in wrapped):
             groups = [self.inside(str(one)) for one in wrapped]
             every = [structs.replace(call, start=found.start, end=found.end) for each in groups for call in each]
@@ -295,8 +323,7 @@ class _Reader:
             return []
         note = "the tool's name stood before its input"
         if self.text.startswith("<", head.end()):
-            given, end = read_fields(self.text, head.end(), self.parameters(name))
-            return [FoundCall(name, given, head.start(), end, (note,))]
+            return [self.with_fields(name, head.start(), head.end(), note)]
         return [self.with_object(name, head.start(), head.end(), note, certain=False)]
 
     def with_object(self, name: str, start: int, at: int, note: str, *, certain: bool) -> FoundCall:
@@ -306,8 +333,15 @@ class _Reader:
             why = f"{found.what} ({found.where(self.text)})"
             return FoundCall(name, None, start, len(self.text), (note,), certain, broken=why)
         repairs = (note, *(f"the input's JSON had {what}" for what in found.repairs))
-        broken = "it ends before its last bracket" if MISSING in found.repairs else ""
-        return FoundCall(name, found.value, start, found.end, repairs, certain, broken=broken)
+        return FoundCall(name, found.value, start, found.end, repairs, certain)
+
+    def with_fields(self, name: str, start: int, at: int, note: str) -> FoundCall:
+        """Return the call whose input is in the tags at `at`. It is broken if they may lack more of its arguments."""
+        parameters = self.parameters(name)
+        given, end, closed = read_fields(self.text, at, parameters)
+        whole = name not in self.tools or given.keys() >= set(parameter_names(parameters))
+        broken = "" if closed and (whole or _TAG_END.match(self.text, end)) else _HALF
+        return FoundCall(name, given or None, start, end, (note,), broken=broken)
 
     def read_string(self, head: re.Match[str]) -> list[FoundCall]:
         """Read `"get_weather(city='Paris')"`: a string with one call or more, or a call in quotes as it stands."""
@@ -363,28 +397,24 @@ class _Reader:
         """Read a call in tags. Its input is in a tag for each parameter, or JSON or text inside."""
         text, note = self.text, "the call was written with tags"
         self.tries -= 1
-        tool, opening = self.find_tool(head["name"]), _INPUT_TAG.match(text, head.end())
-        if head[0].endswith("/>") or not (tool or opening or head["tag"] in ("function", "invoke")):
+        tool, opening = self.find_tool(head["name"]), INPUT_TAG.match(text, head.end())
+        if head[0].endswith("/>") or not (tool or opening or head["tag"] in SURE_TAGS):
             return []
-        name, known = tool or head["name"], self.parameters(tool)
-        at = _BLANK.match(text, opening.end() if opening else head.end()).end()  # type: ignore[union-attr]
+        name, start = tool or head["name"], opening.end() if opening else head.end()
+        at = _BLANK.match(text, start).end()  # type: ignore[union-attr]  # it matches the empty string too
         if text.startswith("{", at):
             call = self.with_object(name, head.start(), at, note, certain=True)
-            end = _TRAILER.match(text, call.end).end()  # type: ignore[union-attr]
-            return [structs.replace(call, end=end)]
-        given: JSON
-        given, at = read_fields(text, at, known)
-        close = text.find(f"</{opening[1] if opening else text[head.start() + 1 : head.end('tag')]}>", at)
-        if close < 0 and head["tag"] == head["name"]:
-            return []
-        if not given and close >= 0 and (opening or not head["named"]):
-            given, at = read_content(text[at:close], known), close
-        end = _TRAILER.match(text, at).end()  # type: ignore[union-attr]
-        return [FoundCall(name, given or None, head.start(), end, (note,))]
-
-
-def _folded(name: str) -> str:
-    return re.sub(r"[.-]", "_", name.lower())
+        else:
+            call = self.with_fields(name, head.start(), at, note)
+            close = text.find(f"</{opening[1] if opening else text[head.start() + 1 : head.end('tag')]}>", call.end)
+            if close < 0 and head["tag"] == head["name"] and not text.startswith("<", at):
+                return []
+            if call.input is None and close >= 0 and (opening or not head["named"]):
+                given = read_content(text[at:close], self.parameters(tool))
+                call = structs.replace(call, input=given, end=close, broken="")
+            elif close < 0 and (opening or head["tag"] == head["name"]):
+                call = structs.replace(call, broken=_HALF)
+        return [structs.replace(call, end=_TRAILER.match(text, call.end).end())]  # type: ignore[union-attr]
 
 
 def same_call(name: str, given: JSON) -> str:

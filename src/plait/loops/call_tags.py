@@ -23,10 +23,10 @@ _FIELD = re.compile(
 _NEXT = re.compile(rf"<{_PARAMETER}[= ]|</{FAMILY}(?:function|invoke)>|</{FAMILY}(?:\w{{1,20}}_)?tool_call>|\Z")
 
 
-def read_fields(text: str, at: int, parameters: Mapping[str, Any]) -> tuple[dict[str, JSON], int]:
+def read_fields(text: str, at: int, parameters: Mapping[str, Any]) -> tuple[dict[str, JSON], int, bool]:
     """Read `<parameter=city>Lyon</parameter>`, `<city>Lyon</city>` and the like from `at` on.
 
-    Return the values by name, and the end of the last. The closing tag of a parameter may be missing.
+    Return the values by name, the end of the last, and whether it is closed: by its own tag, or by the next one.
     """
     given: dict[str, JSON] = {}
     others = False
@@ -42,21 +42,20 @@ def read_fields(text: str, at: int, parameters: Mapping[str, Any]) -> tuple[dict
         start, stop = field.end(), text.find(f"</{closing}>", field.end())
         if field["tag"] and (other := _NEXT.search(text, start, stop if stop >= 0 else len(text))) is not None:
             stop = other.start() if other[0] else stop
-        if stop < 0 and field["child"]:
-            break
-        stop = len(text) if stop < 0 else stop
+        if stop < 0:
+            return given, start, False
         is_json = 'string="false"' in (field["more"] or "")  # how DeepSeek marks JSON
         schema = {"type": "null"} if is_json else parameters.get("properties", {}).get(name)
         given[name] = _value(text[start:stop], schema, parameters)
         at = stop + len(closing) + 3 if text.startswith(f"</{closing}>", stop) else stop
-    return given, at
+    return given, at, True
 
 
 def read_content(text: str, parameters: Mapping[str, Any]) -> JSON:
     """Read the content between two tags: JSON, a tag for each parameter, or text."""
     if (value := read_structure(text.strip())) is not None:
         return value
-    given, end = read_fields(text, 0, parameters)
+    given, end, _ = read_fields(text, 0, parameters)
     return given if given and not text[end:].strip() else text.strip() or None
 
 

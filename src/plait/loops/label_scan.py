@@ -20,6 +20,7 @@ from msgspec import Struct
 from plait.core import ToolSpec
 from plait.core.arguments import read_input
 from plait.core.loose_json import Found, without_halves
+from plait.core.reasoning import drop_reasoning, split_unopened
 from plait.loops.escape import LabelGuard
 from plait.loops.format import Remark, Unreadable
 
@@ -69,13 +70,6 @@ _AROUND_NAME = re.compile(
     re.I,
 )
 
-_THINKING = re.compile(r"(?:^|(?<=thought:))[ \t]*<(think|thinking)>.*?</\1>\s*", re.S | re.M | re.I)
-_UNOPENED = re.compile(r"(?:\n[ \t]*</think(?:ing)?>|</think(?:ing)?>[ \t]*\n)\s*(?=\S)", re.I)
-_UNCLOSED = re.compile(r"\A\s*(?:thought:\s*)?<think(?:ing)?>", re.I)
-_ANALYSIS = re.compile(
-    r"<\|channel\|>analysis<\|message\|>(?:[^<]++|<(?!\|))*+(?:<\|end\|>)?(?:<\|start\|>assistant)?", re.S
-)
-_ANSWER_CHANNEL = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>final(?:[ ]?<\|constrain\|>\w*)?<\|message\|>")
 _TURN_ENDS = (
     r"<\|(?:im_end|eot_id|eom_id|end|end_of_text|endoftext|end_of_turn|return|END_OF_TURN_TOKEN)\|>|<end_of_turn>"
 )
@@ -116,25 +110,13 @@ class Body(Struct, frozen=True):
 
 
 def read_part(text: str) -> tuple[str, list[Remark]]:
-    """Return a reply without thinking (`<think>` blocks, an analysis channel) and text after the end of its turn."""
+    """Return a reply without reasoning (`core/reasoning.py`) and text after the end of its turn."""
     remarks: list[Remark] = []
     text, halved = without_halves(text)
     if halved:
         remarks.append(Remark("repaired", "a broken character was replaced"))
-    if "<" not in text:
-        return text, remarks
     whole = text
-    if "</think" in text.lower():
-        text = _THINKING.sub("", text)
-        unopened = list(_UNOPENED.finditer(text))
-        if unopened and "<think" not in text.lower():
-            text = text[unopened[-1].end() :]
-    elif _UNCLOSED.match(text):
-        text = ""
-    if "<|channel|>" in text:
-        text = _ANALYSIS.sub("", text)
-        if (channel := _ANSWER_CHANNEL.search(text)) is not None:
-            text = text[: channel.start()] + text[channel.end() :]
+    text = split_unopened(drop_reasoning(text))[1]
     if len(text) < len(whole):
         remarks.append(Remark("cut", f"{len(whole) - len(text)} characters of thinking before the reply"))
     if (end := _END.search(text)) is not None and text[: end.start()].strip():
@@ -419,7 +401,8 @@ def input_of(
 def input_until(
     text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False, words: LabelWords = USUAL
 ) -> tuple[Any, int]:
-    """Read the value in an action's input text; also return where the relevant text ends."""
+    """Read the value in an action's input text; also return where the relevant text ends. Raises `InvalidArguments` as
+    `read_input` does."""
     if tool is not None and tool.read_only and not closed and (more := _AFTERWORD.search(text)) is not None:
         # A search is one paragraph: what follows is the model talking.
         remarks.append(cut(f"{len(text) - more.start()} characters after the input"))

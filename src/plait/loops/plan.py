@@ -183,7 +183,8 @@ class Dispatch:
 
 def observation_of_reply(reply: Reply) -> Observation:
     """Return the result of a step that asked a model, with a note if the reply was cut."""
-    text = reply.text.strip()
+    reply = reply.without_unopened_reasoning()
+    text = reply.text.strip() or reply.only_reasoning
     return Observation(f"{text}\n(This text {reply.how_cut}.)".lstrip() if reply.how_cut else text)
 
 

@@ -1,4 +1,4 @@
-"""Finds where a plan's lines begin in a reply, and reads the brackets of a step.
+"""Finds where a plan's lines begin in a reply, and reads the call of a step.
 
 The text is first cut at every head: a label `Plan:` at the start of a line, `#E1 =` at the start of a line, or `#E1 =`
 before `Name[` inside one. Each part is then read by itself, so the whole is linear in the text. All patterns have
@@ -15,10 +15,18 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, Piece, PieceKind, ToolSpec
-from plait.core.arguments import end_of_arguments, parameter_names, read_input, read_keywords
-from plait.core.loose_json import NotJson, read_value
+from plait.core.arguments import (
+    UNCLOSED,
+    InvalidArguments,
+    end_of_arguments,
+    parameter_names,
+    read_input,
+    read_keywords,
+)
+from plait.core.loose_json import NotJson, is_unclosed, read_value
+from plait.loops.brackets import close_of_bracket
 from plait.loops.escape import LabelGuard
-from plait.loops.format import LineSplitter, Remark
+from plait.loops.format import LineSplitter, Remark, Unreadable
 from plait.loops.label_scan import repair_remark, tool_of
 
 _FLAGS = re.M | re.A
@@ -46,15 +54,6 @@ _STEPS = LabelGuard(rf"#[Ee]\d{{1,6}}{_AFTER}", "[=:：]", re.A)
 
 _NAME = re.compile(r"\s{0,4}[`*\"']{0,3}([^\[\](){}\n:=`*\"']{1,100}+)[`*\"']{0,3}[ \t]{0,4}\[")
 _ROUND = re.compile(r"\s{0,4}[`*]{0,3}((?:[\w .-]|\\_){1,100}+)[`*]{0,3}\(")
-_ESCAPED = r"\\[^\n]"
-_DOUBLE = r'"(?:[^"\\\n]++|\\[^\n])*+"'
-_SINGLE = r"(?<!\w)'(?:[^'\\\n]++|\\[^\n])*+'(?!\w)"
-_BRACKETS = (
-    re.compile(rf"{_ESCAPED}|{_DOUBLE}|{_SINGLE}|[\[\]]"),
-    re.compile(rf"{_ESCAPED}|{_DOUBLE}|[\[\]]"),
-    re.compile(r"[\[\]]"),
-)
-_NOTHING_MORE = re.compile(r"[ \t.,;*_`]*+(?:\r?\n|\Z|#[ \t])")
 _BARE = re.compile(r'\\.|"(?:[^"\\]++|\\.)*+"|\'(?:[^\'\\\n]++|\\.)*+\'|(#E\d{1,6})(?!\w)', re.S | re.A)
 _QUOTED = re.compile(r"['‘“]([^'‘’“”\"]*+)['’”]")
 _NAMED = re.compile(r"[A-Za-z_]\w{0,63}[ \t]{0,4}[=:]", re.A)
@@ -93,47 +92,27 @@ class StepCall(Struct, frozen=True):
 
 
 def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> StepCall | None:
-    """Return the call behind `#E1 =`, or None if there is none."""
+    """Return the call behind `#E1 =`, or None if there is none. Raises `Unreadable` for an input that is never
+    closed."""
     if (head := _NAME.match(text)) is not None:
-        end = _close(text, head.end())
-        if end is not None:
-            return StepCall(head[1].strip(), text[head.end() : end], text[end + 1 :])
-        remarks.append(repair_remark("the brackets around an input don't match"))
-        last = text.rfind("]")
-        end = last if last >= head.end() else _line_end(text, head.end())
-        return StepCall(head[1].strip(), text[head.end() : end], text[end + 1 :])
+        if (close := close_of_bracket(text, head.end())) is None:
+            raise Unreadable(f"The input of {head[1].strip()} is never closed: end it with `]`.")
+        return StepCall(head[1].strip(), text[head.end() : close], text[close + 1 :])
     known = {tool.name.lower() for tool in tools}
-    end = _line_end(text, len(text) - len(text.lstrip()))
-    line = text[:end].strip()
     if (head := _ROUND.match(text)) is not None and tool_of(head[1], tools) is not None:
         remarks.append(repair_remark("round brackets around an input were taken for square ones"))
-        if (close := end_of_arguments(text, head.end())) >= 0:
-            return StepCall(head[1].strip(), text[head.end() : close], text[close + 1 :])
-        return StepCall(head[1].strip(), line[line.index("(") + 1 :].rstrip(" .;`*").removesuffix(")"), text[end:])
+        if (close := end_of_arguments(text, head.end())) < 0:
+            raise Unreadable(f"The input of {head[1].strip()} is never closed: end it with `)`.")
+        return StepCall(head[1].strip(), text[head.end() : close], text[close + 1 :].lstrip(" .;`*"))
+    end = _line_end(text, len(text) - len(text.lstrip()))
+    line = text[:end].strip()
     name, _, rest = line.partition(" ")
     if (plain := name.strip("`*:,.\"'")).lower() in known:
+        if any(map(str.isalnum, text[end:])):
+            raise Unreadable(f"It is not clear where the input of {plain} ends: write `{plain}[input]`.")
         remarks.append(repair_remark("an input without brackets was taken"))
         return StepCall(plain, rest.lstrip(" :="), text[end:])
     return None
-
-
-def _close(text: str, start: int) -> int | None:
-    """Return where the bracket that was opened before `start` is closed.
-
-    Brackets in strings do not count. Strings cannot be recognised for certain (an apostrophe, an inch), so the first
-    reading counts after which the line is empty.
-    """
-    found: list[int] = []
-    for pattern in _BRACKETS:
-        depth = 1
-        for match in pattern.finditer(text, start):
-            depth += {"[": 1, "]": -1}.get(match[0], 0)
-            if not depth:
-                found.append(match.start())
-                break
-        if found and _NOTHING_MORE.match(text, found[-1] + 1):
-            return found[-1]
-    return found[0] if found else None
 
 
 def _line_end(text: str, start: int) -> int:
@@ -144,11 +123,16 @@ def _line_end(text: str, start: int) -> int:
 def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:
     """Read the value in a step's brackets: JSON objects, lists and strings; other input as text; None for no input.
 
-    `tool`, if known, distinguishes named arguments (`city="Lyon", days=3`) from text that looks like them.
+    `tool`, if known, distinguishes named arguments (`city="Lyon", days=3`) from text that looks like them. Raises
+    `Unreadable` for JSON that is never closed.
     """
     text = raw.strip()
     names = parameter_names(tool.parameters) if tool is not None else []
-    if tool is not None and (keyed := read_keywords(_with_quotes(text), tool.parameters)) is not None:
+    try:
+        keyed = read_keywords(_with_quotes(text), tool.parameters) if tool is not None else None
+    except InvalidArguments as why:
+        raise Unreadable(f"An input can't be read: {why}.") from None
+    if keyed is not None:
         remarks += map(repair_remark, keyed.repairs)
         return keyed.value[names[0]] if len(names) == 1 and isinstance(keyed.value, dict) else keyed.value
     if names and (given := _by_name(text, names)) is not None:
@@ -158,7 +142,10 @@ def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:
         return listed
     if text[:1] in ("{", "[", '"'):
         quoted = _with_quotes(text)
-        read = read_input(quoted, {}, closed=True)
+        try:
+            read = read_input(quoted, {}, closed=True)
+        except InvalidArguments as why:
+            raise Unreadable(f"An input can't be read: {why}.") from None
         if not read.plain and not (isinstance(read.value, str) and read.repairs):
             remarks += [repair_remark("a reference in a JSON input was put in quotes")] if quoted != text else []
             remarks += map(repair_remark, read.repairs)
@@ -218,6 +205,8 @@ def _scalar(text: str) -> JSON:
     if quoted is not None:
         return quoted[1]
     given = _with_quotes(text)
+    if is_unclosed(given):
+        raise Unreadable(f"An input can't be read: {UNCLOSED}.")
     try:
         found = read_value(given)
     except NotJson:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct, structs
@@ -227,8 +228,9 @@ def write_step(step: Step) -> str:
 
 def written_input(step: Step, tool: ToolSpec | None) -> str:
     """Return the text in a step's brackets: as the planner wrote it, or as `write_step` does if that was changed."""
-    if step.written and input_of(step.written, tool, []) == step.input:
-        return step.written
+    with suppress(Unreadable):
+        if step.written and input_of(step.written, tool, []) == step.input:
+            return step.written
     return _input_text(step.tool, step.input)
 
 
@@ -325,8 +327,11 @@ def _comes_back(tool: str, text: str) -> bool:
     if len(HEAD.findall(line)) != 1:
         return False
     _, (part,) = parts_of(line)
-    called = call_of(part.text, (), remarks)
-    return called is not None and not remarks and not called.rest and input_of(called.raw, None, remarks) == text
+    try:
+        called = call_of(part.text, (), remarks)
+        return called is not None and not remarks and not called.rest and input_of(called.raw, None, remarks) == text
+    except Unreadable:
+        return False
 
 
 def _one_way(id: str) -> str:

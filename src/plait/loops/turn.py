@@ -33,6 +33,7 @@ from plait.core import (
     act,
     check_answer,
     check_output,
+    is_going_round,
     note,
     think,
 )
@@ -149,7 +150,10 @@ class TurnLoop:
             tail = with_repair(bad[0], request) if bad else ()
             opened = self.transcript != "chat" and not bad
             held = self.constrain or bool(bad)
-            return self._ask_model(context, page, log, view, tail, held=held, opened=opened, resample=resample)
+            enough = partial(needs_no_rest, read=read)
+            return self._ask_model(
+                context, page, log, view, tail, held=held, opened=opened, resample=resample, enough=enough
+            )
 
         def read(text: str) -> Turn:
             if self.transcript != "chat" and self.labels and not text.lstrip().startswith(self.labels):
@@ -186,6 +190,7 @@ class TurnLoop:
             stop_after_object=page.own_result if self.ends_with_object else (),
             max_tokens=self.max_tokens,
             repair=bool(tail),
+            is_answer=partial(is_typed_answer, context),
             **options,
         )
 
@@ -206,8 +211,9 @@ class TurnLoop:
         return Stopped(limit.limit, limit.detail, answer)
 
 
-def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effects[str]:
-    """Return a reply that is only the answer. The model is asked again for an answer that does not fit the output.
+def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effects[str | Failed]:
+    """Return a reply that is only the answer; `Failed` for an empty one. The model is asked again for an answer that
+    does not fit the output.
 
     `ask` makes the model call; its messages follow the request. The runtime ends the run after too many answers.
     """
@@ -215,7 +221,9 @@ def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effe
     while True:
         reply = yield from ask(tail)
         answer = reply.text.strip()
-        if not answer or not (against := (yield from check_output(answer))):
+        if not answer:
+            return Failed(reply.only_reasoning or "The reply is empty.", kind="format")
+        if not (against := (yield from check_output(answer))):
             return answer
         tail = (*tail, *with_repair(answer, against))
 
@@ -252,7 +260,8 @@ def read_turn(
             if miss == 1 and plain is not None:
                 yield from note("repaired", "the reply was only an answer: it was taken for the answer")
                 return plain
-            complaint = f"Your reply {reply.how_cut}. {why}" if reply.how_cut else str(why)
+            flaw = reply.only_reasoning or (f"Your reply {reply.how_cut}." if reply.how_cut else "")
+            complaint = f"{flaw} {str(why).removeprefix('Your reply is empty. ')}" if flaw else str(why)
             bad = (reply.text, complaint)
             yield from note("unreadable", f"reply {miss} of {max_parse_errors} can't be read: {complaint}")
             continue
@@ -302,6 +311,15 @@ def is_cut_within_call(text: str, turn: Any, read: Callable[[str], Any]) -> bool
         return calls_of(read(f"{text} and so on")) != made
     except Unreadable:
         return True
+
+
+def needs_no_rest(text: str, read: Callable[[str], Any]) -> bool:
+    """Return whether a reply that was cut is not continued: its one call is complete, or it goes round."""
+    try:
+        turn = read(text)
+    except Unreadable:
+        return is_going_round(text)
+    return is_going_round(text) or (bool(calls_of(turn)) and not is_cut_within_call(text, turn, read))
 
 
 def calls_of(turn: Any) -> Sequence[Any]:

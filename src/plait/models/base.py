@@ -61,8 +61,8 @@ class RequestDialect(Struct, frozen=True, forbid_unknown_fields=True):
     `max_stop`: the maximum number of stop strings. `grammar`: the field that holds a grammar. `raw_schema`: the field
     that holds the schema of a raw prompt's reply. `prefill`: how an assistant message is sent that the endpoint has to
     continue: unchanged, without blanks at its end, with `"prefix": true`, or with the request's own fields.
-    `repeats_prefill`: the reply begins with that message again. `nine_char_ids`: ids of calls have nine letters or
-    digits. `closes_results`: results are followed by a message of the assistant, never by one of the user.
+    `repeats_prefill`: the reply begins with that message again. `call_id`: a pattern of the ids of calls, and their
+    greatest length. `closes_results`: results are followed by a message of the assistant, never by one of the user.
     `strict_subset`: a strict schema of a reply has to be in OpenAI's subset of JSON Schema.
     """
 
@@ -71,7 +71,7 @@ class RequestDialect(Struct, frozen=True, forbid_unknown_fields=True):
     raw_schema: Literal["response_format", "json_schema"] = "response_format"
     prefill: Literal["message", "stripped", "prefix", "fields"] = "message"
     repeats_prefill: bool = False
-    nine_char_ids: bool = False
+    call_id: tuple[str, int] = ("[ -~]{1,40}", 40)
     closes_results: bool = False
     strict_subset: bool = False
 

@@ -109,7 +109,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         broken: ModelError | None = None
         try:
             body = fill_contents(request.body, request.contents)
-            await http.post(target, request.path, body, headers, self.timeout, answer, watch.take)
+            target = await http.post(target, request.path, body, headers, self.timeout, answer, watch.take)
         except asyncio.CancelledError as error:
             # For the usage of the call: the part that was received.
             error.response = Response(answer.status, target.clean_bytes(answer.body))  # type: ignore[attr-defined]

@@ -5,8 +5,8 @@ Each event loop has one aiohttp session, which keeps its connections. It lives i
 
 A request has exactly the headers `Host`, `Content-Type: application/json`, `Content-Length`, `User-Agent: plait`,
 those of the wire (`Authorization: Bearer KEY`, `x-api-key` ...) and the user's own. Plait requests no compression,
-follows no redirect, stores no cookie, reads no .netrc and repeats nothing. Proxies come from the environment
-(HTTPS_PROXY, NO_PROXY ...) and are not used for this machine.
+follows no redirect, stores no cookie, reads no .netrc and repeats nothing. HTTP proxies come from the environment
+(HTTPS_PROXY, ALL_PROXY, NO_PROXY ...) and are not used for this machine. An error names the proxy and its variable.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+from msgspec import structs
+
 from plait.core.errors import BadRequest, ModelError, Unreachable
 from plait.models.wires.refusals import Target
+from plait.proxies import Proxy, find_proxy, is_this_machine
 
 if TYPE_CHECKING:
     import aiohttp
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 MAX_BODY = 8 << 20
 """Maximum bytes of an answer in one piece (8 MiB). Streams have their own limits."""
 CONNECT_SECONDS = 30.0
+_HEADER_BREAKS = frozenset("\r\n\0")
 
 _sessions: WeakKeyDictionary[
     asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession, None]]
@@ -91,34 +95,47 @@ async def post(
     timeout: float,
     answer: HttpAnswer,
     on_bytes: Callable[[bytes], bool] | None = None,
-) -> None:
+) -> Target:
     """POST once and fill `answer`. `on_bytes` gets each piece of a 200 body and ends the request by returning True.
 
-    `timeout` is the longest silence of the endpoint in seconds. Raises `Unreachable`, also if the connection breaks
-    within the body (`answer` has what came), and `BadRequest` for an invalid address. An error or a cancellation
-    closes the connection.
+    `timeout` is the longest silence of the endpoint in seconds. Returns the target, with the proxy that may have
+    written the answer. Raises `Unreachable`, also if the connection breaks within the body (`answer` has what came),
+    and `BadRequest` for an invalid address or header. An error or a cancellation closes the connection.
     """
     import aiohttp
 
     sender = await session()
+    for name, value in headers.items():
+        if not _HEADER_BREAKS.isdisjoint(value):
+            hint = f"The key is set by {target.key_env}." if target.key_env else "Correct the key or the header."
+            raise BadRequest(f"The header {name!r} for {target.endpoint} holds a line end or a null.", hint=hint)
+    proxy: Proxy | None = None
     try:
         url = _url(target.endpoint, path)
+        proxy = find_proxy(url.scheme, url.host or "", url.port or 0)
+        if proxy is not None and proxy.fault:
+            raise ValueError(proxy.fault)
         response = await sender.post(
             url,
             data=body,
             headers=headers,
             timeout=_timeout(timeout),
-            proxy=_proxy(url.scheme, url.host or ""),
+            proxy=proxy and proxy.url,
             allow_redirects=False,
         )
-    except (aiohttp.InvalidURL, ValueError):
+        if proxy is not None and response.status == 407:
+            response.close()
+            raise aiohttp.ClientHttpProxyError(response.request_info, (), status=407, message=response.reason or "")
+    except (aiohttp.InvalidURL, ValueError) as error:
+        if proxy is not None:
+            raise _unreachable(error, target, timeout, proxy) from None
         raise BadRequest(
             f"{target.endpoint!r} is not an address.",
             hint=f"A base address looks like https://host/v1 and is set by {target.base_env or 'base_url'}.",
         ) from None
     except (aiohttp.ClientError, OSError) as error:
         # "from None": aiohttp's errors hold the request's headers, and so the key.
-        raise _unreachable(error, target, timeout) from None
+        raise _unreachable(error, target, timeout, proxy) from None
     pieces: list[bytes] = []
     size = 0
     try:
@@ -131,7 +148,7 @@ async def post(
                 piece = await read()
             except (aiohttp.ClientError, OSError) as error:
                 answer.timed_out = isinstance(error, TimeoutError)
-                raise _unreachable(error, target, timeout) from None
+                raise _unreachable(error, target, timeout, proxy) from None
             if not piece:
                 break
             pieces.append(piece)
@@ -146,18 +163,21 @@ async def post(
         raise
     finally:
         answer.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    # What comes through a tunnel (https) is the endpoint's own.
+    return structs.replace(target, proxy=proxy.shown) if proxy is not None and url.scheme == "http" else target
 
 
-def _unreachable(error: Exception, target: Target, timeout: float) -> ModelError:
+def _unreachable(error: Exception, target: Target, timeout: float, proxy: Proxy | None) -> ModelError:
     import aiohttp
 
-    address = target.endpoint
-    local = _host_is_here(urlsplit(address).hostname or "")
+    local = is_this_machine(urlsplit(target.endpoint if proxy is None else proxy.url).hostname or "")
     start = "Is the server running?" if local else "Is the address right, and the network there?"
     hint = f"{start} The address is set by {target.base_env or 'base_url'}."
+    if proxy is not None:
+        hint = f"Correct or unset {proxy.variable}, or name the host of the model in NO_PROXY."
     sent, retry = True, True
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        said, sent = "its name is not known (DNS)", False
+        said, sent = f"{'its' if proxy is None else 'that'} name is not known (DNS)", False
     elif isinstance(error, aiohttp.ClientSSLError | aiohttp.ClientConnectorCertificateError):
         said, hint = f"no secure connection: {error}", "Check the address, the clock and the certificates."
         sent = retry = False
@@ -175,9 +195,16 @@ def _unreachable(error: Exception, target: Target, timeout: float) -> ModelError
             said, retry = "connection refused", not local
     elif isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | ConnectionError):
         said = "the connection broke"
+    elif proxy is not None and isinstance(error, aiohttp.ClientHttpProxyError):
+        said, sent, retry = f"the proxy answered {error.status} {error.message}".rstrip(), False, error.status >= 500
+        if error.status == 407:
+            hint = f"Put the user and the password into {proxy.variable}: http://USER:PASSWORD@host:port."
+    elif proxy is not None and isinstance(error, aiohttp.ClientResponseError | ValueError):
+        said, sent, retry = proxy.fault or "the proxy does not speak HTTP", False, False
     else:
         said = f"{type(error).__name__}: {error}"
-    made = Unreachable(target.clean(f"{address} ({target.name}) can't be reached: {said}."), hint=hint)
+    where = structs.replace(target, proxy=proxy.shown if proxy is not None else "").where
+    made = Unreachable(target.clean(f"{where} can't be reached: {said}."), hint=hint)
     made.retry, made.sent = retry, sent
     return made
 
@@ -199,19 +226,3 @@ def _timeout(silence: float) -> aiohttp.ClientTimeout:
     import aiohttp
 
     return aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_SECONDS, silence), sock_read=silence)
-
-
-@lru_cache(maxsize=256)
-def _proxy(scheme: str, host: str) -> str | None:
-    # aiohttp's own look-up (trust_env) reads the environment and .netrc again for every request.
-    if _host_is_here(host):
-        return None
-    from urllib.request import getproxies, proxy_bypass
-
-    proxies: dict[str, Any] = getproxies()
-    proxy = proxies.get(scheme) or proxies.get("all")
-    return None if not proxy or proxy_bypass(host) else str(proxy)
-
-
-def _host_is_here(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")

@@ -63,7 +63,8 @@ class Host(Struct, frozen=True, forbid_unknown_fields=True):
     def find_access(
         self, spec: str, env: Mapping[str, str], instead: str, *, require_key: bool = True
     ) -> tuple[str, str, str]:
-        """Return the address, the variable of the key, and the key. Raises `ConfigError` if a required key is missing.
+        """Return the address, the variable of the key, and the key. Raises `ConfigError` if a required key is missing
+        or cannot be sent.
 
         `instead` is what the error suggests to users without a key.
         """
@@ -71,7 +72,7 @@ class Host(Struct, frozen=True, forbid_unknown_fields=True):
         address = check_address(moved, self.base_env) if moved else self.base_url
         for key_env in self.keys:
             if key := env.get(key_env, "").strip():
-                return address, key_env, key
+                return address, key_env, check_key(key, key_env) if require_key else key
         if require_key and not self.local and address == self.base_url:
             raise ConfigError(
                 f"{spec} needs a key, and {' or '.join(self.keys)} is not set.",
@@ -133,3 +134,15 @@ def check_address(address: str, where: str) -> str:
         # Do not show it: addresses appear in messages and journals, secrets never.
         raise ConfigError(f"{where} holds a password.", hint="Put it in the environment and name it in key_env.")
     return address.strip().rstrip("/")
+
+
+def check_key(key: str, where: str) -> str:
+    """Return a key that can be sent in a header. Raises `ConfigError`, which does not show the key."""
+    at = next((at for at, sign in enumerate(key) if not (sign.isascii() and sign.isprintable())), None)
+    if at is None:
+        return key
+    what = "a line end" if key[at] in "\r\n" else "a control character" if key[at].isascii() else "a sign beyond ASCII"
+    raise ConfigError(
+        f"{where} holds {what} (character {at + 1} of {len(key)}).",
+        hint="A key is one line of ASCII letters, digits and signs. Copy it again.",
+    )

@@ -19,7 +19,7 @@ from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.fallback import SEPARATOR, join_models, members_of, split_fallbacks
 from plait.models.families import media_of
-from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, wire_of
+from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, check_key, wire_of
 from plait.models.prices import (
     LOCAL,
     UNKNOWN,
@@ -210,6 +210,8 @@ def _model_of_endpoint(
     if endpoint.key_env and not key and require_key:
         hint = f"Set it in the environment, or take key_env out of {where} ({config.source})."
         raise ConfigError(f"{spec} needs a key, and {endpoint.key_env} is not set.", hint=hint)
+    if require_key:
+        check_key(key, f"{endpoint.key_env} ({where}.key_env)")
     hidden: dict[str, str] = {}
     for header, value in endpoint.headers.items():
         if value.startswith("$"):
@@ -218,6 +220,8 @@ def _model_of_endpoint(
             if not hidden[header] and require_key:
                 header = f"{config.source}: {where}.headers.{header}"
                 raise ConfigError(f"{header} needs {variable}, which is not set.", hint="Set it in the environment.")
+            if require_key:
+                check_key(hidden[header], f"{variable} ({where}.headers)")
             _warn_of_short_secret(hidden[header], variable)
     return _chat_model(spec, name, endpoint, config, key=key, base_env=f"{where}.base_url", hidden=hidden)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from plait.core.errors import BadResponse, ConfigError, ModelError
 from plait.models import http
-from plait.models.presets import HOSTS, check_address
+from plait.models.presets import HOSTS, check_address, check_key
 from plait.models.wires.refusals import Target, bad_response, failure
 from plait.search.embedders import normalize_rows
 
@@ -73,8 +73,7 @@ class EndpointEmbedder:
         key_env = host.keys[0] if host and host.keys else ""
         self._target = Target(address, model, key_env, base_env, (key,) if key else ())
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        if not (key.isascii() and key.isprintable()):
-            raise ConfigError(f"The key for {address} contains characters that cannot be sent.")
+        check_key(key, key_env or f"The key for {address}")
         self.dim = 0
         self._timeout = timeout
         self._tries = tries
@@ -125,11 +124,11 @@ class EndpointEmbedder:
             size += len(piece)
             return size > MAX_BODY
 
-        await http.post(self._target, "embeddings", body, self._headers, self._timeout, answer, is_too_long)
+        sent_to = await http.post(self._target, "embeddings", body, self._headers, self._timeout, answer, is_too_long)
         if answer.status != 200:
-            raise failure(answer.status, answer.body, self._target, path="embeddings", headers=answer.headers)
+            raise failure(answer.status, answer.body, sent_to, path="embeddings", headers=answer.headers)
         if answer.cut:
-            raise bad_response(f"sent more than {MAX_BODY >> 20} MiB.", answer.body, self._target, None)
+            raise bad_response(f"sent more than {MAX_BODY >> 20} MiB.", answer.body, sent_to, None)
         return answer.body
 
     def _read(self, body: bytes, count: int) -> Vectors:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from plait.core.errors import JournalError
 from plait.journal.reader import NoJournal
 from plait.server.completions import completion_routes
-from plait.server.errors import error_body, json_response
+from plait.server.errors import ENDPOINTS, error_body, json_response
 from plait.server.guard import Guard
 from plait.server.mcp_http import mcp_routes
 from plait.server.runs import RunManager
@@ -67,7 +67,7 @@ def _check_journal(manager: RunManager) -> str:
 
 async def _answer_http_error(request: Request, error: Exception) -> Response:
     status, headers = getattr(error, "status_code", 404), getattr(error, "headers", None) or {}
-    text, code = f"There is nothing at {request.url.path}.", "not_found"
+    text, code = f"There is nothing at {request.url.path}. {ENDPOINTS}", "not_found"
     if status == 405:
         allowed = f" Use {headers['Allow']}." if "Allow" in headers else ""
         text, code = f"{request.method} can't be used here.{allowed}", "method_not_allowed"

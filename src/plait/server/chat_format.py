@@ -7,18 +7,19 @@ the client gets, and that an agent cannot do, is refused: see docs/serve.md.
 from __future__ import annotations
 
 import base64
-import binascii
+import codecs
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core import Exchange, File, Waiting
 from plait.core.attachments import with_names
 from plait.core.errors import ConfigError
+from plait.core.notebook import repr_short
 from plait.journal.codec import encode
 from plait.journal.timeline import Question
 from plait.runtime.attachments import UserQuestion, attach
@@ -27,8 +28,16 @@ from plait.runtime.sessions import check_session_name
 from plait.server.errors import RequestRejected
 from plait.tools.render import replace_surrogates
 
-_DATA_URL = re.compile(r"data:[\w.+/-]*;base64,([A-Za-z0-9+/=]+)")
+_DATA_URL = re.compile(r"data:[^,]*;base64,")
 ROLES = ("system", "developer", "user", "assistant")
+TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+"""Types of parts that hold text, and the field that holds it."""
+FILES = ("image_url", "file", "input_image", "input_file")
+THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
+"""Types of an assistant's parts that are not its answer."""
+NO_TEXT = "(no text)"
+"""Stands for a user's message without words, such as an image alone: a question needs a text."""
+NO_TOOLS = "Leave out messages with tool calls and their results, or start a new conversation."
 
 
 class ChatMessage(Struct, frozen=True):
@@ -79,9 +88,9 @@ class ChatRequest(Struct, frozen=True):
 def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
     """Read a request. Raises `RequestRejected` naming the wrong field."""
     try:
-        given = msgspec.json.decode(body)
+        given = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestRejected(400, f"The body is not JSON: {error}.") from None
+        raise RequestRejected(400, f"The body is not JSON: {error}.", hint="Send JSON in UTF-8.") from None
     if not isinstance(given, dict):
         _reject("The body is not a JSON object.", None)
     model = given.get("model")
@@ -103,18 +112,25 @@ def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
 
 
 def _refuse_unsupported(given: dict[str, Any]) -> None:
+    tool_choice, function_call = given.get("tool_choice"), given.get("function_call")
+    has_tools, no_probabilities = "The agent has tools of its own.", "An agent has no log probabilities."
     unsupported = {
-        "tools": (given.get("tools"), "The agent has tools of its own."),
-        "functions": (given.get("functions"), "The agent has tools of its own."),
+        "tools": (given.get("tools") and tool_choice != "none", has_tools),
+        "tool_choice": (tool_choice not in (None, "", "none", "auto"), has_tools),
+        "functions": (given.get("functions") and function_call != "none", has_tools),
+        "function_call": (function_call not in (None, "", "none", "auto"), has_tools),
         "n": (given.get("n") not in (None, 1), "There is one answer."),
         "stop": (given.get("stop"), "The agent's answer is given whole."),
-        "logprobs": (given.get("logprobs"), "An agent has no log probabilities."),
+        "logprobs": (given.get("logprobs"), no_probabilities),
+        "top_logprobs": (given.get("top_logprobs"), no_probabilities),
         "audio": (given.get("audio"), "The answer is text."),
         "modalities": (given.get("modalities") not in (None, [], ["text"]), "The answer is text."),
     }
+    for name in ("guided_json", "guided_choice", "guided_regex", "guided_grammar", "grammar", "structured_outputs"):
+        unsupported[name] = (given.get(name), "'response_format' takes a JSON Schema of the answer.")
     for name, (is_used, why) in unsupported.items():
         if is_used:
-            _reject(f"'{name}' can't be used here. {why}", name, code="unsupported_parameter")
+            _reject(f"'{name}' can't be used here. {why}", name, hint="Leave it out.", code="unsupported_parameter")
 
 
 def _parse_response_format(given: Any) -> dict[str, Any] | None:
@@ -122,89 +138,103 @@ def _parse_response_format(given: Any) -> dict[str, Any] | None:
     match given:
         case None | {"type": "text"}:
             return None
-        case {"type": "json_object"}:
-            return {"type": "object"}
         case {"type": "json_schema", "json_schema": {"schema": dict() as schema}}:
             return schema
+        case {"type": "json_schema" | "json_object", "schema": dict() as schema}:  # llama.cpp and others
+            return schema
+        case {"type": "json_object"}:
+            return {"type": "object"}
     hint = "Give the type text, json_object, or json_schema with a 'json_schema' that has a 'schema'."
     return _reject("'response_format' is not valid.", "response_format", hint=hint)
 
 
 def _parse_messages(given: Any) -> tuple[str, tuple[ChatMessage, ...]]:
     if not isinstance(given, list) or not given:
-        _reject("'messages' is missing, or empty.", "messages")
+        hint = "Send chat completions: a list of messages that ends with the user's question."
+        _reject("'messages' is missing, or empty.", "messages", hint=hint)
     system: list[str] = []
     messages: list[ChatMessage] = []
+    last = 0
     for i, message in enumerate(given):
         where = f"messages[{i}]"
-        if not isinstance(message, dict) or message.get("role") not in ROLES:
-            _reject(f"'{where}' needs a role: {', '.join(ROLES)}.", f"{where}.role")
-        role = str(message["role"])
+        role = message.get("role") if isinstance(message, dict) else None
+        if role not in ROLES:
+            hint = NO_TOOLS if role in ("tool", "function") else ""
+            _reject(f"'{where}' needs a role: {', '.join(ROLES)}.", f"{where}.role", hint=hint)
         if message.get("tool_calls") or message.get("function_call"):
-            _reject(f"'{where}' calls tools. The agent has tools of its own.", f"{where}.tool_calls")
-        content, files = message.get("content"), tuple[File, ...]()
-        if role == "user" and isinstance(content, list):
-            content, files = _split_files(content, f"{where}.content")
-        text = _parse_text(content, f"{where}.content", may_be_empty=role == "assistant")
+            text = f"'{where}' calls tools. The agent has tools of its own."
+            _reject(text, f"{where}.tool_calls", hint=NO_TOOLS)
+        text, files = _parse_content(message.get("content"), role, f"{where}.content")
+        last = i if role == "user" else last
         if role in ("system", "developer"):
             system.append(text)
         elif messages and messages[-1].role == role:
             before = messages[-1]
-            messages[-1] = ChatMessage(role, f"{before.text}\n\n{text}", (*before.files, *files))
-        elif not messages and role == "assistant":
-            messages += [ChatMessage("user", "(nothing was asked yet)"), ChatMessage(role, text)]  # a greeting
+            text = "\n\n".join(filter(str.strip, (before.text, text)))
+            messages[-1] = ChatMessage(role, text, (*before.files, *files))
+        elif not messages and role == "assistant":  # a greeting
+            greeting = (ChatMessage("user", "(nothing was asked yet)"), ChatMessage(role, text))
+            messages += greeting if text.strip() else ()
         else:
             messages.append(ChatMessage(role, text, files))
+    if messages and messages[-1].role == "assistant" and not messages[-1].text.strip():
+        messages.pop()  # some clients send the message that they will fill with the answer
     if not messages or messages[-1].role != "user":
         _reject("The last message is not the user's.", "messages", hint="End with the question.")
-    return "\n\n".join(each for each in system if each), tuple(messages)
+    if not messages[-1].text.strip() and not messages[-1].files:
+        where = f"messages[{last}].content"
+        _reject(f"'{where}' is empty.", where, hint="Send a question, an image or a file.")
+    for i, each in enumerate(messages):
+        if each.role == "user" and not each.text.strip():
+            messages[i] = structs.replace(each, text=NO_TEXT)
+    return "\n\n".join(filter(str.strip, system)), tuple(messages)
 
 
-def _split_files(parts: list[Any], where: str) -> tuple[list[Any], tuple[File, ...]]:
-    """Return the text parts of a user's message, and its images and files. They have to be data URLs: the server
-    fetches no address."""
-    texts: list[Any] = []
-    files: list[File] = []
-    for i, part in enumerate(parts):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in ("image_url", "file"):
-            texts.append(part)
-            continue
-        inner = part.get(kind) if isinstance(part.get(kind), dict) else {}
-        data = _DATA_URL.fullmatch(str(inner.get("url" if kind == "image_url" else "file_data")))
-        if data is None:
-            _reject(f"'{where}[{i}]' is no data URL.", where, hint="Send the content as data:image/png;base64,...")
-        try:
-            files.append(attach(base64.b64decode(data[1], validate=True), str(inner.get("filename") or "")))
-        except binascii.Error:
-            _reject(f"'{where}[{i}]' is not valid base64.", where)
-        except ConfigError as error:
-            _reject(f"'{where}[{i}]': {error}", where)
-    return texts, tuple(files)
-
-
-def _parse_text(content: Any, where: str, *, may_be_empty: bool) -> str:
+def _parse_content(content: Any, role: str, where: str) -> tuple[str, tuple[File, ...]]:
+    """Return the text and the files of a message. Its content is a text, a part, a list of both, or null."""
     texts: list[str] = []
+    files: list[File] = []
     for part in content if isinstance(content, list) else [content]:
-        if isinstance(part, dict):
-            if part.get("type") not in ("text", "input_text", "output_text"):
-                _reject(
-                    f"'{where}' has a part of type {part.get('type')!r}. Agents take text, images and files.", where
-                )
-            part = part.get("text")
-        if part is None and may_be_empty:
+        kind = part.get("type") if isinstance(part, dict) else "text"
+        if kind in FILES and role == "user":
+            files.append(_parse_file(part, kind, where))
+        elif kind in THOUGHTS and role == "assistant":
             continue
-        if not isinstance(part, str):
-            _reject(f"'{where}' is not text.", where)
-        texts.append(part)
+        elif not isinstance(kind, str) or kind not in TEXTS:
+            takes = f"A message of the role {role} takes text (type text)."
+            if role == "user":
+                takes = "Agents take text, images and files (types text, image_url, file)."
+            _reject(f"'{where}' has a part of type {repr_short(kind)}. {takes}", where)
+        else:
+            text = part.get(TEXTS[kind], part) if isinstance(part, dict) else part
+            if isinstance(text, str):
+                texts.append(text)
+            elif text is not None:
+                _reject(f"'{where}' is not text.", where)
     text = "\n".join(texts)
-    if not text.strip() and not may_be_empty:
-        _reject(f"'{where}' is empty.", where)
     try:
         text.encode()
     except UnicodeEncodeError:
         _reject(f"'{where}' has half a surrogate pair, which is not text.", where)
-    return text
+    return text, tuple(files)
+
+
+def _parse_file(part: dict[str, Any], kind: str, where: str) -> File:
+    """Return the image or file of a part. It has to be a data URL: the server fetches no address."""
+    inner = part.get(kind)
+    inner = inner if isinstance(inner, dict) else part
+    given = str(inner.get("url") or inner.get("image_url") or inner.get("file_data"))
+    head = _DATA_URL.match(given)
+    if head is None:
+        hint = "The server fetches no addresses and knows no file ids. Send the content: data:image/png;base64,..."
+        _reject(f"'{where}' has a part of type {kind} that is no data URL.", where, hint=hint)
+    try:
+        content = base64.b64decode("".join(given[head.end() :].split()), validate=True)
+        return attach(content, str(inner.get("filename") or ""))
+    except ValueError:
+        return _reject(f"'{where}' has a part of type {kind} that is not valid base64.", where)
+    except ConfigError as error:
+        return _reject(f"'{where}': {error}", where)
 
 
 def _parse_session(field: Any, header: str | None) -> str | None:

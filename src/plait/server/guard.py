@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.requests import cookie_parser
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait.core.errors import PlaitError
 from plait.server.auth import ANYONE, Caller, cookie_name
-from plait.server.errors import ClientGone, RequestRejected, json_response, rejection_for
+from plait.server.errors import ENDPOINTS, ClientGone, RequestRejected, json_response, rejection_for
 from plait.server.idempotency import Idempotency
 from plait.server.runs import RunManager
 from plait.server.settings import LOCAL_NAMES
@@ -30,6 +31,7 @@ NEEDS = {
     "/page/": OPEN,
     "/health": OPEN,
     "/health/": OPEN,
+    "/v1": CLIENTS,
     "/v1/": CLIENTS,
     "/mcp": CLIENTS,
     "/mcp/": CLIENTS,
@@ -103,15 +105,16 @@ class Guard:
         name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
         if not host or not (self._tokens.needs_token or name.lower() in (*LOCAL_NAMES, *self._table.hosts)):
             text = f"This server does not answer for the host {host!r}."
-            raise RequestRejected(421, text, hint="Ask 127.0.0.1 or localhost.", code="wrong_host", metric="host")
+            hint = "Ask 127.0.0.1 or localhost, or add the host's name to hosts in [serve] of plait.toml."
+            raise RequestRejected(421, text, hint=hint, code="wrong_host", metric="host")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         foreign = origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}")
         # A link from another site may open a page, because opening a page changes nothing.
         followed = headers.get("sec-fetch-mode") == "navigate" and origin is None
         if foreign or (site in ("cross-site", "same-site") and not followed):
-            raise RequestRejected(
-                403, "Pages of other sites can't use this server.", code="cross_site", metric="origin"
-            )
+            text = "Pages of other sites can't use this server."
+            hint = "Use a client that is not a web page, a browser extension or an app made of web pages."
+            raise RequestRejected(403, text, hint=hint, code="cross_site", metric="origin")
 
     def _authenticate(self, scope: Scope, headers: Headers) -> Caller | None:
         if not self._tokens.needs_token:
@@ -131,7 +134,7 @@ class Guard:
             )
         if needs == FULL and not caller.full:
             text = "This token opens the endpoints only."
-            raise RequestRejected(403, text, kind="permission_error", code="forbidden", metric="token")
+            raise RequestRejected(403, text, hint=ENDPOINTS, kind="permission_error", code="forbidden", metric="token")
         return caller
 
     def _identify(self, scope: Scope, headers: Headers, needs: str) -> tuple[Caller | None, bool]:
@@ -154,16 +157,20 @@ class Guard:
         if bodiless and "content-length" not in headers and "transfer-encoding" not in headers:
             return b""
         limit = int(self._table.body_mb * 1_000_000)
-        too_large = RequestRejected(
-            413, f"The body has more than {limit:,} bytes.", code="body_too_large", metric="size"
-        )
+        text = f"The body has more than {limit:,} bytes."
+        hint = "Send less, or raise body_mb in [serve] of plait.toml."
+        too_large = RequestRejected(413, text, hint=hint, code="body_too_large", metric="size")
         length = headers.get("content-length", "")
         if length.isdigit() and int(length) > limit:
             raise too_large
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if length != "0" and kind != "application/json":
             text = f"The body's content type is {kind or 'missing'}."
-            raise RequestRejected(415, text, hint="Send JSON, as application/json.", metric="type")
+            hint = "Send JSON with the header Content-Type: application/json."
+            raise RequestRejected(415, text, hint=hint, metric="type")
+        if (coding := headers.get("content-encoding", "identity").lower()) != "identity":
+            text = f"The body is compressed ({coding})."
+            raise RequestRejected(415, text, hint="Send it without Content-Encoding.", metric="type")
         body, more = bytearray(), True
         try:
             async with asyncio.timeout(self._table.body_seconds):
@@ -182,9 +189,16 @@ class Guard:
 
 
 def _check_path(scope: Scope) -> None:
-    path = bytes(scope.get("raw_path") or scope["path"].encode()).lower()
-    if any(trick in path for trick in TRICKS) or {b".", b".."} & set(path.split(b"/")):
-        raise RequestRejected(400, "This path is not one of this server's.", code="bad_path", metric="path")
+    """Refuse paths that another server might interpret differently. In a client's path, remove superfluous slashes:
+    base URLs often end in one."""
+    path = re.sub("//+", "/", scope["path"]).rstrip("/")
+    raw = bytes(scope.get("raw_path") or scope["path"].encode())
+    if _find_needs(path) == CLIENTS:
+        raw = re.sub(b"//+", b"/", raw).rstrip(b"/")
+        scope["path"], scope["raw_path"] = path, raw
+    if any(trick in raw.lower() for trick in TRICKS) or {b".", b".."} & set(raw.split(b"/")):
+        text = "This path is not one of this server's."
+        raise RequestRejected(400, text, hint=ENDPOINTS, code="bad_path", metric="path")
 
 
 def _find_needs(path: str) -> str:

@@ -19,7 +19,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from plait.core.errors import ToolError
-from plait.toolkits.service import SECONDS, describe_failure, find_proxy, open_session, read_body, too_many_requests
+from plait.toolkits.service import SECONDS, describe_failure, open_session, read_body, require_proxy, too_many_requests
 
 REDIRECTS = 5
 
@@ -57,12 +57,14 @@ async def download_page(
         host = _check_address(url, private)
         if hosts and host not in hosts:
             raise ToolError(f"The host {host[:80]} is not allowed.", hint=f"Allowed: {', '.join(hosts)}.")
-        proxy = find_proxy(url)
+        proxy = require_proxy(url, host)
         connector = None if private or proxy else aiohttp.TCPConnector(resolver=PublicResolver(), use_dns_cache=False)
         try:
             async with (
                 open_session(seconds, connector) as session,
-                session.get(url, allow_redirects=False, proxy=proxy, headers={"Accept": accept}) as response,
+                session.get(
+                    url, allow_redirects=False, proxy=proxy and proxy.url, headers={"Accept": accept}
+                ) as response,
             ):
                 if response.status in (301, 302, 303, 307, 308) and "Location" in response.headers:
                     url = urljoin(url, response.headers["Location"])
@@ -77,8 +79,8 @@ async def download_page(
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(error, aiohttp.ClientConnectorDNSError) and "not public" in str(error):
                 raise _not_public(host) from None
-            said = describe_failure(error, seconds)
-            raise ToolError(f"{host} can't be reached: {said}.", hint="Check the address.") from None
+            said = describe_failure(error, seconds, proxy)
+            raise ToolError(f"{host} can't be reached{said}.", hint="Check the address.") from None
     raise ToolError(f"The address leads to more than {REDIRECTS} others in turn.", hint="Give the last of them.")
 
 

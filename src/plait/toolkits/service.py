@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from plait.core.errors import ToolError
 from plait.core.secrets import Scrubber
+from plait.proxies import Proxy, find_proxy
 
 if TYPE_CHECKING:
     import aiohttp
@@ -131,14 +132,15 @@ class Service:
         url = address if address is not None else self.address() + path
         clean = Scrubber((*secrets, self.key(needed=False)))
         named = {key: str(value) for key, value in (params or {}).items() if value is not None}
-        options |= {"params": named, "proxy": find_proxy(url), "allow_redirects": False}
+        proxy = require_proxy(url, self.name)
+        options |= {"params": named, "proxy": proxy and proxy.url, "allow_redirects": False}
         try:
             async with open_session(self.seconds) as session, session.request(method, url, **options) as response:
                 body = await read_body(response, MAX_ANSWER, self.name)
                 answer = ServiceAnswer(self.name, response.status, dict(response.headers), clean(body))
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # "from None": these errors hold the request, and so the key.
-            said = f"{self.name} can't be reached: {describe_failure(error, self.seconds)}."
+            said = f"{self.name} can't be reached{describe_failure(error, self.seconds, proxy)}."
             hint = f"Is the network there? The address is set by {self.base_env}."
             raise ToolError(clean.text(said), hint=hint) from None
         if not refusals or answer.status == 429 or answer.status >= 500:
@@ -181,17 +183,14 @@ async def open_session(
         yield session
 
 
-def find_proxy(url: str) -> str | None:
-    """Return the proxy that the environment sets for an address (HTTPS_PROXY, NO_PROXY ...), none for this host."""
-    from urllib.request import getproxies, proxy_bypass
-
+def require_proxy(url: str, who: str) -> Proxy | None:
+    """Return the proxy that the environment sets for an address. Raises `ToolError` for one that cannot be used."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    if host in ("localhost", "::1") or host.startswith("127."):
-        return None
-    proxies = getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
-    return None if not found or proxy_bypass(host) else found
+    proxy = find_proxy(parts.scheme, parts.hostname or "", parts.port or 0)
+    if proxy is not None and proxy.fault:
+        hint = f"Correct or unset {proxy.variable}, or name the host in NO_PROXY."
+        raise ToolError(f"{who} can't be reached through the proxy {proxy.shown}: {proxy.fault}.", hint=hint)
+    return proxy
 
 
 async def read_body(response: aiohttp.ClientResponse, max_bytes: int, who: str) -> bytes:
@@ -209,8 +208,13 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int, who: str) 
     return bytes(body)
 
 
-def describe_failure(error: Exception, seconds: float) -> str:
-    """Describe why a request got no answer."""
+def describe_failure(error: Exception, seconds: float, proxy: Proxy | None) -> str:
+    """Describe why a request got no answer, as the end of a sentence, with the proxy that it went through."""
+    through = f" through the proxy {proxy.shown}" if proxy is not None else ""
+    return f"{through}: {_describe_error(error, seconds)}"
+
+
+def _describe_error(error: Exception, seconds: float) -> str:
     import aiohttp
 
     if isinstance(error, aiohttp.ClientConnectorDNSError):

@@ -7,7 +7,7 @@ import html
 import re
 from typing import Any
 
-from plait.core.errors import ToolError
+from plait.core.errors import ConfigError, ToolError
 from plait.toolkits.service import SECONDS, Service, Setting, too_many_requests
 from plait.tools.tool import Tool, tool
 
@@ -28,13 +28,22 @@ _LABELS = ("title", "type", "date")
 
 
 def websearch(
-    *, base_url: Setting = None, key: Setting = None, engine: str = "google", timeout: float = SECONDS
+    choice: str = "",
+    *,
+    base_url: Setting = None,
+    key: Setting = None,
+    engine: str = "google",
+    timeout: float = SECONDS,
 ) -> tuple[Tool, ...]:
     """Makes the tool `web_search`.
 
-    `base_url` (environment: SERPAPI_URL) is the service's address, `key` (SERPAPI_API_KEY) its key, `engine` the search
-    engine it asks.
+    With the choice "published" the text of a result is that of the published experiment react-on-the-wire. `base_url`
+    (environment: SERPAPI_URL) is the service's address, `key` (SERPAPI_API_KEY) its key, `engine` the search engine it
+    asks.
     """
+    if choice not in ("", "published"):
+        hint = "Write websearch or websearch:published."
+        raise ConfigError(f"The web search has no choice {choice!r}.", hint=hint)
     names = ("SERPAPI_URL", "https://serpapi.com", "SERPAPI_API_KEY", "a key of SerpApi")
     service = Service("The web search", *names, base_url, key, timeout)
 
@@ -50,8 +59,9 @@ def websearch(
             raise ToolError("There is nothing to search for.", hint="Give a few words.")
         params = {"engine": engine, "q": asked, "api_key": service.key(), "output": "json"}
         read: dict[str, Any] = (await service.ask("/search", params=params)).json_object()
-        found = pick_answer(read)
-        if found:
+        if choice and "error" not in read:
+            return pick_published(read)
+        if not choice and (found := pick_answer(read)):
             return found
         said = str(read.get("error") or "").strip()
         if said and "any results" not in said:
@@ -67,6 +77,24 @@ def pick_answer(read: dict[str, Any]) -> str:
         if found:
             return found if len(found) <= LONGEST else f"{found[: LONGEST - 1]}…"
     return ""
+
+
+def pick_published(read: dict[str, Any]) -> str:
+    """Return the first of the fields that the account *How ReAct Prompting Works in Detail* reads, unchanged."""
+    box, pages = read.get("answer_box"), read.get("organic_results")
+    words = box.get("snippet_highlighted_words") if isinstance(box, dict) else None
+    fields: tuple[tuple[Any, Any], ...] = (
+        (box, "answer"),
+        (box, "snippet"),
+        (words, 0),
+        (read.get("sports_results"), "game_spotlight"),
+        (read.get("knowledge_graph"), "description"),
+        (pages[0] if isinstance(pages, list) and pages else None, "snippet"),
+    )
+    for part, name in fields:
+        if (isinstance(part, dict) and name in part) or (isinstance(part, list) and part and name == 0):
+            return str(part[name])
+    return "No good search result found"
 
 
 def _read_answer_box(read: dict[str, Any]) -> str:

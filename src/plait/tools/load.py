@@ -57,6 +57,9 @@ SHIPPED = {
 FOLDERS = ("files", "docs", "shell")
 """The built-in toolkits that use a folder of the user's: their words need as much trust as words of code."""
 
+WORDED = ("calculator", "fetch", "websearch")
+"""The built-in toolkits whose argument is never a path, even if a file has its name."""
+
 MCP = "mcp:"
 """The prefix of a word for the tools of an MCP server."""
 
@@ -134,7 +137,7 @@ def anchor_word(word: str) -> str:
     if toolkit in FOLDERS:  # an option may follow the path
         argument, comma, option = argument.rpartition(",") if argument.endswith(",read_only") else (argument, "", "")
         return f"{prefix}{toolkit}:{os.path.abspath(os.path.expanduser(argument))}{comma}{option}"
-    if argument and toolkit != "fetch" and os.path.exists(argument):
+    if argument and toolkit not in WORDED and os.path.exists(argument):
         return f"{prefix}{toolkit}:{os.path.abspath(argument)}"
     return word
 

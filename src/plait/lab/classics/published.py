@@ -10,16 +10,17 @@ from plait.models.prices import Rate
 # Aidan Reese and Osi Ogbuji: "reAct pt. 2", OoriChat.
 PHASES_SOURCE = "reAct pt. 2 (OoriChat)"
 _DEAR, _GPT4, _CHEAP, _SMALL, _MIDDLE = "gpt-4-turbo", "gpt-4", "gpt-3.5-turbo", "airoboros-7b", "llongorca-13b"
-_ELECTRICITY = Rate("per_1k", per_1k_tokens=5e-06)
+PRINTED_LOCAL_RATE = Rate("per_1k", per_1k_tokens=5e-08)
+"""The account's price of its local models. The published costs do not follow from it."""
+LOCAL_RATE = Rate("per_1k", per_1k_tokens=5e-06)
 RATES = {
     _DEAR: Rate("tokens", input=10.0, output=30.0),
     _GPT4: Rate("tokens", input=30.0, output=60.0),
     _CHEAP: Rate("tokens", input=1.0, output=2.0),
-    _SMALL: _ELECTRICITY,
-    _MIDDLE: _ELECTRICITY,
+    _SMALL: LOCAL_RATE,
+    _MIDDLE: LOCAL_RATE,
 }
-"""The prices at which one set of token counts gives all published costs. The account's own price of electricity, 5e-08
-USD per 1,000 tokens, is too low by a factor of 100."""
+"""The prices at which one set of token counts gives all published costs."""
 TOKENS = {"reason and react": Usage(14_860, 1_840), "reply": Usage(14_800, 1_120)}
 """These token counts. They are inferred from the costs: the account does not publish any."""
 
@@ -44,6 +45,18 @@ PHASE_ROWS = tuple(
         (_SMALL, _MIDDLE, 7, 0.00016),
     )
 )
+
+
+def find_other_costs(local: Rate) -> list[tuple[float, float]]:
+    """Return the computed and the published USD of each row where they differ, if local models cost this rate."""
+    rates, found = RATES | dict.fromkeys((_SMALL, _MIDDLE), local), []
+    for row in PHASE_ROWS:
+        parts = ((row.models["react"], "reason and react"), (row.models["reply"], "reply"))
+        usd = round(sum(rates[model].cost(TOKENS[phases]) or 0 for model, phases in parts), 5)
+        if usd != row.usd:
+            found.append((usd, row.usd))
+    return found
+
 
 TOKENS_SOURCE = "ReWOO: Reasoning WithOut Observation, a deeper look"
 LOOP_TOKENS = {"react": 3_265, "rewoo": 2_661}

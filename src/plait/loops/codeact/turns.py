@@ -16,7 +16,7 @@ from plait.loops.codeact.signature import python_function
 from plait.loops.compaction import Compaction, View
 from plait.loops.format import Turn, Unreadable
 from plait.loops.transcript import Scratchpad, Transcript, with_repair
-from plait.loops.turn import Bad, plain_answer, read_turn
+from plait.loops.turn import Bad, is_typed_answer, needs_no_rest, plain_answer, read_turn
 
 if TYPE_CHECKING:
     from plait.loops.codeact.loop import CodeAct
@@ -75,16 +75,18 @@ class CodeTurns:
                 tail = with_repair(FORMAT.join_opening(bad[0], opening), self._kit.prompt("repair", complaint=bad[1]))
             held = self._loop.constrain or bool(bad)
             options: dict[str, Any] = {"stop": stop, "resample": resample, "repair": bool(bad)}
+            options["enough"] = partial(needs_no_rest, read=partial(read, whole=False))
             options["grammar"] = FORMAT.grammar(self._kit.tools, log.next, opened=True) if held else None
             reply = yield from self._think("act", log, view, opening, tail, **options)
             whole = not reply.how_cut
             return reply
 
-        def read(text: str) -> Turn:
+        def read(text: str, whole: bool) -> Turn:
             return FORMAT.read(FORMAT.join_opening(text, opening), log.next, self._kit.tools, whole=whole)
 
         answer = plain_answer(self._kit) if self._kit.output is not None else None
-        return (yield from read_turn(ask, read, self._loop.max_parse_errors, answer=answer))
+        limit = self._loop.max_parse_errors
+        return (yield from read_turn(ask, lambda text: read(text, whole), limit, answer=answer))
 
     def conclude(self, log: Scratchpad, compaction: Compaction, limit: LimitNear) -> Effects[Outcome]:
         """Use the reserved call to answer in words from what was found."""
@@ -102,7 +104,8 @@ class CodeTurns:
         transcript = self._loop.transcript
         stands = transcript == "completion" or (transcript == "user" and not tail)
         options |= {"prefill": "" if stands else opening, "max_tokens": self._loop.max_tokens}
-        return think(phase, shape.messages, prompt=shape.prompt, **options)
+        is_answer = partial(is_typed_answer, self._kit)
+        return think(phase, shape.messages, prompt=shape.prompt, is_answer=is_answer, **options)
 
 
 def _last_words(text: str, n: int) -> str | None:

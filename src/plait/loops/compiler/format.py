@@ -36,8 +36,8 @@ class NumberedCalls(Struct, frozen=True):
     """Plans of numbered calls.
 
     The reader accepts text with any quotes or none, numbers written `1)`, `1:`, `Step 1.` or `$1 =`, missing numbers,
-    Markdown around names, several calls on a line, arguments over several lines, an unclosed parenthesis before another
-    call, lists in brackets, assignments. Lines between calls are the next call's `why`. Ids are the numbers.
+    Markdown around names, several calls on a line, arguments over several lines, lists in brackets, assignments. Lines
+    between calls are the next call's `why`. Ids are the numbers.
 
     `write` puts a `why` on one line and arguments as JSON. An input is None, a scalar for a tool of one parameter, or
     an object by parameter name, as the reader returns them. It raises ValueError for a list, for a name or key that a

@@ -311,7 +311,12 @@ class CallReader:
         given, problem = None, ""
         try:
             if not closed:
-                raw, commas = _repaired(raw, commas, call, at_end=end == len(self._text), notes=notes)
+                # A quotation mark that is never closed may hide the parenthesis at the line's end.
+                line = raw.rstrip(" \t\r\n.;,*`")
+                if end == len(self._text) or "\n" in line or line[-1:] != ")" or line.count(")") <= line.count("("):
+                    raise Unreadable("its parenthesis is never closed")
+                raw, commas = line[:-1], [comma for comma in commas if comma < len(line) - 1]
+                notes.append(repair_remark("the quotes or brackets in the arguments did not match"))
             read = read_arguments(raw, tool.parameters if tool is not None else {}, commas)
             given = read.value
             notes += map(repair_remark, read.repairs)
@@ -357,24 +362,6 @@ def _opening_pattern(names: tuple[str, ...]) -> re.Pattern[str]:
     """Return the pattern that opens a call, with a number or without one."""
     odd = "|".join(re.escape(name) for name in names if not re.fullmatch(_NAME, name)) or "(?!)"
     return re.compile(rf"{_PREFIX}{_VARIABLE}(?:(?P<odd>{odd})|{_NAME}){_ENDS}(?P<gap>[ \t]{{0,3}})\(", re.I)
-
-
-def _repaired(raw: str, commas: list[int], call: _Open, *, at_end: bool, notes: list[Remark]) -> tuple[str, list[int]]:
-    """Return the arguments of a call that no parenthesis closes. Raises `Unreadable` if they may be incomplete."""
-    line, _, more = raw.rstrip().partition("\n")
-    line = line.rstrip()
-    extra = line.count(")") - line.count("(")
-    if at_end or not line or extra < 0:
-        raise Unreadable("its parenthesis is never closed")
-    if extra > 0:
-        # An unclosed quote or bracket hid the parenthesis: the line's last one is meant.
-        line = line[: line.rfind(")")]
-        notes.append(repair_remark("the quotes or brackets in the arguments did not match"))
-    elif (call.quote and line[-1] not in "\"'”’") or more.strip():
-        raise Unreadable("its parenthesis is never closed")
-    else:
-        notes.append(repair_remark("a closing parenthesis was missing"))
-    return line, [comma for comma in commas if comma < len(line)]
 
 
 def _one_line(parts: list[str]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import structs
 
 from plait.core import (
     Effects,
@@ -16,8 +18,11 @@ from plait.core import (
     Plan,
     Reply,
     Think,
+    ask_for_rest,
     assistant,
     check_output,
+    is_going_round,
+    join_replies,
     note,
     start,
     think,
@@ -33,7 +38,7 @@ from plait.loops.plan import ask_approval
 from plait.loops.references import RESULTS
 from plait.loops.tool_descriptions import add_search_results, offered_tools
 from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, read_turn
+from plait.loops.turn import Bad, is_typed_answer, read_turn
 
 if TYPE_CHECKING:
     from plait.loops.compiler.loop import LLMCompiler
@@ -86,10 +91,10 @@ def _ask_planner(
             watch=True,
         )
         reply = yield from _stream_plan(asked, work)
-        if reply.how_cut:
-            yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
         there_is_a_plan = bool(work.steps) or work.reader.ended
-        if there_is_a_plan and (not work.faults or miss == loop.max_parse_errors or reply.how_cut):
+        if there_is_a_plan and (not work.faults or miss == loop.max_parse_errors):
+            if reply.how_cut:
+                yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
             yield from work.release()
             return None
         if there_is_a_plan:
@@ -97,9 +102,10 @@ def _ask_planner(
             yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} can't be carried out: {said}")
             bad = (reply.text, (yield from add_search_results(context, said)))
         else:
-            bad = (reply.text, "; ".join(work.faults) or "there is no call in it and no join()")
+            bad = (reply.text, "; ".join(work.faults) or reply.only_reasoning or "there is no call in it and no join()")
             yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} has no call")
-    return Failed(f"{loop.max_parse_errors} plans in a row had no call.", kind="format")
+    why = f"{loop.max_parse_errors} plans in a row had no call. {reply.only_reasoning}".rstrip()
+    return Failed(why, kind="format")
 
 
 def next_round(loop: LLMCompiler, context: LoopContext, before: list[Round], question: str) -> Round:
@@ -114,14 +120,21 @@ def next_round(loop: LLMCompiler, context: LoopContext, before: list[Round], que
 
 
 def _stream_plan(asked: Think, work: StreamedPlan) -> Effects[Reply]:
-    """Return the planner's reply; process its pieces and the results of its calls in the order they arrive."""
+    """Return the planner's reply; process its pieces and the results of its calls in the order they arrive. The rest of
+    a plan that was cut is requested once."""
+    first: Reply | None = None
     (ticket,) = yield from start(asked)
     while True:
         taken = yield from wait_next()
         if taken.ticket == ticket and taken.reply is not None:
-            yield from work.read_whole(taken.reply.text)
-            return taken.reply
-        if taken.ticket == ticket:
+            reply = join_replies(first, taken.reply) if first is not None else taken.reply
+            rest = ask_for_rest(asked, reply)
+            if first is not None or rest is None or work.reader.ended or is_going_round(reply.text):
+                yield from work.read_whole(reply.text)
+                return reply
+            first = reply
+            (ticket,) = yield from start(structs.replace(rest, watch=False))
+        elif taken.ticket == ticket:
             yield from work.read_piece(taken.piece, again=taken.again)
         elif work.has_started(taken):
             yield from work.end_with(taken)
@@ -157,7 +170,8 @@ def ask_joiner(
         tail = with_repair(bad[0], context.prompt("join_repair", complaint=bad[1], last=last)) if bad else ()
         messages = (*pages.join(rounds, chars, last=last), *unfit, *tail)
         grammar = JOINER.grammar(last=last) if loop.constrain or bad else None
-        return think("join", messages, grammar=grammar, max_tokens=loop.max_tokens, repair=bool(bad or unfit))
+        options: dict[str, Any] = {"max_tokens": loop.max_tokens, "repair": bool(bad or unfit)}
+        return think("join", messages, grammar=grammar, is_answer=partial(is_typed_answer, context), **options)
 
     def read(text: str) -> Verdict:
         nonlocal missing

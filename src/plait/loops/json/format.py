@@ -95,17 +95,20 @@ class JsonTurn(Struct, frozen=True):
                     return found
             except NotJson as error:
                 trouble = error
-        for found in objects(text):
-            if text_key(found.value, _TOOL_KEYS):
-                note_surroundings(text, found, "object", notes)
-                return found
-            if FINAL_ANSWER in found.value:  # the tool's name as a key
-                notes.append(repair_remark("the answer was taken from the key 'final_answer'"))
-                note_surroundings(text, found, "object", notes)
-                turn = {"thought": found.value.get("thought", ""), "tool": FINAL_ANSWER}
-                turn["tool_input"] = found.value[FINAL_ANSWER]
-                return Found(turn, found.start, found.end, found.repairs)
-            first = first or found
+        try:
+            for found in objects(text):
+                if text_key(found.value, _TOOL_KEYS):
+                    note_surroundings(text, found, "object", notes)
+                    return found
+                if FINAL_ANSWER in found.value:  # the tool's name as a key
+                    notes.append(repair_remark("the answer was taken from the key 'final_answer'"))
+                    note_surroundings(text, found, "object", notes)
+                    turn = {"thought": found.value.get("thought", ""), "tool": FINAL_ANSWER}
+                    turn["tool_input"] = found.value[FINAL_ANSWER]
+                    return Found(turn, found.start, found.end, found.repairs)
+                first = first or found
+        except NotJson as error:
+            first, trouble = None, trouble or error
         if first is not None:
             raise Unreadable(
                 f'The JSON object in your reply has no key "tool" with a tool\'s name '

@@ -60,7 +60,8 @@ class Judge:
                 return Answered({"right": right, "said": reply.text.strip()})
             yield from note("unreadable", "the reply has no verdict")
             messages = (*messages, assistant(reply.text), user(context.prompt("repair")))
-        return Failed(f"the judge gave no verdict in {TRIES} replies", kind="format")
+        why = f"the judge gave no verdict in {TRIES} replies. {reply.only_reasoning}".rstrip(". ")
+        return Failed(why, kind="format")
 
     def splitter(self, phase: str) -> Splitter:
         return OneKind("answer")

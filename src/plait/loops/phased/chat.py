@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 from msgspec import structs
@@ -13,6 +13,7 @@ from plait.core import (
     Attachment,
     Effects,
     Exchange,
+    Failed,
     LoopContext,
     Message,
     Observation,
@@ -35,7 +36,7 @@ from plait.loops.phased import action_list
 from plait.loops.plan import Results
 from plait.loops.references import RESULTS
 from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, ask_for_answer
+from plait.loops.turn import Bad, ask_for_answer, is_typed_answer
 
 FreshResults: TypeAlias = tuple[Sequence[Step], Results]
 """The actions that a prompt shows, and their results."""
@@ -108,18 +109,20 @@ class PhasedChat:
         reply = yield from self._ask(phase, prompt, max_tokens=self._max_tokens, repair=any(values.values()))
         return (yield from self._add_reply(prompt, reply.text.strip()))
 
-    def reply(self, name: str, **values: str) -> Effects[str]:
+    def reply(self, name: str, **values: str) -> Effects[str | Failed]:
         """Return the reply to the user, in the output's form, after adding it and the prompt `name` to the chat."""
         asked, rules = self.prompt(name, **values), self.context.output_rules()
         prompt = PhasePrompt(cache(lambda view: join_parts(asked.render(view), rules)), asked.files)
         options: dict[str, Any] = {"max_tokens": self._max_tokens, "concluding": bool(values.get("reason"))}
         if self.context.output is not None:
             options["schema"] = self.context.output.reply_schema
+            options["is_answer"] = partial(is_typed_answer, self.context)
 
         def ask(tail: tuple[Message, ...]) -> Effects[Reply]:
             return self._ask("reply", prompt, lambda view: tail, repair=bool(tail or values), **options)
 
-        return (yield from self._add_reply(prompt, (yield from ask_for_answer(ask))))
+        answer = yield from ask_for_answer(ask)
+        return answer if isinstance(answer, Failed) else (yield from self._add_reply(prompt, answer))
 
     def ask_for_list(self, prompt: PhasePrompt, bad: Bad | None, most: int, schema: Any) -> Effects[str]:
         """Return the list of actions that the model writes, up to its last complete entry. `bad` is a list to

@@ -65,8 +65,8 @@ class Phased:
             while True:
                 yield from self._reason_and_act(chat, max(1, rounds), objection)
                 answer = yield from chat.reply("reply")
-                if not answer:
-                    return Failed("The reply is empty.", kind="format")
+                if isinstance(answer, Failed):
+                    return answer
                 before, objection = objection, (yield from check_answer(answer))
                 if not objection:
                     return Answered(answer)
@@ -75,7 +75,7 @@ class Phased:
                 rounds = 1
         except LimitNear as limit:
             answer = yield from chat.reply("conclude", reason=limit.detail)
-            return Stopped(limit.limit, limit.detail, answer or None)
+            return Stopped(limit.limit, limit.detail, None if isinstance(answer, Failed) else answer)
 
     def splitter(self, phase: str) -> Splitter:
         return OneKind("thought" if phase == "reason" else "action" if phase == "react" else "answer")

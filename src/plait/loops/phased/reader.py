@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from plait.core import JSON, Step, ToolSpec
-from plait.core.arguments import separate_inputs
+from plait.core.arguments import UNCLOSED, separate_inputs
 from plait.core.loose_json import (
     BACKSLASH,
     BARE_KEY,
@@ -22,6 +22,7 @@ from plait.core.loose_json import (
     RAW_BREAK,
     Found,
     NotJson,
+    is_unclosed,
     read_value,
     values,
     without_halves,
@@ -107,7 +108,7 @@ def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
         if isinstance(found, NotJson):
             if broken is None or (text[begin] == "[" and text[broken.position : broken.position + 1] != "["):
                 broken = found
-            if text[begin] == "[" or _names_action(text[begin:], names):
+            if text[begin] == "[" or found.unclosed or _names_action(text[begin:], names):
                 raise Unreadable(_complaint(text, found, None))
             continue
         if (entries := _entries(found.value)) is not None:
@@ -241,6 +242,8 @@ def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
         # An effect may be meant for these arguments only, so the model is asked again for such a tool.
         notes.append(repair_remark(f"the arguments of {tool.name}, which takes none, were dropped"))
         return None
+    if isinstance(value, str) and is_unclosed(value):
+        raise Unreadable(f"ARGUMENTS can't be read: {UNCLOSED}. {SHAPE}")
     if not isinstance(value, list):
         read = _json_inside(value)
         notes.append(repair_remark("ARGUMENTS was one value and no list"))

@@ -16,6 +16,7 @@ from plait.core import ToolSpec
 from plait.core.arguments import InvalidArguments, end_of_arguments, parameter_names, read_arguments
 from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops import label_scan
+from plait.loops.brackets import close_of_bracket
 from plait.loops.call_objects import ACTION_KEYS, first_of, input_value, text_key
 from plait.loops.format import Remark
 from plait.loops.label_scan import Body, Label, LabelWords, cut, repair_remark
@@ -24,7 +25,6 @@ from plait.loops.react.dialects import Dialect, Syntax
 _OPEN = re.compile(r"\s*+(?:```[ \t]*+(?:json5?|python|JSON)?)?\s*+(?=[{\[])")
 _CLOSE = re.compile(r"\s*+```")
 _NAME = re.compile(r"\s*+[`*\"']{0,3}([^\[\]\n{}:`*\"']{1,100}+)[`*]{0,2}\[")
-_BRACKETS = re.compile(r"[\[\]]")
 # A name with its input right behind it: `search("Lyon")`, `search {"query": "Lyon"}`, `search: Lyon`.
 _HEAD = re.compile(
     r"\s*+[\[<`*\"']{0,3}(?:functions?\.|tools?\.|default_api\.)?([A-Za-z_](?:[\w.-]|\\_){0,80})[`*\"'>]{0,3}[ \t]{0,3}"
@@ -49,6 +49,7 @@ class ParsedAction(Struct, frozen=True):
     """An action as read: its name and input, its end in the body, and its form.
 
     `raw` is the input's text as written, for the bracket form. `sure` is False for a line that may be a sentence.
+    `half` says what the input lacks at its end, "" for a whole one.
     """
 
     name: str
@@ -59,10 +60,11 @@ class ParsedAction(Struct, frozen=True):
     raw: str = ""
     raw_start: int = 0
     sure: bool = True
+    half: str = ""
 
 
 def action_at(body: Body, label: Label, tools: Sequence[ToolSpec], dialect: Dialect) -> ParsedAction | None:
-    """Return the action that follows a label, or None. Raises `NotJson` for an object beyond repair."""
+    """Return the action that follows a label, or None. Raises `NotJson` for an object beyond repair or never closed."""
     end = body.after(label)
     region = body.text[label.end : end]
     following = body.following(label)
@@ -99,13 +101,13 @@ def _beside(
             return None  # a call in a string
         close = end_of_arguments(region, at)
         if close < 0:
-            raise NotJson("a parenthesis is never closed", at)
+            raise NotJson("a parenthesis is never closed", at, unclosed=True)
         if labelled and not region[at:close].strip():
             return None
         try:
             read = read_arguments(region[at:close], tool.parameters)
         except InvalidArguments as why:
-            raise NotJson(str(why), at) from None
+            raise NotJson(str(why), at, unclosed=True) from None
         notes += map(repair_remark, read.repairs)
         return ParsedAction(tool.name, read.value, offset + close + 1, "lines", tuple(notes))
     if labelled:
@@ -117,11 +119,26 @@ def _beside(
         notes += [repair_remark(f"the input's JSON had {what}") for what in found.repairs]
         end = _CLOSE.match(region, found.end)
         return ParsedAction(tool.name, found.value, offset + (end.end() if end else found.end), "lines", tuple(notes))
-    text = region[at:]
-    if head[2] in (":", "="):
-        text = text.partition("\n")[0] if text.lstrip(" \t")[:1] not in ("{", "[", "`") else text
-    given, upto = label_scan.input_until(text, notes, tool, words=words)
-    return ParsedAction(tool.name, given, offset + at + upto, "lines", tuple(notes))
+    text, half = region[at:], ""
+    opening = text.lstrip()[:1]
+    if opening == "[" and close_of_bracket(text, text.index("[") + 1) is None:
+        half = f"The input of {tool.name} is never closed: end it with `]`."
+    elif head[2] in (":", "=") and opening not in ("{", "[", "`", '"'):
+        text, _, below = text.partition("\n")
+        if below.strip() and not tool.read_only:
+            half = f"Write the input of {tool.name} in the form that was asked for: it is not clear where it ends."
+    given, upto, unclosed = _read_input(text, notes, tool.name, tool, words)
+    return ParsedAction(tool.name, given, offset + at + upto, "lines", tuple(notes), half=half or unclosed)
+
+
+def _read_input(
+    text: str, notes: list[Remark], name: str, tool: ToolSpec | None, words: LabelWords, *, closed: bool = False
+) -> tuple[Any, int, str]:
+    """Return the value of an input, where its text ends, and what it lacks at its end."""
+    try:
+        return *label_scan.input_until(text, notes, tool, closed=closed, words=words), ""
+    except InvalidArguments as why:
+        return text.strip(), len(text), f"The input of {name} can't be read: {why}."
 
 
 def _blob(region: str, offset: int) -> ParsedAction | None:
@@ -159,25 +176,17 @@ def _bracket(
 ) -> ParsedAction:
     notes: list[Remark] = []
     start = head.end()
-    depth, close = 1, -1
-    for bracket in _BRACKETS.finditer(region, start):
-        depth += 1 if bracket[0] == "[" else -1
-        if depth == 0:
-            close = bracket.start()
-            break
-    end = close + 1
-    if close < 0:
-        line = region.find("\n", start)
-        line = len(region) if line < 0 else line
-        last = region.rfind("]", start, line)
-        close, end = (last, last + 1) if last >= 0 else (line, line)
-        notes.append(repair_remark("the brackets around the input don't match"))
-    raw = region[start:close]
+    close = close_of_bracket(region, start)
+    stop = start + len(region[start:].partition("\n")[0]) if close is None else close
+    raw = region[start:stop]
     tool, name = label_scan.tool_of(head[1], tools), head[1].strip()
     # `Finish[...]` holds an answer, not an input.
     kept = notes if tool or name.lower() not in ("finish", dialect.finish.lower()) else []
-    given = label_scan.input_of(raw, kept, tool, closed=True, words=dialect.words)
-    return ParsedAction(name, given, offset + end, "bracket", tuple(notes), raw, offset + start)
+    given, _, half = _read_input(raw, kept, name, tool, dialect.words, closed=True)
+    if close is None:
+        half = f"The input of {name} is never closed: end it with `]`."
+    end = offset + stop + (close is not None)
+    return ParsedAction(name, given, end, "bracket", tuple(notes), raw, offset + start, half=half)
 
 
 def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[ToolSpec]) -> ParsedAction | None:
@@ -203,8 +212,8 @@ def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[Tool
             notes.append(cut("text between the action and its input"))
         start, rest = following.end, body.text[following.end : body.after(following)]
     if rest or labelled:
-        given, upto = label_scan.input_until(rest, notes, tool, words=words)
-        return ParsedAction(name, given, start + upto, "lines", tuple(notes))
+        given, upto, half = _read_input(rest, notes, name, tool, words)
+        return ParsedAction(name, given, start + upto, "lines", tuple(notes), half=half)
     if (said := _WORDS.match(name)) is not None and tool is None:
         meant = label_scan.tool_of(said[1], tools)
         if meant is not None and meant.read_only and len(parameter_names(meant.parameters)) == 1:

@@ -1,20 +1,21 @@
 """Reads a turn of text ReAct, in one way for all dialects.
 
 Order of reading: text after an observation in the reply is cut. The first readable action counts, and wins over any
-final answer. Without an action, the last final answer counts. The last resorts are an action without its label, or
-inside a line. Anything else is `Unreadable`, with the format quoted.
+final answer; behind an action that is never closed, none counts. Without an action, the last final answer counts. The
+last resorts are an action without its label, or inside a line. Anything else is `Unreadable`, with the format quoted.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from msgspec import Struct, structs
 
 from plait.core import Call, ToolSpec
-from plait.core.arguments import brings_result
+from plait.core.arguments import InvalidArguments, brings_result
 from plait.core.loose_json import NotJson
 from plait.loops import label_scan
 from plait.loops.call_notations import GLUE, calls_in
@@ -65,6 +66,8 @@ class _Reader(Struct, frozen=True):
                     break
                 where = error.where(body.text[label.end :])
                 trouble = trouble or f"{error.what} ({where} after `{words.action}:`)"
+                if error.unclosed and label.start < first_answer:
+                    break  # what follows belongs to it, or comes after it
                 continue
             # After a final answer, `Action: eat less` is probably part of the answer.
             if action is None or self._is_none(action):
@@ -238,6 +241,8 @@ class _Reader(Struct, frozen=True):
                 finish = False
             else:
                 return _run_on(body, action, thought, head, start, notes)
+        if action.half and not finish:
+            raise self._refuse(action.half)
         label_scan.cut_after(body, end, notes)
         kept = (head + body.text[start:end]).strip()
         if finish:
@@ -258,9 +263,10 @@ def finish_answer(raw: str, words: LabelWords) -> str:
     raw = raw.strip()
     if raw.startswith('"') and "\\" in raw:
         # Only the writer uses escapes; quotation marks alone may belong to the answer.
-        value = label_scan.input_of(raw, [], closed=True, words=words)
-        if isinstance(value, str):
-            return value
+        with suppress(InvalidArguments):
+            value = label_scan.input_of(raw, [], closed=True, words=words)
+            if isinstance(value, str):
+                return value
     return words.unguard(raw)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from plait.core import (
     Answered,
@@ -37,7 +37,7 @@ from plait.loops.plan_text import LLM, read_plan, with_llm
 from plait.loops.registry import check_fallback
 from plait.loops.rewoo.pages import plan_page, solve_page, work_page
 from plait.loops.rewoo.turns import ask_planner, begin_step, run_steps
-from plait.loops.turn import ask_for_answer
+from plait.loops.turn import ask_for_answer, is_typed_answer
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class ReWOO:
             if failed := (yield from run_steps(self, task, context, plan, work)):
                 return failed
             answer, chars = yield from fit_prompt(partial(self._solve, task, context, plan, work.results), chars)
-            if not answer:
-                return Failed("The solver's reply is empty.", kind="format")
+            if isinstance(answer, Failed):
+                return answer
             if not (against := (yield from check_answer(answer))):
                 return Answered(answer)
             if not self.fallback:
@@ -99,7 +99,7 @@ class ReWOO:
                 raise
             solve = partial(self._solve, task, context, plan, work.results, reason=limit.detail)
             answer, _ = yield from fit_prompt(solve, chars)
-            return Stopped(limit.limit, limit.detail, answer or None)
+            return Stopped(limit.limit, limit.detail, None if isinstance(answer, Failed) else answer)
 
     def read_plan(self, text: str, context: LoopContext) -> Plan:
         return read_plan(text, with_llm(context.known_tools), self.max_steps).plan
@@ -111,12 +111,13 @@ class ReWOO:
 
     def _solve(
         self, task: Task, context: LoopContext, plan: Plan, results: Results, chars: int, reason: str = ""
-    ) -> Effects[str]:
+    ) -> Effects[str | Failed]:
         messages = solve_page(context, task, plan, results, chars, reason)
         schema = context.output.reply_schema if context.output is not None else None
 
         def ask(tail: tuple[Message, ...]) -> Effects[Reply]:
-            again = bool(reason or tail)
-            return think("solve", (*messages, *tail), schema=schema, max_tokens=self.max_tokens, repair=again)
+            options: dict[str, Any] = {"max_tokens": self.max_tokens, "repair": bool(reason or tail)}
+            fits = partial(is_typed_answer, context)
+            return think("solve", (*messages, *tail), schema=schema, is_answer=fits, **options)
 
         return ask_for_answer(ask)

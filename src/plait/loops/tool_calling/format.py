@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from plait.core import Call, Piece, ProviderState, Splitter, ToolSpec
-from plait.core.loose_json import MISSING, NotJson, objects, read_value
+from plait.core.arguments import UNCLOSED
+from plait.core.loose_json import NotJson, is_unclosed, objects, read_value
 from plait.loops import label_scan
 from plait.loops.call_notations import GLUE, TAG, TOKEN, FoundCall, same_call
 from plait.loops.format import Remark, Unreadable
@@ -183,26 +184,27 @@ class CallObjectSplitter:
 def arguments_of(value: Any, remarks: list[Remark]) -> Any:
     """Return a call's arguments: JSON in a text is read, {} is None.
 
-    Raises `Unreadable` for text that begins as an object but is not one, or only half of one: running a tool on half an
-    input is worse than asking again. Other text stays text.
+    Raises `Unreadable` for text that begins as an object but is not one, and for half an object, list or string:
+    running a tool on half an input is worse than asking again. Other text stays text.
     """
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             found = read_value(value)
         except NotJson as why:
-            if value.lstrip()[0] == "[":
+            if value.lstrip()[0] == "[" and not why.unclosed:
                 return value
             raise Unreadable(f"the arguments are no JSON object: {why.what} ({why.where(value)})") from None
         rest = value[found.end :].strip()
-        if MISSING in found.repairs or rest.strip("}]"):
-            what = "they end before their last bracket" if not rest else f"there is more behind them: {rest[:40]!r}"
-            raise Unreadable(f"the arguments are no JSON object: {what}")
+        if rest.strip("}]"):
+            raise Unreadable(f"the arguments are no JSON object: there is more behind them: {rest[:40]!r}")
         remarks += [repair_remark(f"the arguments' JSON had {what}") for what in found.repairs]
         if not found.repairs:
             remarks.append(repair_remark("the arguments stood in a text"))
         if rest:
             remarks.append(cut("brackets too many behind the arguments"))
         value = found.value
+    elif isinstance(value, str) and is_unclosed(value):
+        raise Unreadable(f"the arguments can't be read: {UNCLOSED}")
     return None if value == {} else value
 
 
@@ -259,9 +261,9 @@ def _broken(text: str, tools: Sequence[ToolSpec]) -> None:
     if wanted is not None and (
         _INPUTS.search(text, wanted.start()) or any(text.find(tool.name, wanted.start()) >= 0 for tool in tools)
     ):
-        if any(found.start < wanted.start() < found.end for found in objects(text)):
-            return  # part of data
         try:
+            if any(found.start < wanted.start() < found.end for found in objects(text)):
+                return  # part of data
             found = read_value(text, wanted.start())
         except NotJson as why:
             raise Unreadable(f"Your call can't be read: {why.what} ({why.where(text)}). {SHAPE}") from None

@@ -40,7 +40,7 @@ from plait.loops.escape import (
 )
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import read_part
-from plait.loops.tool_calling.format import MARKUP, CallObjects, CallsTurn, arguments_of
+from plait.loops.tool_calling.format import MARKUP, SHAPE, CallObjects, CallsTurn, arguments_of
 from plait.loops.tool_calling.turns import Log, Turns
 from plait.loops.tool_descriptions import offered_tools
 from plait.loops.turn import is_cut_within_call, is_typed_answer
@@ -100,13 +100,13 @@ class NativeTurns(Turns):
         """Read the turn, also from calls that an endpoint left in the text. Raises `Unreadable`."""
         notes: list[Remark] = []
         if reply.calls:
-            if reply.how_cut and isinstance(reply.calls[-1].input, str):
+            if reply.how_cut and isinstance(reply.calls[-1].input, str | None):
                 raise Unreadable(f"it {reply.how_cut} within the input of its last call")
             calls = tuple(self._call(call, notes) for call in reply.calls)
             turn = CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
             return as_typed_answer(self._context, turn)
         if not reply.text.strip():
-            raise Unreadable("It was empty.")
+            raise Unreadable(reply.only_reasoning or "It was empty.")
         if is_typed_answer(self._context, reply.text):
             return CallsTurn(answer=reply.text.strip(), answered=True)
         try:
@@ -135,7 +135,7 @@ class NativeTurns(Turns):
 
     def object_to(self, reply: Reply, objection: str, log: Log) -> tuple[Message, ...]:
         if not reply.calls:
-            return super().object_to(reply, objection, log)
+            return (Message("assistant", reply.text, state=reply.state), user(objection))
         calls = with_ids(reply.calls, log)
         answers = (Message("tool", objection, call_id=call.id) for call in calls)
         return (Message("assistant", reply.text, calls, state=reply.state), *answers)
@@ -188,6 +188,8 @@ class TextTurns(Turns):
         return (assistant(turn.kept or FORMAT.show_turn(turn)), Message("user", said, attachments=images))
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
+        if reply.only_reasoning:
+            raise Unreadable(f"{reply.only_reasoning} {SHAPE}")
         turn = self._read(reply.text)
         if reply.how_cut and is_cut_within_call(reply.text, turn, self._read):
             raise Unreadable(f"it {reply.how_cut} before its last call was complete. Write a shorter one.")

@@ -27,6 +27,7 @@ from plait.loops.compaction import Compaction, View
 from plait.loops.format import Unreadable
 from plait.loops.tool_calling.format import CallsTurn
 from plait.loops.transcript import with_repair
+from plait.loops.turn import is_typed_answer
 
 Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
 """Each turn with calls, and their observations."""
@@ -117,7 +118,9 @@ class Turns(ABC):
                 self._shown[i, how] = self._show(*log[i], how)
         turns = (message for key in shown for message in self._shown[key])
         messages = (*self.head(view.show_summary(self._context)), *turns, *tail)
-        return think("act", messages, tools=tools, schema=self.schema, max_tokens=self._max_tokens, repair=bool(tail))
+        options: dict[str, Any] = {"max_tokens": self._max_tokens, "repair": bool(tail)}
+        is_answer = partial(is_typed_answer, self._context)
+        return think("act", messages, tools=tools, schema=self.schema, is_answer=is_answer, **options)
 
     def _find_answer(self, reply: Reply, log: Log) -> object:
         """Return the answer in the concluding reply; None if it has none."""

@@ -78,7 +78,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     """Return the request for an effect. `params` are added last."""
     abilities, params = options.abilities, options.params
     prefill = _prefill(think, options)
-    system, messages = split_system(think, abilities, prefill=bool(prefill))
+    system, messages = split_system(think, abilities, prefill=bool(prefill), call_id=("[a-zA-Z0-9_-]{1,64}", 64))
     marks = "cache_control" not in params
     turns = _turns(messages, options)
     if prefill:
@@ -171,7 +171,7 @@ def _turns(messages: list[Message], options: WireOptions) -> list[dict[str, Any]
     for message in messages:
         if message.role == "tool":
             content = _content(message) if message.attachments else message.content
-            block = {"type": "tool_result", "tool_use_id": _id(message.call_id), "content": content}
+            block = {"type": "tool_result", "tool_use_id": message.call_id, "content": content}
             _add(out, "user", [{**block, "is_error": True} if message.failed and message.content else block])
         elif message.role == "assistant":
             _add(out, "assistant", _said(message, options))
@@ -215,23 +215,18 @@ def _said(message: Message, options: WireOptions) -> list[Any]:
         kind = block.get("type")
         if kind == "tool_use":
             if calls:  # a call without a result would be refused
-                out.append({**block, "id": _id(calls.pop(0).id)})
+                out.append({**block, "id": calls.pop(0).id})
         elif kind != "text" or str(block.get("text") or "").strip():
             out.append(block)
     return [*out, *map(_tool_use, calls)]
 
 
 def _tool_use(call: Call) -> dict[str, Any]:
-    return {"type": "tool_use", "id": _id(call.id), "name": call.tool, "input": input_object(call)}
+    return {"type": "tool_use", "id": call.id, "name": call.tool, "input": input_object(call)}
 
 
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
-
-
-def _id(id: str) -> str:
-    """Return an id with the accepted characters only; other providers use more."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", id)
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

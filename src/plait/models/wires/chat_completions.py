@@ -148,7 +148,7 @@ def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, dialect
 def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions) -> list[Any]:
     abilities, dialect = options.abilities, options.dialect
     out: list[Any] = []
-    for message in fit_to_dialect(with_files_behind_results(prepare(messages, abilities)), dialect):
+    for message in fit_to_dialect(with_files_behind_results(prepare(messages, abilities, dialect.call_id)), dialect):
         if message.attachments:
             parts = [_text(message.content), *show_parts(message.attachments, _text, _file)]
             out.append({"role": message.role, "content": parts})

@@ -8,6 +8,7 @@ Pure. State is collected from a reply and added to its message. It holds the fie
   models refuse the field in turns without calls.
 - Moonshot, "Use Kimi K2 Thinking Model", and Z.AI, "Thinking Mode": the same field, within a task of several calls.
   Kimi K2.5 and later refuse such a turn without it, and take "" for none. A turn of another model gets one blank.
+  With preserved thinking (`"thinking": {"clear_thinking": false}`), Z.AI needs it back with every turn, unchanged.
 - OpenRouter, "Reasoning Tokens": `reasoning_details` come back as they came, in the same order.
 - Google, "OpenAI compatibility" and "Thought signatures": the `extra_content` of a tool call comes back with it. Gemini
   3 refuses a step whose first call has no signature. A fixed text stands for that of another model's call.
@@ -20,10 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from hashlib import sha256
 from typing import Any, TypeGuard
-
-from msgspec import structs
 
 from plait.core import Message
 from plait.models.base import RequestDialect
@@ -43,28 +41,20 @@ _WITH_CALLS = {
     "zai": "reasoning_content",
     "groq": "reasoning",
 }
-"""The field that a dialect needs back with calls, and only with them."""
+"""The field that a dialect needs back with calls. Only Z.AI needs it with other turns too, if thinking is preserved."""
 _NO_REASONING = {"deepseek": "", "moonshot": " "}
 """Stands for the reasoning of a call that another model made, where the endpoint refuses a call without any."""
 _ALWAYS = {"openrouter": "reasoning_details", "mistral": "content", "gemini": "extra_content"}
 
 
 def fit_to_dialect(messages: Iterable[Message], dialect: RequestDialect) -> Iterator[Message]:
-    """Yield the messages with ids and in an order that the dialect accepts."""
+    """Yield the messages in an order that the dialect accepts."""
     before = ""
     for message in messages:
         if dialect.closes_results and before == "tool" and message.role not in ("tool", "assistant"):
             yield Message("assistant", RESULTS_READ)
         before = message.role
-        if dialect.nine_char_ids and (message.calls or message.call_id):
-            calls = tuple(structs.replace(call, id=_make_nine_chars(call.id)) for call in message.calls)
-            message = structs.replace(message, calls=calls, call_id=_make_nine_chars(message.call_id))
         yield message
-
-
-def _make_nine_chars(id: str) -> str:
-    """Return an id that has nine letters or digits, or is "", and for any other one nine that stand for it."""
-    return id if re.fullmatch(r"(?:[a-zA-Z0-9]{9})?", id) else sha256(id.encode()).hexdigest()[:9]
 
 
 def add_state(said: dict[str, Any], message: Message, options: WireOptions) -> dict[str, Any]:
@@ -77,7 +67,9 @@ def add_state(said: dict[str, Any], message: Message, options: WireOptions) -> d
         data = {}
     if (field := _ALWAYS.get(provider)) and data.get(field):
         said[field] = data[field]
-    if (field := _WITH_CALLS.get(provider)) and message.calls:
+    thinking = options.params.get("thinking")
+    preserves = provider == "zai" and isinstance(thinking, dict) and thinking.get("clear_thinking") is False
+    if (field := _WITH_CALLS.get(provider)) and (message.calls or preserves):
         if data.get(field):
             said[field] = data[field]
         elif provider in _NO_REASONING:
@@ -132,7 +124,7 @@ class StateCollector:
     def state(self, draft: Draft) -> dict[str, Any] | None:
         """Return the fields that came; None for none."""
         out: dict[str, Any] = {}
-        if draft.calls and any(self._texts):
+        if (draft.calls or draft.provider == "zai") and any(self._texts):
             out[self._text_field] = "".join(self._texts)
         if self._field != "content" or any(part.get("type") == "thinking" for part in self._parts if _is_table(part)):
             out[self._field] = [_close(part) for part in self._parts] or self._extra

@@ -15,7 +15,8 @@ from msgspec import structs
 
 from plait.core import Call, ProviderState, Reply, Think, ToolSpec, Usage
 from plait.core.replies import Finish
-from plait.models.wires.reply_text import MOST_INPUT, MOST_REASONING, CircleCut, TextFilter
+from plait.models.wires.repetition import MOST_INPUT, MOST_REASONING, CircleCut
+from plait.models.wires.reply_text import TextFilter
 from plait.models.wires.strict_schema import drop_nulls
 
 CHARS_A_TOKEN = 8

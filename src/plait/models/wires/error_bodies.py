@@ -43,7 +43,10 @@ def read_sentence(error: Mapping[str, Any], body: bytes) -> str:
     meta = error.get("metadata")
     if isinstance(meta, dict) and isinstance(meta.get("raw"), str):
         message = f"{message} {meta['raw']}"
-    text = str(message) if message else body[:2000].decode("utf-8", "replace")
+    message = str(message or "")
+    more = (f"{field}: {said}" for field, said in _violations(error) if said and field not in message)
+    message = " ".join((message, *more)).strip()
+    text = message or body[:2000].decode("utf-8", "replace")
     return " ".join(text.split())[:600]
 
 
@@ -55,12 +58,17 @@ def named_paths(error: Mapping[str, Any]) -> Iterator[str]:
     for each in details if isinstance(details, list) else ():  # FastAPI: "loc": ["body", "stop"]
         if isinstance(each, dict) and isinstance(loc := each.get("loc"), list):
             yield ".".join(map(str, loc))
+    yield from (field for field, _ in _violations(error))
+
+
+def _violations(error: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the fields that Google names ("fieldViolations": [{"field": "...", "description": "..."}]), and why."""
     details = error.get("details")
-    for each in details if isinstance(details, list) else ():  # Google: "fieldViolations": [{"field": "..."}]
+    for each in details if isinstance(details, list) else ():
         violations = each.get("fieldViolations") if isinstance(each, dict) else None
         for violation in violations if isinstance(violations, list) else ():
             if isinstance(violation, dict) and isinstance(field := violation.get("field"), str) and field:
-                yield field
+                yield field, str(violation.get("description") or "")
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:

@@ -56,7 +56,7 @@ _encode = msgspec.json.Encoder().encode
 def encode(think: Think, options: WireOptions) -> Request:
     """Return the request for an effect. `params` are added last; their tables are merged with the request's."""
     abilities = options.abilities
-    rules, messages = split_system(think, abilities, prefill=False)
+    rules, messages = split_system(think, abilities, prefill=False, call_id=("[ -~]{1,64}", 64))
     body: dict[str, Any] = {"model": options.model}
     if rules:
         body["instructions"] = "\n\n".join(rules)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plait.models.presets import OVERFLOWS
+from plait.models.wires.error_bodies import named_paths
 
 # Every server words it differently; these wordings come from the public issue trackers of
 # clients and servers. Those of one host are in the presets. With an unknown wording the error stays a `BadRequest`.
@@ -30,6 +31,20 @@ _SAYS = re.compile(
     """,
     re.X | re.I | re.S,
 )
+# What says that one field is too long, and how messages name the field: in quotes, or before a colon.
+_TOO_LONG = re.compile(
+    r"too[ _]long|above_max_length|max(?:imum)?(?:[ _]\w+)?[ _]length"
+    r"|(?:at most|(?:more|longer) than|up to|exceeds?|maximum)\D{0,20}\d[\d,]* (?:unicode )?(?:char|item|element|entr)",
+    re.I,
+)
+_OF_PROMPT = re.compile(r"\btokens\b|context[ _](?:length|window|size)", re.I)
+_PATH = r"[A-Za-z_]\w*(?:\.\w+|\[\w*\])+"
+_FIELDS = tuple(map(re.compile, (rf"['\"`]({_PATH})['\"`]", rf"(?:^|[^\w.])({_PATH}):", r"['`]([A-Za-z_]\w*)['`]")))
+_CONTENT = {
+    *("messages", "content", "contents", "parts", "text", "input", "output", "prompt", "instructions", "system"),
+    *("system_instruction", "systemInstruction"),
+}
+
 _SAYS_HOST = re.compile(OVERFLOWS, re.I | re.S)
 _NOT = re.compile(r"completion tokens|too many tokens per|tokens per (?:minute|day|hour)|per-minute", re.I)
 
@@ -86,6 +101,16 @@ def find_overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | N
     tokens = _int(error.get("n_prompt_tokens")) or _find_number(_TOKENS, message)
     room = _int(error.get("n_ctx")) or _find_number(_ROOM, message)
     return tokens, room
+
+
+def limits_field(message: str, error: Mapping[str, Any]) -> bool:
+    """Return whether this error says that a field without content is too long: showing less does not help."""
+    if _OF_PROMPT.search(message) or not _TOO_LONG.search(f"{error.get('code')} {error.get('type')} {message}"):
+        return False
+    found = next(filter(None, (pattern.search(message) for pattern in _FIELDS)), None)
+    path = next(named_paths(error), found[1] if found else "")
+    names = [name for name in re.findall(r"[A-Za-z_]\w*", path) if name != "str"]
+    return bool(names) and names[-1] not in _CONTENT
 
 
 def _find_number(patterns: tuple[str, ...], message: str) -> int:

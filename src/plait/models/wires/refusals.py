@@ -27,8 +27,8 @@ from plait.core.errors import (
 )
 from plait.core.secrets import Scrubber, scrubber_of
 from plait.models.base import Response
-from plait.models.wires.error_bodies import error_of, read_retry_after, read_retry_delay, read_sentence
-from plait.models.wires.overflow import find_overflow
+from plait.models.wires.error_bodies import error_of, named_paths, read_retry_after, read_retry_delay, read_sentence
+from plait.models.wires.overflow import find_overflow, limits_field
 from plait.models.wires.rejected_fields import OMITTABLE, find_missing_ability
 from plait.models.wires.stream import scrub_pieces
 
@@ -36,7 +36,8 @@ from plait.models.wires.stream import scrub_pieces
 class Target(Struct, frozen=True):
     """The endpoint and the model of a request, and the variables of its key and address. For messages.
 
-    `user_set` are the abilities whose fields the user set. Plait never leaves these out.
+    `user_set` are the abilities whose fields the user set. Plait never leaves these out. `proxy` is the proxy that may
+    have answered in the endpoint's place.
     """
 
     endpoint: str
@@ -45,6 +46,12 @@ class Target(Struct, frozen=True):
     base_env: str = ""
     secrets: tuple[str, ...] = ()
     user_set: frozenset[str] = frozenset()
+    proxy: str = ""
+
+    @property
+    def where(self) -> str:
+        """Return the endpoint and the model, with the proxy."""
+        return f"{self.endpoint} ({self.name}){f' through the proxy {self.proxy}' if self.proxy else ''}"
 
     def clean(self, text: str) -> str:
         """Return the text without any secret."""
@@ -164,7 +171,7 @@ class _Refusal(Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        return f"{self.target.endpoint} ({self.target.name})"
+        return self.target.where
 
     @property
     def clean_sentence(self) -> str:
@@ -182,7 +189,8 @@ class _Refusal(Struct, frozen=True):
         """Return the ability that the endpoint rejects, "" for none."""
         if self.status in _RETRIED:
             return ""
-        return find_missing_ability(self.status, self.error, self.said, self.asked, self.path)
+        found = find_missing_ability(self.status, self.error, self.said, self.asked, self.path)
+        return found if found in OMITTABLE or not limits_field(self.said, self.error) else ""
 
     def says(self, pattern: re.Pattern[str]) -> bool:
         return pattern.search(f"{self.code} {self.said}") is not None
@@ -215,6 +223,8 @@ def _as_account_error(refusal: _Refusal) -> ModelError | None:
 def _as_overflow(refusal: _Refusal) -> ModelError | None:
     """The prompt is too long. Any 413 says so: showing less is what helps. A stop string may be too long as well."""
     if refusal.status not in (400, 403, 413, 422, 500) or refusal.rejected_ability in OMITTABLE:
+        return None
+    if refusal.status != 413 and limits_field(refusal.said, refusal.error):
         return None
     found = find_overflow(refusal.said, refusal.error) or ((0, 0) if refusal.status == 413 else None)
     if found is None:
@@ -323,7 +333,9 @@ def _classify(refusal: _Refusal) -> ModelError:
         if (made := read(refusal)) is not None:
             return made
     hint = "`plait show RUN --wire` shows the request." if refusal.asked else ""
-    return BadRequest(f"{refusal.where} refused the request ({refusal.status}){refusal.message_end}", hint=hint)
+    field = next(named_paths(refusal.error), "")
+    named = f" It names the field {refusal.target.clean(field)}." if field and field not in refusal.said else ""
+    return BadRequest(f"{refusal.where} refused the request ({refusal.status}){refusal.message_end}{named}", hint=hint)
 
 
 def bad_response(message: str, body: bytes, target: Target, response: Response | None) -> BadResponse:
@@ -333,7 +345,7 @@ def bad_response(message: str, body: bytes, target: Target, response: Response |
     hint = ""
     if start.startswith("<"):
         hint = f"That is a web page; check the address{_name_setting(target)}."
-    made = BadResponse(f"{target.endpoint} ({target.name}) {message}{shown}", hint=hint)
+    made = BadResponse(f"{target.where} {message}{shown}", hint=hint)
     made.response = response
     return made
 

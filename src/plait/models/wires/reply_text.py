@@ -8,55 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-_OPEN, _CLOSE = "<think>", "</think>"
-MOST_TEXT, MOST_REASONING, MOST_INPUT = 2048, 4096, 8192
-"""Minimum characters of a repetition: in a reply's text, in its reasoning, in the input of a tool call. A cut input is
-useless, and an input may be a file of zeros, so it has the most room."""
-ROUNDS = 4
-"""Minimum number of repeats."""
-EVERY = 512
-"""Characters between two checks. A repetition is found at the same place however the stream is cut."""
+from plait.core import reasoning
+from plait.models.wires.repetition import MOST_REASONING, CircleCut
 
-
-class CircleCut:
-    """Cut a text that ends in endless repetition of one piece. Feed pieces; get those before the repetition.
-
-    Small models repeat the same lines until their token limit, which takes minutes. Only exact repetition counts,
-    because lists, tables and code have similar lines. `found` is True from the repetition on. `min_length` is its
-    minimum length.
-    """
-
-    def __init__(self, min_length: int = MOST_TEXT) -> None:
-        self.found = False
-        self._min_length = min_length
-        self._passed = 0
-        self._end = ""
-
-    def feed(self, text: str) -> str:
-        """Return the text up to the start of a repetition."""
-        if self.found:
-            return ""
-        if self._passed + len(text) < self._min_length:  # too short for a repetition
-            self._passed += len(text)
-            self._end += text
-            return text
-        at = 0
-        while at < len(text):
-            piece = text[at : at + EVERY - self._passed % EVERY]
-            at += len(piece)
-            self._passed += len(piece)
-            self._end = (self._end + piece)[-self._min_length :]
-            if self._passed % EVERY == 0 and self._is_circle():
-                self.found = True
-                return text[:at]
-        return text
-
-    def _is_circle(self) -> bool:
-        text, longest = self._end, self._min_length // ROUNDS
-        if len(text) < self._min_length:
-            return False
-        again = text.find(text[:longest], 1)
-        return 0 < again <= longest and text[again:] == text[: len(text) - again]
+MOST_BLANKS = 1000
+"""Blanks before reasoning."""
 
 
 class TextFilter:
@@ -64,7 +20,8 @@ class TextFilter:
 
     The text ends before the string of `stop` that is complete first. Without `stop`, the strings of `after_object`
     count after the first JSON object of the reply; `before` is the part of the reply that the request held. `prefill`
-    is dropped from the start of the text if the model repeats it. A `<think>` block at the very start is `reasoning`.
+    is dropped from the start of the text if the model repeats it. Marked reasoning at the start, also behind the
+    prefill, is `reasoning` (`core/reasoning.py`).
     `stopped`: a stop string or a repetition was found, and all later text is dropped. `circling`: it was a repetition.
     """
 
@@ -83,8 +40,12 @@ class TextFilter:
         self._prefill = prefill.strip()
         self._gap = prefill[len(prefill.rstrip()) :] if self._prefill else ""
         self._held = ""
+        self._inside: reasoning.Markers | None = None  # of the reasoning that is open
+        self._answer: reasoning.Markers | None = None  # of the answer
+        self._is_behind = False  # behind reasoning
         # A function, not a bound method: a cycle would wait for the garbage collector.
         self._stage: Callable[[TextFilter], str] = TextFilter._at_start
+        self._next: Callable[[TextFilter], str] = TextFilter._in_prefill
         self._reasoning: list[str] = []
         self._text_cut, self._reasoning_cut = CircleCut(), CircleCut(MOST_REASONING)
         self.stopped = self.circling = False
@@ -119,43 +80,43 @@ class TextFilter:
     def _flush(self) -> str:
         text = ""
         # Text that a stage still holds passes through the later stages.
+        if self._inside is not None:
+            self._think(self._held)
+            return ""
         if self._stage is TextFilter._at_start:
-            text = self._go_to(TextFilter._in_prefill)
+            text = self._go_to(self._next)
         if self._stage is TextFilter._in_prefill:
             text += self._go_to(self._body)
         held, self._held = self._held, ""
-        if self._stage is TextFilter._in_thinking:
-            self._think(held)
-            return text
-        return text + held
+        return text + (reasoning.drop_closing(held, self._answer) if self._answer else held)
 
     # Stages, in order. Each either holds its text (returns "") or passes it to a later one.
 
     def _at_start(self) -> str:
-        start = self._held.lstrip()
-        if start.startswith(_OPEN):
-            self._held = start[len(_OPEN) :]
-            return self._go_to(TextFilter._in_thinking)
-        if _OPEN.startswith(start):
-            return ""
-        return self._go_to(TextFilter._in_prefill)
-
-    def _in_thinking(self) -> str:
-        end = self._held.find(_CLOSE)
-        if end < 0:
-            keep = _overlap(self._held, _CLOSE)
-            certain, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
-            self._think(certain)
-            return ""
-        inner, self._held = self._held[:end], self._held[end + len(_CLOSE) :]
-        self._think(inner)
-        if self.stopped:
-            return ""
-        return self._go_to(TextFilter._after_thinking)
-
-    def _after_thinking(self) -> str:
-        self._held = self._held.lstrip()
-        return self._go_to(TextFilter._in_prefill) if self._held else ""
+        """Take reasoning apart, part by part, up to the first text of the answer."""
+        text, at = self._held, 0
+        while True:
+            if self._inside is not None:
+                closing = reasoning.end_of(self._inside).search(text, at)
+                end = closing.start() if closing else len(text) - reasoning.count_unsure(text[at:], self._inside)
+                self._think(text[at:end])
+                if closing is None or self.stopped:
+                    self._held = text[end:]
+                    return ""
+                at, self._inside = closing.end(), None
+            start = reasoning.skip_blanks(text, at)
+            near = start - at <= MOST_BLANKS
+            found = reasoning.find_opening(text, start, behind=self._is_behind) if near else None
+            if found is None:
+                self._held = text[start if self._is_behind else at :]
+                return "" if near and reasoning.may_open(text, start) else self._go_to(self._next)
+            markers, at = found
+            self._is_behind = True
+            if markers.is_answer:
+                self._answer = markers
+            else:
+                self._inside = markers
+                self._reasoning.append("\n")
 
     def _in_prefill(self) -> str:
         if not self._prefill:
@@ -172,7 +133,8 @@ class TextFilter:
         # The prefill's own trailing space belongs to the prefill, whether or not the model repeats it.
         while self._gap and self._held.startswith(self._gap[0]):
             self._gap, self._held = self._gap[1:], self._held[1:]
-        return self._go_to(self._body) if self._held else ""
+        self._next, self._is_behind = self._body, False
+        return self._go_to(TextFilter._at_start) if self._held else ""
 
     def _in_object(self) -> str:
         """Return the text up to the end of the first JSON object. Stop strings that it may hold do not count."""
@@ -186,15 +148,18 @@ class TextFilter:
 
     def _in_text(self) -> str:
         text = self._held
-        if not self._stop:
+        if not (self._stop or self._answer):
             self._held = ""
             return text
         met = [(at + len(s), at) for s in self._stop if (at := text.find(s)) >= 0]
         if met:
             self.stopped = True
             self._held = ""
-            return text[: min(met)[1]]
-        keep = max([_overlap(text, s) for s in self._stop])
+            text = text[: min(met)[1]]
+            return reasoning.drop_closing(text, self._answer) if self._answer else text
+        keep = max([reasoning.overlap(text, s) for s in self._stop], default=0)
+        if self._answer:
+            keep += reasoning.count_unsure(text[: len(text) - keep], self._answer)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
@@ -231,15 +196,3 @@ class FirstObject:
                 if not self.open:
                     return at + 1
         return None
-
-
-def _overlap(text: str, word: str) -> int:
-    """Return the length of the longest end of `text` that is a proper beginning of `word`."""
-    last = word[0]
-    start = max(0, len(text) - len(word) + 1)
-    at = text.find(last, start)
-    while at >= 0:
-        if word.startswith(text[at:]):
-            return len(text) - at
-        at = text.find(last, at + 1)
-    return 0

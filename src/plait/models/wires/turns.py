@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -18,10 +20,15 @@ GO_ON = (
 )
 """Asks for the rest of a prefilled reply if the endpoint cannot continue an assistant message."""
 
+ANY_ID = ("(?s:.*)", 0)
+"""The form of call ids where any text is accepted."""
+
 _encode = msgspec.json.Encoder().encode
 
 
-def split_system(think: Think, abilities: Abilities, *, prefill: bool) -> tuple[list[str], list[Message]]:
+def split_system(
+    think: Think, abilities: Abilities, *, prefill: bool, call_id: tuple[str, int] = ANY_ID
+) -> tuple[list[str], list[Message]]:
     """Return the texts of the leading system messages, and all other messages.
 
     The other messages are prepared (`prepare`). `prefill`: the wire sends the prefill itself; otherwise the last
@@ -29,7 +36,7 @@ def split_system(think: Think, abilities: Abilities, *, prefill: bool) -> tuple[
     """
     messages = (Message("user", think.prompt),) if think.prompt else think.messages
     first = next((i for i, each in enumerate(messages) if each.role != "system"), len(messages))
-    rest = prepare(messages[first:], abilities)
+    rest = prepare(messages[first:], abilities, call_id)
     if think.prefill and not prefill:
         rest += [Message("assistant", think.prefill), Message("user", GO_ON)]
     return [each.content for each in messages[:first]], rest
@@ -56,13 +63,14 @@ def arguments(call: Call) -> str:
     return _encode(input_object(call)).decode() if call.input is not None else "{}"
 
 
-def prepare(messages: Sequence[Message], abilities: Abilities) -> list[Message]:
+def prepare(messages: Sequence[Message], abilities: Abilities, call_id: tuple[str, int]) -> list[Message]:
     """Return the messages with an id for each call and its result, and with the attachments that the model accepts.
 
-    For an endpoint without tools, calls and results are in words.
+    `call_id`: the pattern that the ids have to match, and their greatest length. For an endpoint without tools, calls
+    and results are in words.
     """
     shown = _with_accepted(messages, abilities)
-    return _with_ids(shown) if abilities.tools else [_in_words(each) for each in shown]
+    return _with_ids(shown, call_id) if abilities.tools else [_in_words(each) for each in shown]
 
 
 def _with_accepted(messages: Sequence[Message], abilities: Abilities) -> list[Message]:
@@ -81,7 +89,12 @@ def _with_accepted(messages: Sequence[Message], abilities: Abilities) -> list[Me
     return out
 
 
-def _with_ids(messages: Sequence[Message]) -> list[Message]:
+def _fit_id(id: str, form: tuple[str, int]) -> str:
+    """Return an id that fits, and for any other one always the same that stands for it."""
+    return id if re.fullmatch(form[0], id) else sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[: form[1]]
+
+
+def _with_ids(messages: Sequence[Message], form: tuple[str, int]) -> list[Message]:
     out: list[Message] = []
     waiting: list[str] = []  # ids of calls that no tool message has answered yet
     made = 0
@@ -90,12 +103,13 @@ def _with_ids(messages: Sequence[Message]) -> list[Message]:
             made += len(message.calls)
             start = made - len(message.calls) + 1
             calls = tuple(
-                Call(each.tool, each.input, each.id or f"call_{start + i}") for i, each in enumerate(message.calls)
+                Call(each.tool, each.input, _fit_id(each.id or f"call_{start + i}", form))
+                for i, each in enumerate(message.calls)
             )
             waiting += [call.id for call in calls]
             message = structs.replace(message, calls=calls)
         elif message.role == "tool":
-            call_id = message.call_id or (waiting[0] if waiting else "call_0")
+            call_id = _fit_id(message.call_id or (waiting[0] if waiting else "call_0"), form)
             if call_id in waiting:
                 waiting.remove(call_id)
             message = structs.replace(message, call_id=call_id)
