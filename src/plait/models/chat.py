@@ -150,6 +150,11 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         if scrubber and scrubber(said := msgspec.json.encode(reply)) != said:
             response = structs.replace(response, body=target.clean_bytes(body))
             reply = self._decode(response, think, request.body)
+            if scrubber(said := msgspec.json.encode(reply)) != said:
+                response = structs.replace(response, body=b"")
+                leak = bad_response("repeats a secret in pieces that Plait cannot find.", b"", target, response)
+                leak.retry = False
+                raise leak
         watch.show_rest(reply)
         return structs.replace(response, reply=reply)
 

@@ -175,8 +175,8 @@ class Draft:
 
     @property
     def is_stated(self) -> bool:
-        """Return whether a whole message came after the pieces, and agrees with them."""
-        return self._came.is_stated
+        """Return whether a whole message without calls came after the pieces, and agrees with them."""
+        return self._came.is_stated and not self.calls
 
     def reply(self, think: Think, wire: str, model: str) -> Reply:
         """Return the reply. `wire` and `model` name who made its opaque state."""
