@@ -93,6 +93,12 @@ TEXTS = {
         delta("Hel") + event({"choices": [{"delta": {}, "message": {"content": "Hello"}, "finish_reason": "stop"}]}),
         "Hello",
     ),
+    "message beside a piece": (
+        "chat",
+        delta("Hel")
+        + event({"choices": [{"delta": {"content": "lo"}, "message": {"content": "Hello"}, "finish_reason": "stop"}]}),
+        "Hello",
+    ),
     "a message in place of each piece": ("chat", whole("", content="Hel") + whole(content="lo"), "Hello"),
     "the last piece repeats all": (
         "chat",
@@ -245,6 +251,14 @@ CALLS: dict[str, tuple[str, bytes, list[tuple[str, Any]]]] = {
         + calls(native('{"city"', "b", None))
         + calls(native(':"Lyon"}', "a", None))
         + calls(native(':"Nice"}', "b", None), finish="tool_calls"),
+        BOTH,
+    ),
+    "one index, ids on each piece": (
+        "chat",
+        calls(native('{"city"'))
+        + calls(native('{"city"', "b"))
+        + calls(native(':"Lyon"}', name=None))
+        + calls(native(':"Nice"}', "b", name=None), finish="tool_calls"),
         BOTH,
     ),
     "snapshots of the input": (

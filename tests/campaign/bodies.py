@@ -87,10 +87,11 @@ async def run_case(case: Case, folder: Path) -> Outcome:
         timeout: float,
         answer: HttpAnswer,
         on_bytes: Callable[[bytes], bool],
-    ) -> None:
+    ) -> Target:
         """Answer as an endpoint: first with the case, then with a plain reply."""
         answer.status, answer.body = 200, bodies.pop(0) if bodies else json.dumps(PLAIN[case.wire]).encode()
         answer.cut = on_bytes(answer.body)
+        return target
 
     with mock.patch("plait.models.http.post", post):
         model = MODELS[case.wire]

@@ -68,6 +68,8 @@ class ChatReader:
         if reason := choice.get("finish_reason"):
             native = choice.get("native_finish_reason")
             draft.end(f"{reason} {native}" if isinstance(native, str) else reason)
+        if isinstance(message, dict) and message.get("content") and isinstance(delta, dict):
+            delta = {**delta, "content": None}  # the whole message has it, too
         shown = self._message(delta, False, bool(reason)) if isinstance(delta, dict) else ""
         if isinstance(text := choice.get("text"), str):
             shown += draft.write(text, ends=bool(reason))
@@ -85,7 +87,7 @@ class ChatReader:
         if thought and isinstance(thought, str):
             draft.add_reasoning(thought, whole)
         self._messages += whole
-        calls, group = part.get("tool_calls"), self._messages if whole else 0
+        calls, group = part.get("tool_calls") or part.get("tool_call"), self._messages if whole else 0
         if not calls and (calls := part.get("function_call")):  # the older form; some endpoints send both
             group = group or OLDER
         content = part.get("content")

@@ -113,11 +113,15 @@ class Draft:
 
         A piece with a name may begin another call. `group`: see `PendingCall`; each call of a whole message is one.
         """
-        entry = None if group > 0 else self._find_call(index, id, name)
-        if entry is None:
+        at, entry = ("at", str(index)), self._places.get(("id", id))
+        if index is None and entry is None and self.calls:
+            entry = self.calls[-1]
+        elif index is not None and (entry is None or str(entry.index) != str(index)):
+            entry = self._places.get(at, None if name else entry)
+        if entry is None or group > 0 or (name and entry.is_other(index, id, name)):
             entry = PendingCall(index, group)
             self.calls.append(entry)
-            self._places["at", str(index)] = entry
+            self._places[at] = entry
         entry.id = entry.id or id
         if id:
             self._places["id", id] = entry
@@ -222,15 +226,6 @@ class Draft:
     def _add_reasoning(self, text: str) -> None:
         if text and not (self.circling or self.over):
             self._reasoning.append(self._cut_circle(self._within(text), self._reasoning_cut))
-
-    def _find_call(self, index: Any, id: str, name: str) -> PendingCall | None:
-        """Return the call to which a piece belongs; None if it begins one."""
-        entry = self._places.get(("id", id))
-        if index is not None and (name or entry is None or ("at", str(index)) in self._places):
-            entry = self._places.get(("at", str(index)))
-        elif index is None and entry is None and self.calls:
-            entry = self.calls[-1]
-        return None if entry is None or (name and entry.is_other(index, id, name)) else entry
 
     def _within(self, text: str) -> str:
         """Return the text up to the maximum length of the reply."""

@@ -33,7 +33,8 @@ class ReplyReader:
         self._events = Events()
         self._start = b""
         self._is_damaged = False
-        self._numbered: dict[int, set[int]] = {}
+        self._numbered: set[tuple[int, int]] = set()
+        self._first_number: Any = None
 
     def feed(self, piece: bytes) -> Iterator[str]:
         """Read a piece of a stream and yield the text that is now certain."""
@@ -65,7 +66,7 @@ class ReplyReader:
             if isinstance(value, str):
                 words.append(value)
             for event in value if isinstance(value, list) else (value,):
-                if isinstance(event, dict) and not ("sequence_number" in event and self._is_repeated(event, data)):
+                if isinstance(event, dict) and not self._is_repeated(event.get("sequence_number"), data):
                     self.draft.error = self.draft.error or error_in(event)
                     shown += self._reader.read(event)
         if any(word.strip("[] \r").upper() == "DONE" for word in words):
@@ -74,14 +75,13 @@ class ReplyReader:
             self._is_damaged = True
         return shown
 
-    def _is_repeated(self, event: dict[str, Any], data: bytes) -> bool:
+    def _is_repeated(self, number: Any, data: bytes) -> bool:
         """Return whether the same event with the same number has come before. Some endpoints number all events 0."""
-        number = event.get("sequence_number")
         if not isinstance(number, int):
             return False
-        same = self._numbered.setdefault(number, set())
-        is_known = hash(data) in same and len(self._numbered) > 1
-        same.add(hash(data))
+        self._first_number = number if self._first_number is None else self._first_number
+        is_known = (number, hash(data)) in self._numbered and number != self._first_number
+        self._numbered.add((number, hash(data)))
         return is_known
 
     def finish(self, response: Response, target: Target, asked: bytes) -> Reply:
@@ -93,7 +93,8 @@ class ReplyReader:
         if not response.cut:
             self.read_rest(body)
         draft.close()
-        error = mend(draft.error or (self._events.errors and _read_error(self._events.errors[0])))[0]
+        named = self._events.errors[0] if self._events.errors else b""
+        error = mend(draft.error or error_of(named) or named.decode("utf-8", "replace"))[0]
         if error and (made := reply_in_error(error, self._think, self._wire, target)):
             return made
         if error:
@@ -163,12 +164,6 @@ def error_in(value: dict[str, Any]) -> Any:
     if error and (not isinstance(error, dict) or any(error.values())):
         return error
     code = value.get("code") or value.get("status") or value.get("status_code")
-    if value.get("type") == "error" or value.get("object") == "error" or (isinstance(code, int) and code >= 400):
+    if value.get("type") == "error" or value.get("object") == "error" or (isinstance(code, int) and 400 <= code < 600):
         return {key: each for key, each in value.items() if key not in ("type", "object")}
     return None
-
-
-def _read_error(data: bytes) -> Any:
-    values, _ = read_values(data)
-    value = values[0] if values else data.decode("utf-8", "replace")
-    return value.get("error", value) if isinstance(value, dict) else value
