@@ -187,12 +187,8 @@ class Draft:
         found = merge_calls(self.calls)
         calls = tuple(_without_added_nulls(each.call, think.tools) for each in found)
         finish: Finish = "stop" if self.is_stopped else self.finish or "stop"
-        if found and not self.filter.stopped:
-            last = found[-1]
-            if self.finish in ("length", "filter") and last.is_empty:
-                calls = (*calls[:-1], structs.replace(calls[-1], input=""))  # its input was still to come
-            elif self.finish is None and last.group <= 0 and (last.is_empty or isinstance(last.call.input, str)):
-                finish = "broken"
+        if found and self.finish is None and not self.filter.stopped and found[-1].group <= 0:
+            finish = "broken" if found[-1].is_empty or isinstance(found[-1].call.input, str) else finish
         if self.circling or self.filter.circling:
             finish = "circle"
         elif self.over:
