@@ -231,13 +231,13 @@ def test_the_reasons_to_stop(reason: str, finish: str) -> None:
         assert read({"candidates": [{"finishReason": reason}]}, streamed=streamed).finish == finish
 
 
-def test_a_call_that_google_could_not_read_is_shown_as_the_model_wrote_it() -> None:
+def test_a_call_that_google_could_not_read_is_no_text() -> None:
     candidate = {
         "finishReason": "MALFORMED_FUNCTION_CALL",
         "finishMessage": "Malformed function call: print(default_api.people(city='Lyon'))",
     }
     reply = read({"candidates": [candidate]})
-    assert (reply.text, reply.finish) == ("print(default_api.people(city='Lyon'))", "stop")
+    assert (reply.text, reply.finish, reply.unread) == ("", "broken", candidate["finishMessage"])
 
 
 def test_a_blocked_prompt_is_a_filtered_reply() -> None:

@@ -19,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[0:1] = [str(HERE.parent), str(HERE)]
 
 import approving  # noqa: E402
+import bodies  # noqa: E402
 import broken_endpoints  # noqa: E402
 import damaging  # noqa: E402
 import halving  # noqa: E402
@@ -34,6 +35,7 @@ from figures import Figures  # noqa: E402
 # part: (what it does, what is counted, the full count, the short count)
 PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "readers": (reading.run, "replies read, whole and one character at a time", 300_000, 3_000),
+    "bodies": (bodies.run, "streams and bodies of all wires with repeated, cut and odd pieces", 10_000, 300),
     "halves": (halving.run, "replies cut within the input of their call", 20_000, 2_000),
     "kills": (killing.run, "SIGKILLs of runs of all loops, also of their resumes", 2_000, 60),
     "damage": (damaging.run, "damaged files of a journal", 600, 36),

@@ -10,14 +10,15 @@ from plait.core.messages import ProviderState
 from plait.core.reasoning import split_unopened
 from plait.core.tools import Call
 
-Finish: TypeAlias = Literal["stop", "length", "calls", "filter", "circle"]
-"""Why the model stopped writing: done (or at a stop string), cut by its token limit, native calls, filtered, or cut by
-Plait because it kept repeating itself."""
+Finish: TypeAlias = Literal["stop", "length", "calls", "filter", "circle", "broken"]
+"""Why the model stopped writing: done (or at a stop string), cut by its token limit, native calls, filtered, cut by
+Plait because it kept repeating itself, or at a native call that nobody can read."""
 
 CUT: dict[Finish, str] = {
     "length": "was cut at its token limit",
     "circle": "repeated itself and was cut",
     "filter": "was refused, or cut by the endpoint's content filter",
+    "broken": "holds a call that cannot be read",
 }
 """The reason of an incomplete reply, by its `finish`."""
 
@@ -62,7 +63,8 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     `text` ends before the first stop string, whether the endpoint or Plait cut it. `reasoning` is the endpoint's
     separate chain of thought. `calls` are native tool calls. `cost` is in USD, None if no price is known. `state`
     belongs to the assistant's message of this turn. `service_tier` is the tier that the endpoint reports, "" if none.
-    `cost_reported`: the provider reported the cost; else Plait computes it from prices.
+    `cost_reported`: the provider reported the cost; else Plait computes it from prices. `unread` is a call that the
+    endpoint could not read, in its words ("" if it sends none); such a reply is `broken` and has no text.
     """
 
     text: str
@@ -76,17 +78,19 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     state: ProviderState | None = None
     service_tier: str = ""
     cost_reported: bool = False
+    unread: str = ""
 
     @property
     def how_cut(self) -> str:
         """Return why a reply is incomplete, as the end of a sentence; "" for a complete one."""
-        return CUT.get(self.finish, "")
+        said = " ".join(self.unread.split())[:300]
+        return CUT.get(self.finish, "") + (f" ({said})" if said else "")
 
     @property
     def only_reasoning(self) -> str:
         """Return that only reasoning came, and how much, as a sentence; "" for a reply with text or calls, or empty."""
         tokens = self.usage.reasoning_tokens
-        if self.text.strip() or self.calls or not (self.reasoning.strip() or tokens):
+        if self.finish == "broken" or self.text.strip() or self.calls or not (self.reasoning.strip() or tokens):
             return ""
         size = f"{len(self.reasoning.strip()):,} characters" if self.reasoning.strip() else f"{tokens:,} tokens"
         return f"Only reasoning came ({size}) and no text{f', and it {self.how_cut}' if self.how_cut else ''}."

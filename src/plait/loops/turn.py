@@ -213,7 +213,7 @@ class TurnLoop:
 
 def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effects[str | Failed]:
     """Return a reply that is only the answer; `Failed` for an empty one. The model is asked again for an answer that
-    does not fit the output.
+    does not fit the output, and twice after a call that cannot be read.
 
     `ask` makes the model call; its messages follow the request. The runtime ends the run after too many answers.
     """
@@ -221,9 +221,11 @@ def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effe
     while True:
         reply = yield from ask(tail)
         answer = reply.text.strip()
-        if not answer:
+        if reply.finish == "broken" and len(tail) < 3:
+            against = f"Your reply {reply.how_cut}. No tool can be called now. Write the answer in words."
+        elif not answer:
             return Failed(reply.only_reasoning or "The reply is empty.", kind="format")
-        if not (against := (yield from check_output(answer))):
+        elif not (against := (yield from check_output(answer))):
             return answer
         tail = (*tail, *with_repair(answer, against))
 

@@ -138,7 +138,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             )
         try:
             # Decode here too, so that half a stream or garbage is a failed attempt, which is retried.
-            if watch.is_broken or body != answer.body:
+            if body != answer.body:
                 reply = self._decode(response, think, request.body)
             else:
                 reply = watch.reader.finish(response, target, request.body)
@@ -150,6 +150,11 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         if scrubber and scrubber(said := msgspec.json.encode(reply)) != said:
             response = structs.replace(response, body=target.clean_bytes(body))
             reply = self._decode(response, think, request.body)
+            if scrubber(said := msgspec.json.encode(reply)) != said:
+                response = structs.replace(response, body=b"")
+                leak = bad_response("repeats a secret in pieces that Plait cannot find.", b"", target, response)
+                leak.retry = False
+                raise leak
         watch.show_rest(reply)
         return structs.replace(response, reply=reply)
 
@@ -214,7 +219,6 @@ class _Watch:
 
     def __init__(self, reader: ReplyReader, on_text: OnText | None, scrubber: Scrubber) -> None:
         self.reader = reader
-        self.is_broken = False
         self._on_text = on_text
         self._scrubber = StreamScrubber(scrubber)
         self._follows = (
@@ -230,17 +234,11 @@ class _Watch:
         max_size = MAX_BODY if self.reader.kind == "json" else min(EMPTY_STREAM + FRAMES * draft.written, MAX_STREAM)
         if self._size > max_size:
             return True
-        if self.is_broken:
-            return False
-        try:
-            for text in self.reader.feed(piece):
-                if self._on_text is not None and (text := self._scrubber.feed(text)):
-                    self._shown += len(text)
-                    self._on_text(text)
-                self._show_input()
-        except msgspec.DecodeError:
-            self.is_broken = True  # read the body to its end; `decode` reports what is wrong with it
-            return False
+        for text in self.reader.feed(piece):
+            if self._on_text is not None and (text := self._scrubber.feed(text)):
+                self._shown += len(text)
+                self._on_text(text)
+            self._show_input()
         return draft.is_stopped and not draft.whole  # if the endpoint also ended the reply, its usage is still to come
 
     def _show_input(self) -> None:

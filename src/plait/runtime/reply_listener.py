@@ -65,7 +65,7 @@ class ReplyListener:
     def close(self, reply: Reply) -> None:
         """The reply is whole."""
         if self._splitter is not None:
-            self._show(self._splitter.close(bool(reply.calls)))
+            self._show(self._splitter.close(bool(reply.calls) or reply.finish == "broken"))
 
     def _show(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:

@@ -97,23 +97,26 @@ class NativeTurns(Turns):
         return (Message("assistant", turn.thought, turn.calls, state=turn.state), *results)
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
-        """Read the turn, also from calls that an endpoint left in the text. Raises `Unreadable`."""
+        """Read the turn, also from calls that an endpoint left in the text, or could not read. Raises `Unreadable`."""
         notes: list[Remark] = []
-        if reply.calls:
+        is_broken, said = reply.finish == "broken", reply.text
+        if is_broken:
+            said = "" if reply.calls else reply.unread.partition(": ")[2]
+        elif reply.calls:
             if reply.how_cut and isinstance(reply.calls[-1].input, str | None):
                 raise Unreadable(f"it {reply.how_cut} within the input of its last call")
             calls = tuple(self._call(call, notes) for call in reply.calls)
             turn = CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
             return as_typed_answer(self._context, turn)
-        if not reply.text.strip():
-            raise Unreadable(reply.only_reasoning or "It was empty.")
-        if is_typed_answer(self._context, reply.text):
-            return CallsTurn(answer=reply.text.strip(), answered=True)
+        if not said.strip():
+            raise Unreadable(f"it {reply.how_cut}" if is_broken else reply.only_reasoning or "It was empty.")
+        if not is_broken and is_typed_answer(self._context, said):
+            return CallsTurn(answer=said.strip(), answered=True)
         try:
-            turn = as_typed_answer(self._context, FORMAT.read(reply.text, self._context.known_tools))
+            turn = as_typed_answer(self._context, FORMAT.read(said, self._context.known_tools))
         except Unreadable:
             # A text with a known tool's name is a broken call, or the model was still thinking about one.
-            text = read_part(reply.text)[0]
+            text = read_part(said)[0]
             if not text.strip() or any(tool.name in text for tool in self._context.known_tools):
                 raise
             turn = CallsTurn(text.strip())
@@ -121,9 +124,11 @@ class NativeTurns(Turns):
         if turn.calls and (known or MARKUP.search(reply.text) is not None):
             left = label_scan.repair_remark("the calls stood in the reply's text")
             return CallsTurn(turn.thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
+        if is_broken:
+            raise Unreadable(f"it {reply.how_cut}")
         if turn.answered:
             return turn
-        return CallsTurn(answer=reply.text.strip(), answered=True)
+        return CallsTurn(answer=said.strip(), answered=True)
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
         if not reply.calls:

@@ -9,20 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from plait.core import Usage
-from plait.core.replies import Finish
 from plait.models.wires.draft import Draft, read_count
+from plait.models.wires.pending_calls import CALL_TYPES, PendingCall, read_call, read_input
 
-_FINISH: dict[str, Finish] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "pause_turn": "length",
-    "tool_use": "calls",
-    "refusal": "filter",
-}
-"""Stop reasons with a meaning of their own. `pause_turn`: the server paused a turn with its own tools."""
+
+class Texts(list[str]):
+    """A text of a block that is still arriving."""
 
 
 class MessagesReader:
@@ -31,35 +24,37 @@ class MessagesReader:
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._usage: dict[str, Any] = {}
-        self._blocks: dict[int, dict[str, Any]] = {}
-        self._inputs: dict[int, list[str]] = {}
+        self._blocks: list[tuple[dict[str, Any], PendingCall | None]] = []
+        self._open: dict[str, dict[str, Any]] = {}
         self._thought = False
+        self._messages = 0
 
-    def read(self, data: bytes) -> str:
-        """Add an event or a whole body and return the text that is now certain. Raises `msgspec.DecodeError`."""
-        draft = self._draft
-        event = msgspec.json.decode(data)
-        if not isinstance(event, dict):
-            return ""
-        kind = event.get("type")
-        if kind == "error" or event.get("error"):
-            draft.error = event.get("error") or event
-        elif kind == "message_start":
+    def read(self, event: dict[str, Any]) -> str:
+        """Add an event or a whole body and return the text that is now certain."""
+        draft, kind, index = self._draft, event.get("type"), event.get("index")
+        is_content = kind in ("content_block_start", "content_block_delta")
+        draft.counted = kind == "message_delta" or (draft.counted and not is_content)
+        if kind == "message_start":
             self._begin(event.get("message"))
         elif kind == "content_block_start":
-            return self._start(event.get("index"), event.get("content_block"))
+            return self._start(index, event.get("content_block"))
         elif kind == "content_block_delta":
-            return self._extend(event.get("index"), event.get("delta"))
+            return self._extend(index, event.get("delta"))
+        elif kind == "content_block_stop":
+            self._open.pop(str(index), None)
         elif kind == "message_delta":
             self._end(event.get("delta"), event.get("usage"))
         elif kind == "message_stop":
             draft.done = True
         elif isinstance(event.get("content"), list):
-            self._begin(event)
-            shown = "".join([self._start(i, block) for i, block in enumerate(event["content"])])
-            self._end(event, None)
-            return shown
+            return self._add_whole(event, [each for each in event["content"] if isinstance(each, dict)])
         return ""
+
+    def state(self) -> list[dict[str, Any]] | None:
+        """Return all blocks in order if one is neither text nor a call; None if text and calls say everything."""
+        blocks = [_close(block) for block in self._draft.without_repeated(self._blocks)]
+        is_plain = all(block.get("type") in ("text", *CALL_TYPES) for block in blocks)
+        return None if is_plain or self._draft.finish is None else blocks
 
     def _begin(self, message: Any) -> None:
         self._draft.began = True
@@ -70,12 +65,8 @@ class MessagesReader:
         self._count(message.get("usage"))
 
     def _end(self, message: Any, usage: Any) -> None:
-        draft = self._draft
         self._count(usage)
-        reason = message.get("stop_reason") if isinstance(message, dict) else None
-        if isinstance(reason, str):
-            draft.finish = _FINISH.get(reason, "stop")
-            draft.state = self._state()
+        self._draft.end(message.get("stop_reason") if isinstance(message, dict) else None)
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):
@@ -84,42 +75,54 @@ class MessagesReader:
             if isinstance(tier := self._usage.get("service_tier"), str):
                 self._draft.service_tier = tier
 
-    def _start(self, index: Any, block: Any) -> str:
-        if not isinstance(block, dict):
+    def _add_whole(self, message: dict[str, Any], blocks: list[dict[str, Any]]) -> str:
+        """Add a whole message: the body, or what some endpoints send after the events."""
+        self._begin(message)
+        self._end(message, None)
+        if not self._blocks:
+            return "".join([self._start(index, block) for index, block in enumerate(blocks)])
+        self._messages += 1
+        for place, block in enumerate(blocks):
+            if block.get("type") in CALL_TYPES:
+                self._draft.add_call((self._messages, place), *read_call(block), group=self._messages)
+        texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+        return self._draft.write("".join([text for text in texts if isinstance(text, str)]), whole=True)
+
+    def _start(self, index: Any, given: Any) -> str:
+        if not isinstance(given, dict):
             return ""
-        draft, index = self._draft, index if isinstance(index, int) else len(self._blocks)
+        draft, place = self._draft, str(len(self._blocks) if index is None else index)
         draft.began = True
-        self._blocks[index] = dict(block)
-        kind = block.get("type")
-        if kind == "tool_use":
-            draft.add_call(index, str(block.get("id") or ""), str(block.get("name") or ""), value=block.get("input"))
-        elif kind == "thinking":
-            self._think(block.get("thinking"), new=True)
-        elif kind == "text" and isinstance(block.get("text"), str):
-            return draft.write(block["text"])
+        kind, before = given.get("type"), self._open.get(place, {})
+        pending = draft.add_call(place, *read_call(given)) if kind in CALL_TYPES else None
+        block: dict[str, Any] = {"type": kind}
+        _add(block, given)
+        if before and before["type"] == kind and before.get("id") == block.get("id"):
+            return ""  # the same event again
+        self._open[place] = block
+        self._blocks.append((block, pending))
+        if kind == "thinking":
+            self._think(given.get("thinking"), new=True)
+        elif kind == "text" and isinstance(given.get("text"), str):
+            return draft.write(given["text"])
         return ""
 
     def _extend(self, index: Any, delta: Any) -> str:
         if not isinstance(delta, dict):
             return ""
-        index = index if isinstance(index, int) else max(self._blocks, default=0)
-        block = self._blocks.setdefault(index, {"type": str(delta.get("type")).removesuffix("_delta")})
-        shown = ""
-        for key, value in delta.items():
-            if key == "partial_json" and isinstance(value, str):
-                self._inputs.setdefault(index, []).append(value)
-                if block.get("type") == "tool_use":
-                    self._draft.add_call(index, arguments=value)
-            elif key == "citation":
-                block["citations"] = [*(block.get("citations") or ()), value]
-            elif key != "type":
-                before = block.get(key)
-                block[key] = before + value if isinstance(before, str) and isinstance(value, str) else value
-        if block.get("type") == "text" and isinstance(delta.get("text"), str):
-            shown = self._draft.write(delta["text"])
-        elif block.get("type") == "thinking":
+        place = next(reversed(self._open), "") if index is None else str(index)
+        if place not in self._open:
+            self._open[place] = {"type": str(delta.get("type")).removesuffix("_delta")}
+            self._blocks.append((self._open[place], None))
+        block = self._open[place]
+        _add(block, delta)
+        if block["type"] in CALL_TYPES and isinstance(delta.get("partial_json"), str):
+            self._draft.add_call(place, given=delta["partial_json"])
+        elif block["type"] == "text" and isinstance(delta.get("text"), str):
+            return self._draft.write(delta["text"])
+        elif block["type"] == "thinking":
             self._think(delta.get("thinking"))
-        return shown
+        return ""
 
     def _think(self, text: Any, new: bool = False) -> None:
         if new and self._thought:
@@ -128,20 +131,26 @@ class MessagesReader:
             self._thought = True
             self._draft.add_reasoning(text)
 
-    def _state(self) -> list[dict[str, Any]] | None:
-        """Return all blocks in order if one is neither text nor a call; None if text and calls say everything."""
-        blocks = [self._whole(index) for index in sorted(self._blocks)]
-        return None if all(block.get("type") in ("text", "tool_use") for block in blocks) else blocks
 
-    def _whole(self, index: int) -> dict[str, Any]:
-        block, text = self._blocks[index], "".join(self._inputs.get(index, ()))
-        if text.strip():
-            try:
-                value = msgspec.json.decode(text)
-            except msgspec.DecodeError:
-                value = text
-            block = {**block, "input": value if isinstance(value, dict) else {"input": value}}
-        return block
+def _add(block: dict[str, Any], piece: dict[str, Any]) -> None:
+    """Add a piece to a block: texts grow, other values are replaced."""
+    for key, value in piece.items():
+        if key == "citation":
+            block["citations"] = [*(block.get("citations") or ()), value]
+        elif isinstance(value, str) and isinstance(before := block.get(key), Texts):
+            before.append(value)
+        elif key != "type":
+            block[key] = Texts([value]) if isinstance(value, str) else value
+
+
+def _close(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block as it goes back to the service, where an input is an object."""
+    pieces = block.get("partial_json")
+    whole = {key: "".join(value) if isinstance(value, Texts) else value for key, value in block.items()}
+    if (text := str(whole.pop("partial_json", ""))).strip() and isinstance(pieces, Texts):
+        value = read_input(text, pieces)
+        whole["input"] = value if isinstance(value, dict) else {"input": value}
+    return whole
 
 
 def usage_of_message(usage: Mapping[str, Any]) -> Usage | None:

@@ -8,57 +8,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
 from plait.core import Call, Usage
-from plait.core.replies import Finish
 from plait.models.prices import round_usd
 from plait.models.wires.chat_state import StateCollector
 from plait.models.wires.draft import Draft, read_count
-
-_FINISH: dict[str, Finish] = {
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-    "tool_calls": "calls",
-    "function_call": "calls",
-    "tool_use": "calls",
-    "content_filter": "filter",
-    "safety": "filter",
-    "sensitive": "filter",
-    "refusal": "filter",
-    "recitation": "filter",
-}
-
-
-_FAILED = ("error", "network_error", "insufficient_system_resource")
-"""Reasons of an end that mean that the endpoint failed (Z.AI's and DeepSeek's words beside the usual one)."""
-
-
-class _Choice(Struct):
-    # Fields that endpoints disagree about are untyped and checked by hand: an odd field must not lose a reply.
-    index: Any = 0
-    delta: dict[str, Any] | None = None
-    message: dict[str, Any] | None = None
-    text: str | None = None
-    finish_reason: Any = None
-    error: Any = None
-    usage: Any = None
-
-
-class _Chunk(Struct):
-    choices: list[_Choice] | None = None
-    usage: Any = None
-    model: Any = None
-    error: Any = None
-    timings: Any = None
-    x_groq: Any = None
-    service_tier: Any = None
-
-
-_decode = msgspec.json.Decoder(_Chunk).decode
+from plait.models.wires.odd_json import read_values
+from plait.models.wires.pending_calls import CALL_TYPES, OLDER, read_call
 
 
 class ChatReader:
@@ -69,33 +24,36 @@ class ChatReader:
         self._usage: dict[str, Any] = {}
         self._timings: dict[str, Any] = {}
         self._state = StateCollector(draft.provider)
+        self._messages = 0
 
-    def read(self, data: bytes) -> str:
-        """Add a chunk and return the text that is now certain. Raises `msgspec.DecodeError`."""
+    def read(self, event: dict[str, Any]) -> str:
+        """Add a chunk and return the text that is now certain."""
         draft = self._draft
-        chunk = _decode(data)
-        if chunk.error:
-            draft.error = chunk.error
-        if isinstance(chunk.x_groq, dict):  # Groq reports the usage of a stream here
-            self._count(chunk.x_groq.get("usage"))
-        if isinstance(chunk.timings, dict):
-            self._timings = chunk.timings
+        if isinstance(groq := event.get("x_groq"), dict):  # Groq reports the usage of a stream here
+            self._count(groq.get("usage"))
+        if isinstance(timings := event.get("timings"), dict):
+            self._timings = timings
             self._count(self._usage)
-        self._count(chunk.usage)
-        if isinstance(chunk.model, str):
-            draft.model = chunk.model
-        if isinstance(tier := chunk.service_tier or self._usage.get("service_tier"), str):
+        self._count(event.get("usage"))
+        if isinstance(model := event.get("model"), str):
+            draft.model = model
+        if isinstance(tier := event.get("service_tier") or self._usage.get("service_tier"), str):
             draft.service_tier = tier
         shown = ""
-        for choice in chunk.choices or ():
-            if not choice.index:
+        choices = event.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if not isinstance(choice, dict):
+                continue
+            if str(choice.get("index") or 0) == "0":
                 draft.began = True
                 shown += self._choice(choice)
-            if choice.usage:  # Moonshot reports the usage of a stream in its last choice
-                self._count(choice.usage)
-        if self._state.is_needed and draft.finish is not None and not draft.is_stopped:
-            draft.state = self._state.state(draft)
+            self._count(choice.get("usage"))  # Moonshot reports the usage of a stream in its last choice
+        draft.counted = not choices and (draft.counted or bool(event.get("usage")))
         return shown
+
+    def state(self) -> Any:
+        draft = self._draft
+        return self._state.state(draft) if self._state.is_needed and draft.whole and not draft.is_stopped else None
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict) and (usage or self._timings):
@@ -103,35 +61,48 @@ class ChatReader:
             self._draft.usage = usage_of(usage, self._timings)
             self._draft.cost = cost_of(usage)
 
-    def _choice(self, choice: _Choice) -> str:
+    def _choice(self, choice: dict[str, Any]) -> str:
+        draft, delta, message = self._draft, choice.get("delta"), choice.get("message")
+        draft.error = draft.error or choice.get("error")
+        # OpenRouter adds the name that the provider itself gave to the end.
+        if reason := choice.get("finish_reason"):
+            native = choice.get("native_finish_reason")
+            draft.end(f"{reason} {native}" if isinstance(native, str) else reason)
+        if isinstance(message, dict) and message.get("content") and isinstance(delta, dict):
+            delta = {**delta, "content": None}  # the whole message has it, too
+        shown = self._message(delta, False, bool(reason)) if isinstance(delta, dict) else ""
+        if isinstance(text := choice.get("text"), str):
+            shown += draft.write(text, ends=bool(reason))
+        return shown + self._message(message, True, bool(reason)) if isinstance(message, dict) else shown
+
+    def _message(self, part: dict[str, Any], whole: bool, ends: bool) -> str:
+        """Add a piece of the message, or the `whole` message, which some endpoints send after its pieces."""
         draft = self._draft
-        if choice.error:
-            draft.error = choice.error
-        if choice.finish_reason:
-            reason = str(choice.finish_reason).lower()
-            draft.finish = _FINISH.get(reason, "stop")
-            if reason in _FAILED:
-                draft.error = draft.error or "the endpoint ended the reply with an error"
-        part = choice.delta or choice.message
-        if part is None:
-            return draft.write(choice.text) if choice.text else ""
+        draft.error = draft.error or part.get("error")
         if self._state.is_needed:
-            self._state.take(part, whole=choice.delta is None)
-        thought = (
-            part.get("reasoning_content") or part.get("reasoning") or _text_of_details(part.get("reasoning_details"))
-        )
-        if isinstance(thought, str):
-            draft.add_reasoning(thought)
+            self._state.take(part, whole)
+        thought = part.get("reasoning_content") or part.get("reasoning")
+        if not thought and "reasoning_details" in part:
+            thought = _text_of_details(part["reasoning_details"])
+        if thought and isinstance(thought, str):
+            draft.add_reasoning(thought, whole)
+        self._messages += whole
+        calls, group = part.get("tool_calls") or part.get("tool_call"), self._messages if whole else 0
+        if not calls and (calls := part.get("function_call")):  # the older form; some endpoints send both
+            group = group or OLDER
         content = part.get("content")
         if isinstance(content, list):
+            calls = calls or [each for each in content if isinstance(each, dict) and each.get("type") in CALL_TYPES]
             content = self._parts(content)
         if not content and isinstance(part.get("refusal"), str):
             content = part["refusal"]
             draft.finish = "filter"
-        shown = draft.write(content) if isinstance(content, str) and content else ""
-        calls = part.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            self._call(call)
+        shown = draft.write(content, whole, ends) if isinstance(content, str) else ""
+        for place, call in enumerate(calls if isinstance(calls, list) else [calls] if calls else ()):
+            if isinstance(call, dict) and call:
+                index = (group, place) if group else call.get("index")
+                pending = draft.add_call(index, *read_call(call), group=group)
+                self._state.take_call(pending, call)
         return shown
 
     def _parts(self, parts: list[Any]) -> str:
@@ -145,22 +116,6 @@ class ChatReader:
             elif isinstance(part, dict) and isinstance(part.get("text"), str):
                 texts.append(part["text"])
         return "".join(texts)
-
-    def _call(self, delta: Any) -> None:
-        function = delta.get("function") if isinstance(delta, dict) else None
-        if not isinstance(function, dict):
-            return
-        given = function.get("arguments")
-        self._draft.add_call(
-            delta.get("index"),
-            str(delta.get("id") or ""),
-            str(function.get("name") or ""),
-            **({"arguments": given} if isinstance(given, str) else {"value": given}),
-        )
-        index = delta.get("index")
-        places = [place for place, call in enumerate(self._draft.calls) if index is None or call.index == index]
-        if places:
-            self._state.take_call(places[-1], delta)
 
 
 def _text_of_details(details: Any) -> str:
@@ -183,11 +138,10 @@ def calls_in_error(error: Any) -> tuple[Call, ...]:
     tagged: list[tuple[str, str]] = _TAGGED.findall(text)
     found: list[Any] = []
     for piece in [json for _, json in tagged] or _WRAPPED.findall(text) or [text]:
-        try:
-            value = msgspec.json.decode(piece)
-        except msgspec.DecodeError:
+        values, rest = read_values(piece)
+        if rest or len(values) != 1:
             return ()
-        found += value if isinstance(value, list) else [value]
+        found += values[0] if isinstance(values[0], list) else values
     if tagged:
         return tuple(Call(name, given or None) for (name, _), given in zip(tagged, found, strict=False))
     calls: list[Call] = []

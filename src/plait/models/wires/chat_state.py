@@ -26,6 +26,7 @@ from typing import Any, TypeGuard
 from plait.core import Message
 from plait.models.base import RequestDialect
 from plait.models.wires.draft import Draft
+from plait.models.wires.pending_calls import PendingCall, merge_calls
 from plait.models.wires.turns import state_for
 from plait.models.wires.wire import CHAT, WireOptions
 
@@ -99,10 +100,12 @@ class StateCollector:
         self._texts: list[str] = []
         self._parts: list[Any] = []
         self._extra: Any = None
-        self._extras: dict[int, Any] = {}
+        self._extras: dict[PendingCall, Any] = {}
 
     def take(self, part: Mapping[str, Any], whole: bool) -> None:
-        """Take a whole message, or a piece of one."""
+        """Take a piece of a message, or a whole one if no piece came."""
+        if whole and (self._texts or self._parts or self._extra):
+            return
         if isinstance(text := part.get(self._text_field), str):
             self._texts.append(text)
         value = part.get(self._field)
@@ -116,10 +119,10 @@ class StateCollector:
         elif isinstance(value, dict):
             self._extra = value
 
-    def take_call(self, position: int, call: Mapping[str, Any]) -> None:
-        """Take what stands beside the function of the call at `position` of the reply's calls."""
+    def take_call(self, pending: PendingCall, call: Mapping[str, Any]) -> None:
+        """Take what stands beside the function of a call."""
         if self._field == "extra_content" and isinstance(call.get("extra_content"), dict):
-            self._extras[position] = call["extra_content"]
+            self._extras[pending] = call["extra_content"]
 
     def state(self, draft: Draft) -> dict[str, Any] | None:
         """Return the fields that came; None for none."""
@@ -129,7 +132,7 @@ class StateCollector:
         if self._field != "content" or any(part.get("type") == "thinking" for part in self._parts if _is_table(part)):
             out[self._field] = [_close(part) for part in self._parts] or self._extra
         if self._extras:
-            out["calls"] = [self._extras.get(position) for position in range(len(draft.calls))]
+            out["calls"] = [self._extras.get(each) for each in merge_calls(draft.calls)]
         return {field: value for field, value in out.items() if value} or None
 
 

@@ -7,44 +7,43 @@ same draft, so the streamed text is the text of the reply.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import structs
 
 from plait.core import Call, ProviderState, Reply, Think, ToolSpec, Usage
 from plait.core.replies import Finish
-from plait.models.wires.repetition import MOST_INPUT, MOST_REASONING, CircleCut
+from plait.models.wires.odd_json import mend
+from plait.models.wires.pending_calls import PendingCall, merge_calls
+from plait.models.wires.pieces import Pieces
+from plait.models.wires.repetition import MOST_REASONING, CircleCut
 from plait.models.wires.reply_text import TextFilter
 from plait.models.wires.strict_schema import drop_nulls
 
+_REASONS = tuple(
+    (kind, re.compile(names))
+    for kind, names in {
+        "broken": "broken|malformed|unexpected_tool|too_many_tool|missing_thought|invalid_(?:tool|function)"
+        "|(?:tool|function)(?:_call|_use)?_(?:error|fail|invalid|parse)",
+        "failed": "error|fail|abort|cancel|timeout|overload|insufficient|unavailable|rate_limit",
+        "filter": "filter|safety|sensitive|refus|recitation|language|block|prohibited|spii|guardrail|moderation",
+        "length": "length|max_|context_window|pause_turn|token_limit",
+        "calls": "tool|function",
+    }.items()
+)
+"""The reasons of an end in the names of all endpoints, first match first. All others mean that the model was done.
+
+`broken`: the model attempted a call that the endpoint could not read. `pause_turn`: the endpoint paused a turn with its
+own tools.
+"""
+_NO_END = ("", "none", "null", "finish_reason_unspecified")
 CHARS_A_TOKEN = 8
 """Far more than any text has. Plait cuts a reply that is longer than its tokens allow."""
 MOST_CHARS = 1 << 20
 """Maximum characters of a reply without a token limit."""
-
-
-class PendingCall:
-    """A tool call whose arguments are still arriving. `value` is its input if it came as JSON, not as text."""
-
-    def __init__(self, index: Any) -> None:
-        self.index = index
-        self.id = ""
-        self.name = ""
-        self.arguments: list[str] = []
-        self.cut = CircleCut(MOST_INPUT)
-        self.seen = 0
-        self.value: Any = None
-
-    def call(self) -> Call:
-        text, value = "".join(self.arguments), self.value
-        if text.strip():
-            try:
-                value = msgspec.json.decode(text)
-            except msgspec.DecodeError:
-                value = text  # as the model wrote it: the reader of the call reports the error
-        return Call(self.name, None if value == {} else value, self.id)
 
 
 def _without_added_nulls(call: Call, tools: Sequence[ToolSpec]) -> Call:
@@ -63,9 +62,10 @@ def read_count(value: Any) -> int:
 class Draft:
     """A reply that is still arriving.
 
-    A wire's reader calls `write`, `add_reasoning` and `add_call`, and sets the fields below.
+    A wire's reader calls `write`, `add_reasoning`, `add_call` and `end`, and sets the fields below.
 
     - `finish`: why the reply ended, as `Finish` has it; None if it has not ended. `done`: the stream has ended.
+      `counted`: its usage came, and nothing after it.
     - `usage`: what the endpoint reports; None if nothing. `model`: the name that it reports.
     - `cost`: the USD that the endpoint reports; None if it reports none. `service_tier`: the tier that it reports.
     - `error`: an error object inside the body.
@@ -82,7 +82,7 @@ class Draft:
         self.provider = provider
         self.filter = TextFilter(think.stop, prefill, think.stop_after_object, think.prefill)
         self.finish: Finish | None = None
-        self.done = self.began = False
+        self.done = self.began = self.counted = False
         self.usage: Usage | None = None
         self.model = ""
         self.cost: float | None = None
@@ -90,58 +90,82 @@ class Draft:
         self.error: Any = None
         self.state: Any = None
         self.calls: list[PendingCall] = []
+        self._places: dict[tuple[str, str], PendingCall] = {}
         self.circling = self.over = False
+        self._unread = ""
+        self._came, self._thought = Pieces(), Pieces()
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._reasoning_cut = CircleCut(MOST_REASONING)
         self._room = MOST_CHARS if think.max_tokens is None else think.max_tokens * CHARS_A_TOKEN
         self.written = self._inputs = 0
 
-    def write(self, text: str) -> str:
-        """Add text and return the text that is now certain."""
-        if self.circling or self.over:
-            return ""
-        text = self._within(text)
-        return "" if self.circling else self._keep(self.filter.feed(text))
+    def write(self, text: str, whole: bool = False, ends: bool = False) -> str:
+        """Add text and return the text that is now certain. `whole` and `ends`: see `Pieces`."""
+        return self._write(self._came.add(text, whole, ends))
 
-    def add_reasoning(self, text: str) -> None:
+    def add_reasoning(self, text: str, whole: bool = False) -> None:
         """Add to the chain of thought that the endpoint sends beside the text."""
-        if not (self.circling or self.over):
-            self._reasoning.append(self._cut_circle(self._within(text), self._reasoning_cut))
+        self._add_reasoning(self._thought.add(text, whole))
 
-    def add_call(
-        self, index: Any, id: str = "", name: str = "", arguments: str | None = None, value: Any = None
-    ) -> None:
-        """Add to the tool call at `index` (None: the last one): a piece of its JSON text, or the whole value."""
-        if self.circling or self.over or self.filter.circling:
-            return
-        entry = next((each for each in reversed(self.calls) if index is None or each.index == index), None)
-        # Some endpoints number every call 0: another id with its own name is another call.
-        other = name and (index is None or (id and entry and entry.id and id != entry.id))
-        if entry is None or other:
-            entry = PendingCall(index)
+    def add_call(self, index: Any, id: str = "", name: str = "", given: Any = None, group: int = 0) -> PendingCall:
+        """Add to the tool call at `index` (None: the last one), and return it: a piece of its JSON text, or its input.
+
+        A piece with a name may begin another call. `group`: see `PendingCall`; each call of a whole message is one.
+        """
+        at, entry = ("at", str(index)), self._places.get(("id", id))
+        if index is None and entry is None and self.calls:
+            entry = self.calls[-1]
+        elif index is not None and (entry is None or str(entry.index) != str(index)):
+            entry = self._places.get(at, None if name else entry)
+        if entry is None or group > 0 or (name and entry.is_other(index, id, name)):
+            entry = PendingCall(index, group)
             self.calls.append(entry)
+            self._places[at] = entry
         entry.id = entry.id or id
+        if id:
+            self._places["id", id] = entry
         entry.name = entry.name or name
-        if arguments is not None:
-            self._inputs += len(arguments.encode(errors="replace"))
-            entry.arguments.append(self._cut_circle(self._within(arguments), entry.cut))
-        elif value is not None:
-            entry.value = value
+        if self.circling or self.over or self.filter.circling:
+            return entry
+        if isinstance(given, str) and given:
+            self._inputs += len(given.encode(errors="replace"))
+            entry.arguments.append(self._cut_circle(self._within(given), entry.cut))
+        elif given not in (None, ""):
+            entry.value = given
+        return entry
+
+    def without_repeated(self, parts: Sequence[tuple[dict[str, Any], PendingCall | None]]) -> list[dict[str, Any]]:
+        """Return the parts of a state, each with its call or None, without those of calls that are not made."""
+        made = {None, *merge_calls(self.calls)}
+        return [part for part, pending in parts if pending in made]
+
+    def end(self, reason: Any, words: Any = "") -> None:
+        """Set why the reply ended, from an endpoint's name for it. `words` are those that it adds."""
+        reason = str(reason.get("type") if isinstance(reason, dict) else reason or "").lower()
+        if reason in _NO_END:
+            return
+        kind = next((kind for kind, names in _REASONS if names.search(reason)), "stop")
+        if kind == "failed":
+            self.error = self.error or f"the endpoint ended the reply with {reason!r}"
+        elif self.finish != "broken":
+            self.finish = cast(Finish, kind)
+            self._unread = words if kind == "broken" and isinstance(words, str) else ""
 
     def new_input(self, tool: str) -> str:
         """Return the JSON of the input of the first call of this tool, as far as it is new."""
         call = next((each for each in self.calls if each.name == tool), None)
         if call is None:
             return ""
-        came_whole = [msgspec.json.encode(call.value).decode()] if call.value and not call.arguments else []
+        came_whole = [msgspec.json.encode(mend(call.value)[0]).decode()] if call.value and not call.arguments else []
         pieces = call.arguments or came_whole
         text, call.seen = "".join(pieces[call.seen :]), len(pieces)
-        return text
+        return str(mend(text)[0])
 
     def close(self) -> str:
         """Return the remaining text, when all has arrived."""
-        return self._keep(self.filter.close())
+        self._add_reasoning(self._thought.close())
+        return self._write(self._came.close()) + self._keep(self.filter.close())
 
     @property
     def is_stopped(self) -> bool:
@@ -151,32 +175,53 @@ class Draft:
     @property
     def whole(self) -> bool:
         """Return whether the endpoint has ended the reply."""
-        return self.done or self.finish is not None
+        return self.done or self.finish is not None or (self.began and self.counted)
+
+    @property
+    def is_stated(self) -> bool:
+        """Return whether a whole message without calls came after the pieces, and agrees with them."""
+        return self._came.is_stated and not self.calls
 
     def reply(self, think: Think, wire: str, model: str) -> Reply:
         """Return the reply. `wire` and `model` name who made its opaque state."""
-        calls = tuple(_without_added_nulls(pending.call(), think.tools) for pending in self.calls)
+        found = merge_calls(self.calls)
+        calls = tuple(_without_added_nulls(each.call, think.tools) for each in found)
         finish: Finish = "stop" if self.is_stopped else self.finish or "stop"
+        if found and self.finish is None and not self.filter.stopped and found[-1].group <= 0:
+            finish = "broken" if found[-1].is_empty or isinstance(found[-1].call.input, str) else finish
         if self.circling or self.filter.circling:
             finish = "circle"
         elif self.over:
             finish = "length"
+        if any(each.is_damaged for each in found):
+            finish = "broken"
         if calls and finish == "stop" and not self.filter.stopped:
             finish = "calls"
         thought = "".join(self._reasoning)
         inner = self.filter.reasoning
         return Reply(
-            "".join(self._text),
+            "" if finish == "broken" else "".join(self._text),  # what stands before such a call is no answer
             finish,
             self.usage or self._estimate(think, calls),
             calls,
             f"{thought}\n{inner}" if thought and inner else thought or inner,
-            self.model,
+            mend(self.model)[0],
             cost=self.cost,
             cost_reported=self.cost is not None,
-            service_tier=self.service_tier,
-            state=None if self.state is None else ProviderState(wire, model, self.state),
+            service_tier=mend(self.service_tier)[0],
+            state=None if self.state is None else ProviderState(wire, model, mend(self.state)[0]),
+            unread=mend(self._unread)[0],
         )
+
+    def _write(self, text: str) -> str:
+        if self.circling or self.over or not text:
+            return ""
+        text = self._within(text)
+        return "" if self.circling else self._keep(self.filter.feed(text))
+
+    def _add_reasoning(self, text: str) -> None:
+        if text and not (self.circling or self.over):
+            self._reasoning.append(self._cut_circle(self._within(text), self._reasoning_cut))
 
     def _within(self, text: str) -> str:
         """Return the text up to the maximum length of the reply."""

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
+from plait.models.wires.odd_json import mend, read_values
+
 
 def error_of(body: bytes) -> dict[str, Any]:
     """Return the error object of a body in any of the usual shapes; {} for none."""
-    try:
-        value = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        return {}
+    values, rest = read_values(body)
+    value = mend(values[0])[0] if len(values) == 1 and not rest else None
     if isinstance(value, list) and value:  # Gemini wraps it in a list
         value = value[0]
     if not isinstance(value, dict):

@@ -10,24 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from plait.core import Usage
-from plait.core.replies import Finish
 from plait.models.wires.draft import Draft, read_count
-
-_FINISH: dict[str, Finish] = {
-    "MAX_TOKENS": "length",
-    **dict.fromkeys(
-        (
-            *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
-            *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
-        ),
-        "filter",
-    ),
-}
-_BROKEN_CALLS = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
-"""Finish reasons of a call that Google could not read. `finishMessage` holds it as the model wrote it."""
+from plait.models.wires.pending_calls import PendingCall, read_call
 
 
 class ContentReader:
@@ -36,76 +21,64 @@ class ContentReader:
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._usage: dict[str, Any] = {}
-        self._parts: list[dict[str, Any]] = []
-        self._calls = 0
-        self._wrote = False
+        self._parts: list[tuple[dict[str, Any], PendingCall | None]] = []
 
-    def read(self, data: bytes) -> str:
-        """Add a chunk and return the text that is now certain. Raises `msgspec.DecodeError`."""
-        value = msgspec.json.decode(data)
-        return "".join([self._chunk(each) for each in (value if isinstance(value, list) else [value])])
-
-    def _chunk(self, chunk: Any) -> str:
+    def read(self, event: dict[str, Any]) -> str:
+        """Add a chunk and return the text that is now certain."""
         draft = self._draft
-        if not isinstance(chunk, dict):
-            return ""
-        if chunk.get("error"):
-            draft.error = chunk["error"]
-        if isinstance(chunk.get("usageMetadata"), dict):
-            self._usage.update(chunk["usageMetadata"])
+        if isinstance(event.get("usageMetadata"), dict):
+            self._usage.update(event["usageMetadata"])
             draft.usage = usage_of_content(self._usage)
-        if isinstance(chunk.get("modelVersion"), str):
-            draft.model = chunk["modelVersion"]
-        feedback = chunk.get("promptFeedback")
+        if isinstance(event.get("modelVersion"), str):
+            draft.model = event["modelVersion"]
+        feedback = event.get("promptFeedback")
         if isinstance(feedback, dict) and feedback.get("blockReason"):
             draft.began, draft.finish = True, "filter"
         shown = ""
-        candidates = chunk.get("candidates")
+        candidates = event.get("candidates")
         for candidate in candidates if isinstance(candidates, list) else ():
             if isinstance(candidate, dict) and not candidate.get("index"):
                 draft.began = True
                 shown += self._candidate(candidate)
+        draft.counted = not candidates and (draft.counted or bool(self._usage))
         return shown
+
+    def state(self) -> list[dict[str, Any]] | None:
+        parts = self._draft.without_repeated(self._parts)
+        return parts if any(_is_opaque(part) for part in parts) else None
 
     def _candidate(self, candidate: Mapping[str, Any]) -> str:
-        content = candidate.get("content")
+        content, reason = candidate.get("content"), candidate.get("finishReason")
         parts = content.get("parts") if isinstance(content, dict) else None
-        shown = "".join([self._part(part) for part in (parts if isinstance(parts, list) else ())])
-        reason = candidate.get("finishReason")
+        shown = "".join([self._part(part, bool(reason)) for part in (parts if isinstance(parts, list) else ())])
         if isinstance(reason, str):
-            message = candidate.get("finishMessage")
-            if reason in _BROKEN_CALLS and isinstance(message, str) and not (self._wrote or self._calls):
-                shown += self._draft.write(message.partition(": ")[2] or message)
-            self._draft.finish = _FINISH.get(reason, "stop")
-        if self._parts and any(_is_opaque(part) for part in self._parts):
-            self._draft.state = list(self._parts)
+            self._draft.end(reason, candidate.get("finishMessage"))
         return shown
 
-    def _part(self, part: Any) -> str:
+    def _part(self, part: Any, ends: bool) -> str:
         if not isinstance(part, dict):
             return ""
-        draft, text, call = self._draft, part.get("text"), part.get("functionCall")
-        self._keep(part)
-        if isinstance(call, dict):
-            draft.add_call(self._calls, str(call.get("id") or ""), str(call.get("name") or ""), value=call.get("args"))
-            self._calls += 1
-        elif isinstance(text, str) and part.get("thought"):
+        draft, text, call = self._draft, part.get("text"), part.get("functionCall") or part.get("function_call")
+        pending = draft.add_call(len(draft.calls), *read_call(call)) if isinstance(call, dict) else None
+        self._keep(part, pending)
+        if pending is not None:
+            return ""
+        if isinstance(text, str) and part.get("thought"):
             draft.add_reasoning(text)
         elif isinstance(text, str):
-            self._wrote = self._wrote or bool(text)
-            return draft.write(text)
+            return draft.write(text, ends=ends)
         return ""
 
-    def _keep(self, part: dict[str, Any]) -> None:
+    def _keep(self, part: dict[str, Any], pending: PendingCall | None) -> None:
         """Keep a part for the state. Pieces of one text are joined, unless one of them has a signature."""
         if _is_plain(part):
             if not part["text"]:
                 return
-            last = self._parts[-1] if self._parts else {}
+            last = self._parts[-1][0] if self._parts else {}
             if _is_plain(last) and last.get("thought") == part.get("thought"):
-                self._parts[-1] = {**last, "text": last["text"] + part["text"]}
+                self._parts[-1] = ({**last, "text": last["text"] + part["text"]}, None)
                 return
-        self._parts.append(part)
+        self._parts.append((part, pending))
 
 
 def _is_plain(part: Mapping[str, Any]) -> bool:

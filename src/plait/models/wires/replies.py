@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
-
-import msgspec
 
 from plait.core import Reply, Think
 from plait.models.base import Response
 from plait.models.wires.chat_replies import calls_in_error
 from plait.models.wires.draft import Draft
 from plait.models.wires.error_bodies import error_of
+from plait.models.wires.odd_json import looks_like_json, mend, read_values
 from plait.models.wires.refusals import Target, bad_response, failure, failure_in_stream
-from plait.models.wires.stream import DONE, Events, is_json
+from plait.models.wires.stream import Events, is_json
 from plait.models.wires.wire import CHAT, Wire
 
 
 class ReplyReader:
-    """Read one response in any pieces. `kind` is "json" or "events" after the first byte."""
+    """Read one response in any pieces. `kind` is "json" or "events" after the first byte.
+
+    What is neither an event of the wire nor an error is skipped: empty data, `ping`, comments, numbers. An unreadable
+    event that has JSON in it is damage: content may be lost with it, so such a reply is an error. Nothing is lost
+    after the end.
+    """
 
     def __init__(self, wire: Wire, think: Think, prefill: str = "", provider: str = "") -> None:
         self.draft = Draft(think, prefill, provider)
@@ -29,9 +32,12 @@ class ReplyReader:
         self._think = think
         self._events = Events()
         self._start = b""
+        self._is_damaged = False
+        self._numbered: set[tuple[int, int]] = set()
+        self._first_number: Any = None
 
     def feed(self, piece: bytes) -> Iterator[str]:
-        """Read a piece of a stream and yield the text that is now certain. Raises `msgspec.DecodeError`."""
+        """Read a piece of a stream and yield the text that is now certain."""
         if not self.kind:
             piece = self._start = self._start + piece
             if not piece.strip():
@@ -39,22 +45,44 @@ class ReplyReader:
             self.kind = "json" if is_json(piece) else "events"
         if self.kind == "events":
             for event in self._events.feed(piece):
-                yield self._read(event)
+                yield self._read(event, *read_values(event))
 
     def read_rest(self, body: bytes) -> None:
-        """Read what `feed` leaves: a JSON body, or a last event without its end. Raises `msgspec.DecodeError`."""
+        """Read what `feed` leaves: a JSON body, or a last event without its end."""
+        events: list[bytes] = []
         if self.kind == "json":
-            self._reader.read(body)
-            self.draft.done = True
-            return
-        for event in self._events.close():
-            self._read(event)
+            values, rest = read_values(body)
+            if len(values) == 1 and not looks_like_json(rest):
+                self._read(body, values, rest)
+                self.draft.done = True
+                return
+            events = self._events.feed(body)  # a stream without the names of its fields
+        for event in (*events, *self._events.close()):
+            self._read(event, *read_values(event))
 
-    def _read(self, event: bytes) -> str:
-        if event == DONE:
+    def _read(self, data: bytes, values: list[Any], rest: str) -> str:
+        shown, words = "", rest.split("\n") if rest else []
+        for value in values:
+            if isinstance(value, str):
+                words.append(value)
+            for event in value if isinstance(value, list) else (value,):
+                if isinstance(event, dict) and not self._is_repeated(event.get("sequence_number"), data):
+                    self.draft.error = self.draft.error or error_in(event)
+                    shown += self._reader.read(event)
+        if any(word.strip("[] \r").upper() == "DONE" for word in words):
             self.draft.done = True
-            return ""
-        return self._reader.read(event)
+        if rest and looks_like_json(rest) and not self.draft.whole:
+            self._is_damaged = True
+        return shown
+
+    def _is_repeated(self, number: Any, data: bytes) -> bool:
+        """Return whether the same event with the same number has come before. Some endpoints number all events 0."""
+        if not isinstance(number, int):
+            return False
+        self._first_number = number if self._first_number is None else self._first_number
+        is_known = (number, hash(data)) in self._numbered and number != self._first_number
+        self._numbered.add((number, hash(data)))
+        return is_known
 
     def finish(self, response: Response, target: Target, asked: bytes) -> Reply:
         """Return the reply, when all has arrived.
@@ -62,16 +90,11 @@ class ReplyReader:
         Raises `BadResponse` if it is incomplete, and the error for an error object inside the body.
         """
         draft, body = self.draft, response.body
-        try:
-            if not response.cut:
-                self.read_rest(body)
-        except msgspec.DecodeError:
-            if self.kind == "json":
-                raise bad_response("sent something that is not a reply.", body, target, response) from None
-            if not draft.whole:
-                raise bad_response("broke off in the middle of a reply.", body, target, response) from None
+        if not response.cut:
+            self.read_rest(body)
         draft.close()
-        error = draft.error or (self._events.errors and _error_in(self._events.errors[0]))
+        named = self._events.errors[0] if self._events.errors else b""
+        error = mend(draft.error or error_of(named) or named.decode("utf-8", "replace"))[0]
         if error and (made := reply_in_error(error, self._think, self._wire, target)):
             return made
         if error:
@@ -84,6 +107,9 @@ class ReplyReader:
             raise flood
         if not (draft.whole or response.cut or draft.is_stopped):
             raise bad_response("broke off in the middle of a reply.", body, target, response)
+        if self._is_damaged and not (response.cut or draft.is_stopped or draft.is_stated):
+            raise bad_response("sent an event that cannot be read.", body, target, response)
+        draft.state = self._reader.state()
         return draft.reply(self._think, self._wire.NAME, target.name)
 
 
@@ -106,11 +132,8 @@ def decode(
             return made
         raise failure(response.status, response.body, target, asked=asked, response=response)
     reader = ReplyReader(wire, think, prefill, provider)
-    try:
-        for _ in reader.feed(response.body):
-            pass
-    except msgspec.DecodeError:
-        raise bad_response("sent something that is not a reply.", response.body, target, response) from None
+    for _ in reader.feed(response.body):
+        pass
     return reader.finish(response, target, asked)
 
 
@@ -122,23 +145,25 @@ def reply_in_error(error: Any, think: Think, wire: Wire, target: Target) -> Repl
     draft = Draft(think)
     draft.finish = "calls"
     for number, call in enumerate(calls):
-        draft.add_call(number, name=call.tool, value=call.input)
+        draft.add_call(number, name=call.tool, given=call.input)
     return draft.reply(think, wire.NAME, target.name)
 
 
 def read_partial_reply(body: bytes, think: Think, wire: Wire) -> Reply:
     """Return the part of a reply that came, with the tokens and the cost as reported, or the tokens estimated."""
     reader = ReplyReader(wire, think)
-    with contextlib.suppress(msgspec.DecodeError):
-        for _ in reader.feed(body):
-            pass
-        reader.read_rest(body)
+    for _ in reader.feed(body):
+        pass
+    reader.read_rest(body)
     return reader.draft.reply(think, wire.NAME, "")
 
 
-def _error_in(data: bytes) -> Any:
-    try:
-        value = msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        return data.decode("utf-8", "replace")
-    return value.get("error", value) if isinstance(value, dict) else value
+def error_in(value: dict[str, Any]) -> Any:
+    """Return the error in a JSON object, in any of the usual shapes; None for none."""
+    error = value.get("error")
+    if error and (not isinstance(error, dict) or any(error.values())):
+        return error
+    code = value.get("code") or value.get("status") or value.get("status_code")
+    if value.get("type") == "error" or value.get("object") == "error" or (isinstance(code, int) and 400 <= code < 600):
+        return {key: each for key, each in value.items() if key not in ("type", "object")}
+    return None

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from plait.core.replies import Finish
 from plait.models.wires.chat_replies import cost_of, usage_of
 from plait.models.wires.draft import Draft
+from plait.models.wires.pending_calls import CALL_TYPES, PendingCall, read_call
 
 _TEXT, _RAW, _SUMMARY, _ARGUMENTS = "text", "raw", "summary", "arguments"
 _DELTAS = {
@@ -26,8 +24,6 @@ _DELTAS = {
     "response.function_call_arguments.delta": _ARGUMENTS,
 }
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done")
-_FINISH: dict[Any, Finish] = {"content_filter": "filter"}
-_decode = msgspec.json.Decoder().decode
 
 
 class ResponsesReader:
@@ -39,47 +35,52 @@ class ResponsesReader:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._places: dict[str, int] = {}
-        self._items: dict[int, dict[str, Any]] = {}
+        self._places: dict[Any, int] = {}
+        self._marks: list[Any] = []
+        self._items: dict[int, tuple[dict[str, Any], PendingCall | None]] = {}
+        self._calls: dict[int, PendingCall] = {}
+        self._texts: dict[int, list[str]] = {}
         self._added: set[tuple[int, str]] = set()
         self._part: tuple[int, str, Any] = (-1, "", None)
+        self._output: list[tuple[dict[str, Any], PendingCall | None]] = []
         self._refused = False
+        self._ends = 0
 
-    def read(self, data: bytes) -> str:
-        """Add an event or a whole body and return the text that is now certain. Raises `msgspec.DecodeError`."""
-        draft = self._draft
-        event = _decode(data)
-        if not isinstance(event, dict):
-            return ""
+    def read(self, event: dict[str, Any]) -> str:
+        """Add an event or a whole body and return the text that is now certain."""
         kind = event.get("type")
         kind = kind if isinstance(kind, str) else ""
         if kind in ("", "response") and ("output" in event or "status" in event or "error" in event):
             return self._end(event)
-        if kind == "error":
-            draft.error = event.get("error") or {key: value for key, value in event.items() if key != "type"}
-            return ""
+        response, item = event.get("response"), event.get("item")
         if kind in _ENDS:
-            response = event.get("response")
             return self._end(response if isinstance(response, dict) else {}, kind.removeprefix("response."))
+        self._refused = self._refused or kind.startswith("response.refusal")
         if kind in _DELTAS:
-            if kind == "response.refusal.delta":
-                self._refused = True
             return self._piece(self._place(event), _DELTAS[kind], event)
-        if kind in ("response.output_item.added", "response.output_item.done"):
-            item = event.get("item")
-            if isinstance(item, dict):
-                return self._item(self._place({**event, "item_id": item.get("id")}), item, kind.endswith("done"))
-        response = event.get("response")
+        if kind in ("response.output_item.added", "response.output_item.done") and isinstance(item, dict):
+            return self._item(self._place({"item_id": item.get("id"), **event}, item), item, kind.endswith("done"))
         if isinstance(response, dict):
             self._about(response)
         return ""
 
-    def _place(self, event: Mapping[str, Any]) -> int:
-        """Return the position of an event's item in the output."""
-        place = event.get("output_index")
-        if isinstance(place, int):
-            return place
-        return self._places.setdefault(str(event.get("item_id")), len(self._places))
+    def state(self) -> Any:
+        items = self._draft.without_repeated([self._items[place] for place in sorted(self._items)] or self._output)
+        is_needed = self._ends and any(_is_needed(item) for item in items) and not self._draft.is_stopped
+        return items if is_needed else None
+
+    def _place(self, event: Mapping[str, Any], item: Mapping[str, Any] | None = None) -> int:
+        """Return the number of an event's item. An id may change from event to event, or an index be 0 for all."""
+        names: list[Any] = [event.get("item_id"), event.get("output_index")]
+        names = [each for each in names if isinstance(each, str | int)] or [None]
+        place = next((self._places[each] for each in names if each in self._places), -1)
+        mark = None if item is None else (item.get("type"), str(item.get("call_id")))
+        if place < 0 or (mark and self._marks[place] not in (None, mark)):
+            place = len(self._marks)
+            self._marks.append(mark)
+        self._marks[place] = mark or self._marks[place]
+        self._places.update(dict.fromkeys(names, place))
+        return place
 
     def _piece(self, place: int, kind: str, event: Mapping[str, Any]) -> str:
         text = event.get("delta")
@@ -94,9 +95,10 @@ class ResponsesReader:
         draft = self._draft
         self._added.add((place, kind))
         if kind == _TEXT:
+            self._texts.setdefault(place, []).append(text)
             return draft.write(text)
         if kind == _ARGUMENTS:
-            draft.add_call(place, arguments=text)
+            draft.add_call(place, given=text)
             return ""
         before, self._part = self._part, (place, kind, part)
         draft.add_reasoning(f"\n\n{text}" if before[1] and before != self._part else text)
@@ -104,35 +106,43 @@ class ResponsesReader:
 
     def _item(self, place: int, item: dict[str, Any], whole: bool) -> str:
         """Add an item of the output. Items of unknown types are only kept as they are."""
-        draft = self._draft
-        draft.began = True
-        kind = item.get("type")
-        shown = ""
+        self._draft.began = True
+        kind, pending = item.get("type"), None
+        if kind in CALL_TYPES:
+            id, name, given = read_call(item)
+            begun = self._calls.get(place) if whole and place not in self._items else None
+            pending = self._calls[place] = begun or self._draft.add_call(place, id, name)
         if whole:
-            self._items[place] = item
-        if kind == "function_call":
-            if (place, kind) not in self._added:
-                self._added.add((place, kind))
-                draft.add_call(place, str(item.get("call_id") or item.get("id") or ""), str(item.get("name") or ""))
-            given = item.get("arguments")
-            if whole and (place, _ARGUMENTS) not in self._added:
-                self._added.add((place, _ARGUMENTS))
-                if isinstance(given, str):
-                    draft.add_call(place, arguments=given)
-                else:
-                    draft.add_call(place, value=given)
-        elif kind == "message" and whole and item.get("role", "assistant") == "assistant":
-            texts = _parts(item.get("content"), ("output_text", "text", "refusal"))
-            self._refused = self._refused or any(part == "refusal" for part, _ in texts)
-            if (place, _TEXT) not in self._added:
-                shown = "".join([self._add(place, _TEXT, None, text) for _, text in texts])
+            self._items[place] = (item, pending)
+        if pending is not None and not whole:
+            pending.value = given  # for an endpoint that sends the input only here
+        elif pending is not None:
+            is_more = not pending.has_whole_input() and (pending.is_empty or given not in ("{}", {}))
+            if is_more and given not in (None, ""):
+                pending.arguments, pending.value = [], None
+                self._draft.add_call(place, given=given)
+        elif kind == "message" and whole:
+            came, text = "".join(self._texts.get(place, ())), self._text_of(item)
+            self._texts[place] = [came]
+            return self._add(place, _TEXT, None, text[len(came) :]) if text.startswith(came) else ""
         elif kind == "reasoning" and whole:
-            raw, summary = item.get("content"), item.get("summary")
-            for way, parts in ((_RAW, raw), (_SUMMARY, summary)):
-                if (place, way) not in self._added:
-                    for number, (_, text) in enumerate(_parts(parts, ("reasoning_text", "summary_text", "text"))):
-                        self._add(place, way, number, text)
-        return shown
+            self._reason(place, item)
+        return ""
+
+    def _text_of(self, item: dict[str, Any]) -> str:
+        """Return the text of a message of the assistant."""
+        if item.get("role", "assistant") != "assistant":
+            return ""
+        texts = _parts(item.get("content"), ("output_text", "text", "refusal"))
+        self._refused = self._refused or any(part == "refusal" for part, _ in texts)
+        return "".join([text for _, text in texts])
+
+    def _reason(self, place: int, item: dict[str, Any]) -> None:
+        """Add the reasoning of a whole item, if none of it came in pieces."""
+        for way, parts in ((_RAW, item.get("content")), (_SUMMARY, item.get("summary"))):
+            if (place, way) not in self._added:
+                for number, (_, text) in enumerate(_parts(parts, ("reasoning_text", "summary_text", "text"))):
+                    self._add(place, way, number, text)
 
     def _about(self, response: Mapping[str, Any]) -> None:
         if isinstance(response.get("model"), str):
@@ -144,28 +154,34 @@ class ResponsesReader:
             self._draft.cost = cost_of(response["usage"])
 
     def _end(self, response: dict[str, Any], event: str = "") -> str:
-        """Add what only the whole response holds: items that did not come, usage, the reason of the end, the state."""
+        """Add what only the whole response holds: what did not come before, usage, the reason of the end."""
         draft = self._draft
         draft.began = True
+        self._ends += 1
         self._about(response)
-        shown = ""
         output = response.get("output")
-        if not self._items and not self._places:  # else the items came as events
-            for place, item in enumerate(output if isinstance(output, list) else ()):
-                if isinstance(item, dict):
-                    shown += self._item(place, item, whole=True)
+        self._output.clear()
+        text = ""
+        for place, item in enumerate(output if isinstance(output, list) else ()):
+            if not isinstance(item, dict):
+                continue
+            is_call, index = item.get("type") in CALL_TYPES, ("output", self._ends, place)
+            pending = draft.add_call(index, *read_call(item), group=self._ends) if is_call else None
+            self._output.append((item, pending))
+            if item.get("type") == "message":
+                text += self._text_of(item)
+            elif item.get("type") == "reasoning" and not self._marks:
+                self._reason(-1 - place, item)
+        shown = draft.write(text, whole=True)
         status, error = response.get("status") or event, response.get("error")
         if error or status in ("failed", "cancelled"):
             draft.error = error or f"the endpoint ended the reply as {status}"
         if status == "incomplete":
             details = response.get("incomplete_details")
-            reason = details.get("reason") if isinstance(details, dict) else None
-            draft.finish = _FINISH.get(reason, "length")
+            draft.end((details.get("reason") if isinstance(details, dict) else None) or "length")
+            draft.finish = "length" if draft.finish == "stop" else draft.finish  # for any other reason
         elif status not in ("queued", "in_progress"):
             draft.finish = "filter" if self._refused else "stop"
-        items = [self._items[place] for place in sorted(self._items)]
-        if any(_is_needed(item) for item in items) and not draft.is_stopped:
-            draft.state = items
         return shown
 
 

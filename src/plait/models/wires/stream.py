@@ -1,18 +1,23 @@
 """Server-sent events: their data from bytes in any pieces, and the removal of a secret that spans events.
 
-Lines may end in LF, CRLF or CR, events may carry comments and other fields, the last blank line may be missing.
-Splitting works on bytes, so a stream may cut a multi-byte character anywhere.
+Lines may end in LF, CRLF or CR, events may carry comments and other fields, the last blank line may be missing. A line
+that begins as JSON is data, also without the field's name. Splitting works on bytes, so a stream may cut a multi-byte
+character anywhere.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeAlias
 
 import msgspec
 
 from plait.core.secrets import MASK, Scrubber
+from plait.models.wires.odd_json import mend, read_values
 
-DONE = b"[DONE]"
+BOM = b"\xef\xbb\xbf"
+_KEEP_ALIVES = (b"ping", b"heartbeat", b"keepalive", b"keep-alive")
+_BEFORE_JSON = re.compile(rb"\s*(?:data\s*:)?\s*(?=[\[{])", re.I)
 JsonPath: TypeAlias = tuple[str | int, ...]
 """The place of a text in a JSON value."""
 
@@ -49,7 +54,7 @@ class Events:
     def _lines(self, block: bytes) -> list[bytes]:
         if self._first:
             self._first = False
-            block = block.removeprefix(b"\xef\xbb\xbf")
+            block = block.removeprefix(BOM)
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         out: list[bytes] = []
@@ -60,17 +65,19 @@ class Events:
                 self._dispatch(out)
                 continue
             field, colon, value = line.partition(b":")
-            value = value.removeprefix(b" ")
+            field, value = field.strip(b" \t\x00").lower(), value.removeprefix(b" ")
             if field == b"data" and colon:
                 self._data.append(value)
             elif field == b"event":
-                self._name = value
+                self._name = value.strip().lower()
             elif field == b"error":
                 self.errors.append(value)
+            elif field[:1] in (b"{", b"}", b"[", b"]", b'"'):  # no field begins so
+                self._data.append(line)
         return out
 
     def _dispatch(self, out: list[bytes]) -> None:
-        if self._data:
+        if self._data and self._name not in _KEEP_ALIVES:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
             (self.errors if self._name == b"error" else out).append(data.strip())
         self._data = []
@@ -79,21 +86,20 @@ class Events:
 
 def is_json(body: bytes) -> bool:
     """Return whether the body is one JSON value, not a stream. Its first byte decides, because headers may be wrong."""
-    return body.lstrip()[:1] in (b"{", b"[")
+    return body.removeprefix(BOM).lstrip(b"\x00\t\r\n ")[:1] in (b"{", b"[")
 
 
 def scrub_pieces(body: bytes, scrubber: Scrubber) -> bytes:
     """Replace secrets that span events. An event without a part of one keeps its bytes."""
-    if not scrubber or is_json(body):
+    if not scrubber:
         return body
     lines = body.split(b"\n")
     events: dict[int, Any] = {}
     for number, line in enumerate(lines):
-        if line.startswith(b"data:"):
-            try:
-                events[number] = msgspec.json.decode(line[5:])
-            except msgspec.DecodeError:
-                continue
+        if before := _BEFORE_JSON.match(line.removeprefix(BOM)):
+            values, rest = read_values(line.removeprefix(BOM)[before.end() :])
+            if len(values) == 1 and not rest:
+                events[number] = mend(values[0])[0]
     pieces: dict[JsonPath, list[tuple[int, str]]] = {}
     for number, event in events.items():
         for path, text in _texts(event):

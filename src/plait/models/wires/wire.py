@@ -44,11 +44,12 @@ class WireOptions(Struct, frozen=True):
 class EventReader(Protocol):
     """Reads one response into a draft."""
 
-    def read(self, data: bytes) -> str:
-        """Add one event of a stream, or a whole body, and return the text that is now certain.
+    def read(self, event: dict[str, Any]) -> str:
+        """Add one event of a stream, or a whole body, and return the text that is now certain."""
+        ...
 
-        Raises `msgspec.DecodeError`.
-        """
+    def state(self) -> Any:
+        """Return what the provider needs back with this turn, when all has arrived; None for nothing."""
         ...
 
 
