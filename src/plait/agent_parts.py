@@ -12,7 +12,7 @@ import msgspec
 
 from plait import __version__, config, loops, telemetry
 from plait.core import Loop, LoopContext
-from plait.core.errors import ConfigError
+from plait.core.errors import ConfigError, PlaitError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
@@ -60,7 +60,9 @@ from plait.runtime.taint import outside_from_start
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
-from plait.tools import Toolset, anchor_word, tools_from
+from plait.tools import Toolset, anchor_word, load, tools_from
+from plait.tools.load import is_mcp_word
+from plait.tools.mcp.server import TOOL_LISTS
 
 
 class AgentParts:
@@ -81,6 +83,7 @@ class AgentParts:
 
     @cached_property
     def toolset(self) -> Toolset:
+        self._changes = TOOL_LISTS.changes
         tools = self.make_tools(self.loop)
         if self._agent.system:
             warn_of_gaps(self._agent.system, self.loop, self.prompts, (tool.name for tool in tools))
@@ -88,9 +91,16 @@ class AgentParts:
 
     def make_tools(self, loop: Loop) -> Toolset:
         """Return the tools with names that a loop can use. Raises `ConfigError` for tools that do not fit together."""
-        tools = with_fitting_names(with_free_names(tools_from(self._agent.tools), loop), loop)
+        tools = with_fitting_names(with_free_names(tools_from(self._given_tools), loop), loop)
         check_contexts(tools, self._agent.deps)
         return tools
+
+    @cached_property
+    def _given_tools(self) -> list[Any]:
+        """Return the agent's tools, and the words of MCP servers, whose tools can change."""
+        words = {tool: load(tool) for tool in self._agent.tools if isinstance(tool, str) and not is_mcp_word(tool)}
+        given = (words.get(tool, (tool,)) if isinstance(tool, str) else (tool,) for tool in self._agent.tools)
+        return [tool for tools in given for tool in tools]
 
     @cached_property
     def models(self) -> dict[str, Model]:
@@ -157,9 +167,19 @@ class AgentParts:
         return self.journal
 
     async def load_tools(self) -> None:
-        """Make the tools in a thread, because a word may start a server."""
-        if "toolset" not in vars(self) and any(isinstance(tool, str) for tool in self._agent.tools):
+        """Make the tools in a thread, because a word may start a server; again if an MCP server has others now."""
+        words = [tool for tool in self._agent.tools if isinstance(tool, str)]
+        is_made = "toolset" in vars(self)
+        if not words or (is_made and (self._changes == TOOL_LISTS.changes or not any(map(is_mcp_word, words)))):
+            return
+        names = ("toolset", "_finder", "_max_shown", "_recorded_tools", "_sources")
+        old = {name: vars(self).pop(name) for name in names if name in vars(self)}
+        try:
             await asyncio.to_thread(getattr, self, "toolset")
+        except PlaitError:
+            if not is_made:
+                raise
+            vars(self).update(old)  # a call of a tool says what is wrong with the server
 
     async def check_sandbox(self, sandbox: str | Sandbox) -> str | Sandbox:
         """Return the sandbox unchanged. Raises `ConfigError` if the loop runs code and the sandbox is not available."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import logging
 import os
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -25,9 +27,16 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter
 
 from plait.core.errors import CallLost, ConfigError, PlaitError, ToolError
-from plait.tools.mcp.errors import LOST, UNREACHED, McpServerUnavailable, describe_failure, describe_refusal, find_loss
+from plait.tools.mcp.errors import (
+    McpServerUnavailable,
+    describe_call_error,
+    describe_failure,
+    find_fault,
+    says_unknown_session,
+)
+from plait.tools.mcp.replies import MARK, McpHttpClient, ReplyReader
 from plait.tools.mcp.results import format_progress
-from plait.tools.mcp.server import MCP_LOOP, McpServer
+from plait.tools.mcp.server import MCP_LOOP, TOOL_LISTS, McpServer
 
 T = TypeVar("T")
 
@@ -75,6 +84,10 @@ for _name in ("mcp", "client"):  # the SDK's loggers would write on the terminal
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
+async def _on_message(message: Any) -> None:
+    TOOL_LISTS.changes += isinstance(message, types.ToolListChangedNotification)
+
+
 class McpConnection:
     """The connection to one server. Its methods run on the background loop."""
 
@@ -101,8 +114,8 @@ class McpConnection:
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], is_repeatable: bool, report: Callable[[str], None] | None
-    ) -> types.CallToolResult:
-        """Return the server's result of a call. Plait makes a lost call once more if `is_repeatable`.
+    ) -> Any:
+        """Return the server's result of a call, as JSON. Plait makes a lost call once more if `is_repeatable`.
 
         `report` gets the progress as text. Raises `McpServerUnavailable` if no call was made, `CallLost` if that is not
         known, and `ToolError` if the server refuses the call.
@@ -110,20 +123,26 @@ class McpConnection:
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
         on_progress = format_progress(report) if report is not None else None
 
-        # Not the client's `call_tool`: it drops a result that does not fit the server's own output schema, and
-        # validating by a schema from the server lets the server decide how much is computed here.
+        # Not the client's `call_tool`: it drops a result that does not fit the server's own output schema.
         async def send(session: _McpSession) -> Any:
             return await session.client.session.send_request(request, _CALL_RESULT, progress_callback=on_progress)
 
         try:
-            result = await self._request(send, is_repeatable)
+            reply = await self._request(send, is_repeatable)
+        except McpServerUnavailable as error:
+            text = "" if is_repeatable else " The call was not made."  # a repeatable call may have been lost before
+            raise McpServerUnavailable(error.message + text, hint=error.hint) from error
         except PlaitError:
             raise
         except Exception as error:
-            raise describe_refusal(self.server, error) from error
-        if isinstance(result, types.CallToolResult):
-            return result
-        raise ToolError("The MCP server asks for input during a call, which Plait does not support.")
+            raise ToolError(describe_call_error(self.server, error)) from error
+        if reply.meta and MARK in reply.meta:
+            result = json.loads(reply.meta[MARK][0])
+        else:  # of a server in this process
+            result = reply.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if isinstance(result, dict) and result.get("resultType") == "input_required":
+            raise ToolError("The MCP server asks for input during a call, which Plait does not support.")
+        return result
 
     async def close(self) -> None:
         """End the connection, and the server if Plait started it."""
@@ -132,26 +151,50 @@ class McpConnection:
             await session.close()
 
     async def _request(self, send: Callable[[_McpSession], Awaitable[T]], is_repeatable: bool) -> T:
-        for is_last in (False, True):
+        more = {"forgotten": 1, "lost": int(is_repeatable)}
+        """How often Plait makes the request once more, by what became of it."""
+        while True:
             session = await self._ready()
+            session.requests += 1
             try:
                 return await send(session)
             except Exception as error:
-                loss = find_loss(error)
-                if not loss:
+                kind = find_fault(error).kind
+                if self.server.url and says_unknown_session(error) and not await self._is_known(session):
+                    kind = "forgotten"
+                if kind in ("", "answered"):
                     raise
-                if loss == "unreached":
-                    raise session.describe_failure(error) from error
-                await self._discard(session)
-                if is_last or not (is_repeatable or loss == "before"):
-                    text = f"The MCP server {self.server.label} ended during this call."
-                    text += f" It is not known whether the call took effect.{session.describe_stderr()}"
+                if kind == "forgotten" and self._session is session:
+                    self._session = None
+                if kind == "lost" and not self.server.url:
+                    await self._discard(session)
+                if more.get(kind):
+                    more[kind] -= 1
+                elif kind in ("lost", "unreadable"):
+                    text = describe_call_error(self.server, error, session.describe_stderr())
                     raise (ToolError if is_repeatable else CallLost)(text) from error
-        raise AssertionError("A request is sent at most twice.")
+                else:
+                    raise session.describe_failure(error) from error
+            finally:
+                session.requests -= 1
+                if session is not self._session and not session.requests:
+                    session.closing.set()
+
+    async def _is_known(self, session: _McpSession) -> bool:
+        """Return whether the server knows a session. A tool's own error may be about another kind of session."""
+        try:
+            async with asyncio.timeout(self.server.start):
+                await session.client.list_tools()
+        except Exception as error:
+            return find_fault(error).kind != "forgotten" and not says_unknown_session(error)
+        return True
 
     async def _ready(self) -> _McpSession:
-        # Shielded: if this request is cancelled, the server goes on starting for the next one.
-        return await asyncio.shield(asyncio.ensure_future(self._open()))
+        while True:
+            # Shielded: if this request is cancelled, the server goes on starting for the next one.
+            session = await asyncio.shield(asyncio.ensure_future(self._open()))
+            if session is self._session:
+                return session
 
     async def _open(self) -> _McpSession:
         async with self._opening:
@@ -176,29 +219,37 @@ class McpConnection:
         """Close a session that broke, so that the next request opens a new one."""
         if self._session is session:
             self._session = None
-            self._failures.append(time.monotonic())
+            if self.server.command:
+                self._failures.append(time.monotonic())
             await session.close()
             self._stderr = session.describe_stderr()
 
     async def _read_tools(self, session: _McpSession) -> None:
-        tools: list[types.Tool] = []
-        cursor: str | None = None
+        tools: dict[str, types.Tool] = {}
+        cursor, nameless = None, 0
         try:
             async with asyncio.timeout(self.server.start):
                 for _ in range(MAX_PAGES):
                     page = await session.client.list_tools(cursor=cursor)
-                    tools += page.tools
-                    cursor = page.next_cursor
+                    known = len(tools)
+                    for tool in page.tools:
+                        tools.setdefault(tool.name, tool)  # a call cannot tell two of the same name apart
+                    nameless += (page.meta or {}).get(MARK, (None, 0))[1]
+                    # Some servers send the same page with the same cursor again and again.
+                    cursor = page.next_cursor if len(tools) > known else None
                     if not cursor or len(tools) > MAX_TOOLS:
                         break
         except Exception as error:
-            if find_loss(error):
+            if find_fault(error).kind not in ("", "answered"):
                 raise
             raise session.describe_failure(error) from error
         if cursor or len(tools) > MAX_TOOLS:
             text = f"The MCP server {self.server.label} lists more than {MAX_TOOLS:,} tools, or its list does not end."
             raise ConfigError(text, hint="Use another server.")
-        self.tools = tuple(tools)
+        if nameless:
+            text = f"The MCP server {self.server.label} lists {nameless} tools without a name."
+            warnings.warn(f"{text} Plait leaves them out.", stacklevel=2)
+        self.tools = tuple(tools.values())
 
 
 class _McpSession:
@@ -207,14 +258,14 @@ class _McpSession:
     client: Client
 
     def __init__(self, server: McpServer, in_process: Any) -> None:
-        self.http_status = 0
-        """The HTTP status of the server's last refusal."""
+        self.requests = 0
+        """How many requests wait for a reply."""
         self._server = server
         self._in_process = in_process
         self._stderr = b""
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """The end of the handshake, or what went wrong."""
-        self._closing = asyncio.Event()
+        self.closing = asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -224,14 +275,14 @@ class _McpSession:
 
     async def close(self) -> None:
         """End the session, and the server process."""
-        self._closing.set()
+        self.closing.set()
         if not hasattr(self, "client"):
             self._task.cancel()
         await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
 
     def describe_failure(self, error: BaseException) -> PlaitError:
         """Return the error for a session that did not open, or whose server did not list its tools."""
-        return describe_failure(self._server, error, self.describe_stderr(), self.http_status)
+        return describe_failure(self._server, error, self.describe_stderr())
 
     def describe_stderr(self) -> str:
         """Return a sentence with the last lines of the server's stderr, without control characters, or ""."""
@@ -244,9 +295,9 @@ class _McpSession:
         transport = self._connect() if self._in_process is None else self._in_process
         info = types.Implementation(name="plait", version=version("plait"))
         try:
-            async with Client(transport, client_info=info, cache=None) as self.client:
+            async with Client(transport, client_info=info, cache=None, message_handler=_on_message) as self.client:
                 self.opened.set_result(None)
-                await self._closing.wait()
+                await self.closing.wait()
         except BaseException as error:
             if not self.opened.done():
                 self.opened.set_exception(error if isinstance(error, Exception) else ConnectionError("cancelled"))
@@ -256,10 +307,10 @@ class _McpSession:
         server = self._server
         if server.url:
             timeout = httpx2.Timeout(server.start, read=None)  # the run limits how long a call may take
-            http = _HttpClient(self, headers=server.values_of("headers"), timeout=timeout)
+            http = McpHttpClient(headers=server.values_of("headers"), timeout=timeout)
             transport = streamable_http_client(server.address, http_client=http, max_sse_event_size=MAX_EVENT_BYTES)
-            async with http, transport as streams:
-                yield streams
+            async with http, transport as (read, write):
+                yield ReplyReader(read), write
             return
         command, *arguments = server.command
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
@@ -267,9 +318,9 @@ class _McpSession:
         parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=server.cwd)
         parameters.encoding_error_handler = "replace"  # half a character must not end the connection
         with self._keep_stderr() as file:
-            async with stdio_client(parameters, errlog=file) as streams:
+            async with stdio_client(parameters, errlog=file) as (read, write):
                 file.close()  # only the process has it now, so the pipe ends with the process
-                yield streams
+                yield ReplyReader(read), write
 
     @contextmanager
     def _keep_stderr(self) -> Iterator[TextIO]:
@@ -288,27 +339,3 @@ class _McpSession:
                 yield file
         finally:
             reader.join(0.2)  # a process that the server left behind may keep the pipe open
-
-
-class _HttpClient(httpx2.AsyncClient):
-    """An HTTP client that turns a failed connection into the error of one request.
-
-    Otherwise the SDK would end the whole session, and with it all other calls.
-    """
-
-    def __init__(self, session: _McpSession, **options: Any) -> None:
-        super().__init__(**options)
-        self._session = session
-
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        try:
-            response = await super().send(request, **options)
-        except httpx2.TransportError as error:
-            is_unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
-            text = f"{type(error).__name__}: {error}" if is_unsent else f"{LOST} ({type(error).__name__}: {error})"
-            fault = {"code": types.CONNECTION_CLOSED, "message": text, "data": UNREACHED if is_unsent else None}
-            self._session.http_status = 0
-            return httpx2.Response(503, json={"jsonrpc": "2.0", "id": None, "error": fault}, request=request)
-        if response.status_code >= 400:
-            self._session.http_status = response.status_code
-        return response

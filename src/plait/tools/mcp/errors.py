@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+import msgspec
 from mcp.shared.exceptions import MCPError
-from pydantic import ValidationError
+from mcp_types import INVALID_REQUEST, PARSE_ERROR
 
 from plait.core.errors import ConfigError, PlaitError, ToolError
+from plait.tools.mcp.replies import MARK, UNKNOWN_SESSION, Fault
 from plait.tools.mcp.server import McpServer
-
-UNREACHED = "plait: not sent"
-"""The `data` of the error of a request that could not be sent, because nothing answers at the address."""
-
-LOST = "Connection closed"
-"""How the message begins that the SDK gives to requests whose connection broke."""
 
 
 class McpServerUnavailable(ConfigError, ToolError):
@@ -24,58 +18,75 @@ class McpServerUnavailable(ConfigError, ToolError):
     """
 
 
-def find_loss(error: Exception) -> Literal["", "unreached", "before", "during"]:
-    """Return whether the connection is lost, and when: before the server began the request, or in an unknown state."""
+def find_fault(error: BaseException) -> Fault:
+    """Return what an error of a request says about it."""
     if not isinstance(error, MCPError):
-        return ""
-    if error.data == UNREACHED:
-        return "unreached"
-    if error.message == "Session terminated":  # a server that was restarted refuses the old session
-        return "before"
-    # The message decides, because servers may use the SDK's codes for their own errors.
-    return "during" if error.message.startswith((LOST, "SSE stream")) else ""
+        return Fault()
+    if isinstance(error.data, dict) and MARK in error.data:
+        return msgspec.convert(error.data[MARK], Fault)
+    if error.code == PARSE_ERROR:
+        return Fault("unreadable")
+    return Fault("lost" if error.message.startswith(("Connection closed", "SSE stream")) else "")
 
 
-def describe_refusal(server: McpServer, error: Exception) -> ToolError:
-    """Return the error for a call that the server answered with an error, or with an invalid result."""
-    if isinstance(error, MCPError):
-        return ToolError(error.message or "The MCP server refused the call without a reason.")
-    return ToolError(f"The MCP server {server.label} sent an invalid result: {_summarize(error)}")
+def says_unknown_session(error: Exception) -> bool:
+    """Return whether a server's answer says that the server does not know the session."""
+    if not isinstance(error, MCPError) or find_fault(error).kind not in ("", "answered"):
+        return False
+    is_about_request = error.code == INVALID_REQUEST or -32099 <= error.code <= -32000  # a tool has other codes
+    return is_about_request and bool(UNKNOWN_SESSION.search(error.message[:300]))
 
 
-def describe_failure(server: McpServer, error: BaseException, stderr: str, http_status: int) -> PlaitError:
+def describe_call_error(server: McpServer, error: Exception, stderr: str = "") -> str:
+    """Return the message for a call that the server answered with an error, or whose result nobody will know."""
+    fault, words = find_fault(error), _summarize(error)
+    if fault.kind == "lost":
+        text = f"answered {fault.status} ({words})" if fault.status else "ended"
+        text = f"The MCP server {server.label} {text} during this call. It is not known whether the call took effect."
+        return text + stderr
+    if fault.kind == "unreadable" or not isinstance(error, MCPError):
+        words = f"{fault.status}: {words}" if fault.status else words
+        return f"The call was made, but Plait cannot read the result of the MCP server {server.label} ({words})."
+    return f"{error.message} ({fault.status})" if fault.status else error.message
+
+
+def describe_failure(server: McpServer, error: BaseException, stderr: str) -> PlaitError:
     """Return the error for a server that did not start, could not be reached, or did not list its tools."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
+    fault, words = find_fault(error), _summarize(error)
+    status = fault.status
     match error:
         case PlaitError():
             return error
         case TimeoutError():
             text = f"did not list its tools within {server.start:g} seconds.{stderr}"
             hint = "Check that it speaks MCP. If it needs longer, as a first download does, give start=SECONDS."
-        case ValidationError():
-            faults = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
-            text, hint = f"breaks the protocol ({faults}).", "Report it to the authors of the server."
         case FileNotFoundError() if server.command:
             missing = f"folder {server.cwd!r}" if error.filename == server.cwd else f"program {server.command[0]!r}"
             text, hint = f"cannot start: there is no {missing}.", "Install it, or give its full path."
         case PermissionError() if server.command:
             text, hint = f"cannot start: {server.command[0]} is not executable.", "Check its path and permissions."
         case _ if server.command:
-            text = f"ended or did not speak MCP ({_summarize(error)}).{stderr}"
+            text = f"ended or did not speak MCP ({words}).{stderr}"
             hint = "Run the command by itself to see what is wrong." + (
                 "" if stderr else " It wrote nothing on stderr."
             )
-        case _ if http_status in (401, 403):
-            text = f"refuses the request ({http_status})."
+        case _ if status in (401, 403):
+            text = f"refuses the request ({status}: {words})."
             hint = "Give headers={'Authorization': 'Bearer $NAME'}, where the variable NAME has the token."
-        case _ if http_status:
-            text, hint = f"answered {http_status}.", "Check that this is the address of its MCP endpoint, often /mcp."
+        case _ if status == 429 or status >= 500:
+            text, hint = f"answered {status} ({words}).", "Try again later."
+        case MCPError() if status or fault.kind not in ("refused", "lost"):
+            text = f"answered {status or 'with an error'} ({words})."
+            hint = "Check that this is the address of its MCP endpoint, often /mcp."
+            if status in (400, 404, 405):
+                hint += " Plait cannot use an older server with HTTP+SSE, often at /sse: update it, or bridge it to stdio."
         case _:
-            text, hint = f"cannot be reached ({_summarize(error)}).", "Check that it is running, and check the address."
+            text, hint = f"cannot be reached ({words}).", "Check that it is running, and check the address."
     return McpServerUnavailable(f"The MCP server {server.label} {text}", hint=hint)
 
 
 def _summarize(error: BaseException) -> str:
-    text = str(error).partition("\n")[0][:300]
+    text = (error.message if isinstance(error, MCPError) else str(error)).partition("\n")[0][:300]
     return text if isinstance(error, MCPError) else f"{type(error).__name__}: {text}".removesuffix(": ")

@@ -1,6 +1,7 @@
 """Results of MCP tools as results of Plait's tools, and arguments in the other direction.
 
-Structured content is the result if there is some, because its text is the same data again. Otherwise the result is the
+A result is plain JSON, as the server sent it: a server may break the protocol, but the call is made. Structured content
+is the result if there is some. Text that does not only repeat it is kept. Without structured content, the result is the
 text; Plait joins several texts with an empty line. With the extra `images`, an image becomes an image artifact. Sound
 and other files become a `File`. A text resource becomes its address and its text, a link its address.
 """
@@ -8,20 +9,22 @@ and other files become a `File`. A text resource becomes its address and its tex
 from __future__ import annotations
 
 import base64
-import binascii
 import importlib
 import json
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from plait.core.artifacts import Artifact
-from plait.core.attachments import File
+from plait.core.attachments import File, detect_media_type
+from plait.core.call_check import find_faults
 from plait.core.errors import PlaitError, ToolError
+from plait.core.json_schema import show_place
+from plait.tools.mcp.schema import is_wrapped
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
-    from mcp_types import CallToolResult, ContentBlock
 
 IMAGE_MODULE = "plait.toolkits.image"
 """Named and not imported, because toolkits are a layer above tools."""
@@ -29,29 +32,68 @@ IMAGE_MODULE = "plait.toolkits.image"
 PROGRESS_SECONDS = 0.25
 """The shortest time between two reports of progress."""
 
+MAX_CHECKED = 5_000_000
+"""Characters of a result times those of its output schema, because the server writes both. More is not checked."""
+_FIELDS = ("content", "isError", "is_error", "structuredContent", "structured_content", "resultType", "_meta")
+_TO_BASE64 = str.maketrans("-_", "+/")
+NOTHING = "(The call was made. The server sent no result.)"
 
-def read_result(result: CallToolResult, *, unwrap: bool = False) -> Any:
-    """Return the value of a call's result. With `unwrap`, it is the entry `result` of the structured content.
 
-    Raises `ToolError` with the server's text if the result is an error.
+def read_result(result: Any, output_schema: Any = None) -> Any:
+    """Return the value of a call's result. A schema that only wraps the result is unwrapped.
+
+    With an output schema, the value is the structured content; an object gets other text as the entry `text`. Without
+    one, structured content follows the text. Raises `ToolError` with the server's words if the result is an error.
     """
-    parts = [_read_block(block) for block in result.content]
-    text = "\n\n".join(part for part in parts if isinstance(part, str))
+    if not isinstance(result, dict):
+        return NOTHING if result is None else result
+    content = result.get("content")
+    parts = [_read_block(block) for block in (content if isinstance(content, list) else [content] if content else [])]
     artifacts = [part for part in parts if not isinstance(part, str)]
-    structured = result.structured_content
-    if result.is_error:
-        if not text and structured is not None:
-            text = json.dumps(structured, ensure_ascii=False)
-        raise ToolError(text or "The MCP server reports that the call failed, without a reason.")
+    texts = [part for part in parts if isinstance(part, str)]
+    value = structured = result.get("structuredContent", result.get("structured_content"))
     if structured is not None:
-        if unwrap and isinstance(structured, dict) and set(structured) == {"result"}:
-            structured = structured["result"]
-        return [structured, *artifacts] if artifacts else structured
-    if not artifacts:
-        return text if result.content else None
-    if text:
-        return [text, *artifacts]
-    return artifacts[0] if len(artifacts) == 1 else artifacts
+        texts = _without_repetitions(texts, structured)
+        if is_wrapped(output_schema) and isinstance(structured, dict) and set(structured) == {"result"}:
+            value = structured["result"]
+            texts = _without_repetitions(texts, value)
+    shown = json.dumps(value, ensure_ascii=False)
+    if str(result.get("isError", result.get("is_error"))).lower() == "true":
+        words = texts if value is None else [*texts, shown]
+        raise ToolError("\n\n".join(words) or "The MCP server reports that the call failed, without a reason.")
+    if value is None and not texts and not artifacts:
+        other = {name: each for name, each in result.items() if name not in _FIELDS}
+        return None if isinstance(content, list) else other or NOTHING
+    inner = output_schema["properties"]["result"] if is_wrapped(output_schema) else output_schema
+    if value is not None and inner and len(shown) * len(json.dumps(inner)) < MAX_CHECKED:
+        for path, fault in islice(find_faults(value, inner, output_schema), 1):
+            texts.append(f"(The result does not fit the tool's output schema: {show_place('result', path)} {fault}.)")
+    text = "\n\n".join(texts)
+    found: list[Any] = [value]
+    if value is None:
+        found = [text] if text or not artifacts else []
+    elif text and output_schema is None:
+        found = [f"{text}\n\n{shown}"]
+    elif text:
+        found = [{**value, "text": text}] if isinstance(value, dict) and "text" not in value else [value, text]
+    found += artifacts
+    return found[0] if len(found) == 1 else found
+
+
+def _without_repetitions(texts: list[str], value: Any) -> list[str]:
+    """Return the texts without those that are the value again, as JSON or as it is. Several may be a list's entries."""
+    readings = [(text, _read_json(text)) for text in texts]
+    pairs = zip(value, readings, strict=True) if isinstance(value, list) and len(value) == len(texts) else [(None, ())]
+    if all(each in reading for each, reading in pairs):
+        return []
+    return [reading[0] for reading in readings if value not in reading]
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def encode_artifacts(value: Any) -> Any:
@@ -84,25 +126,34 @@ def format_progress(report: Callable[[str], None]) -> ProgressFnT:
     return on_progress
 
 
-def _read_block(block: ContentBlock) -> str | Artifact:
-    if block.type == "text":
-        return block.text
-    if block.type == "image" or block.type == "audio":
-        return _read_file(block.data, block.mime_type)
-    if block.type == "resource_link":
-        details = "".join(f", {each}" for each in (block.title or block.name, block.mime_type) if each)
-        return f"(resource {block.uri}{details})"
-    resource = block.resource
-    if (blob := getattr(resource, "blob", None)) is not None:
-        return _read_file(blob, resource.mime_type or "application/octet-stream")
-    return f"(resource {resource.uri})\n{getattr(resource, 'text', '')}"
+def _read_block(block: Any) -> str | Artifact:
+    match block:
+        case str():
+            return block
+        case {"type": "image" | "audio", "data": str(data)}:
+            return _read_file(data, block.get("mimeType"))
+        case {"type": "resource", "resource": {"blob": str(data), **resource}}:
+            return _read_file(data, resource.get("mimeType"))
+        case {"type": "resource", "resource": {"uri": uri, **resource}}:
+            return f"(resource {uri})\n{resource.get('text') or ''}"
+        case {"type": "resource_link", "uri": uri}:
+            details = (block.get("title") or block.get("name"), block.get("mimeType"))
+            return f"(resource {uri}{''.join(f', {each}' for each in details if each)})"
+        case {"text": str(text)}:
+            return text
+    return f"(a part that Plait cannot read: {json.dumps(block, ensure_ascii=False)})"
 
 
-def _read_file(encoded: str, media_type: str) -> str | Artifact:
+def _read_file(encoded: str, media_type: Any) -> str | Artifact:
+    text = "".join((encoded.partition(";base64,")[2] or encoded).split()).translate(
+        _TO_BASE64
+    )  # also of a data: address, or for URLs
     try:
-        data = base64.b64decode(encoded)
-    except (binascii.Error, ValueError):
+        data = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
         return f"(a file of type {media_type} that is not valid base64)"
+    if not isinstance(media_type, str) or "/" not in media_type:
+        media_type = detect_media_type(data)
     if media_type.startswith("image/"):
         try:
             image: Artifact = importlib.import_module(IMAGE_MODULE).Image.from_bytes(data)

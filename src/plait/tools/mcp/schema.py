@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal, Union
 
 from plait.core.errors import ConfigError
-from plait.core.json_schema import resolve_reference
+from plait.core.json_schema import alternatives, resolve_reference
 
 MAX_CHARACTERS = 60_000
 MAX_DEPTH = 40
@@ -28,11 +29,16 @@ _SCHEMAS = ("items", "additionalProperties", "not", "contains", "propertyNames")
 _TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None, "object": dict, "array": list}
 
 
-def repair_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+def repair_schema(schema: Any) -> dict[str, Any]:
     """Return the schema of a tool's input as every loop can use it: of type object, with `properties`."""
-    repaired: dict[str, Any] = _repair(dict(schema), schema, 0)
+    with suppress(ValueError, RecursionError, TypeError):
+        schema = json.loads(schema)  # some servers send it as a text
+    schema = schema if isinstance(schema, dict) else {}
+    repaired: dict[str, Any] = _repair(schema, schema, 0)
+    if not repaired.get("properties"):
+        repaired = _join_alternatives(repaired)
     repaired["type"] = "object"
-    properties = repaired.setdefault("properties", {})
+    properties = repaired["properties"]
     if _is_too_large(repaired):
         outline = {name: {"type": each["type"]} if "type" in each else {} for name, each in properties.items()}
         repaired = {"type": "object", "properties": outline, "required": repaired.get("required", [])}
@@ -42,6 +48,18 @@ def repair_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     if not repaired["required"]:
         del repaired["required"]
     return repaired
+
+
+def _join_alternatives(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with the parameters of all alternatives, because many models take no alternatives here."""
+    found = [one for one in alternatives({**schema, "type": None}, schema) if one.get("properties")]
+    required = [set(one.get("required", ())) for one in found]
+    properties: dict[str, Any] = {}
+    for name, each in (entry for one in found for entry in one["properties"].items()):
+        known = properties.setdefault(name, each)
+        properties[name] = known if known == each else {"anyOf": [*known.get("anyOf", [known]), each]}
+    kept = {key: each for key, each in schema.items() if key not in ("$ref", *_LISTS_OF_SCHEMAS)}
+    return {**kept, "properties": properties, "required": sorted(set.intersection(*required)) if required else []}
 
 
 def _is_too_large(schema: dict[str, Any]) -> bool:

@@ -19,6 +19,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
 from string import Template
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,6 +34,8 @@ PREFIX = "mcp:"
 START_SECONDS = 30.0
 MCP_LOOP = BackgroundLoop("plait-mcp")
 """A connection belongs to the loop that opened it, but tools are called from any loop and thread."""
+TOOL_LISTS = SimpleNamespace(changes=0)
+"""How often the servers of this process have said that they have other tools now."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _SERVER_WORDS = re.compile(r"\.(py|js|mjs|ts)$|@[\d.]+$|(^|[-_])(mcp|server)(?=[-_.]|$)")
 

@@ -18,7 +18,7 @@ from plait.core.tools import ToolSpec
 from plait.installation import install_hint
 from plait.tools.call_context import call_services
 from plait.tools.mcp.results import encode_artifacts, read_result
-from plait.tools.mcp.schema import is_wrapped, repair_schema, result_type
+from plait.tools.mcp.schema import repair_schema, result_type
 from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server, parse_word
 from plait.tools.names import LONGEST, make_python_name, make_safe_name
 from plait.tools.signature import Signature
@@ -205,7 +205,7 @@ class McpToolSource:
             raise ToolError(f"The MCP server {self._server.label} no longer has a tool {spec.name}.")
         try:
             result = await connection.call_tool(tool.name, arguments, spec.repeatable, report)
-            return read_result(result, unwrap=is_wrapped(tool.output_schema))
+            return read_result(result, tool.output_schema)
         except ToolError as error:
             if not is_recorded or self._describe(tool, spec.name) == spec:
                 raise
@@ -217,9 +217,7 @@ class McpToolSource:
 
         Raises `ConfigError` if `only` has an unknown name.
         """
-        own: dict[str, ListedTool] = {}
-        for tool in listed:
-            own.setdefault(tool.name, tool)  # a call cannot tell two of the same name apart
+        own = {tool.name: tool for tool in listed}
         for name in self._server.only or ():
             if name not in own:
                 near = nearest(name, tuple(own))
