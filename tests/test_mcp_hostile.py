@@ -17,6 +17,7 @@ from mcp_talker import act, done
 from plait import Agent, ConfigError, Scripted, Tool
 from plait.tools.mcp import connection
 
+MISFIT = "(The result does not fit the tool's output schema: result.n must be a whole number, not 'no number'.)"
 LOOPS = ["react", "json", "tool_calling", "rewoo", "compiler", "phased", "codeact"]
 
 
@@ -116,18 +117,13 @@ def test_a_call_that_is_never_answered_ends_with_its_time(tmp_path: Path) -> Non
 
 def test_garbage_on_its_stdout_and_answers_that_are_none_are_survived(tmp_path: Path) -> None:
     tools = odd(tmp_path, "bad")
-    run = run_of(act("garbage"), act("wrong"), act("schema"), act("garbage"), done(), tools=tools)
+    run = run_of(act("garbage"), act("schema"), act("garbage"), done(), tools=tools)
     texts = seen(run)
-    assert texts[0] == texts[3] == "garbage: {}" and "invalid result" in texts[1]
-    assert texts[2] == '{"n": "no number"}', "a result is not lost for not keeping to its schema"
+    assert texts[0] == texts[2] == "garbage: {}"
+    assert json.loads(texts[1]) == {"n": "no number", "text": f"x\n\n{MISFIT}"}, "a result that does not fit is kept"
     assert len(pids(tmp_path / "log")) == 1
 
 
 def test_a_list_of_tools_without_an_end_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="its list does not end"):
         odd(tmp_path, "endless")
-
-
-def test_tools_that_break_the_protocol_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"breaks the protocol.*tools\.1\.inputSchema"):
-        odd(tmp_path, "wrong")

@@ -101,7 +101,7 @@ def _is_valid(key: str, value: Any) -> bool:
     if key == "type":
         types = value if isinstance(value, list) else [value]
         return bool(types) and all(isinstance(each, str) and each in _TYPES for each in types)
-    return key not in ("description", "title", "$ref", "format") or isinstance(value, str)
+    return key not in ("description", "title", "$ref", "$schema", "format") or isinstance(value, str)
 
 
 def is_wrapped(schema: Any) -> bool:
