@@ -37,7 +37,8 @@ def call(tool: Tool, **given: Any) -> tuple[str, str]:
 
     async def made() -> tuple[str, str]:
         try:
-            return render(await tool(**given))[0], ""
+            async with asyncio.timeout(60):
+                return render(await tool(**given))[0], ""
         except ToolError as error:
             return str(error), "in_doubt" if isinstance(error, CallLost) else "raised"
 
@@ -300,6 +301,7 @@ FORGOTTEN: list[tuple[int, Any]] = [
     (404, error_of(-32001, "Session not found")),
     (400, error_of(-32000, "Bad Request: No valid session ID provided", None)),
     (400, "Invalid session ID"),
+    (400, ""),
     (401, "Unauthorized: Session not found"),
     (200, error_of(-32600, "Session not found")),
     (200, error_of(-32001, "Unknown session: 7f", None)),
@@ -326,7 +328,7 @@ def test_a_server_that_forgets_every_session_is_asked_twice() -> None:
         (weather,) = plait.mcp(server.url)
         server.sessions = type("Forgetful", (set,), {"add": lambda self, session: None})()
         text, trouble = call(weather, city="Lyon")
-        assert trouble == "raised" and "Session not found" in text and "The call was not made" in text
+        assert trouble == "raised" and "just opened (404: Session not found). The call was not made" in text
         assert server.calls == [] and server.opened == 2
 
 
@@ -338,6 +340,7 @@ SAYINGS: list[tuple[int, Any]] = [
     (200, error_of(-32600, "Session not found", None)),
     (400, error_of(-32001, "The checkout session was not found")),
     (404, error_of(-32602, "Session not found")),
+    (400, "Bad city for this session"),
     (500, "Session not found"),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,9 @@ class AgentParts:
 
     @cached_property
     def toolset(self) -> Toolset:
+        return self._make_toolset()
+
+    def _make_toolset(self) -> Toolset:
         self._changes = TOOL_LISTS.changes
         tools = self.make_tools(self.loop)
         if self._agent.system:
@@ -98,9 +102,10 @@ class AgentParts:
     @cached_property
     def _given_tools(self) -> list[Any]:
         """Return the agent's tools, and the words of MCP servers, whose tools can change."""
-        words = {tool: load(tool) for tool in self._agent.tools if isinstance(tool, str) and not is_mcp_word(tool)}
-        given = (words.get(tool, (tool,)) if isinstance(tool, str) else (tool,) for tool in self._agent.tools)
-        return [tool for tools in given for tool in tools]
+        given: list[Any] = []
+        for tool in self._agent.tools:
+            given += load(tool) if isinstance(tool, str) and not is_mcp_word(tool) else (tool,)
+        return given
 
     @cached_property
     def models(self) -> dict[str, Model]:
@@ -172,14 +177,14 @@ class AgentParts:
         is_made = "toolset" in vars(self)
         if not words or (is_made and (self._changes == TOOL_LISTS.changes or not any(map(is_mcp_word, words)))):
             return
-        names = ("toolset", "_finder", "_max_shown", "_recorded_tools", "_sources")
-        old = {name: vars(self).pop(name) for name in names if name in vars(self)}
-        try:
+        if not is_made:
             await asyncio.to_thread(getattr, self, "toolset")
-        except PlaitError:
-            if not is_made:
-                raise
-            vars(self).update(old)  # a call of a tool says what is wrong with the server
+            return
+        with suppress(PlaitError):  # without a new list, the next call says what is wrong with the server
+            tools = await asyncio.to_thread(self._make_toolset)
+            for name in ("_finder", "_max_shown", "_recorded_tools", "_sources"):
+                vars(self).pop(name, None)
+            vars(self)["toolset"] = tools
 
     async def check_sandbox(self, sandbox: str | Sandbox) -> str | Sandbox:
         """Return the sandbox unchanged. Raises `ConfigError` if the loop runs code and the sandbox is not available."""

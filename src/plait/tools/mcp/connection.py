@@ -32,7 +32,7 @@ from plait.tools.mcp.errors import (
     describe_call_error,
     describe_failure,
     find_fault,
-    says_unknown_session,
+    may_be_unknown_session,
 )
 from plait.tools.mcp.replies import MARK, McpHttpClient, ReplyReader
 from plait.tools.mcp.results import format_progress
@@ -151,8 +151,7 @@ class McpConnection:
             await session.close()
 
     async def _request(self, send: Callable[[_McpSession], Awaitable[T]], is_repeatable: bool) -> T:
-        more = {"forgotten": 1, "lost": int(is_repeatable)}
-        """How often Plait makes the request once more, by what became of it."""
+        more = {"forgotten": 1, "lost": int(is_repeatable)}  # how often the request is made again
         while True:
             session = await self._ready()
             session.requests += 1
@@ -160,7 +159,7 @@ class McpConnection:
                 return await send(session)
             except Exception as error:
                 kind = find_fault(error).kind
-                if self.server.url and says_unknown_session(error) and not await self._is_known(session):
+                if self.server.url and may_be_unknown_session(error) and not await self._is_known(session):
                     kind = "forgotten"
                 if kind in ("", "answered"):
                     raise
@@ -186,7 +185,7 @@ class McpConnection:
             async with asyncio.timeout(self.server.start):
                 await session.client.list_tools()
         except Exception as error:
-            return find_fault(error).kind != "forgotten" and not says_unknown_session(error)
+            return find_fault(error).kind != "forgotten" and not may_be_unknown_session(error)
         return True
 
     async def _ready(self) -> _McpSession:

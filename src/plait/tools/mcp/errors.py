@@ -29,10 +29,11 @@ def find_fault(error: BaseException) -> Fault:
     return Fault("lost" if error.message.startswith(("Connection closed", "SSE stream")) else "")
 
 
-def says_unknown_session(error: Exception) -> bool:
-    """Return whether a server's answer says that the server does not know the session."""
-    if not isinstance(error, MCPError) or find_fault(error).kind not in ("", "answered"):
-        return False
+def may_be_unknown_session(error: Exception) -> bool:
+    """Return whether a server's answer may say that it does not know the session."""
+    fault = find_fault(error)
+    if not isinstance(error, MCPError) or fault.kind not in ("", "answered") or fault.status == 400:
+        return fault.status == 400
     is_about_request = error.code == INVALID_REQUEST or -32099 <= error.code <= -32000  # a tool has other codes
     return is_about_request and bool(UNKNOWN_SESSION.search(error.message[:300]))
 
@@ -77,11 +78,16 @@ def describe_failure(server: McpServer, error: BaseException, stderr: str) -> Pl
             hint = "Give headers={'Authorization': 'Bearer $NAME'}, where the variable NAME has the token."
         case _ if status == 429 or status >= 500:
             text, hint = f"answered {status} ({words}).", "Try again later."
+        case _ if fault.kind == "forgotten":
+            text = f"does not know the session that it has just opened ({status or 'error'}: {words})."
+            hint = "If it runs in several processes, they must share their sessions."
         case MCPError() if status or fault.kind not in ("refused", "lost"):
             text = f"answered {status or 'with an error'} ({words})."
             hint = "Check that this is the address of its MCP endpoint, often /mcp."
             if status in (400, 404, 405):
-                hint += " Plait cannot use an older server with HTTP+SSE, often at /sse: update it, or bridge it to stdio."
+                hint += (
+                    " Plait cannot use an older server with HTTP+SSE, often at /sse: update it, or bridge it to stdio."
+                )
         case _:
             text, hint = f"cannot be reached ({words}).", "Check that it is running, and check the address."
     return McpServerUnavailable(f"The MCP server {server.label} {text}", hint=hint)

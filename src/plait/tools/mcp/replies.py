@@ -206,7 +206,7 @@ async def _read_reply(response: httpx2.Response, id: int | str) -> dict[str, Any
         error["message"] += f"; Retry-After: {after[:40]}"
     # An error with the request's own id comes from a server that has read the request.
     is_own = isinstance(message, dict) and message.get("id") == id
-    is_about_session = UNKNOWN_SESSION.search(error["message"][:300]) or (status in (400, 404) and not is_own)
+    is_about_session = UNKNOWN_SESSION.search(error["message"][:300]) or (status == 404 and not is_own)
     kind: FaultKind = "lost" if (status >= 500 or status == 408) and not is_own else "answered"
     if status < 500 and is_about_session and MCP_SESSION_ID in response.request.headers:
         kind = "answered" if is_own else "forgotten"
