@@ -140,6 +140,7 @@ WRAPPED = {"type": "object", "properties": {"result": {"type": "array"}}, "requi
         (STRUCTURED, TEMP, {"temp": 21, "text": "sunny"}),
         ({"content": ['{"temp":\n21}'], "structuredContent": {"temp": 21}}, None, {"temp": 21}),
         ({"content": [], "structuredContent": {"temp": 21}}, None, {"temp": 21}),
+        ({"content": ["done"], "structuredContent": {"answer": "done", "run": 7}}, None, {"answer": "done", "run": 7}),
         ({"structured_content": 21}, None, 21),
         ({"content": ["[1, 2]"], "structuredContent": [1, 2]}, None, [1, 2]),
         ({"content": ["a", "1"], "structuredContent": {"result": ["a", 1]}}, WRAPPED, ["a", 1]),
@@ -320,6 +321,8 @@ def test_a_forgotten_session_is_opened_again_and_each_call_made_once() -> None:
             server.forgotten = lambda message: (status, {}, body(message) if callable(body) else body)  # noqa: B023
             assert asyncio.run(at_once(weather)) == ["0: 21", "1: 21"]
             assert sorted(server.calls) == ["0", "1"] and server.opened == number, (status, body)
+        server.sessions.clear()
+        assert [tool.name for tool in plait.mcp(server.url)] == ["weather"], "listing them again opens a session too"
 
 
 def test_a_server_that_forgets_every_session_is_asked_twice() -> None:

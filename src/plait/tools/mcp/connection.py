@@ -21,7 +21,7 @@ from typing import Any, TextIO, TypeVar
 
 import httpx2
 import mcp_types as types
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter
@@ -109,7 +109,10 @@ class McpConnection:
         if self._session is None:
             await self._ready()  # opening a session lists the tools
         else:
-            await self._request(self._read_tools, is_repeatable=True)
+            try:
+                await self._request(self._read_tools, is_repeatable=True)
+            except MCPError as error:
+                raise describe_failure(self.server, error, "") from error
         return self.tools
 
     async def call_tool(
@@ -239,7 +242,7 @@ class McpConnection:
                     if not cursor or len(tools) > MAX_TOOLS:
                         break
         except Exception as error:
-            if find_fault(error).kind not in ("", "answered"):
+            if find_fault(error).kind not in ("", "answered") or (self.server.url and may_be_unknown_session(error)):
                 raise
             raise session.describe_failure(error) from error
         if cursor or len(tools) > MAX_TOOLS:

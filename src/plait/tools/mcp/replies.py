@@ -198,7 +198,7 @@ async def _read_reply(response: httpx2.Response, id: int | str) -> dict[str, Any
         message = parse_json(content)
     reply = repair_reply(message, id)
     if response.is_success:
-        text = response.headers.get("content-type") or "no type" if content.strip() else "nothing"
+        text = response.headers.get("content-type", "no type")[:80] if content.strip() else "nothing"
         return reply or make_error(id, f"{text} instead of a result", Fault("unreadable", status))
     words = visible(_TAG.sub(" ", content.decode("utf-8", "replace")[:2_000]))
     error = reply["error"] if reply and "error" in reply else {"message": " ".join(words.split())[:200] or "no reason"}

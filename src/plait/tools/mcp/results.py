@@ -56,7 +56,6 @@ def read_result(result: Any, output_schema: Any = None) -> Any:
         texts = _without_repetitions(texts, structured)
         if is_wrapped(output_schema) and isinstance(structured, dict) and set(structured) == {"result"}:
             value = structured["result"]
-            texts = _without_repetitions(texts, value)
     shown = json.dumps(value, ensure_ascii=False)
     if str(result.get("isError", result.get("is_error"))).lower() == "true":
         words = texts if value is None else [*texts, shown]
@@ -80,13 +79,13 @@ def read_result(result: Any, output_schema: Any = None) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def _without_repetitions(texts: list[str], value: Any) -> list[str]:
-    """Return the texts without those that are the value again, as JSON or as it is. Several may be a list's entries."""
-    readings = [(text, _read_json(text)) for text in texts]
-    pairs = zip(value, readings, strict=True) if isinstance(value, list) and len(value) == len(texts) else [(None, ())]
-    if all(each in reading for each, reading in pairs):
+def _without_repetitions(texts: list[str], structured: Any) -> list[str]:
+    """Return the texts that are not structured content again, or an entry of it, as JSON or as they are."""
+    known = [structured, *(structured.values() if isinstance(structured, dict) else ())]
+    values = [_read_json(text) for text in texts]
+    if texts in known or values in known:  # each is an item of a list
         return []
-    return [reading[0] for reading in readings if value not in reading]
+    return [text for text, value in zip(texts, values, strict=True) if text not in known and value not in known]
 
 
 def _read_json(text: str) -> Any:
