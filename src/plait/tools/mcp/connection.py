@@ -34,7 +34,7 @@ from plait.tools.mcp.errors import (
     find_fault,
     may_be_unknown_session,
 )
-from plait.tools.mcp.replies import MARK, McpHttpClient, ReplyReader
+from plait.tools.mcp.replies import MARK, McpHttpClient, RepairedReplies
 from plait.tools.mcp.results import format_progress
 from plait.tools.mcp.server import MCP_LOOP, TOOL_LISTS, McpServer
 
@@ -312,7 +312,7 @@ class _McpSession:
             http = McpHttpClient(headers=server.values_of("headers"), timeout=timeout)
             transport = streamable_http_client(server.address, http_client=http, max_sse_event_size=MAX_EVENT_BYTES)
             async with http, transport as (read, write):
-                yield ReplyReader(read), write
+                yield RepairedReplies(read), write
             return
         command, *arguments = server.command
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
@@ -322,7 +322,7 @@ class _McpSession:
         with self._keep_stderr() as file:
             async with stdio_client(parameters, errlog=file) as (read, write):
                 file.close()  # only the process has it now, so the pipe ends with the process
-                yield ReplyReader(read), write
+                yield RepairedReplies(read), write
 
     @contextmanager
     def _keep_stderr(self) -> Iterator[TextIO]:

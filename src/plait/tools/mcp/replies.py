@@ -133,7 +133,7 @@ def _repair_tool(tool: dict[str, Any]) -> dict[str, Any]:
     return repaired
 
 
-class ReplyReader(ObjectReceiveStream[SessionMessage | Exception]):
+class RepairedReplies(ObjectReceiveStream[SessionMessage | Exception]):
     """Receives the messages of a server, with results repaired, and with replies that the SDK could not read."""
 
     def __init__(self, stream: Any) -> None:
