@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conftest import LONG
 from patience import cpu_seconds
 from plait.core import Call, ToolSpec
-from plait.loops.call_notations import disarm_calls
+from plait.loops.call_escape import disarm_calls
 from plait.loops.format import Unreadable
 from plait.loops.label_scan import tool_name
 from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of

@@ -22,6 +22,7 @@ import approving  # noqa: E402
 import bodies  # noqa: E402
 import broken_endpoints  # noqa: E402
 import damaging  # noqa: E402
+import escaping  # noqa: E402
 import halving  # noqa: E402
 import killing  # noqa: E402
 import long_tests  # noqa: E402
@@ -37,6 +38,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "readers": (reading.run, "replies read, whole and one character at a time", 300_000, 3_000),
     "bodies": (bodies.run, "streams and bodies of all wires with repeated, cut and odd pieces", 10_000, 300),
     "halves": (halving.run, "replies cut within the input of their call", 20_000, 2_000),
+    "escapes": (escaping.run, "random texts of the readers' pieces, escaped and read again in parts", 100_000, 2_000),
     "kills": (killing.run, "SIGKILLs of runs of all loops, also of their resumes", 2_000, 60),
     "damage": (damaging.run, "damaged files of a journal", 600, 36),
     "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),

@@ -57,6 +57,7 @@ COMMENT = r"(?<=[\s,(\[{])#(?=[\s#])"
 """Where a comment may begin between the arguments of a call, if one of `BEFORE_COMMENT` stands before it."""
 _PARTS = re.compile(rf"""["'“‘()\[\]{{}},]|{COMMENT}""")
 BEFORE_COMMENT = frozenset("([{,)]}\"'0123456789")
+_MOST_COMMAS = 1000
 _PYTHON_SIGNS = frozenset("(+-.0123456789")
 _COMMENTS = re.compile(r"\A(?:\s*+#[^\n]*+\n)++")
 _COLON = re.compile(r"""\s*+["']?([^\W\d]\w{0,63})["']?[ \t]?:(?!//)\s*+""")
@@ -352,8 +353,11 @@ def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int
     if _ESCAPED_KEYWORD.search(raw) is not None:  # Markdown
         raw, commas = raw.replace("\\_", "_"), None
         repairs.append("Markdown escapes were dropped")
-    given = _split_arguments(raw, _scan_arguments(raw, 0)[1] if commas is None else commas, parameters, repairs)
-    if len(names) == 1 and not all(each.literal for each in given):
+    commas = _scan_arguments(raw, 0)[1] if commas is None else commas
+    if len(commas) > _MOST_COMMAS and len(names) != 1:
+        raise InvalidArguments(f"it gives more than {_MOST_COMMAS} arguments")
+    given = _split_arguments(raw, commas, parameters, repairs) if len(commas) <= _MOST_COMMAS else []
+    if len(names) == 1 and not (given and all(each.literal for each in given)):
         return ParsedInput(_text_for_one(raw, names[0]), (PLAIN,))
     placed = [each.value for each in given if not each.key]
     keyed = [each for each in given if each.key]

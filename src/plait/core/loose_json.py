@@ -25,6 +25,9 @@ MAX_DEPTH = 64
 _LOOKS = 8
 """Maximum number of looks at a character, on average, before a search through prose ends."""
 
+PER_OBJECT = 40
+"""The number of looks that an object costs beside those at its characters."""
+
 _TRIES = 300
 """Maximum number of texts that only begin like an object before a search through prose ends."""
 
@@ -66,6 +69,7 @@ COMMENT = "a comment"
 CROSSED = "crossed brackets"
 PYTHON = "a tuple or a number written as in Python"
 HALF = "half of a surrogate pair"
+TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 TOO_MANY = "too many texts look like an object and are not one"
 
 
@@ -117,7 +121,7 @@ def read_value(text: str, start: int = 0) -> Found:
     if isinstance(value, (int, float)) and end < len(text) and (text[end].isalnum() or text[end] in "._"):
         raise NotJson("text runs on after a number", end)
     if end - begin > 2 * MAX_DEPTH and _too_deep(value):
-        raise NotJson(f"it is nested more than {MAX_DEPTH} deep", begin)
+        raise NotJson(TOO_DEEP, begin)
     if text.isascii() and "\\u" not in text[begin:end]:  # not in all of it: that would take quadratic time
         return Found(value, begin, end)
     whole, halved = without_halves(value)
@@ -159,10 +163,27 @@ def values(text: str, opening: re.Pattern[str], start: int = 0) -> Iterator[tupl
             if budget < 0 or tries < 0:
                 yield at, NotJson(TOO_MANY, at)
                 return
-            at += 1
+            at = next_start(text, at, error)
             continue
         yield at, found
-        at = found.end
+        at, budget = found.end, budget - PER_OBJECT
+        if budget < 0:
+            yield at, NotJson(TOO_MANY, at)
+            return
+
+
+def next_start(text: str, at: int, error: NotJson) -> int:
+    """Return where the next value may begin, if there is none at `at`. No value holds one that is too deep itself."""
+    begin = at + 1
+    while error.what == TOO_DEEP and error.position > at:
+        at = error.position
+        try:
+            read_value(text, at)
+        except NotJson as inner:
+            begin, error = (at, inner) if inner.what == TOO_DEEP else (begin, inner)
+        else:
+            break
+    return begin
 
 
 def objects(text: str, start: int = 0, *, whole: bool = False) -> Iterator[Found]:
@@ -254,7 +275,7 @@ class _Reader:
             raise NotJson("a value is missing", at, unclosed=True)
         if depth > MAX_DEPTH:
             opened, closed = (sum(map(self.text.count, signs)) for signs in ("[{", "]}"))
-            raise NotJson(f"it is nested more than {MAX_DEPTH} deep", at, unclosed=opened > closed)
+            raise NotJson(TOO_DEEP, at, unclosed=opened > closed)
         char = self.text[at]
         if char == "(" and depth:
             return self.read_tuple(at, depth)

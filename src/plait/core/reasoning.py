@@ -62,6 +62,7 @@ MARKERS = (
 )
 """The markers by family. Each counts with every model: names do not tell which one answers."""
 
+_TOKEN = re.compile(r"<\|\w+\|>")
 _LONGEST = max(len(each) for markers in MARKERS for each in (*markers.opens, *markers.closes))
 _FIRST = frozenset(each[0] for markers in MARKERS for each in markers.opens)
 _PLACES = re.compile(r"\A\s*|(?:^|(?<=thought:))[ \t]{0,40}(?=[<\[◁])", re.M | re.I)
@@ -96,6 +97,13 @@ def find_opening(text: str, at: int = 0, *, behind: bool = False) -> tuple[Marke
             if start.startswith(opens):
                 return markers, at + len(opens)
     return None
+
+
+def reasoning_marks() -> tuple[str, ...]:
+    """Return the texts without which there is no marker, longest first."""
+    marked = [word for each in MARKERS if not (each.is_answer and each.is_word) for word in (*each.opens, *each.closes)]
+    parts = {part for word in marked for part in (_TOKEN.findall(word) or (word,))}
+    return (*sorted(parts, key=len, reverse=True), "assistantfinal")
 
 
 def may_open(text: str, at: int) -> bool:

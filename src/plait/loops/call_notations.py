@@ -28,11 +28,9 @@ from plait.core.arguments import (
     read_arguments,
     read_structure,
 )
-from plait.core.loose_json import Found, NotJson, objects, read_value
+from plait.core.loose_json import PER_OBJECT, Found, NotJson, next_start, read_value
 from plait.loops.call_objects import (
     NAME_KEYS,
-    all_inside,
-    disarm_objects,
     fits_names,
     input_of_object,
     is_call,
@@ -74,7 +72,7 @@ fence, at a brace."""
 
 # -- the notations
 
-_NAME = r"[A-Za-z_](?:[\w.-]++|\\[_.-]){0,80}+"  # `get\_weather` is Markdown
+_NAME = r"[A-Za-z_][\w.-]{0,80}+(?:\\[_.-][\w.-]{0,80}+){0,8}+"  # `get\_weather` is Markdown
 _PREFIX = r"(?:(?:functions?|tools?|api|call|action)(?:[ _]name)?:[ \t]?(?=\w)|>>>|\*\*|`|to=)?"
 _SUFFIX = r"(?::\d{1,4})?[`*\"]{0,3}"
 _BETWEEN = (
@@ -151,7 +149,9 @@ _TRAILER = re.compile(r"\s*+(?:```)?\s*+(?:</[\w:.|｜-]{1,80}>)?")
 _TAG_END = re.compile(rf"\s*+(?:{_CLOSING}|{TAG}|{TOKEN})")
 _HALF = "its input is never closed"
 _BLANK = re.compile(r"\s*+")
-_HARMLESS = re.compile(rf"{TAG}|{TOKEN}|<(?=/?{FAMILY}(?:{_CALL_TAG}|tool_name)[=\s>])")
+_NO_CALL = re.compile(r"\\:|\\u00[2-7]|(?<!\\)\w[`*\":=]{0,4}\s?(?:\\[nrt]\s?){1,20}(?=[{a-z`])")
+"""What a string with a call does not have: the escape's backslash before a colon, letters in JSON escapes, and a line
+break behind a name. The escape could not see what they hide."""
 _LONGEST_NAME = 300  # of a tool in a text, with what stands around it
 _LOOKS, _TRIES = 8, 300  # limits of a search, as in loose_json
 
@@ -274,8 +274,10 @@ class _Reader:
         except NotJson as error:
             self.budget -= max(error.reach - at, 1)
             self.tries -= 1
+            if (behind := next_start(self.text, at, error)) > at + 1:
+                self.passed = behind
             return error
-        self.budget -= found.end - found.start
+        self.budget -= found.end - found.start + PER_OBJECT
         return found
 
     def read_object(self, head: re.Match[str]) -> list[FoundCall]:
@@ -347,7 +349,8 @@ class _Reader:
         """Read `"get_weather(city='Paris')"`: a string with one call or more, or a call in quotes as it stands."""
         at = head.start()
         found = self.json(at)
-        if isinstance(found, Found) and isinstance(found.value, str) and (calls := self.inside(found.value)):
+        is_text = isinstance(found, Found) and isinstance(found.value, str)
+        if is_text and not _NO_CALL.search(self.text, at, found.end) and (calls := self.inside(found.value)):
             return [structs.replace(call, start=at, end=found.end) for call in calls]
         python = NOTATIONS[-1].opening.match(self.text, at + 1)
         return self.read_python(python) if python is not None else []
@@ -420,32 +423,3 @@ class _Reader:
 def same_call(name: str, given: JSON) -> str:
     """Return a key that two equal calls share."""
     return f"{name} {json.dumps(given, sort_keys=True, default=str)}"
-
-
-def disarm_calls(text: str, tools: Sequence[ToolSpec] = ()) -> str:
-    """Put a backslash into tags of calls and objects that read as one. Other data stays unchanged."""
-    text = _HARMLESS.sub(lambda tag: f"{tag[0][0]}\\{tag[0][1:]}", text)
-    if not tools and "{" not in text and "<" not in text:
-        return text  # only objects and tags can name a tool that is not known
-    if "{" in text and _holds_call(text, tools):
-        text = disarm_objects(text, (*NAME_KEYS, "function"))
-    return _without_named(text, tools) if calls_in(text, tools) else text
-
-
-def _holds_call(text: str, tools: Sequence[ToolSpec]) -> bool:
-    try:
-        return any(_calls_inside(found.value, tools) for found in objects(text, whole=True))
-    except NotJson:
-        return True
-
-
-def _calls_inside(value: Any, tools: Sequence[ToolSpec]) -> bool:
-    """Return whether a value contains a call, at any depth: a part of data may be cut out and read alone."""
-    return any(isinstance(one, Mapping) and is_call(plain_call(one), tools) for one in all_inside(value))
-
-
-def _without_named(text: str, tools: Sequence[ToolSpec]) -> str:
-    """Put a backslash behind each tool's name that the following text makes a call."""
-    names = "|".join(re.escape(tool.name) for tool in sorted(tools, key=lambda tool: -len(tool.name)))
-    text = re.sub(rf"\b({names})\b(?=[^\n\\]{{0,60}}\s{{0,20}}[({{<])", r"\1\\", text, flags=re.I)
-    return text.replace("{", "{\\") if calls_in(text, tools) else text

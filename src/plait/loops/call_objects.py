@@ -25,12 +25,10 @@ INPUT_KEYS = (
 )
 
 NAME_KEYS = ("name", "tool", "tool_name", "action")
-_SURE = ("tool", "tool_name")
+SURE_KEYS = ("tool", "tool_name")
 """Keys that name a tool even without an input."""
 _EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"})
 """Keys that may occur beside a name and arguments."""
-
-_FENCE = re.compile(r"`{3,}+")
 
 
 def text_key(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:
@@ -60,29 +58,10 @@ def input_value(value: Mapping[str, Any], name_key: str, remarks: list[Remark]) 
     return None
 
 
-def disarm_objects(text: str, keys: Sequence[str]) -> str:
-    """Escape fences, and JSON objects with one of `keys`, in data.
-
-    The key keeps its letters: `"tool": 1` becomes `"tool"\\: 1`. If that is not enough (a key in JSON escapes, comments
-    before the colon), the brace gets the backslash: `{` becomes `{\\`.
-    """
-    text = _FENCE.sub(lambda fence: "\\`" * len(fence[0]), text)
-    if "{" not in text or not _has(text, keys):
-        return text
-    words = "|".join(re.escape(key) for key in keys)
-    text = re.sub(rf"""((["'“”„‘’]?)\b(?:{words})["'“”‘’]?\s*+)(?=:)""", r"\1\\", text)
-    return text.replace("{", "{\\") if _has(text, keys) else text
-
-
-def _has(text: str, keys: Sequence[str]) -> bool:
-    try:
-        return any(
-            isinstance(one, Mapping) and any(key in one for key in keys)
-            for found in objects(text, whole=True)
-            for one in all_inside(found.value)
-        )
-    except NotJson:
-        return True
+def plain_names(name: str) -> tuple[str, str]:
+    """Return the forms in which a name in an object is compared with those of the tools, in small letters."""
+    plain = name.strip().lower().replace("\\_", "_")
+    return plain, plain.removeprefix("functions.")
 
 
 def is_call(value: Mapping[str, Any], tools: Sequence[ToolSpec]) -> bool:
@@ -91,9 +70,9 @@ def is_call(value: Mapping[str, Any], tools: Sequence[ToolSpec]) -> bool:
     if key is None or _describes(value):
         return False
     given = [one for one in INPUT_KEYS if one in value]
-    plain = value[key].strip().lower().replace("\\_", "_")
-    tool = next((tool for tool in tools if tool.name.lower() in (plain, plain.removeprefix("functions."))), None)
-    if key in _SURE:
+    meant = plain_names(value[key])
+    tool = next((tool for tool in tools if tool.name.lower() in meant), None)
+    if key in SURE_KEYS:
         return True
     if tool is not None:
         beside = {one: item for one, item in value.items() if one != key and one not in _EXTRA}
@@ -149,11 +128,3 @@ def input_of_object(fields: Mapping[str, Any], key: str) -> tuple[JSON, list[str
     rest = {one: item for one, item in fields.items() if one != key and one not in _EXTRA}
     repairs.append("the keys beside the tool's name were taken for its input" if rest else "the input is missing")
     return rest or None, repairs
-
-
-def all_inside(value: Any) -> Iterator[Any]:
-    """Yield a value and all that it holds, at any depth."""
-    yield value
-    if isinstance(value, Mapping | list):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from all_inside(item)

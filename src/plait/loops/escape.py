@@ -14,15 +14,17 @@ Other text stays unchanged, and escaping twice changes nothing more. Escaped tex
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
-from plait.core import Exchange, LoopContext, PastCall, Task
+from plait.core import Exchange, LoopContext, PastCall, Task, ToolSpec
 from plait.core.labels import HOLE, labels_in
+from plait.core.reasoning import reasoning_marks
 
 _FENCE = "```"
-Disarm: TypeAlias = Callable[[str], str]
+Disarm: TypeAlias = Callable[[str, Sequence[ToolSpec], bool], str]
+"""Escapes the syntax of one reader in a text, for the tools that may be called; the bool is `inline`."""
 
 # A line may begin behind any character that a model reads as a line break.
 _START = r"(?:^|(?<=[\r\v\f\x1c-\x1e\x85\u2028\u2029]))"
@@ -34,6 +36,10 @@ _SIGN = r"(?=[:：])"
 _VALUE = r"(?:(?!\\(?:[:：]|->))[^\n])"
 _LAST_VALUE = r"(?:(?!\\(?:[:：]|->)|->)[^\n:：])"
 _FLAGS = re.M | re.I
+# What marks reasoning in a reply would hide what stands there.
+_REASONING_MARKS = reasoning_marks()
+_REASONING = re.compile("|".join(map(re.escape, _REASONING_MARKS)), re.IGNORECASE)
+_LINE_END = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _ANY_SIGN = re.compile(r"[:：]|->")
 _FILE_END, _OPENED = re.compile(r"<(?=/file)", re.IGNORECASE), r"<\\"
 
@@ -60,25 +66,28 @@ class LabelGuard:
 
 
 class Escape:
-    """The escape of one run. `labels` are those of the prompts in use, `names` the tools', `tokens` the models'.
+    """The escape of one run. `labels` are those of the prompts in use, `tokens` the models'. `tools` may be called.
 
     `disarm` puts backslashes into the syntax of the loop's reader.
     """
 
     def __init__(
-        self, *disarm: Disarm, labels: Sequence[str] = (), names: Iterable[str] = (), tokens: Sequence[str] = ()
+        self, *disarm: Disarm, labels: Sequence[str] = (), tools: Sequence[ToolSpec] = (), tokens: Sequence[str] = ()
     ) -> None:
-        self._disarm = disarm
-        self._patterns = _patterns(tuple(labels), tuple(names))
+        self._disarm, self._tools = disarm, tools
+        self._patterns = _patterns(tuple(labels), tuple(tool.name for tool in tools))
         self._tokens = tuple(tokens)
 
     def __call__(self, text: str, *, inline: bool = False) -> str:
-        """Return the escaped text. `inline`: a prompt shows its first line behind a label."""
+        """Return the escaped text. `inline`: a prompt shows its first line behind a label, so a line begins only below
+        it."""
         for disarm in self._disarm:
-            text = disarm(text)
+            text = disarm(text, self._tools, inline)
         if self._patterns:
-            at = _first_line(text) if inline else 0
-            text = text[:at] + _without_labels(text[at:], self._patterns)
+            text = from_line_start(partial(_without_labels, patterns=self._patterns), text, inline)
+        low = text.lower()
+        if any(mark in low for mark in _REASONING_MARKS):
+            text = _REASONING.sub(lambda mark: f"{mark[0][0]}\\{mark[0][1:]}", text)
         return without_tokens(text, self._tokens)
 
     def tokens(self, text: str) -> str:
@@ -88,16 +97,15 @@ class Escape:
     def question(self, text: str) -> str:
         """Escape a user's question that a prompt shows behind a label: special tokens, and labels below its first line.
         Code and JSON in it are the user's own and stay unchanged."""
-        at = _first_line(text)
         labels = tuple(each for each in self._patterns if each[0] != _FENCE)
-        return without_tokens(text[:at] + _without_labels(text[at:], labels), self._tokens)
+        return without_tokens(from_line_start(partial(_without_labels, patterns=labels), text, True), self._tokens)
 
 
 def escape_of(context: LoopContext, *disarm: Disarm) -> Escape:
     """Return the escape for a run, with the labels of the loop's prompts and of the user's own system prompt."""
     own = labels_in(context.system) if context.system is not None else ()
-    names = (tool.name for tool in context.known_tools)
-    return Escape(*disarm, labels=(*context.prompts.labels, *own), names=names, tokens=context.special_tokens)
+    labels = (*context.prompts.labels, *own)
+    return Escape(*disarm, labels=labels, tools=context.known_tools, tokens=context.special_tokens)
 
 
 def escape_history(task: Task, escape: Escape) -> tuple[Exchange, ...]:
@@ -133,8 +141,8 @@ def show_texts(text: str, task: Task, escape: Callable[[str], str]) -> str:
 
 def begins_line(prompt: str) -> bool:
     """Return whether a prompt that was filled with `HOLE` shows this value at the beginning of a line."""
-    at = prompt.find(HOLE)
-    return at < 0 or not prompt[:at].rpartition("\n")[2].strip()
+    befores = [line.partition(HOLE)[0] for line in prompt.split("\n") if HOLE in line]
+    return not all(before.strip() for before in befores) or not befores
 
 
 def without_tokens(text: str, tokens: Sequence[str]) -> str:
@@ -158,9 +166,12 @@ def _without_labels(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...]
     return text
 
 
-def _first_line(text: str) -> int:
-    match = re.search(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", text)
-    return match.end() if match else len(text)
+def from_line_start(escape: Callable[[str], str], text: str, inline: bool) -> str:
+    """Escape a text; if it is `inline`, only below its first line."""
+    if not inline:
+        return escape(text)
+    end = _LINE_END.search(text)
+    return text[: end.end()] + escape(text[end.end() :]) if end else text
 
 
 @lru_cache(maxsize=64)

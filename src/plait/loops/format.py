@@ -66,8 +66,8 @@ class Format(Protocol):
         """Return an observation as it appears in the log; the text is already escaped."""
         ...
 
-    def disarm(self, text: str) -> str:
-        """Escape this format's protocol in data. A part of `Escape`."""
+    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+        """Escape this format's protocol in data, for the tools that may be called. A part of `Escape`, as is `inline`."""
         ...
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
@@ -124,21 +124,18 @@ class PartWriter:
     def __init__(self) -> None:
         self.begun = False
         self.lead = ""
-        self.blanks = ""
+        self.blanks: list[str] = []
 
     def begin(self, *, lead: str = "") -> None:
         """Begin another part."""
-        self.begun, self.lead, self.blanks = False, lead, ""
+        self.begun, self.lead, self.blanks = False, lead, []
 
     def put(self, pieces: list[Piece], kind: PieceKind, text: str, strip: str | None = None) -> None:
         """Add text of the part to the pieces. `strip`: the blanks to drop at its beginning; None for all."""
-        text = self.blanks + text
         body = text.rstrip()
-        self.blanks = text[len(body) :]
-        if not self.begun:
-            body = self.lead + body.lstrip(strip) if body else ""
         if body:
-            pieces.append(Piece(kind, body))
-            self.begun = True
-        elif not self.begun:
-            self.blanks = ""
+            said = "".join((*self.blanks, body)) if self.begun else self.lead + body.lstrip(strip)
+            pieces.append(Piece(kind, said))
+            self.begun, self.blanks = True, []
+        if self.begun:
+            self.blanks.append(text[len(body) :])

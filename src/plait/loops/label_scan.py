@@ -21,7 +21,7 @@ from plait.core import ToolSpec
 from plait.core.arguments import read_input
 from plait.core.loose_json import Found, without_halves
 from plait.core.reasoning import drop_reasoning, split_unopened
-from plait.loops.escape import LabelGuard
+from plait.loops.escape import LabelGuard, from_line_start
 from plait.loops.format import Remark, Unreadable
 
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
@@ -35,16 +35,27 @@ _SIGN = r"[:：](?:\*\*|__)?"
 _BEFORE_LABEL = re.compile(rf"\A{_DECORATION}")
 _REST_OF_LABEL = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t\u00a0\u200b]{0,4}\Z", re.A)
 _TOOL_WORDS = r"action|tool|function"
-# Labels in other words, numbered as a list, or as headings without a colon.
-_OTHER_LABEL = re.compile(
-    r"^[ \t>*_#`•-]{0,12}(?:(?:step[ ]?)?\d{1,2}[.):][ \t*_`]{0,4})?(?:"
-    r"(?P<thought>thought|thinking|reasoning)"
-    rf"|(?P<input>(?:(?:{_TOOL_WORDS})[ _-]?(?:\d{{1,3}}[ _-])?)?(?:input|arguments?|args|parameters?|params))"
-    rf"|(?P<action>(?:next |selected |chosen )?(?:{_TOOL_WORDS})(?:[ _](?:name|call|to[ _](?:use|call)))?|act)"
-    r"|(?P<answer>(?:the )?(?:final[ _-]?)?answer(?: is)?|final[ _](?:response|result|output)|conclusion)"
-    r")[ \t]{0,2}(?:#?\d{1,3})?[*_`]{0,3}[ \t]{0,3}(?:[:：](?:\*\*|__)?|(?:->|=>|[–—=-])(?=[ \t])|$)",
-    _FLAGS,
-)
+_OTHER_WORDS = {
+    "thought": "thought|thinking|reasoning",
+    "input": rf"(?:(?:{_TOOL_WORDS})[ _-]?(?:\d{{1,3}}[ _-])?)?(?:input|arguments?|args|parameters?|params)",
+    "action": rf"(?:next |selected |chosen )?(?:{_TOOL_WORDS})(?:[ _](?:name|call|to[ _](?:use|call)))?|act",
+    "answer": r"(?:the )?(?:final[ _-]?)?answer(?: is)?|final[ _](?:response|result|output)|conclusion",
+}
+
+
+def _other_label(*kinds: str) -> re.Pattern[str]:
+    """Return the pattern of labels in other words, numbered as a list, or as headings without a colon."""
+    words = "|".join(f"(?P<{kind}>{_OTHER_WORDS[kind]})" for kind in kinds)
+    return re.compile(
+        rf"(?P<words>^[ \t>*_#`•-]{{0,12}}(?:(?:step[ ]?)?\d{{1,2}}[.):][ \t*_`]{{0,4}})?(?:{words})"
+        r"[ \t]{0,2}(?:#?\d{1,3})?[*_`]{0,3}[ \t]{0,3})(?:[:：](?:\*\*|__)?|(?:->|=>|[–—=-])(?=[ \t])|$)",
+        _FLAGS,
+    )
+
+
+_OTHER_LABEL = _other_label(*_OTHER_WORDS)
+_OTHER_TURN = _other_label("action", "answer")
+"""Those with which a turn acts or answers."""
 # A call on a line of its own, which counts even without a label.
 _CALL_LINES = LabelGuard(r"^[ \t>*\[-]{0,12}", r"\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS", re.M)
 _FENCES = LabelGuard("```", r"(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
@@ -70,10 +81,10 @@ _AROUND_NAME = re.compile(
     re.I,
 )
 
-_TURN_ENDS = (
+TURN_ENDS = (
     r"<\|(?:im_end|eot_id|eom_id|end|end_of_text|endoftext|end_of_turn|return|END_OF_TURN_TOKEN)\|>|<end_of_turn>"
 )
-_END = re.compile(rf"(?:{_TURN_ENDS}|<｜end▁of▁sentence｜>)(?=\s*(?:\Z|<\||\n))|</s>\s*\Z")
+_END = re.compile(rf"(?:{TURN_ENDS}|<｜end▁of▁sentence｜>)(?=\s*(?:\Z|<\||\n))|</s>\s*\Z")
 
 FINAL = frozenset({"final answer", "final_answer", "finalanswer"})
 """Names of actions by which a model gives its answer."""
@@ -182,7 +193,7 @@ class LabelWords:
 
     def replace_others(self, text: str) -> str:
         """Replace labels in other words by these; put a `Final Answer:` inside a line on a line of its own."""
-        usual = _OTHER_LABEL.sub(lambda match: f"{getattr(self, match.lastgroup or '')}:", text)
+        usual = _OTHER_LABEL.sub(lambda match: f"{getattr(self, next(filter(match.group, _OTHER_WORDS)))}:", text)
         if usual != text or re.search(rf"(?<![\w\\]){re.escape(self.observation)}{_NUMBER}{_AFTER}[:：]", text, re.A):
             return usual
         words = " ".join(f"[{word[0].upper()}{word[0].lower()}]{re.escape(word[1:])}" for word in self.answer.split())
@@ -197,9 +208,9 @@ class LabelWords:
         """Undo `guard`, so that escaped data which a model copies becomes plain again."""
         return _FENCES.remove(self._labels.remove(_CALL_LINES.remove(text)))
 
-    def disarm(self, text: str) -> str:
+    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Escape labels in data: `Observation:` becomes `Observation\\:`. Escaping twice changes nothing more."""
-        return self._labels.disarm(text)
+        return from_line_start(_without_others, self._labels.disarm(text), inline)
 
     def in_json(self, dumped: str) -> str:
         """Escape labels and fences in the strings of JSON text; the JSON value stays the same."""
@@ -219,13 +230,17 @@ class LabelWords:
     @cached_property
     def _labels(self) -> LabelGuard:
         """Everything that is read as a label, at any place."""
-        words = rf"(?:(?<![A-Za-z0-9])(?:{self._any})|(?-i:{re.escape(self.observation)}))"
+        words = rf"(?:(?<![A-Za-z0-9])(?:{self._any})(?: is)?|(?-i:{re.escape(self.observation)}))"
         return LabelGuard(rf"{words}{_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 
 
 @lru_cache(maxsize=256)
 def _joined(word: str) -> str:
     return re.sub(r"[ _-]", "", word.lower())
+
+
+def _without_others(text: str) -> str:
+    return _OTHER_TURN.sub(lambda label: f"{label['words']}\\{label[0][len(label['words']) :]}", text)
 
 
 USUAL = LabelWords()

@@ -171,7 +171,7 @@ def unguard(text: str) -> str:
     return _STEPS.remove(text)
 
 
-def disarm(text: str) -> str:
+def disarm(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
     """Put a backslash into anything that would read as part of a plan or as other evidence."""
     for pattern in _SHOWN:
         text = pattern.sub(r"\1\\", text)

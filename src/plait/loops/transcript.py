@@ -107,8 +107,16 @@ class Transcript:
         return [*done[:-1], PastTurn(self, log.entries[-1], last, view.of_entry(last), f"\n({after})")]
 
     def escape_observation(self, text: str) -> str:
-        """Return an observation for any place of a prompt."""
-        return text if self._harmless else self._escape(text)
+        """Return an observation for the place at which the template of earlier turns shows one."""
+        return text if self._harmless else self._escape(text, inline=self._turns_inline)
+
+    @cached_property
+    def _turns_inline(self) -> bool:
+        """Return whether that template shows an observation behind other words."""
+        probe = {"number": 1, "reply": "", "text": "", "tool": "", "observation": HOLE}
+        name, values = ("earlier", {}) if self._kind == "user" else ("completion", {"system": ""})
+        shown = self._kit.prompt(name, **self._task, **values, log="", turns=(probe,), opening="", phase="")
+        return not begins_line(shown)
 
     def escape_tokens(self, text: str) -> str:
         """Return the model's own text with its special tokens escaped."""

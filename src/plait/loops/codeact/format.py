@@ -22,11 +22,14 @@ from plait.core import Call, Splitter, ToolSpec
 from plait.loops import gbnf
 from plait.loops.codeact import labels
 from plait.loops.codeact.blocks import is_python, plain_code
+from plait.loops.codeact.execution import SEARCH, STOP
 from plait.loops.codeact.reader import read_turn
 from plait.loops.codeact.signature import signature_lines
 from plait.loops.codeact.splitter import CodeSplitter
 from plait.loops.format import CODE, Turn
 
+_OWN_NAMES = (STOP, SEARCH, "answer", "final_answer")
+"""Names that make a line of Python an action or an answer, beside those of the tools."""
 _RUN = re.compile(r"^[ \t]*(`{3,})", re.M)
 
 
@@ -88,9 +91,9 @@ class CodeFormat(Struct, frozen=True):
     def observation(self, text: str, n: int) -> str:
         return f"OBSERVATION {n}:\n{text}"
 
-    def disarm(self, text: str) -> str:
-        """Put a backslash into anything that would read as a label or a fence."""
-        return labels.disarm(text)
+    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+        """Put a backslash into anything that would read as a label, a fence, or code that calls a function."""
+        return labels.disarm(text, (*_OWN_NAMES, *(tool.name for tool in tools)), inline)
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return signature_lines(tools)

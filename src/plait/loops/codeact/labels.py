@@ -8,9 +8,12 @@ read as either, and `unguard` removes one; `disarm` escapes data for good. Each 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from keyword import kwlist
 
 from plait.core.loose_json import without_halves
-from plait.loops.escape import LabelGuard
+from plait.loops.escape import LabelGuard, from_line_start
 from plait.loops.format import Remark
 from plait.loops.label_scan import Label, LabelKind, cut, repair_remark
 
@@ -34,6 +37,8 @@ FENCE = re.compile(
 _LABELS = LabelGuard(rf"^{_HEAD}(?:{_WORDS}){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 _FENCES = re.compile(r"(?<!\\)(\\*+)((?<!`)`{3,}+)|^([ \t]{0,12})(\\*+)(~{3,}+)", re.M)
 _FENCES_OFF = re.compile(r"(?<!\\)\\(\\*+)(`{3,}+)|^([ \t]{0,12})\\(\\*+)(~{3,}+)", re.M)
+_TAGS = re.compile(r"<(?=/?code>)", re.I)
+_KEYWORD = rf"(?:{'|'.join([*kwlist, 'match', 'case', 'type'])})\b"
 _TICKS_OFF = re.compile(r"(?<!\\)\\(\\*+)(`{3,}+)")
 
 _KINDS: dict[str, LabelKind] = {
@@ -77,9 +82,29 @@ def unguard_rest(text: str) -> str:
     return _TICKS_OFF.sub(r"\1\2", text)
 
 
-def disarm(text: str) -> str:
-    """Escape labels and fences in data: `ACTION 3:` becomes `ACTION 3\\:`. Escaping twice changes nothing more."""
-    return _FENCES.sub(lambda m: m[0] if m[1] or m[4] else _add(m), _LABELS.disarm(text))
+def disarm(text: str, names: Sequence[str] = (), inline: bool = False) -> str:
+    """Escape labels, fences, tags of code, and lines of Python that name one of `names`, in data.
+
+    `ACTION 3:` becomes `ACTION 3\\:`, and a line `x = send(1)` becomes `x = \\send(1)`. Escaping twice changes nothing
+    more.
+    """
+    text = _FENCES.sub(lambda m: m[0] if m[1] or m[4] else _add(m), _LABELS.disarm(text))
+    text = _TAGS.sub(r"<\\", text)
+    if not any(name in text for name in names):
+        return text
+    return from_line_start(partial(_lines_of_code(tuple(names)).sub, r"\g<0>\\"), text, inline)
+
+
+@lru_cache(maxsize=64)
+def _lines_of_code(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern of the text before a function's name, if that text and the name can be Python.
+
+    They cannot if two words stand side by side. A string may end at any quotation mark, so code may begin there.
+    """
+    name = rf"(?:{'|'.join(map(re.escape, names)) or '(?!)'})\b"
+    beside = rf"[ \t]*+(?:(?!{_KEYWORD})[\w\"'\\]|->)"
+    before = rf"(?!{name})(?:{_KEYWORD}|\w++(?!{beside}))|[ \t.,:;=+*/%@&|^~<>!()\[\]{{}}-]"
+    return re.compile(rf"(?:^|[\"'])(?:{before})*+(?={name}(?!{beside}))", re.M)
 
 
 def cut_label(label: Label, size: int) -> Remark:

@@ -100,7 +100,7 @@ class CodeSplitter:
         else:
             joins = self._kind == "thought" == kind and self._part.begun
             self._enter("text", "answer" if kind == "answer" else "thought")
-            self._part.begun, self._part.blanks = joins, "\n" if joins else ""
+            self._part.begun, self._part.blanks = joins, ["\n"] if joins else []
         if rest := line[match.end() :].lstrip(" \t"):
             self._begun_line = True
             self._take(pieces, rest)

@@ -21,8 +21,9 @@ from msgspec import Struct
 from plait.core import JSON, Piece, Plan, Splitter, Step, ToolSpec
 from plait.core.arguments import KEYWORD, parameter_names
 from plait.loops import gbnf
+from plait.loops.call_escape import disarm_calls
 from plait.loops.compiler.joiner import disarm_labels
-from plait.loops.compiler.reader import JOIN, CallReader, disarm_calls
+from plait.loops.compiler.reader import JOIN, CallReader, disarm_numbered
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut
 from plait.loops.tool_descriptions import argument_types, as_sentence, type_word
@@ -86,9 +87,9 @@ class NumberedCalls(Struct, frozen=True):
             raise ValueError(f"A tool named {step.tool!r} can't be written as a numbered call.")
         return f"{step.id}. {step.tool}({_arguments(step.input)})"
 
-    def disarm(self, text: str) -> str:
+    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Put a backslash into anything that would read as a call, the plan's end, or one of the joiner's labels."""
-        return disarm_labels(disarm_calls(text))
+        return disarm_labels(disarm_numbered(disarm_calls(text, tools), tools))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         lines = []

@@ -94,9 +94,6 @@ class Joiner(Struct, frozen=True):
         head = f"Thought: {_guard(verdict.thought.strip())}\n" if verdict.thought.strip() else ""
         return f"{head}{verdict.kind.title()}: {_guard(said)}"
 
-    def disarm(self, text: str) -> str:
-        return disarm_labels(text)
-
     def grammar(self, *, last: bool = False) -> str:
         """Return GBNF of what `write` makes, each part on one line; `last`: it can only finish."""
         kinds = '"Finish: "' if last else '( "Finish: " | "Replan: " )'

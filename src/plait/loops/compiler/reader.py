@@ -43,7 +43,6 @@ _BARE_JOIN = re.compile(
     rf"{_DECORATION}(?:{_WORD})?(?:{_NUMBER}{_BEFORE_NAME})?{JOIN}{_ENDS}[ \t]{{0,9}}\.?[ \t\r]{{0,9}}", re.I
 )
 _PREFIX = rf"{_DECORATION}(?:(?:{_WORD})?{_NUMBER}|{_WORD}:)?{_BEFORE_NAME}"
-_CALL = re.compile(rf"^({_PREFIX}{_NAME}{_ENDS}[ \t]{{0,3}})(?=\()", re.I | re.M)
 _JOIN_ALONE = re.compile(rf"^({_PREFIX})(?={JOIN}{_ENDS}[ \t]{{0,9}}\.?[ \t\r]{{0,9}}$)", re.I | re.M)
 _MAYBE_CALL = re.compile(rf"\(|{JOIN}", re.I)
 # Text in other lines that may still be a call. Each has the tool's name.
@@ -225,8 +224,11 @@ class CallReader:
         head = self._head.match(self._text, at, at + LONGEST_HEAD)
         if head is None or (numbered and not head["n"]):
             return None
-        unsure = not head["n"] or head["gap"] or (numbered and self._tools)
-        return None if unsure and not self._knows(self._name(head)) else head
+        return head if self.opens(head, unsure=numbered and bool(self._tools)) else None
+
+    def opens(self, head: re.Match[str], *, unsure: bool = False) -> bool:
+        """Return whether this opens a call: without a number, or with a gap, only the name of a known tool does."""
+        return bool(head["n"] and not head["gap"] and not unsure) or self._knows(self._name(head))
 
     def _name(self, head: re.Match[str]) -> str:
         name = head["odd"] or head["name"]
@@ -352,16 +354,22 @@ class CallReader:
             self.remarks.append(remark)
 
 
-def disarm_calls(text: str) -> str:
+def disarm_numbered(text: str, tools: Sequence[ToolSpec] = ()) -> str:
     """Escape calls and `join()` in data: `1. send(2)` becomes `1. send\\(2)`. Escaping twice changes nothing more."""
-    return _JOIN_ALONE.sub(r"\1\\", _CALL.sub(r"\1\\", text)) if _MAYBE_CALL.search(text) else text
+    if not _MAYBE_CALL.search(text):
+        return text
+    reader = CallReader(tools)
+    opening = _opening_pattern(tuple(tool.name for tool in tools), "^")
+    text = opening.sub(lambda head: f"{head[0][:-1]}\\(" if reader.opens(head) else head[0], text)
+    return _JOIN_ALONE.sub(r"\1\\", text)
 
 
 @lru_cache(maxsize=64)
-def _opening_pattern(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Return the pattern that opens a call, with a number or without one."""
+def _opening_pattern(names: tuple[str, ...], start: str = "") -> re.Pattern[str]:
+    """Return the pattern that opens a call behind `start`, with a number or without one."""
     odd = "|".join(re.escape(name) for name in names if not re.fullmatch(_NAME, name)) or "(?!)"
-    return re.compile(rf"{_PREFIX}{_VARIABLE}(?:(?P<odd>{odd})|{_NAME}){_ENDS}(?P<gap>[ \t]{{0,3}})\(", re.I)
+    head = rf"{start}{_PREFIX}{_VARIABLE}(?:(?P<odd>{odd})|{_NAME}){_ENDS}(?P<gap>[ \t]{{0,3}})\("
+    return re.compile(head, re.I | re.M)
 
 
 def _one_line(parts: list[str]) -> str:

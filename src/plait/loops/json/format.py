@@ -16,8 +16,9 @@ from msgspec import Struct
 from plait.core import Call, Splitter, ToolSpec
 from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops import label_scan
-from plait.loops.call_notations import calls_in, disarm_calls
-from plait.loops.call_objects import disarm_objects, first_of, text_key
+from plait.loops.call_escape import disarm_calls, disarm_objects
+from plait.loops.call_notations import calls_in
+from plait.loops.call_objects import first_of, text_key
 from plait.loops.format import Remark, Turn, Unreadable
 from plait.loops.json.splitter import JsonSplitter
 from plait.loops.label_scan import cut, note_surroundings, read_part, repair_remark
@@ -181,9 +182,9 @@ class JsonTurn(Struct, frozen=True):
     def observation(self, text: str, n: int) -> str:
         return f"Observation: {text}"
 
-    def disarm(self, text: str) -> str:
+    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Put a backslash into fences, and into anything that would read as a turn's object."""
-        return disarm_calls(disarm_objects(text, _TOOL_KEYS))
+        return disarm_calls(disarm_objects(text, (*_TOOL_KEYS, FINAL_ANSWER)), _with_built_ins(tools))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return tool_entries(tuple(tools))

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, Step, ToolSpec
-from plait.loops.call_objects import disarm_objects
+from plait.loops.call_escape import disarm_calls, disarm_objects
 from plait.loops.format import Remark
 from plait.loops.phased.reader import BASIC as BASIC
 from plait.loops.phased.reader import NAME_KEYS, is_basic, steps_in
@@ -88,10 +88,10 @@ def call_words(step: Step, given: JSON) -> str:
     return f"{step.tool}({inside})"
 
 
-def disarm(text: str) -> str:
+def disarm(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
     """Put a backslash into fences, into anything that would read as an action, and before DONE at the start of a
     line."""
-    return disarm_objects(_DONE.sub(r"\1\\", text), NAME_KEYS)
+    return disarm_calls(disarm_objects(_DONE.sub(r"\1\\", text), NAME_KEYS), tools)
 
 
 def describe(tools: Sequence[ToolSpec]) -> str:

@@ -12,16 +12,13 @@ from msgspec import Struct
 from plait.core import Splitter, ToolSpec
 from plait.core.arguments import is_plain_text
 from plait.loops import gbnf, label_scan
-from plait.loops.call_notations import disarm_calls
-from plait.loops.call_objects import disarm_objects
+from plait.loops.call_escape import disarm_calls, disarm_objects
 from plait.loops.format import Turn
 from plait.loops.label_scan import LabelWords
 from plait.loops.react.dialects import DIALECTS, Dialect, DialectName
-from plait.loops.react.reader import finish_answer, read_turn
+from plait.loops.react.reader import LINE_CALL, bracket_names, finish_answer, read_turn
 from plait.loops.react.splitter import TextSplitter
 from plait.loops.tool_descriptions import numbered_lines, tool_lines
-
-_LINE_CALL = re.compile(r"^([ \t>*`-]{0,12}[A-Za-z]\w{0,63})\[", re.M | re.A)
 
 
 def react_format(dialect: DialectName | Dialect) -> TextFormat:
@@ -97,13 +94,15 @@ class TextFormat(Struct, frozen=True):
         dumped = _dump({"action": name, "action_input": given}, f"The input of {name!r}")
         return f"{self.dialect.label('action', n)}\n```json\n{self.dialect.words.in_json(dumped)}\n```"
 
-    def disarm(self, text: str) -> str:
+    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Return data with a backslash in whatever would read as a label, a fence or an action.
 
         `Name[` at the start of a line is an action too: every dialect reads it, also without its label.
         """
-        plain = _LINE_CALL.sub(r"\1\\[", self.dialect.words.disarm(text))
-        return disarm_calls(disarm_objects(plain, ("action",)))
+        names = bracket_names(tools, self.dialect)
+        plain = self.dialect.words.disarm(text, tools, inline)
+        plain = LINE_CALL.sub(lambda call: f"{call[0][:-1]}\\[" if call[1].lower() in names else call[0], plain)
+        return disarm_calls(disarm_objects(plain, ("action",)), tools)
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         if not self.dialect.finish:

@@ -29,7 +29,7 @@ _ENDS = FINAL | {"finish", "answer", "final", "final response"}
 _NO_ACTION = frozenset({"none", "n/a", "na", "null", "no action", "no tool", "none needed", "none required", "nothing"})
 _MAX_BROKEN = 50
 """Maximum number of broken actions to skip before the reply is rejected."""
-_LINE_CALL = re.compile(r"^[ \t>*`-]{0,12}([A-Za-z]\w{0,63})\[", re.M | re.A)
+LINE_CALL = re.compile(r"^[ \t>*`-]{0,12}([A-Za-z]\w{0,63})\[", re.M | re.A)
 
 
 _NO_LABEL = "the action's label was missing"
@@ -37,6 +37,11 @@ _MAYBE_CALL = re.compile(r"[{(<]|```")
 
 _Found: TypeAlias = tuple[int, ParsedAction, Remark]
 """Where an action begins, the action, and how it was found."""
+
+
+def bracket_names(tools: Sequence[ToolSpec], dialect: Dialect) -> frozenset[str]:
+    """Return the names that make `Name[` at the start of a line an action, in small letters."""
+    return frozenset(name.lower() for name in (*(tool.name for tool in tools), dialect.finish) if name)
 
 
 def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) -> Turn:
@@ -190,8 +195,8 @@ class _Reader(Struct, frozen=True):
             return found
         if body.of("action"):
             return None
-        names = {tool.name.lower() for tool in self.tools} | ({finish.lower()} if finish else set())
-        for match in _LINE_CALL.finditer(body.text[:upto]) if finish or not followed else ():
+        names = bracket_names(self.tools, self.dialect)
+        for match in LINE_CALL.finditer(body.text[:upto]) if finish or not followed else ():
             if match[1].lower() in names:
                 label = Label("action", 0, match.start(), match.start(1))
                 if (action := action_at(_with(body, label), label, self.tools, self.dialect)) is not None:

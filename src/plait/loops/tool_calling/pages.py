@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -27,7 +27,7 @@ from plait.core.labels import HOLE
 from plait.core.output import FINAL_ANSWER
 from plait.core.text import shorten
 from plait.loops import label_scan
-from plait.loops.call_notations import disarm_calls
+from plait.loops.call_escape import disarm_calls, disarm_known_calls
 from plait.loops.compaction import View, with_summary
 from plait.loops.escape import (
     Escape,
@@ -49,7 +49,8 @@ FORMAT = CallObjects()
 
 
 class NativeTurns(Turns):
-    """Calls and results as the endpoint's own messages. Only special tokens in a result are escaped."""
+    """Calls and results as the endpoint's own messages. Special tokens in a result are escaped, and calls, which the
+    reader would take from a reply that copies them."""
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
         super().__init__(context, max_tokens)
@@ -58,6 +59,7 @@ class NativeTurns(Turns):
         place = f"given with {FINAL_ANSWER}" if takes_answer_by_tool(context) else ""
         self._rules = join_parts(rules, context.instructions, context.output_rules(place))
         self._question = show_texts(task.question, task, str)
+        self._escape = Escape(disarm_known_calls, tools=context.known_tools, tokens=context.special_tokens)
         if context.output is not None and context.output.method == "schema":
             self.schema = context.output.request_schema
 
@@ -75,7 +77,7 @@ class NativeTurns(Turns):
             for call in past.calls if self._context.known_tools else ():
                 id = f"earlier_{next(ids)}"
                 yield Message("assistant", "", (Call(call.tool, call.input, id),))
-                yield Message("tool", call.result, call_id=id)
+                yield Message("tool", self._escape(call.result), call_id=id)
             yield assistant(past.answer)
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
@@ -86,7 +88,7 @@ class NativeTurns(Turns):
         results = (
             Message(
                 "tool",
-                without_tokens(text, self._context.special_tokens),
+                self._escape(text),
                 call_id=call.id,
                 failed=not each.ok,
                 attachments=view.show_attachments(each.attachments),
@@ -164,7 +166,7 @@ class TextTurns(Turns):
         rules = join_parts(context.prompt("text", **words).strip(), context.instructions, context.output_rules())
         # The user's own system prompt was written for native calls, so the text form is explained beside it.
         self._above, self._beside = (rules, "") if context.system is None else (context.system, rules)
-        self._escape = escape = escape_for_text(context)
+        self._escape = escape = escape_of(context, disarm_calls)
         self._inline = not begins_line(context.prompt("result", tool="", given="", text=HOLE))
         self._asked = escape_question(task, escape)
         self._task = task
@@ -262,18 +264,13 @@ def carry_over(task: Task, context: LoopContext, log: Log) -> Task:
     if not log:
         return task
     # The other loop may have another protocol, so the results are escaped for text and for objects.
-    escape = escape_for_text(context, label_scan.USUAL.disarm)
+    escape = escape_of(context, label_scan.USUAL.disarm, disarm_calls)
     work = [
         (call.tool, "" if call.input is None else _compact(call.input), _shown(each.with_note, context, escape))
         for turn, seen in log
         for call, each in zip(turn.calls, seen, strict=True)
     ]
     return structs.replace(task, question=context.prompt("carried", question=task.question, work=work).strip())
-
-
-def escape_for_text(context: LoopContext, *disarm: Callable[[str], str]) -> Escape:
-    """Return the escape for this loop's data."""
-    return escape_of(context, *disarm, lambda text: disarm_calls(text, context.known_tools))
 
 
 def _shown(text: str, context: LoopContext, escape: Escape) -> str:
