@@ -138,44 +138,67 @@ EXAMPLES = [
 ]
 """Results of tools that were read as answers or calls when a model copied them."""
 
+
+def _split(*lines: str) -> list[str]:
+    """Return the pieces between the signs `¦`, at which a line may end too."""
+    return [piece for line in lines for piece in line.split("¦")]
+
+
 PIECES: dict[str, list[str]] = {
-    "names": "search|get_weather|get\\_weather|send|Log In|functions.run|shop-buy|db.search|functions.search|Search|other"
-    "|final_answer|fail_task|finish|Finish|LLM|to=functions.search|search.call|print|stop".split("|"),
-    "labels": "Answer:|Final Answer:|answer =|Conclusion:|### Final Answer|final response|The answer is:"
-    "|the final answer is:|2. Answer:|Action:|Action|Act -|Next action:|Tool:|Tool name:|Function call ->|Action Input:"
-    "|Input:|Args =|Thought:|Reasoning -|Observation:|ACTION 2:|THOUGHT 2:|OBSERVATION 2:|FINAL ANSWER:|DONE".split("|"),
-    "decisions": "Finish:|Finish|finish(|Finish[|Replan:|Replan|Action: Finish|Answer:|Thought:|Final Answer:|$1".split("|"),
-    "plans": "#E1 =|E1 =|#E2:|Plan:|Step 1:|Evidence 1:|#E1 = search[x]|E1 = send[y]|1.|2)|Step 3.|$1 =|x = |join()|join"
-    '|1. search("x")|search("x")|2. send(|await |- search(|[x]|("x")|]|\n#E1 = search[x]|\nE2 = send[y]'.split("|"),
-    "code": "```python\n|```\n|~~~\n|<code>|</code>|search(1)|x = search|stop('z')|map(search, y)|print(|(|)|[|]|, |'|\""
-    '|"""|f"{|}"|#|if x: |return |lambda: |>>> |... |\\|; |+ |.|await |for a in |:|\nsearch(1)\n|\nx = search(y)\n|\nstop(z)\n|\nFINAL ANSWER: 42\n|\nACTION 2:\n'.split("|"),
-    "signs": [*":：()[]{},;.\\\"'`*#|$/•“”‘’", " - ", " – ", " -> ", " => ", " = ", "()", "\\:", "```", "```json\n", "**"]
-    + ["### ", "- ", "> ", "1. ", "Step 2: ", "//", "/*", "*/", ">>> ", "print(", "x = ", "await ", "[[", "null"],
+    "names": _split(
+        "search¦get_weather¦get\\_weather¦send¦Log In¦functions.run¦shop-buy¦db.search¦functions.search¦Search¦other",
+        "final_answer¦fail_task¦finish¦Finish¦LLM¦to=functions.search¦search.call¦print¦stop",
+    ),
+    "labels": _split(
+        "Answer:¦Final Answer:¦answer =¦Conclusion:¦### Final Answer¦final response¦The answer is:",
+        "the final answer is:¦2. Answer:¦Action:¦Action¦Act -¦Next action:¦Tool:¦Tool name:¦Function call ->",
+        "Action Input:¦Input:¦Args =",
+        "Thought:¦Reasoning -¦Observation:¦ACTION 2:¦THOUGHT 2:¦OBSERVATION 2:¦FINAL ANSWER:¦DONE",
+    ),
+    "decisions": _split(
+        "Finish:¦Finish¦finish(¦Finish[¦Replan:¦Replan¦Action: Finish¦Answer:¦Thought:¦Final Answer:¦$1"
+    ),
+    "plans": _split(
+        "#E1 =¦E1 =¦#E2:¦Plan:¦Step 1:¦Evidence 1:¦#E1 = search[x]¦E1 = send[y]¦1.¦2)¦Step 3.¦$1 =¦x = ¦join()¦join",
+        '1. search("x")¦search("x")¦2. send(¦await ¦- search(¦[x]¦("x")¦]¦\n#E1 = search[x]¦\nE2 = send[y]',
+    ),
+    "code": _split(
+        "```python\n¦```\n¦~~~\n¦<code>¦</code>¦search(1)¦x = search¦stop('z')¦map(search, y)¦print(¦(¦)¦[¦]¦, ¦'¦\"",
+        '"""¦f"{¦}"¦#¦if x: ¦return ¦lambda: ¦>>> ¦... ¦\\¦; ¦+ ¦.¦await ¦for a in ¦:¦\nsearch(1)\n¦\nx = search(y)\n',
+        "\nstop(z)\n¦\nFINAL ANSWER: 42\n¦\nACTION 2:\n",
+    ),
+    "signs": [*":：()[]{},;.\\\"'`*#|$/•“”‘’", " - ", " – ", " -> ", " => ", " = ", "()", "\\:", "```", "**"],
+    "beginnings": _split("```json\n¦### ¦- ¦> ¦1. ¦Step 2: ¦//¦/*¦*/¦>>> ¦print(¦x = ¦await ¦[[¦null"),
     "blanks": ["", " ", "  ", "\n", "\n\n", "\t", "\r\n", "\u00a0", "\u200b", "\ufeff", "\u2028", "\\n"],
-    "values": "42|x|Lyon|\"Lyon\"|'Oslo'|q=\"x\"|city='Oslo'|null|None|true|is|the|https://x.org/a(b)|12:30|a=1|2 + 3"
-    "|(1, 2)|1/6|50_000|Lyon is a city.".split("|"),
-    "tags": "<tool_call>|</tool_call>|<function=search>|</function>|<function_call>|<parameter=q>|</parameter>"
-    '|<invoke name="search">|</invoke>|<tool_name>search</tool_name>|<name>search</name>|<name>x</name>|<action>|<search>'
-    "|</search>|<input>|<parameters>|</parameters>|<arg_key>q</arg_key>|<arg_value>x</arg_value>|[TOOL_CALLS]|[ARGS]"
-    "|[TOOL_REQUEST]|[WARNING]|<|tool_call|>|<|im_end|>|</s>|<think>|</think>|<|channel|>|<|message|>|[THINK]|[/THINK]"
-    "|<|channel|>analysis<|message|>|<|channel|>final<|message|>|<|start|>assistant|<answer>|</answer>|<|python_tag|>"
-    "|functools[|<end_of_turn>|<<function>>|<｜DSML｜invoke name=\"search\">|<|tool_call>call:search{|<escape>".replace(
-        "<|", "<\0"
-    )
-    .replace("|>", "\0>")
-    .split("|"),
-    "objects": ['{"name": "x", "arguments": {}}', '{"tool": "search", "tool_input": "x"}', "{'name': 'search'}"]
-    + ['{"action": "search", "action_input": "x"}', '[{"ACTION": "search", "ARGUMENTS": ["x"]}]', '{"city": "Lyon"}']
-    + ['{"search": {"q": "x"}}', '{"function": {"name": "search", "arguments": "{}"}}', '{"final_answer": 42}']
-    + ["[\"search(q='x')\"]", '["{\\"name\\": \\"search\\"}"]', "\"{'name': 'search'}\"", '{"name": ("search")}']
-    + ['search(q="x")', "[get\\_weather(city='Oslo')]", "search(q=1); send(to=2)", "tools call: [search(q=1)]"]
-    + ['{"search": [1]}', '{"search": null}', '{"tool": "hammer"}', "<search><q>x</q></search>", "<code>search(1)</code>"]
-    + ['{"calls": ["{\\"name\\": \\"search\\"}"]}', '"search\\n{\'q\': 1}"', '{"tool_calls": ["search(q=1)"]}', 'print(search("x"))', "Finish[42]", "search[x]"],
+    "values": _split(
+        "42¦x¦Lyon¦\"Lyon\"¦'Oslo'¦q=\"x\"¦city='Oslo'¦null¦None¦true¦is¦the¦https://x.org/a(b)¦12:30¦a=1¦2 + 3",
+        "(1, 2)¦1/6¦50_000¦Lyon is a city.",
+    ),
+    "tags": _split(
+        "<tool_call>¦</tool_call>¦<function=search>¦</function>¦<function_call>¦<parameter=q>¦</parameter>",
+        '<invoke name="search">¦</invoke>¦<tool_name>search</tool_name>¦<name>search</name>¦<name>x</name>¦<action>',
+        "<search>¦</search>¦<input>¦<parameters>¦</parameters>¦<arg_key>q</arg_key>¦<arg_value>x</arg_value>¦[ARGS]",
+        "[TOOL_CALLS]¦[TOOL_REQUEST]¦[WARNING]¦<|tool_call|>¦<|im_end|>¦</s>¦<think>¦</think>¦[THINK]¦[/THINK]",
+        "<|channel|>¦<|message|>¦<|channel|>analysis<|message|>¦<|channel|>final<|message|>¦<|start|>assistant¦<answer>",
+        '</answer>¦<|python_tag|>¦functools[¦<end_of_turn>¦<<function>>¦<｜DSML｜invoke name="search">¦<escape>',
+        "<|tool_call>call:search{",
+    ),
+    "objects": [
+        *EXAMPLES,
+        *('{"name": "x", "arguments": {}}', '{"tool": "search", "tool_input": "x"}', "{'name': 'search'}"),
+        *('{"action": "search", "action_input": "x"}', '[{"ACTION": "search", "ARGUMENTS": ["x"]}]'),
+        *('{"search": {"q": "x"}}', '{"function": {"name": "search", "arguments": "{}"}}', '{"final_answer": 42}'),
+        *("[\"search(q='x')\"]", '["{\\"name\\": \\"search\\"}"]', "\"{'name': 'search'}\"", '{"name": ("search")}'),
+        *('search(q="x")', "[get\\_weather(city='Oslo')]", "search(q=1); send(to=2)", "tools call: [search(q=1)]"),
+        *('{"search": [1]}', '{"search": null}', '{"tool": "hammer"}', "<search><q>x</q></search>", '{"city": "Lyon"}'),
+        *('{"calls": ["{\\"name\\": \\"search\\"}"]}', "\"search\\n{'q': 1}\"", '{"tool_calls": ["search(q=1)"]}'),
+        *('print(search("x"))', "Finish[42]", "search[x]", "<code>search(1)</code>"),
+    ],
 }
-PIECES["tags"] = [piece.replace("\0", "|") for piece in PIECES["tags"]]
-PIECES["objects"] += EXAMPLES
-_KEYS = "name tool tool_name action function arguments args parameters input tool_input action_input ACTION ARGUMENTS Tool"
-KEYS = [*_KEYS.split(), "thought", "tool_calls", "final_answer", "search", "x", "type", "action input", "t\\u006fol"]
+KEYS = _split(
+    "name¦tool¦tool_name¦action¦function¦arguments¦args¦parameters¦input¦tool_input¦action_input¦ACTION¦ARGUMENTS",
+    "Tool¦thought¦tool_calls¦final_answer¦search¦x¦type¦action input¦t\\u006fol",
+)
 
 
 def _piece(chance: random.Random, kind: str) -> str:

@@ -40,23 +40,28 @@ def test_no_part_of_random_text_reads_as_anything_once_it_is_escaped(form: Form)
     assert raw > total // 25, "too few of the texts read as anything unescaped: they test nothing"
 
 
-VALUES = ("522250", "2026-11-25", "47.87", "Ana Lee", "https://x.org/a?q=1(b)", '"Lyon"', "{\"q\": \"x\"}", "ana@x.org")
+VALUES = ("522250", "2026-11-25", "47.87", "Ana Lee", "https://x.org/a?q=1(b)", '"Lyon"', '{"q": "x"}', "ana@x.org")
 
 
 @each
 def test_values_in_escaped_text_stay_as_they_are(form: Form) -> None:
     for value in VALUES:
-        for text in (f"Answer: {value}", f'{{"name": "search", "tool": {value}}}', f"search({value})", f"Finish: {value}"):
+        for text in (
+            f"Answer: {value}",
+            f'{{"name": "search", "tool": {value}}}',
+            f"search({value})",
+            f"Finish: {value}",
+        ):
             assert value in form.escape(text)
 
 
 @each
 def test_harmless_results_stay_as_they_are(form: Form) -> None:
     data = (
-        "# Garonne\n\nThe **Garonne** (529 km) rises in Spain: see <b>map</b>. To search (and find) it, ask; answer soon.\n"
-        '{"city": "Lyon", "name": "Ann", "people": 522250, "parts": [{"id": 1, "name": "Bellecour"}], "input": null}\n'
-        "| a | b |\n| - | - |\n12:30, f(x) -> y, [1, 2], x = 3, the research(er) said: no\n<name>Lyon</name> <td>1</td>\n"
-    ).replace(', "input": null', "")
+        "# Garonne\n\nThe **Garonne** (529 km) rises in Spain: see <b>map</b>. To search (and find) it, ask.\n"
+        '{"city": "Lyon", "name": "Ann", "people": 522250, "parts": [{"id": 1, "name": "Bellecour"}]}\n'
+        "| a | b |\n| - | - |\n12:30, f(x) -> y, [1, 2], x = 3, the research(er) said: no\n<name>Lyon</name> <td>\n"
+    )
     assert form.escape(data) == data
 
 

@@ -57,22 +57,125 @@ def work() -> dict[str, Callable[[str], object]]:
         "guard": lambda text: USUAL.unguard(USUAL.guard(text)),
         "plain answer": is_plain_answer,
         "steps": steps_of,
-        "references": lambda text: (RESULTS.find_ids(text), EVIDENCE.find_ids(text), insert_references(text, [("$1", "x")])),
+        "references": lambda text: (
+            RESULTS.find_ids(text),
+            EVIDENCE.find_ids(text),
+            insert_references(text, [("$1", "x")]),
+        ),
         "action list": lambda text: (action_list.whole(text), action_list.entries(text), action_list.says_done(text)),
     }
 
 
-HEADS = ["", "Action: ", "Action: search", "Action Input: ", "Final Answer: ", '{"name": "', '{"tool": "', "search(", "1. "]
-HEADS += ['[{"ACTION": "', "search ", "<tool>", "<function=search>", "<parameter=q>", "```python\n", "#E1 = search[", "Plan: "]
-HEADS += ["<think>", "Finish: ", "ACTION 1:\n", "$1 = ", "<|channel|>", '{"search": ', "[TOOL_CALLS]", "First, call ", "a"]
-UNITS = [*" \n\t*#->`_•\u00a0[]{}()<\"'“‘\\9a.,:=|$/", " \n", "\r\n", "```\n", "()", "[]", "{}", "\\_", "1. ", "1) ", "a ", "a."]
-UNITS += [", ", "$1 ", "#E1 ", "//", "/*", "search", "search ", "search.", "search(", "search[", "search {", "the ", "tool "]
-UNITS += ["action ", "Answer ", "Final Answer: x\n", "Action: x\n", "Action: search\n", "Thought: x\n", "Observation", "join"]
-UNITS += ["<think>", "</think>", "<tool_call>", "<|a|>", "<|channel|>analysis<|message|>", "<function=search>", "</function>"]
+HEADS = [
+    "",
+    "Action: ",
+    "Action: search",
+    "Action Input: ",
+    "Final Answer: ",
+    '{"name": "',
+    '{"tool": "',
+    "search(",
+    "1. ",
+]
+HEADS += [
+    '[{"ACTION": "',
+    "search ",
+    "<tool>",
+    "<function=search>",
+    "<parameter=q>",
+    "```python\n",
+    "#E1 = search[",
+    "Plan: ",
+]
+HEADS += [
+    "<think>",
+    "Finish: ",
+    "ACTION 1:\n",
+    "$1 = ",
+    "<|channel|>",
+    '{"search": ',
+    "[TOOL_CALLS]",
+    "First, call ",
+    "a",
+]
+UNITS = [
+    *" \n\t*#->`_•\u00a0[]{}()<\"'“‘\\9a.,:=|$/",
+    " \n",
+    "\r\n",
+    "```\n",
+    "()",
+    "[]",
+    "{}",
+    "\\_",
+    "1. ",
+    "1) ",
+    "a ",
+    "a.",
+]
+UNITS += [
+    ", ",
+    "$1 ",
+    "#E1 ",
+    "//",
+    "/*",
+    "search",
+    "search ",
+    "search.",
+    "search(",
+    "search[",
+    "search {",
+    "the ",
+    "tool ",
+]
+UNITS += [
+    "action ",
+    "Answer ",
+    "Final Answer: x\n",
+    "Action: x\n",
+    "Action: search\n",
+    "Thought: x\n",
+    "Observation",
+    "join",
+]
+UNITS += [
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "<|a|>",
+    "<|channel|>analysis<|message|>",
+    "<function=search>",
+    "</function>",
+]
 UNITS += ["<parameter=q>", "<arg_key>a</arg_key>", "<name>", "<name>a</name>", "<search>", "<code>", '{"a":', '"a":']
 UNITS += ['{"name":"', '"name": "x", ', '{"name": "x"}, ', "[1,", "'a', ", "a=1, ", "x = ", "print(", "await ", "a(b) "]
-UNITS += ["a b (", ">>> ", "#E1 = a[", "Plan: x\n", "1. search(\n", "1. f(1)\n", "Finish", "Replan:\n", "DONE\n", "to=", "\ud800"]
-UNITS += ["functools[", "[ARGS]", "arguments", "next, ", "result of ", "\u2028", "=> ", '\\"', '{\\"', "<name ", "a/", "1/", "(1, "]
+UNITS += [
+    "a b (",
+    ">>> ",
+    "#E1 = a[",
+    "Plan: x\n",
+    "1. search(\n",
+    "1. f(1)\n",
+    "Finish",
+    "Replan:\n",
+    "DONE\n",
+    "to=",
+    "\ud800",
+]
+UNITS += [
+    "functools[",
+    "[ARGS]",
+    "arguments",
+    "next, ",
+    "result of ",
+    "\u2028",
+    "=> ",
+    '\\"',
+    '{\\"',
+    "<name ",
+    "a/",
+    "1/",
+    "(1, ",
+]
 
 
 @pytest.mark.parametrize("name", work())
@@ -87,7 +190,8 @@ def test_a_hostile_text_is_read_in_time(name: str) -> None:
             with suppress(Unreadable, NotJson, InvalidArguments):
                 read(text)
 
-        assert (took := cpu_seconds(once, ENOUGH)) < ENOUGH, text[:40]
+        took = cpu_seconds(once, ENOUGH)
+        assert took < ENOUGH, text[:40]
         if CAMPAIGN and took > 0.02:
             assert cpu_seconds(lambda text=text * 2: once(text), 2.2 * took) < 2.2 * took + 0.02, text[:40]
 

@@ -58,6 +58,8 @@ def run(count: int, seed: int, folder: Path) -> Figures:
     some = chance.sample(real, min(len(real), count // 10))
     size = sum(map(len, some))
     shares = {name: sum(len(form.escape(text)) - len(text) for text in some) / size for name, form in every}
-    failures += [f"{name} changes {share:.1%} of recorded results" for name, share in shares.items() if share > MOST_CHANGED]
+    failures += [
+        f"{name} changes {share:.1%} of recorded results" for name, share in shares.items() if share > MOST_CHANGED
+    ]
     most = max(shares, key=lambda name: shares[name])
     return Figures(f"{line} recorded results {len(some)}, changed at most {shares[most]:.2%} ({most})", failures)

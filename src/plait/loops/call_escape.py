@@ -34,13 +34,19 @@ _TOOL_KEY = re.compile(
     rf"(?:{_QUOTE}(?P<quoted>[^\"'“”„‘’\n]{{1,100}}?){_QUOTE}|\{{\s*+(?P<bare>[A-Za-z_]\w{{0,100}}+)){_GAP}"
     rf"(?=:{_GAP}(?:[\[{{]|null\b|None\b|{_ODD_VALUE})|{_COMMENT})"
 )
-_STRINGS = re.compile(rf"(?:{_QUOTE}(?:{'|'.join(LIST_KEYS)}){_QUOTE}|\b(?:{'|'.join(LIST_KEYS)})){_GAP}(?=:{_GAP}\[{_GAP}[(<\"'“”„‘’])")
+_STRINGS = re.compile(
+    rf"(?:{_QUOTE}(?:{'|'.join(LIST_KEYS)}){_QUOTE}|\b(?:{'|'.join(LIST_KEYS)})){_GAP}(?=:{_GAP}\[{_GAP}[(<\"'“”„‘’])"
+)
 """A list of calls that are strings."""
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[nrtf])")
 _MARKS = re.compile("|".join((*MARKS.values(), TURN_ENDS)))
 _SIGNS = {"read_named": "{<", "read_python": "("}
 _OPENINGS = tuple(
-    (re.compile(rf"(?<!\w)(?P<arm>{each.opening.pattern.partition('(?P<arm>')[2]}", each.opening.flags), each.read, _SIGNS.get(each.read, "<"))
+    (
+        re.compile(rf"(?<!\w)(?P<arm>{each.opening.pattern.partition('(?P<arm>')[2]}", each.opening.flags),
+        each.read,
+        _SIGNS.get(each.read, "<"),
+    )
     for each in NOTATIONS
     if "name" in each.opening.groupindex
 )
@@ -64,7 +70,9 @@ def disarm_calls(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False
     text = _MARKS.sub(lambda mark: f"{mark[0][0]}\\{mark[0][1:]}", text)
     if "{" in text:
         text = _without_objects(text, names)
-    sure = "<" in text and (any(tag in text for tag in SURE_TAGS) or INPUT_TAG.search(text) is not None)
+    if not names and "<" not in text:
+        return text
+    sure = any(tag in text for tag in SURE_TAGS) or INPUT_TAG.search(text) is not None
     for opening, read, signs in _OPENINGS:
         if (names or (sure and read == "read_tags")) and any(sign in text for sign in signs):
             text = opening.sub(partial(_arm, read, names), text)
@@ -73,10 +81,13 @@ def disarm_calls(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False
 
 def names_in(text: str, tools: Sequence[ToolSpec]) -> tuple[str, ...]:
     """Return the names of the tools, none if the text names no tool, as most data does."""
-    names, plain = tuple(tool.name for tool in tools), fold(text)
+    names, plain = tuple([tool.name for tool in tools]), fold(text)
     if "\\u00" in text:  # it may hide a name
         return names
-    return names if any(name in plain and word.search(plain) for name, word in _words(names)) else ()
+    for name, word in _words(names):
+        if name in plain and word.search(plain):
+            return names
+    return ()
 
 
 @lru_cache(maxsize=64)

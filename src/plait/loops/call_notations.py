@@ -349,9 +349,10 @@ class _Reader:
         """Read `"get_weather(city='Paris')"`: a string with one call or more, or a call in quotes as it stands."""
         at = head.start()
         found = self.json(at)
-        is_text = isinstance(found, Found) and isinstance(found.value, str)
-        if is_text and not _NO_CALL.search(self.text, at, found.end) and (calls := self.inside(found.value)):
-            return [structs.replace(call, start=at, end=found.end) for call in calls]
+        if isinstance(found, Found) and isinstance(found.value, str):
+            hidden = _NO_CALL.search(self.text, at, found.end) is not None
+            if calls := [] if hidden else self.inside(found.value):
+                return [structs.replace(call, start=at, end=found.end) for call in calls]
         python = NOTATIONS[-1].opening.match(self.text, at + 1)
         return self.read_python(python) if python is not None else []
 

@@ -4,11 +4,10 @@ one."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plait.core import JSON, ToolSpec
-from plait.core.loose_json import NotJson, objects
 from plait.loops.format import Remark
 
 ACTION_KEYS = ("action", "tool", "tool_name", "name")

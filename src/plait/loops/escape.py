@@ -3,12 +3,14 @@
 Data is text that tools, users and models wrote: observations, evidence, earlier turns, errors, quoted questions,
 descriptions of tools. A run creates one `Escape`. It puts one backslash into
 
-- the syntax of the loop's reader (`disarm` of its format): actions, calls, plan steps, fences;
+- the syntax of the loop's reader (`disarm` of its format): actions, calls of the run's tools, plan steps, fences;
 - each label that the prompts in use print at the beginning of a line (`core/labels.py`), such as `Question:`;
+- markers of reasoning (`core/reasoning.py`), which would hide or move parts of a reply that quotes them;
 - the special tokens of the run's models, such as `<|im_end|>`.
 
-Other text stays unchanged, and escaping twice changes nothing more. Escaped text remains readable: `Question\\: x`,
-`<\\|im_end|>`. Tools and the journal get the text without backslashes. Each pattern is linear in the text.
+No part of escaped text that begins at the start of a line reads as a call or an answer. Other text stays unchanged, and
+escaping twice changes nothing more. Escaped text remains readable: `Question\\: x`, `<\\|im_end|>`. Tools and the
+journal get the text without backslashes. Each pattern is linear in the text.
 """
 
 from __future__ import annotations
@@ -85,9 +87,8 @@ class Escape:
             text = disarm(text, self._tools, inline)
         if self._patterns:
             text = from_line_start(partial(_without_labels, patterns=self._patterns), text, inline)
-        low = text.lower()
-        if any(mark in low for mark in _REASONING_MARKS):
-            text = _REASONING.sub(lambda mark: f"{mark[0][0]}\\{mark[0][1:]}", text)
+        if "<" in text or "[" in text or "◁" in text or "assistantfinal" in text.lower():
+            text = _without_reasoning(text)
         return without_tokens(text, self._tokens)
 
     def tokens(self, text: str) -> str:
@@ -155,6 +156,13 @@ def without_tokens(text: str, tokens: Sequence[str]) -> str:
         if not count:
             break
     return text
+
+
+def _without_reasoning(text: str) -> str:
+    low = text.lower()
+    if not any(mark in low for mark in _REASONING_MARKS):
+        return text
+    return _REASONING.sub(lambda mark: f"{mark[0][0]}\\{mark[0][1:]}", text)
 
 
 def _without_labels(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...]) -> str:

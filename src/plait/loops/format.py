@@ -67,7 +67,7 @@ class Format(Protocol):
         ...
 
     def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
-        """Escape this format's protocol in data, for the tools that may be called. A part of `Escape`, as is `inline`."""
+        """Escape this format's protocol in data, for the tools that may be called. `Escape` explains `inline`."""
         ...
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:

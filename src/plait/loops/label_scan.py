@@ -53,6 +53,7 @@ def _other_label(*kinds: str) -> re.Pattern[str]:
     )
 
 
+_MORE = re.compile(r"\s*+\S")
 _OTHER_LABEL = _other_label(*_OTHER_WORDS)
 _OTHER_TURN = _other_label("action", "answer")
 """Those with which a turn acts or answers."""
@@ -240,7 +241,13 @@ def _joined(word: str) -> str:
 
 
 def _without_others(text: str) -> str:
-    return _OTHER_TURN.sub(lambda label: f"{label['words']}\\{label[0][len(label['words']) :]}", text)
+    return _OTHER_TURN.sub(_disarm_other, text)
+
+
+def _disarm_other(label: re.Match[str]) -> str:
+    sign = label[0][len(label["words"]) :]
+    # A heading with nothing below it is a word.
+    return f"{label['words']}\\{sign}" if sign or _MORE.match(label.string, label.end()) else label[0]
 
 
 USUAL = LabelWords()
