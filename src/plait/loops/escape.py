@@ -91,6 +91,10 @@ class Escape:
             text = _without_reasoning(text)
         return without_tokens(text, self._tokens)
 
+    def labels(self, text: str) -> str:
+        """Return the text with only the labels of the prompts escaped."""
+        return _without_labels(text, self._patterns)
+
     def tokens(self, text: str) -> str:
         """Return the text with only its special tokens escaped."""
         return without_tokens(text, self._tokens)

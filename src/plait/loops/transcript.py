@@ -108,7 +108,7 @@ class Transcript:
 
     def escape_observation(self, text: str) -> str:
         """Return an observation for the place at which the template of earlier turns shows one."""
-        return text if self._harmless else self._escape(text, inline=self._turns_inline)
+        return text if self._harmless else self._escape.labels(self._escape(text, inline=self._turns_inline))
 
     @cached_property
     def _turns_inline(self) -> bool:

@@ -198,12 +198,13 @@ class PhasedChat:
         shown = []
         for step in steps:
             seen = results.get(step.id, Observation("It has not ended.", "cancelled"))
-            call = action_list.call_words(step, RESULTS.fill_step(step, results))
+            call = shorten(action_list.call_words(step, RESULTS.fill_step(step, results)), CALL_CHARS)[0]
+            name, sign, given = call.partition("(")  # the call is the loop's own text, and its arguments are data
             shown.append(
                 {
                     "n": step.id,
                     "tool": self._escape(step.tool, inline=True),
-                    "call": self._escape(shorten(call, CALL_CHARS)[0], inline=True),
+                    "call": f"{self._escape(name, inline=True)}{sign}{self._escape(given, inline=True)}",
                     "why": self._escape(step.why, inline=True),
                     "text": self._escape(view.show_result(self.context, step.tool, seen.with_note)),
                     "ok": seen.ok,
