@@ -40,17 +40,13 @@ _STRINGS = re.compile(
 """A list of calls that are strings."""
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[nrtf])")
 _MARKS = re.compile("|".join((*MARKS.values(), TURN_ENDS)))
-_SIGNS = {"read_named": "{<", "read_python": "("}
+_SIGNS = {"read_named": "{<", "read_python": "(", "read_tags": "<"}
+"""Signs of which each notation that names a tool has one."""
 _OPENINGS = tuple(
-    (
-        re.compile(rf"(?<!\w)(?P<arm>{each.opening.pattern.partition('(?P<arm>')[2]}", each.opening.flags),
-        each.read,
-        _SIGNS.get(each.read, "<"),
-    )
+    (re.compile(rf"(?<!\w)(?P<arm>{each.opening.pattern.partition('(?P<arm>')[2]}", each.opening.flags), each.read)
     for each in NOTATIONS
-    if "name" in each.opening.groupindex
+    if each.read in _SIGNS
 )
-"""The notations that name a tool, with how they are read, and signs of which each has one."""
 
 
 def disarm_objects(text: str, keys: Sequence[str]) -> str:
@@ -73,8 +69,8 @@ def disarm_calls(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False
     if not names and "<" not in text:
         return text
     sure = any(tag in text for tag in SURE_TAGS) or INPUT_TAG.search(text) is not None
-    for opening, read, signs in _OPENINGS:
-        if (names or (sure and read == "read_tags")) and any(sign in text for sign in signs):
+    for opening, read in _OPENINGS:
+        if (names or (sure and read == "read_tags")) and any(sign in text for sign in _SIGNS[read]):
             text = opening.sub(partial(_arm, read, names), text)
     return text
 

@@ -1,5 +1,4 @@
-"""Objects that name a tool and its input: recognising them, reading the input, and escaping data that looks like
-one."""
+"""Objects that name a tool and its input: recognising them, and reading the input."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -35,28 +35,18 @@ _SIGN = r"[:：](?:\*\*|__)?"
 _BEFORE_LABEL = re.compile(rf"\A{_DECORATION}")
 _REST_OF_LABEL = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t\u00a0\u200b]{0,4}\Z", re.A)
 _TOOL_WORDS = r"action|tool|function"
-_OTHER_WORDS = {
-    "thought": "thought|thinking|reasoning",
-    "input": rf"(?:(?:{_TOOL_WORDS})[ _-]?(?:\d{{1,3}}[ _-])?)?(?:input|arguments?|args|parameters?|params)",
-    "action": rf"(?:next |selected |chosen )?(?:{_TOOL_WORDS})(?:[ _](?:name|call|to[ _](?:use|call)))?|act",
-    "answer": r"(?:the )?(?:final[ _-]?)?answer(?: is)?|final[ _](?:response|result|output)|conclusion",
-}
-
-
-def _other_label(*kinds: str) -> re.Pattern[str]:
-    """Return the pattern of labels in other words, numbered as a list, or as headings without a colon."""
-    words = "|".join(f"(?P<{kind}>{_OTHER_WORDS[kind]})" for kind in kinds)
-    return re.compile(
-        rf"(?P<words>^[ \t>*_#`•-]{{0,12}}(?:(?:step[ ]?)?\d{{1,2}}[.):][ \t*_`]{{0,4}})?(?:{words})"
-        r"[ \t]{0,2}(?:#?\d{1,3})?[*_`]{0,3}[ \t]{0,3})(?:[:：](?:\*\*|__)?|(?:->|=>|[–—=-])(?=[ \t])|$)",
-        _FLAGS,
-    )
-
-
+_OTHER_KINDS: tuple[LabelKind, ...] = ("thought", "input", "action", "answer")
+# Labels in other words, numbered as a list, or as headings without a colon.
+_OTHER_LABEL = re.compile(
+    r"(?P<words>^[ \t>*_#`•-]{0,12}(?:(?:step[ ]?)?\d{1,2}[.):][ \t*_`]{0,4})?(?:"
+    r"(?P<thought>thought|thinking|reasoning)"
+    rf"|(?P<input>(?:(?:{_TOOL_WORDS})[ _-]?(?:\d{{1,3}}[ _-])?)?(?:input|arguments?|args|parameters?|params))"
+    rf"|(?P<action>(?:next |selected |chosen )?(?:{_TOOL_WORDS})(?:[ _](?:name|call|to[ _](?:use|call)))?|act)"
+    r"|(?P<answer>(?:the )?(?:final[ _-]?)?answer(?: is)?|final[ _](?:response|result|output)|conclusion)"
+    r")[ \t]{0,2}(?:#?\d{1,3})?[*_`]{0,3}[ \t]{0,3})(?:[:：](?:\*\*|__)?|(?:->|=>|[–—=-])(?=[ \t])|$)",
+    _FLAGS,
+)
 _MORE = re.compile(r"\s*+\S")
-_OTHER_LABEL = _other_label(*_OTHER_WORDS)
-_OTHER_TURN = _other_label("action", "answer")
-"""Those with which a turn acts or answers."""
 # A call on a line of its own, which counts even without a label.
 _CALL_LINES = LabelGuard(r"^[ \t>*\[-]{0,12}", r"\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS", re.M)
 _FENCES = LabelGuard("```", r"(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
@@ -194,7 +184,7 @@ class LabelWords:
 
     def replace_others(self, text: str) -> str:
         """Replace labels in other words by these; put a `Final Answer:` inside a line on a line of its own."""
-        usual = _OTHER_LABEL.sub(lambda match: f"{getattr(self, next(filter(match.group, _OTHER_WORDS)))}:", text)
+        usual = _OTHER_LABEL.sub(lambda match: f"{getattr(self, next(filter(match.group, _OTHER_KINDS)))}:", text)
         if usual != text or re.search(rf"(?<![\w\\]){re.escape(self.observation)}{_NUMBER}{_AFTER}[:：]", text, re.A):
             return usual
         words = " ".join(f"[{word[0].upper()}{word[0].lower()}]{re.escape(word[1:])}" for word in self.answer.split())
@@ -211,7 +201,7 @@ class LabelWords:
 
     def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Escape labels in data: `Observation:` becomes `Observation\\:`. Escaping twice changes nothing more."""
-        return from_line_start(_without_others, self._labels.disarm(text), inline)
+        return from_line_start(partial(_OTHER_LABEL.sub, _disarm_other), self._labels.disarm(text), inline)
 
     def in_json(self, dumped: str) -> str:
         """Escape labels and fences in the strings of JSON text; the JSON value stays the same."""
@@ -240,14 +230,11 @@ def _joined(word: str) -> str:
     return re.sub(r"[ _-]", "", word.lower())
 
 
-def _without_others(text: str) -> str:
-    return _OTHER_TURN.sub(_disarm_other, text)
-
-
 def _disarm_other(label: re.Match[str]) -> str:
-    sign = label[0][len(label["words"]) :]
-    # A heading with nothing below it is a word.
-    return f"{label['words']}\\{sign}" if sign or _MORE.match(label.string, label.end()) else label[0]
+    """Escape a label in other words that acts or answers. A heading with nothing below it is a word."""
+    words, sign = label["words"], label[0][len(label["words"]) :]
+    harmless = not (label["action"] or label["answer"]) or not (sign or _MORE.match(label.string, label.end()))
+    return label[0] if harmless else f"{words}\\{sign}"
 
 
 USUAL = LabelWords()
