@@ -16,6 +16,7 @@ from plait.core import Think, user
 from plait.core.secrets import Scrubber
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel, _Watch
+from plait.models.wires.repetition import EVERY, LONG, SHORT, ZEROS
 from plait.models.wires.replies import ReplyReader
 from plait.models.wires.reply_text import TextFilter
 from plait.models.wires.stream import Events
@@ -71,7 +72,7 @@ def test_a_circle_is_seen_at_the_same_place_for_any_pieces(text, stops, prefill,
 def test_a_reply_that_says_the_same_over_and_over_is_cut_soon(unit):
     text = TextFilter()
     found = text.feed("The plan is this. " + unit * (20_000 // len(unit)))
-    assert text.circling and 2048 <= len(found) <= 18 + 2048 + 512
+    assert text.circling and SHORT <= len(found) <= 18 + (LONG if len(unit) > 448 else SHORT) + EVERY
 
 
 @given(CIRCLES, st.booleans(), st.lists(st.integers(0, 30_000), max_size=60))
@@ -86,8 +87,8 @@ def test_reasoning_that_circles_is_cut_at_the_same_place_for_any_pieces(thought,
 
 LOOKS_ALIKE = {
     "a table": "".join(f"| {i:4} | Lyon | {i * 7 % 90:3} | no | no | no |\n" for i in range(600)),
-    "a list": "".join(f"- item {i}: nothing to be said of it, as of all the others\n" for i in range(400)),
-    "code": "".join(f"    if x == {i}:\n        return table[{i}]\n" for i in range(400)),
+    "a list": "".join(f"- item {i}: {i * i * 7919 % 100_003} of them, as of all the others\n" for i in range(400)),
+    "code": "".join(f"    if x == {i}:\n        return table[{i * i}]\n" for i in range(400)),
     "a rule": "=" * 1500 + "\nTitle\n" + "=" * 1500,
 }
 
@@ -126,10 +127,18 @@ def written(where, text):
 @pytest.mark.parametrize(
     ("piece", "most"),
     [
-        ({"reasoning_content": "Wait, let me look at that once more.\n"}, 4096),
-        ({"reasoning": "Wait, let me look at that once more.\n"}, 4096),
-        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Wait, once more.\n"}]}]}, 0),
-        ({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "f", "arguments": '{\\"x\\": '}}]}, 8192),
+        ({"reasoning_content": "Wait, let me look at that once more.\n"}, LONG),
+        ({"reasoning": "Wait, let me look at that once more.\n"}, LONG),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Wait, once more.\n"}]}]}, LONG),
+        ({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "f", "arguments": '{\\"x\\": '}}]}, ZEROS),
+        (
+            {
+                "tool_calls": [
+                    {"index": 0, "id": "c1", "function": {"name": "f", "arguments": '{\\"to\\": {\\"me\\": '}}
+                ]
+            },
+            LONG,
+        ),
     ],
 )
 async def test_an_endpoint_whose_reasoning_or_call_goes_in_circles_is_left(piece, most):
@@ -152,12 +161,19 @@ async def test_an_endpoint_whose_reasoning_or_call_goes_in_circles_is_left(piece
     again = model.decode(response, think)
     assert (again.finish, again.reasoning, again.calls) == (reply.finish, reply.reasoning, reply.calls)
     length = len(reply.calls[0].input if reply.calls else reply.reasoning)
-    assert (most or 4096) - 1 <= length <= (most or 4096) + 512
+    assert most - 1 <= length <= most + EVERY
 
 
 @pytest.mark.parametrize("where", ["text", "reasoning", "think", "input"])
 @pytest.mark.parametrize(
-    "text", ["ha " * 5000, "| Lyon | 522250 | France |\n" * 80, "no " * 400], ids=["circle", "rows", "few"]
+    "text",
+    [
+        "ha " * 5000,
+        "| Lyon | 522250 | France |\n" * 80,
+        "no " * 400,
+        "".join(f"{i}. I look again.\n" for i in range(400)),
+    ],
+    ids=["circle", "rows", "few", "counter"],
 )
 def test_a_reply_that_comes_whole_is_cut_where_a_streamed_one_is(where, text):
     def body(**message):
@@ -176,15 +192,8 @@ def test_a_reply_that_comes_whole_is_cut_where_a_streamed_one_is(where, text):
     found, streamed = (MODEL.decode(Response(200, each), think) for each in (whole, written(where, text)))
     assert (found.finish, found.calls, found.reasoning) == (streamed.finish, streamed.calls, streamed.reasoning)
     assert found.text == streamed.text or (where == "input" and not found.calls)
-    cut_at = {"text": 2048, "input": 8192}.get(where, 4096)
+    cut_at = SHORT if where == "text" else ZEROS if where == "input" and text.startswith("ha") else LONG
     assert (found.finish == "circle") == (len(text) > cut_at)
-
-
-def test_what_only_looks_alike_is_no_circle():
-    lines = "".join(f"Line {i} of the table, as it stands in the file.\n" for i in range(500))
-    text = TextFilter()
-    assert text.feed(lines) + text.close() == lines
-    assert not text.circling
 
 
 async def test_an_endpoint_that_goes_in_circles_is_left_and_the_reply_says_so():
@@ -203,7 +212,7 @@ async def test_an_endpoint_that_goes_in_circles_is_left_and_the_reply_says_so():
         response = await model.send(model.encode(think), think, shown.append)
         await asyncio.wait_for(left.wait(), 30)
     assert response.reply.finish == "circle" and response.cut
-    assert 2048 <= len(response.reply.text) <= 2560
+    assert SHORT <= len(response.reply.text) <= SHORT + EVERY
     assert "".join(shown) == response.reply.text == model.decode(response, think).text
 
 

@@ -368,7 +368,7 @@ async def test_a_call_whose_input_goes_in_circles_is_cut_and_never_made(begins: 
         run = await agent.arun("Send it.")
     assert (run.answer, made, len(server.asked)) == ("I give up.", [], 2)
     notes = {each.kind: each.text for each in run.events if isinstance(each, ev.Noted)}
-    assert notes["circle"].startswith("The input of a call went in circles: cut after 8,") and "unreadable" in notes
+    assert notes["circle"].startswith("The input of a call went in circles: cut after 3,") and "unreadable" in notes
     assert await asyncio.to_thread(lambda: agent.replay(run.id).whole)
 
 

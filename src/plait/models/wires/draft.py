@@ -19,7 +19,7 @@ from plait.core.replies import Finish
 from plait.models.wires.odd_json import mend
 from plait.models.wires.pending_calls import PendingCall, merge_calls
 from plait.models.wires.pieces import Pieces
-from plait.models.wires.repetition import MOST_REASONING, CircleCut
+from plait.models.wires.repetition import LONG, CircleCut
 from plait.models.wires.reply_text import TextFilter
 from plait.models.wires.strict_schema import drop_nulls
 
@@ -96,7 +96,7 @@ class Draft:
         self._came, self._thought = Pieces(), Pieces()
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._reasoning_cut = CircleCut(MOST_REASONING)
+        self._reasoning_cut = CircleCut((LONG,))
         self._room = MOST_CHARS if think.max_tokens is None else think.max_tokens * CHARS_A_TOKEN
         self.written = self._inputs = 0
 

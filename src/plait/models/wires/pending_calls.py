@@ -10,7 +10,7 @@ from typing import Any
 
 from plait.core import Call
 from plait.models.wires.odd_json import mend, read_values
-from plait.models.wires.repetition import MOST_INPUT, CircleCut
+from plait.models.wires.repetition import LONG, CircleCut
 from plait.models.wires.reply_text import FirstObject
 
 CALL_TYPES = ("tool_use", "tool_call", "function_call", "function")
@@ -40,7 +40,7 @@ class PendingCall:
         self.index, self.group = index, group
         self.id = self.name = ""
         self.arguments: list[str] = []
-        self.cut = CircleCut(MOST_INPUT)
+        self.cut = CircleCut((LONG,), may_be_data=True)
         self.seen = 0
         self.value: Any = None
         self.call, self.is_damaged = Call(""), False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from plait.core import reasoning
-from plait.models.wires.repetition import MOST_REASONING, CircleCut
+from plait.models.wires.repetition import LONG, CircleCut
 
 MOST_BLANKS = 1000
 """Blanks before reasoning."""
@@ -47,7 +47,7 @@ class TextFilter:
         self._stage: Callable[[TextFilter], str] = TextFilter._at_start
         self._next: Callable[[TextFilter], str] = TextFilter._in_prefill
         self._reasoning: list[str] = []
-        self._text_cut, self._reasoning_cut = CircleCut(), CircleCut(MOST_REASONING)
+        self._text_cut, self._reasoning_cut = CircleCut(), CircleCut((LONG,))
         self.stopped = self.circling = False
 
     @property
