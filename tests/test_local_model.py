@@ -12,13 +12,15 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import structs
 
 from patience import patience
-from plait.core import Think, system, user
+from plait.core import Think, system, think, user
 from plait.core.errors import ConfigError, ContextOverflow, ModelMissing, PlaitError, ServerFailed
 from plait.models import embedded, http
+from plait.models.base import Response
 from plait.models.config import ModelConfig
 from plait.models.fetch import model_file
 from plait.models.local import LocalModel, local_model
@@ -207,6 +209,32 @@ def test_a_request_is_made_without_file_server_or_package() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     body, loaded = done.stdout.splitlines()
     assert '"model":"all.gguf"' in body and '"content":"hi"' in body and loaded == "[]"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "limit", "finish"), [(4096, None, "full"), (4000, None, "length"), (4096, 4096, "length")]
+)
+def test_a_reply_that_ends_at_the_longest_one_is_not_continued(tokens: int, limit: int | None, finish: str) -> None:
+    """4,096 tokens, however many requests: where the context or the request's own limit is smaller, it is continued."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": "and so on"}, "finish_reason": "length"}
+    usage = {"prompt_tokens": 9, "completion_tokens": tokens}
+    body = msgspec.json.encode({"choices": [choice], "usage": usage})
+    asked = Think("act", (user("Go on."),), max_tokens=limit)
+    reply = local_model().decode(Response(200, body), asked)
+    assert reply.finish == finish and reply.how_cut
+    loop = think("act", asked.messages, max_tokens=limit)
+    assert next(loop) == asked
+    if finish == "length":
+        assert loop.send(reply) == structs.replace(asked, prefill="and so on", repair=True)  # type: ignore[comparison-overlap]
+    else:
+        with pytest.raises(StopIteration) as done:
+            loop.send(reply)
+        assert done.value.value == reply
+
+
+def test_a_setting_raises_the_longest_reply() -> None:
+    assert local_model().server.n_predict == 4096
+    assert local_model("", {"n_predict": 9000}).server.n_predict == 9000
 
 
 def test_names_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,14 @@ from plait.core.messages import ProviderState
 from plait.core.reasoning import split_unopened
 from plait.core.tools import Call
 
-Finish: TypeAlias = Literal["stop", "length", "calls", "filter", "circle", "broken"]
-"""Why the model stopped writing: done (or at a stop string), cut by its token limit, native calls, filtered, cut by
-Plait because it kept repeating itself, or at a native call that nobody can read."""
+Finish: TypeAlias = Literal["stop", "length", "full", "calls", "filter", "circle", "broken"]
+"""Why the model stopped writing: done (or at a stop string), cut by its token limit, cut at the longest reply that the
+model may write (which is not continued), native calls, filtered, cut by Plait because it kept repeating itself, or at a
+native call that nobody can read."""
 
 CUT: dict[Finish, str] = {
     "length": "was cut at its token limit",
+    "full": "was cut at the maximum length of a reply",
     "circle": "repeated itself and was cut",
     "filter": "was refused, or cut by the endpoint's content filter",
     "broken": "holds a call that cannot be read",

@@ -39,13 +39,13 @@ thousand, the threads block each other as soon as another program runs (benchmar
 class ServerSettings(msgspec.Struct, frozen=True):
     """The settings of a server. Each combination gets its own server.
 
-    `n_ctx`: tokens of one request, prompt and reply together. `n_predict`: tokens of a reply if its request sets no
-    limit. `slots`: requests answered in parallel. `cache_mib`: memory (MiB) for prompts that lost their slot. Without
-    `cache_prompt` a text does not depend on earlier requests, and each prompt is read whole.
+    `n_ctx`: tokens of one request, prompt and reply together. `n_predict`: maximum tokens of a reply if its request
+    sets no limit. `slots`: requests answered in parallel. `cache_mib`: memory (MiB) for prompts that lost their slot.
+    Without `cache_prompt` a text does not depend on earlier requests, and each prompt is read whole.
     """
 
     n_ctx: int = 8192
-    n_predict: int = 2048
+    n_predict: int = 4096
     threads: int = 1
     slots: int = 1
     seed: int = 0

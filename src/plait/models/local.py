@@ -78,7 +78,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         return self._chat().encode(think)
 
     def decode(self, response: Response, think: Think) -> Reply:
-        return self._chat().decode(response, think)
+        return self._mark_full(self._chat().decode(response, think), think)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Make one attempt. See `Model.send`. The first one downloads the file and starts the server.
@@ -91,7 +91,8 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         startup = time.perf_counter() - began
         try:
             response = await self._chat(up.url, up.key).send(request, think, on_text)
-            return structs.replace(response, startup=startup)
+            reply = response.reply and self._mark_full(response.reply, think)
+            return structs.replace(response, startup=startup, reply=reply)
         except ModelError as error:
             if not ((error.retry or isinstance(error, Unreachable)) and await self._ended()):
                 raise
@@ -125,6 +126,13 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             "rate": msgspec.to_builtins(self.rate),
             "special_tokens": list(self.special_tokens),
         }
+
+    def _mark_full(self, reply: Reply, think: Think) -> Reply:
+        """Return the reply; mark one that ended at `n_predict`, so that no loop continues it."""
+        is_full = reply.finish == "length" and think.max_tokens is None
+        if is_full and reply.usage.output_tokens >= self.server.n_predict:
+            return structs.replace(reply, finish="full")
+        return reply
 
     @property
     def _key(self) -> str:

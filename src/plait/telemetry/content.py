@@ -17,7 +17,13 @@ MAX_TEXT = 20_000
 """Maximum characters of one text. Longer ones are shortened in the middle, because a collector rejects large
 batches."""
 
-FINISH_REASONS = {"calls": "tool_call", "filter": "content_filter", "circle": "length", "broken": "error"}
+FINISH_REASONS = {
+    "calls": "tool_call",
+    "filter": "content_filter",
+    "circle": "length",
+    "full": "length",
+    "broken": "error",
+}
 """The conventions' names for why a reply ended, where they differ from Plait's."""
 
 Message = dict[str, Any]
