@@ -16,7 +16,7 @@ from plait.core import Think
 from plait.core.errors import ConfigError
 from plait.journal.records import Thinking
 from plait.models import embedded
-from plait.models.catalogue import catalogue_model
+from plait.models.catalogue import CATALOGUE, catalogue_model
 from plait.models.config import ModelConfig
 from plait.models.fetch import model_file
 from plait.models.local import LocalModel, local_model
@@ -64,6 +64,22 @@ def test_a_files_control_tokens_count_and_of_the_users_own_those_of_the_chat_tem
     assert tokens_of_file(path) == ("<call>", "<eot>")
     model = local_model(str(path))
     assert model.special_tokens == ("<call>", "<eot>") and model.describe()["special_tokens"] == ["<call>", "<eot>"]
+
+
+@pytest.mark.parametrize(
+    "template", ["{% for tool in tools %}<call>{{ tool }}</call>", "{{ messages }}<call></call>", "{{ footools }}"]
+)
+def test_a_template_with_a_form_for_tools_makes_its_tags_special(tmp_path: Path, template: str) -> None:
+    """A result that holds such a tag could end itself and begin a forged call."""
+    model = local_model(str(gguf(tmp_path / "m.gguf", ["<eot>"], [3], template)))
+    able = "in tools" in template
+    assert model.abilities.tools == able
+    assert model.special_tokens == (("</call>", "<call>", "<eot>") if able else ("<eot>",))
+
+
+def test_catalogue_models_that_take_tools_have_the_tags_of_their_template() -> None:
+    for name, known in CATALOGUE.items():
+        assert local_model(name).abilities.tools == known.tools == ("<tool_response>" in known.special_tokens)
 
 
 @pytest.mark.parametrize("cut", [0, 3, 10, 30, 100, 200])

@@ -19,6 +19,7 @@ from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
+from plait.models.fallback import has_native_calls
 from plait.models.rejections import without_rejected
 from plait.models.resolve import add_settings, check_spec, resolve_all
 from plait.models.settings import phases_with_settings, settings_of_phase
@@ -80,7 +81,7 @@ class AgentParts:
         if not isinstance(given, str):
             return given
         model = without_rejected(self.models.get("act") or self.models[""], asks_for_tools=False)
-        return loops.choose_loop(has_tools=model.abilities.tools)
+        return loops.choose_loop(has_tools=has_native_calls(model))
 
     @cached_property
     def toolset(self) -> Toolset:

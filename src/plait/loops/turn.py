@@ -38,14 +38,12 @@ from plait.core import (
     think,
 )
 from plait.core.text import shorten
+from plait.loops.attempts import Attempts, Bad
 from plait.loops.compaction import Compaction, View
 from plait.loops.format import Format, Remark, Turn, Unreadable
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.tool_descriptions import offered_tools
 from plait.loops.transcript import Entry, Observe, Scratchpad, Transcript, TranscriptKind, with_repair
-
-Bad = tuple[str, str]
-"""A reply that could not be read, and what is wrong with it."""
 
 
 class Read(Protocol):
@@ -146,13 +144,12 @@ class TurnLoop:
         self, context: LoopContext, page: Transcript, log: Scratchpad, resample: bool, view: View
     ) -> Effects[Turn | Failed]:
         def ask(bad: Bad | None) -> Effects[Reply]:
-            request = context.prompt("repair", complaint=bad[1], **self.words) if bad else ""
-            tail = with_repair(bad[0], request) if bad else ()
+            tail = bad.ask_again(context.prompt("repair", complaint=bad.complaint, **self.words)) if bad else ()
             opened = self.transcript != "chat" and not bad
-            held = self.constrain or bool(bad)
+            held, warmer = self.constrain or bool(bad), resample or bool(bad and bad.resample)
             enough = partial(needs_no_rest, read=read)
             return self._ask_model(
-                context, page, log, view, tail, held=held, opened=opened, resample=resample, enough=enough
+                context, page, log, view, tail, held=held, opened=opened, resample=warmer, enough=enough
             )
 
         def read(text: str) -> Turn:
@@ -211,23 +208,26 @@ class TurnLoop:
         return Stopped(limit.limit, limit.detail, answer)
 
 
-def ask_for_answer(ask: Callable[[tuple[Message, ...]], Effects[Reply]]) -> Effects[str | Failed]:
+def ask_for_answer(ask: Callable[[Bad | None], Effects[Reply]]) -> Effects[str | Failed]:
     """Return a reply that is only the answer; `Failed` for an empty one. The model is asked again for an answer that
     does not fit the output, and twice after a call that cannot be read.
 
-    `ask` makes the model call; its messages follow the request. The runtime ends the run after too many answers.
+    `ask` makes the model call, given an answer that does not fit, or None. The runtime ends the run after too many
+    answers.
     """
-    tail: tuple[Message, ...] = ()
+    attempts, broken = Attempts(), 0
+    bad: Bad | None = None
     while True:
-        reply = yield from ask(tail)
+        reply = yield from ask(bad)
         answer = reply.text.strip()
-        if reply.finish == "broken" and len(tail) < 3:
+        broken += reply.finish == "broken"
+        if reply.finish == "broken" and broken < 3:
             against = f"Your reply {reply.how_cut}. No tool can be called now. Write the answer in words."
         elif not answer:
             return Failed(reply.only_reasoning or "The reply is empty.", kind="format")
         elif not (against := (yield from check_output(answer))):
             return answer
-        tail = (*tail, *with_repair(answer, against))
+        bad = attempts.reject(answer, against)
 
 
 FOLDED = 300
@@ -248,6 +248,7 @@ def read_turn(
     says what speaks against a turn that was read; the last try is taken as it is. `answer` makes a turn of a reply that
     is plainly an answer, None of any other: a model that simply answers is not asked for a form.
     """
+    attempts = Attempts(max_parse_errors)
     bad: Bad | None = None
     for miss in range(1, max_parse_errors + 1):
         reply = yield from ask(bad)
@@ -264,11 +265,11 @@ def read_turn(
                 return plain
             flaw = reply.only_reasoning or (f"Your reply {reply.how_cut}." if reply.how_cut else "")
             complaint = f"{flaw} {str(why).removeprefix('Your reply is empty. ')}" if flaw else str(why)
-            bad = (reply.text, complaint)
+            bad = attempts.reject(reply.text, complaint)
             yield from note("unreadable", f"reply {miss} of {max_parse_errors} can't be read: {complaint}")
             continue
         if check is not None and miss < max_parse_errors and (against := (yield from check(turn))):
-            bad = (reply.text, against)
+            bad = attempts.reject(reply.text, against)
             yield from note("unreadable", f"reply {miss} of {max_parse_errors} can't be taken: {against}")
             continue
         for remark in turn.remarks:
@@ -277,7 +278,9 @@ def read_turn(
             yield from note("cut", f"the reply {reply.how_cut}: what is complete in it counts")
         return turn
     assert bad is not None
-    return Failed(f"{max_parse_errors} replies in a row could not be read. The last complaint: {bad[1]}", kind="format")
+    return Failed(
+        f"{max_parse_errors} replies in a row could not be read. The last complaint: {bad.complaint}", kind="format"
+    )
 
 
 def plain_answer(context: LoopContext, labels: Sequence[str] = ()) -> Callable[[str], Turn | None]:

@@ -46,6 +46,13 @@ class Abilities(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
         """Return whether the endpoint accepts an image, or a PDF file."""
         return {"image": self.images, "file": self.files}.get(attachment.kind, False)
 
+    def as_recorded(self, described: Mapping[str, Any]) -> Abilities:
+        """Return the abilities with those in a recorded description of a model."""
+        recorded = described.get("abilities", {})
+        return structs.replace(
+            self, **{name: able for name, able in recorded.items() if name in self.__struct_fields__}
+        )
+
     def without(self, *abilities: str) -> Abilities:
         """Return the abilities without some of them. Raises `ValueError` for an unknown word."""
         for ability in abilities:

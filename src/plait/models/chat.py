@@ -14,7 +14,7 @@ from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
-from plait.models.base import ABILITIES, Abilities, FollowsInput, OnText, Request, RequestDialect, Response
+from plait.models.base import Abilities, FollowsInput, OnText, Request, RequestDialect, Response
 from plait.models.http import MAX_BODY
 from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
@@ -170,8 +170,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
         The wire's own address comes with it if it is on the same host. A record never redirects a key to another one.
         """
-        recorded = {name: able for name, able in described.get("abilities", {}).items() if name in ABILITIES}
-        model = structs.replace(self, abilities=structs.replace(self.abilities, **recorded))
+        model = structs.replace(self, abilities=self.abilities.as_recorded(described))
         wire, endpoint = str(described.get("wire", CHAT)), str(described.get("endpoint", ""))
         if wire == self.wire or wire not in WIRES:
             return model

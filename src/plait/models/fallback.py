@@ -102,6 +102,11 @@ def members_of(model: Model) -> tuple[Model, ...]:
     return model.members if isinstance(model, FallbackModels) else (model,)
 
 
+def has_native_calls(model: Model) -> bool:
+    """Return whether a model takes tools and returns calls. An embedded one shows tools, and its calls are text."""
+    return model.abilities.tools and not getattr(members_of(model)[0], "writes_calls_as_text", False)
+
+
 def described_members(described: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the description of each member of a recorded model; that of any other model alone."""
     yield from described.get("members") or (described,)

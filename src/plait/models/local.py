@@ -28,11 +28,10 @@ from plait.models.fetch import model_file, proved_state
 from plait.models.presets import LOCAL_TEMPERATURE
 from plait.models.prices import LOCAL, Rate
 from plait.models.settings import NO_SETTINGS, ModelSettings, describe_settings
-from plait.models.special_tokens import tokens_of_file
+from plait.models.special_tokens import has_form_for_tools, tokens_of_file
 
 ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True, tools=False)
-"""What llama.cpp's server can do with any model. Plait does not use its tool calling, because small models call
-nothing."""
+"""What llama.cpp's server can do with any model. With `tools`, it shows them as the model's chat template does."""
 
 _HEADERS = {"Connection": "close"}
 """llama.cpp's server promises to keep a connection but closes it after a streamed reply, so every third request would
@@ -63,6 +62,11 @@ class LocalModel(Struct, frozen=True, kw_only=True):
     def secrets(self) -> tuple[str, ...]:
         """Return no secrets."""
         return ()
+
+    @property
+    def writes_calls_as_text(self) -> bool:
+        """Return True: small models find no native calls, so Plait reads their calls from the text, if any."""
+        return True
 
     @property
     def context_tokens(self) -> int:
@@ -106,6 +110,10 @@ class LocalModel(Struct, frozen=True, kw_only=True):
 
     def without(self, ability: str) -> LocalModel:
         return structs.replace(self, abilities=self.abilities.without(ability))
+
+    def as_recorded(self, described: Mapping[str, Any]) -> LocalModel:
+        """Return the model with the abilities of a recorded description: its file may be missing."""
+        return structs.replace(self, abilities=self.abilities.as_recorded(described))
 
     def describe(self) -> dict[str, Any]:
         """Return what the journal stores: the spec, how it is served, and the sha256 of a catalogue model's file.
@@ -167,14 +175,18 @@ def local_model(name: str = "", settings: Mapping[str, Any] | None = None, *, ra
     """Return the local model of that name: "" is the default, a catalogue name, or the path of a .gguf file.
 
     `settings` are the fields of `ServerSettings`; `PLAIT_THREADS` in the environment overrides `threads`. Does not
-    download, open or start anything. Raises `ConfigError` for an unknown name or a wrong setting.
+    download or start anything, and reads only the head of a user's file. Raises `ConfigError` for an unknown name or a
+    wrong setting.
     """
     checked = _settings(settings or {})
     spec = f"local:{name}" if name else "local"
     if name.lower().endswith(".gguf") or "/" in name or os.sep in name:
         path = Path(name).expanduser().absolute()
-        return LocalModel(spec=spec, name=path.name, file=str(path), server=checked, rate=rate)
-    return LocalModel(spec=spec, name=catalogue_model(name).name, server=checked, rate=rate)
+        able = structs.replace(ABILITIES, tools=has_form_for_tools(path))
+        return LocalModel(spec=spec, name=path.name, file=str(path), server=checked, abilities=able, rate=rate)
+    known = catalogue_model(name)
+    able = structs.replace(ABILITIES, tools=known.tools)
+    return LocalModel(spec=spec, name=known.name, server=checked, abilities=able, rate=rate)
 
 
 def _settings(table: Mapping[str, Any]) -> ServerSettings:

@@ -3,6 +3,8 @@
 A result that contains `<|im_end|>` could end its message and begin a forged one. So a run removes its own models'
 special tokens from data. An embedded model's tokens are read from its file. Those of a server are set in plait.toml
 (`special_tokens` of an endpoint), or follow from the family in the model's name.
+
+If the chat template of a file has a form for tools, its tags around calls and results count as special tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +21,19 @@ LLAMA_3: Final = (
     "<|start_header_id|>",
 )
 QWEN_2_5: Final = (
-    *("</tool_call>", "<tool_call>", "<|box_end|>", "<|box_start|>", "<|endoftext|>", "<|file_sep|>", "<|fim_middle|>"),
+    *(
+        "</tool_call>",
+        "</tool_response>",
+        "</tools>",
+        "<tool_call>",
+        "<tool_response>",
+        "<tools>",
+        "<|box_end|>",
+        "<|box_start|>",
+        "<|endoftext|>",
+        "<|file_sep|>",
+        "<|fim_middle|>",
+    ),
     *("<|fim_pad|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|im_end|>", "<|im_start|>", "<|image_pad|>"),
     *("<|object_ref_end|>", "<|object_ref_start|>", "<|quad_end|>", "<|quad_start|>", "<|repo_name|>", "<|video_pad|>"),
     *("<|vision_end|>", "<|vision_pad|>", "<|vision_start|>"),
@@ -39,6 +53,7 @@ _FAMILIES = (
 
 _CONTROL, _USER_DEFINED = 3, 4
 _TOKENS, _TYPES, _TEMPLATE = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.chat_template"
+_TOOLS, _TAG = re.compile(r"\btools\b"), re.compile(r"</?\w{1,40}>")
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """The bytes of each type of number in a GGUF file."""
 _TEXT, _LIST = 8, 9
@@ -61,15 +76,24 @@ def tokens_of_family(name: str) -> tuple[str, ...]:
 def tokens_of_file(path: Path) -> tuple[str, ...]:
     """Return the special tokens in the vocabulary of a GGUF file; none if it cannot be read. Loading reports the
     reason."""
+    return _read_file(path)[0]
+
+
+def has_form_for_tools(path: Path) -> bool:
+    """Return whether the chat template of a GGUF file has a form for tools; False if it cannot be read."""
+    return _read_file(path)[1]
+
+
+def _read_file(path: Path) -> tuple[tuple[str, ...], bool]:
     try:
         stat = path.stat()
         return _read(path, stat.st_mtime_ns, stat.st_size)
     except (OSError, ValueError, struct.error):
-        return ()
+        return (), False
 
 
 @lru_cache(maxsize=16)
-def _read(path: Path, changed: int, size: int) -> tuple[str, ...]:
+def _read(path: Path, changed: int, size: int) -> tuple[tuple[str, ...], bool]:
     # Control tokens, and the user-defined tokens that the chat template writes. Others, such as `<h1>` and runs of
     # spaces, mean the same in any text.
     with path.open("rb", buffering=1 << 20) as file:
@@ -79,7 +103,9 @@ def _read(path: Path, changed: int, size: int) -> tuple[str, ...]:
     special = {token for token, kind in zip(tokens, kinds, strict=False) if kind == _CONTROL}
     own = (token for token, kind in zip(tokens, kinds, strict=False) if kind == _USER_DEFINED and token.strip())
     special.update(token for token in own if token in template)
-    return tuple(sorted(token for token in special if len(token) > 1))
+    if has_tools := bool(_TOOLS.search(template)):
+        special.update(_TAG.findall(template))
+    return tuple(sorted(token for token in special if len(token) > 1)), has_tools
 
 
 def _metadata(file: BinaryIO) -> dict[str, Any]:

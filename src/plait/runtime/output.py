@@ -21,6 +21,7 @@ from plait.core.output import WRAPPED, OutputMethod, find_output_faults, is_obje
 from plait.core.schema_check import find_schema_fault
 from plait.journal.records import RunHead
 from plait.models.base import Model
+from plait.models.fallback import has_native_calls
 from plait.tools.user_code import show_error
 
 NAME = "answer"
@@ -219,7 +220,7 @@ def choose_method(model: Model, tools: bool) -> OutputMethod:
     is_documented = (getattr(model, "wire", ""), getattr(model, "provider", "")) in SCHEMA_BESIDE_TOOLS
     if able.schema and (not tools or is_documented):
         return "schema"
-    return "tool" if able.tools else "prompt"
+    return "tool" if has_native_calls(model) else "prompt"
 
 
 def recorded_output(output: OutputType[Any], head: RunHead) -> OutputType[Any]:

@@ -13,7 +13,6 @@ from plait.journal.records import RunHead
 from plait.loops.compaction import COMPACT
 from plait.loops.escape import without_tokens
 from plait.models.base import Model
-from plait.models.chat import ChatModel
 from plait.models.fallback import described_members, join_models, members_of
 from plait.models.rejections import without_rejected
 from plait.models.settings import ModelSettings, takes_settings
@@ -108,12 +107,12 @@ def models_of_run(models: Mapping[str, Model], head: RunHead | None, *, asks_for
 
 
 def _as_recorded(model: Model, said: Mapping[str, Any]) -> Model:
-    if isinstance(model, ChatModel):
-        model = model.as_recorded(said)
+    if as_recorded := getattr(model, "as_recorded", None):
+        model = as_recorded(said)
     if takes_settings(model) and "settings" in said:  # plait.toml may have changed; the journal has no headers
         recorded = convert(said["settings"], ModelSettings)
         model = structs.replace(model, settings=structs.replace(recorded, extra_headers=model.settings.extra_headers))
-    if isinstance(model, ChatModel):
+    if as_recorded:
         return model
     for ability, able in said.get("abilities", {}).items():
         if not able and getattr(model.abilities, ability, False):

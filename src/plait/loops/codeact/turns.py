@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from plait.core import Effects, Failed, LimitNear, LoopContext, Message, Outcome, Reply, Stopped, Task, note, think
+from plait.loops.attempts import Bad
 from plait.loops.codeact.execution import SEARCH
 from plait.loops.codeact.format import FORMAT, code_call
 from plait.loops.codeact.hints import NAMES
@@ -16,7 +17,7 @@ from plait.loops.codeact.signature import python_function
 from plait.loops.compaction import Compaction, View
 from plait.loops.format import Turn, Unreadable
 from plait.loops.transcript import Scratchpad, Transcript, with_repair
-from plait.loops.turn import Bad, is_typed_answer, needs_no_rest, plain_answer, read_turn
+from plait.loops.turn import is_typed_answer, needs_no_rest, plain_answer, read_turn
 
 if TYPE_CHECKING:
     from plait.loops.codeact.loop import CodeAct
@@ -72,9 +73,11 @@ class CodeTurns:
             nonlocal whole
             tail: tuple[Message, ...] = ()
             if bad:
-                tail = with_repair(FORMAT.join_opening(bad[0], opening), self._kit.prompt("repair", complaint=bad[1]))
+                request = self._kit.prompt("repair", complaint=bad.complaint)
+                tail = bad.ask_again(request, FORMAT.join_opening(bad.reply, opening))
             held = self._loop.constrain or bool(bad)
-            options: dict[str, Any] = {"stop": stop, "resample": resample, "repair": bool(bad)}
+            warmer = resample or bool(bad and bad.resample)
+            options: dict[str, Any] = {"stop": stop, "resample": warmer, "repair": bool(bad)}
             options["enough"] = partial(needs_no_rest, read=partial(read, whole=False))
             options["grammar"] = FORMAT.grammar(self._kit.tools, log.next, opened=True) if held else None
             reply = yield from self._think("act", log, view, opening, tail, **options)

@@ -29,6 +29,7 @@ from plait.core import (
     user,
     wait_next,
 )
+from plait.loops.attempts import Attempts, Bad
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.joiner import JOINER, Verdict
 from plait.loops.compiler.pages import Pages, Round
@@ -37,8 +38,7 @@ from plait.loops.format import Unreadable
 from plait.loops.plan import ask_approval
 from plait.loops.references import RESULTS
 from plait.loops.tool_descriptions import add_search_results, offered_tools
-from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, is_typed_answer, read_turn
+from plait.loops.turn import is_typed_answer, read_turn
 
 if TYPE_CHECKING:
     from plait.loops.compiler.loop import LLMCompiler
@@ -71,13 +71,14 @@ def _ask_planner(
     loop: LLMCompiler, context: LoopContext, rounds: list[Round], head: tuple[Message, ...], question: str
 ) -> Effects[Failed | None]:
     """Request a plan; start its calls while it is written, unless the user has to see it first."""
+    attempts = Attempts(loop.max_parse_errors)
     bad: Bad | None = None
     rounds[-1] = next_round(loop, context, rounds[:-1], question)
     work = rounds[-1].work
     for miss in range(1, loop.max_parse_errors + 1):
         if bad:
             work.restart()
-        tail = with_repair(bad[0], context.prompt("repair", complaint=bad[1])) if bad else ()
+        tail = bad.ask_again(context.prompt("repair", complaint=bad.complaint)) if bad else ()
         grammar = (
             FORM.grammar(offered_tools(context, _results(rounds)), loop.max_calls) if loop.constrain or bad else None
         )
@@ -88,6 +89,7 @@ def _ask_planner(
             grammar=grammar,
             max_tokens=loop.max_tokens,
             repair=bool(bad),
+            resample=bool(bad and bad.resample),
             watch=True,
         )
         reply = yield from _stream_plan(asked, work)
@@ -100,9 +102,10 @@ def _ask_planner(
         if there_is_a_plan:
             said = "; ".join(work.faults)
             yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} can't be carried out: {said}")
-            bad = (reply.text, (yield from add_search_results(context, said)))
+            bad = attempts.reject(reply.text, (yield from add_search_results(context, said)))
         else:
-            bad = (reply.text, "; ".join(work.faults) or reply.only_reasoning or "there is no call in it and no join()")
+            said = "; ".join(work.faults) or reply.only_reasoning or "there is no call in it and no join()"
+            bad = attempts.reject(reply.text, said)
             yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} has no call")
     why = f"{loop.max_parse_errors} plans in a row had no call. {reply.only_reasoning}".rstrip()
     return Failed(why, kind="format")
@@ -164,13 +167,17 @@ def ask_joiner(
 ) -> Effects[Verdict | Failed]:
     """Return the joiner's decision; after the `last` plan, an answer or why there is none."""
     missing = ""
-    unfit: tuple[Message, ...] = ()  # answers that do not fit the output, each with the objection
+    attempts = Attempts()
+    unfit: Bad | None = None  # an answer that does not fit the output
 
     def ask(bad: Bad | None) -> Effects[Reply]:
-        tail = with_repair(bad[0], context.prompt("join_repair", complaint=bad[1], last=last)) if bad else ()
-        messages = (*pages.join(rounds, chars, last=last), *unfit, *tail)
+        tail = unfit.ask_again(unfit.complaint) if unfit else ()
+        if bad:
+            tail += bad.ask_again(context.prompt("join_repair", complaint=bad.complaint, last=last))
         grammar = JOINER.grammar(last=last) if loop.constrain or bad else None
-        options: dict[str, Any] = {"max_tokens": loop.max_tokens, "repair": bool(bad or unfit)}
+        messages = (*pages.join(rounds, chars, last=last), *tail)
+        warmer = any(each is not None and each.resample for each in (bad, unfit))
+        options: dict[str, Any] = {"max_tokens": loop.max_tokens, "repair": bool(tail), "resample": warmer}
         return think("join", messages, grammar=grammar, is_answer=partial(is_typed_answer, context), **options)
 
     def read(text: str) -> Verdict:
@@ -188,7 +195,7 @@ def ask_joiner(
             break
         if not (against := (yield from check_output(verdict.text))):
             break
-        unfit = (*unfit, *with_repair(rounds[-1].said, against))
+        unfit = attempts.reject(rounds[-1].said, against)
     if missing and isinstance(verdict, Failed):
         return Failed(f"No further plan was allowed, and this was still missing: {missing}")
     return verdict

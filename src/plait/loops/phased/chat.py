@@ -29,14 +29,14 @@ from plait.core import (
     user,
 )
 from plait.core.text import shorten
+from plait.loops.attempts import Bad
 from plait.loops.compaction import Compaction, View
 from plait.loops.escape import escape_history, escape_of, show_texts
 from plait.loops.grounding import find_ungrounded, strike_values
 from plait.loops.phased import action_list
 from plait.loops.plan import Results
 from plait.loops.references import RESULTS
-from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, ask_for_answer, is_typed_answer
+from plait.loops.turn import ask_for_answer, is_typed_answer
 
 FreshResults: TypeAlias = tuple[Sequence[Step], Results]
 """The actions that a prompt shows, and their results."""
@@ -118,8 +118,10 @@ class PhasedChat:
             options["schema"] = self.context.output.reply_schema
             options["is_answer"] = partial(is_typed_answer, self.context)
 
-        def ask(tail: tuple[Message, ...]) -> Effects[Reply]:
-            return self._ask("reply", prompt, lambda view: tail, repair=bool(tail or values), **options)
+        def ask(bad: Bad | None) -> Effects[Reply]:
+            tail = bad.ask_again(bad.complaint) if bad else ()
+            again: dict[str, Any] = {"repair": bool(bad or values), "resample": bool(bad and bad.resample)}
+            return self._ask("reply", prompt, lambda view: tail, **again, **options)
 
         answer = yield from ask_for_answer(ask)
         return answer if isinstance(answer, Failed) else (yield from self._add_reply(prompt, answer))
@@ -129,7 +131,7 @@ class PhasedChat:
         repair."""
 
         def ask_again(view: View) -> tuple[Message, ...]:
-            return with_repair(bad[0], self.prompt("repair", complaint=bad[1]).render(view)) if bad else ()
+            return bad.ask_again(self.prompt("repair", complaint=bad.complaint).render(view)) if bad else ()
 
         reply = yield from self._ask(
             "react",
@@ -137,6 +139,7 @@ class PhasedChat:
             ask_again,
             max_tokens=self._max_tokens or action_list.CHUNK,
             repair=bool(bad),
+            resample=bool(bad and bad.resample),
             schema=schema,
             enough=lambda text: action_list.entries(text) >= most or is_going_round(text),
         )

@@ -25,6 +25,7 @@ from plait.core import (
     check_answer,
     note,
 )
+from plait.loops.attempts import Attempts, Bad
 from plait.loops.format import Unreadable
 from plait.loops.grounding import strike_values
 from plait.loops.options import check_options
@@ -32,7 +33,6 @@ from plait.loops.phased import action_list
 from plait.loops.phased.act import check_actions, run_actions
 from plait.loops.phased.chat import PhasedChat
 from plait.loops.tool_descriptions import offered_tools
-from plait.loops.turn import Bad
 
 
 @dataclass(frozen=True)
@@ -101,15 +101,15 @@ class Phased:
     def _react(self, chat: PhasedChat) -> Effects[tuple[Step, ...]]:
         """Return the actions that the model chooses; none if it wants none, or only talks."""
         prompt, context = chat.prompt("react"), chat.context
+        attempts, errors, checked = Attempts(self.max_parse_errors), 0, False
         bad: Bad | None = None
-        errors, checked = 0, False
         while True:
             schema = action_list.schema(offered_tools(context, chat.seen), self.most) if self.constrain or bad else None
             text = yield from chat.ask_for_list(prompt, bad, self.most, schema)
             try:
                 actions = action_list.read(text, context.known_tools, self.most)
             except Unreadable as why:
-                errors, bad = errors + 1, (text, str(why))
+                errors, bad = errors + 1, attempts.reject(text, str(why))
                 if errors >= self.max_parse_errors:
                     yield from note("unreadable", "no list of actions came: the text is taken for the reply phase")
                     chat.add(prompt, text)
@@ -121,5 +121,5 @@ class Phased:
                         yield from note(remark.kind, remark.text)
                     chat.add(prompt, strike_values(actions.kept, found))
                     return actions.steps
-                checked, bad = True, (strike_values(text, found), against)
-            yield from note("unreadable", f"the list of actions can't be taken: {bad[1]}")
+                checked, bad = True, attempts.reject(strike_values(text, found), against)
+            yield from note("unreadable", f"the list of actions can't be taken: {bad.complaint}")

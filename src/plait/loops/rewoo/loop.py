@@ -18,7 +18,6 @@ from plait.core import (
     LimitNear,
     LoopContext,
     LoopRun,
-    Message,
     OneKind,
     Plan,
     Reply,
@@ -28,6 +27,7 @@ from plait.core import (
     check_answer,
     think,
 )
+from plait.loops.attempts import Bad
 from plait.loops.compaction import fit_prompt
 from plait.loops.fallback import fall_back
 from plait.loops.options import check_options
@@ -115,9 +115,10 @@ class ReWOO:
         messages = solve_page(context, task, plan, results, chars, reason)
         schema = context.output.reply_schema if context.output is not None else None
 
-        def ask(tail: tuple[Message, ...]) -> Effects[Reply]:
-            options: dict[str, Any] = {"max_tokens": self.max_tokens, "repair": bool(reason or tail)}
-            fits = partial(is_typed_answer, context)
-            return think("solve", (*messages, *tail), schema=schema, is_answer=fits, **options)
+        def ask(bad: Bad | None) -> Effects[Reply]:
+            tail = bad.ask_again(bad.complaint) if bad else ()
+            options: dict[str, Any] = {"max_tokens": self.max_tokens, "resample": bool(bad and bad.resample)}
+            options |= {"repair": bool(reason or bad), "is_answer": partial(is_typed_answer, context)}
+            return think("solve", (*messages, *tail), schema=schema, **options)
 
         return ask_for_answer(ask)

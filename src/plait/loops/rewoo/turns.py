@@ -25,6 +25,7 @@ from plait.core import (
     wait_next,
 )
 from plait.loops import plan_text
+from plait.loops.attempts import Bad
 from plait.loops.compaction import SMALLEST_OBSERVATION, fit_prompt
 from plait.loops.fallback import fall_back
 from plait.loops.grounding import find_ungrounded, strike_values
@@ -32,8 +33,7 @@ from plait.loops.plan import Dispatch, Results, failed_needs, observation_of_rep
 from plait.loops.references import EVIDENCE, words_in_formula
 from plait.loops.rewoo.pages import by_model, plan_page, work_page
 from plait.loops.tool_descriptions import add_search_results
-from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, read_turn
+from plait.loops.turn import read_turn
 
 if TYPE_CHECKING:
     from plait.loops.rewoo.loop import ReWOO
@@ -53,8 +53,9 @@ def ask_planner(loop: ReWOO, task: Task, context: LoopContext, said: tuple[Messa
     def ask(bad: Bad | None) -> Effects[Any]:
         tail: tuple[Message, ...] = ()
         if bad:
-            complaint = yield from add_search_results(context, bad[1])
-            tail = with_repair(strike_values(bad[0], ungrounded), context.prompt("repair", complaint=complaint))
+            complaint = yield from add_search_results(context, bad.complaint)
+            request = context.prompt("repair", complaint=complaint)
+            tail = bad.ask_again(request, strike_values(bad.reply, ungrounded))
         tools = plan_text.with_llm(context.tools)
         grammar = plan_text.grammar(tools, loop.max_steps) if loop.constrain or bad else None
         options: dict[str, Any] = {"grammar": grammar, "max_tokens": loop.max_tokens, "repair": bool(bad)}

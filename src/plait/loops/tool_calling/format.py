@@ -138,6 +138,16 @@ class CallObjects(Struct, frozen=True):
             raise ValueError(f"The arguments can't be written as JSON: {why}") from None
         return "\n".join([turn.thought, *lines] if turn.thought else lines)
 
+    def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        """Return JSON Schema of one call, or of the answer as a call."""
+        names = list(dict.fromkeys([*(tool.name for tool in tools), _ENDS[0]]))
+        return {
+            "type": "object",
+            "properties": {"name": {"type": "string", "enum": names}, "arguments": {}},
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return "\n".join(_entry(tool) for tool in tools)
 

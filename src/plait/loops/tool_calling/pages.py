@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from itertools import count
 from typing import Any
 
@@ -27,6 +29,7 @@ from plait.core.labels import HOLE
 from plait.core.output import FINAL_ANSWER
 from plait.core.text import shorten
 from plait.loops import label_scan
+from plait.loops.attempts import Bad
 from plait.loops.call_escape import disarm_calls, disarm_known_calls
 from plait.loops.compaction import View, with_summary
 from plait.loops.escape import (
@@ -41,11 +44,16 @@ from plait.loops.escape import (
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import read_part
 from plait.loops.tool_calling.format import MARKUP, SHAPE, CallObjects, CallsTurn, arguments_of
-from plait.loops.tool_calling.turns import Log, Turns
+from plait.loops.tool_calling.turns import Log, Turns, with_ids
 from plait.loops.tool_descriptions import offered_tools
 from plait.loops.turn import is_cut_within_call, is_typed_answer
 
 FORMAT = CallObjects()
+RESULT = "<tool_response>"
+"""The tag around a result in the chat templates of many models. A model that writes it invents a result."""
+
+_MARKS = re.compile(r"</?(?:tools|tool_response)>")
+_DOUBLED = re.compile(r'\{(?=\{\s{0,20}"name")')  # Qwen 2.5's chat template doubles the brackets of its example
 
 
 class NativeTurns(Turns):
@@ -55,6 +63,7 @@ class NativeTurns(Turns):
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None) -> None:
         super().__init__(context, max_tokens)
         self._task = task
+        self.stop = tuple(mark for mark in (RESULT,) if mark in context.special_tokens)
         rules = context.prompt("system").strip() if context.system is None else context.system
         place = f"given with {FINAL_ANSWER}" if takes_answer_by_tool(context) else ""
         self._rules = join_parts(rules, context.instructions, context.output_rules(place))
@@ -110,12 +119,12 @@ class NativeTurns(Turns):
             calls = tuple(self._call(call, notes) for call in reply.calls)
             turn = CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
             return as_typed_answer(self._context, turn)
-        if not said.strip():
+        if not _MARKS.sub("", said).strip():
             raise Unreadable(f"it {reply.how_cut}" if is_broken else reply.only_reasoning or "It was empty.")
         if not is_broken and is_typed_answer(self._context, said):
             return CallsTurn(answer=said.strip(), answered=True)
         try:
-            turn = as_typed_answer(self._context, FORMAT.read(said, self._context.known_tools))
+            turn = as_typed_answer(self._context, self._read_text(said))
         except Unreadable:
             # A text with a known tool's name is a broken call, or the model was still thinking about one.
             text = read_part(said)[0]
@@ -125,27 +134,36 @@ class NativeTurns(Turns):
         known = all(self._context.tool(call.tool) for call in turn.calls)
         if turn.calls and (known or MARKUP.search(reply.text) is not None):
             left = label_scan.repair_remark("the calls stood in the reply's text")
-            return CallsTurn(turn.thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
+            thought = _MARKS.sub("", turn.thought).strip("{ \n")
+            return CallsTurn(thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
         if is_broken:
             raise Unreadable(f"it {reply.how_cut}")
+        if _MARKS.match(said.lstrip()):
+            raise Unreadable("it copies what was shown to you.")
         if turn.answered:
             return turn
         return CallsTurn(answer=said.strip(), answered=True)
 
-    def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
+    def _read_text(self, text: str) -> CallsTurn:
+        try:
+            return FORMAT.read(text, self._context.known_tools)
+        except Unreadable:
+            if (plain := _DOUBLED.sub("", text)) == text:
+                raise
+            return FORMAT.read(plain, self._context.known_tools)
+
+    def ask_again(self, reply: Reply, bad: Bad, log: Log, *, unreadable: bool) -> tuple[Message, ...]:
         if not reply.calls:
-            return (user(self._context.prompt("repair", complaint=complaint).strip()),)
+            asked = super().ask_again(reply, bad, log, unreadable=unreadable)
+            return tuple(structs.replace(m, state=reply.state) if m.role == "assistant" else m for m in asked)
         calls = with_ids(reply.calls, log)
-        said = self._context.prompt("repair_call", complaint=complaint).strip()
-        answers = (Message("tool", said, call_id=call.id, failed=True) for call in calls)
+        said = self._context.prompt("repair_call", complaint=bad.complaint).strip() if unreadable else bad.complaint
+        answer = Message("tool", join_parts(said, bad.note), failed=unreadable)
+        answers = (structs.replace(answer, call_id=call.id) for call in calls)
         return (Message("assistant", reply.text, calls, state=reply.state), *answers)
 
-    def object_to(self, reply: Reply, objection: str, log: Log) -> tuple[Message, ...]:
-        if not reply.calls:
-            return (Message("assistant", reply.text, state=reply.state), user(objection))
-        calls = with_ids(reply.calls, log)
-        answers = (Message("tool", objection, call_id=call.id) for call in calls)
-        return (Message("assistant", reply.text, calls, state=reply.state), *answers)
+    def reform(self, log: Log) -> Turns:
+        return TextTurns(self._task, self._context, self._max_tokens).reform(log)
 
     def _call(self, call: Call, notes: list[Remark]) -> Call:
         name = label_scan.tool_name(call.tool, self._context.known_tools, notes)
@@ -209,9 +227,11 @@ class TextTurns(Turns):
             return CallsTurn(answer=text.strip(), answered=True, kept=text.strip())
         return as_typed_answer(self._context, FORMAT.read(text, self._context.known_tools))
 
-    def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
-        request = user(self._context.prompt("repair", complaint=complaint).strip())
-        return (assistant(reply.text), request) if reply.text.strip() else (request,)
+    def reform(self, log: Log) -> Turns:
+        """Return turns whose replies are one JSON object each: a call, or the answer as one."""
+        held = copy(self)
+        held.schema = FORMAT.schema(offered_tools(self._context, (each.text for _, seen in log for each in seen)))
+        return held
 
     def _result(self, turn: CallsTurn, call: Call, seen: Observation, view: View) -> str:
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
@@ -237,20 +257,6 @@ def answer_tool(context: LoopContext) -> ToolSpec:
     """Return the tool that takes an answer of the output type."""
     assert context.output is not None
     return ToolSpec(FINAL_ANSWER, context.prompt("final_answer").strip(), context.output.request_schema)
-
-
-def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
-    """Return the calls with unique ids in this run: the endpoint's id if it is given and unique."""
-    used = {call.id for turn, _ in log for call in turn.calls}
-    named: list[Call] = []
-    for call in calls:
-        id, number = call.id, len(used)
-        while not id or id in used:
-            number += 1
-            id = f"call_{number}"
-        used.add(id)
-        named.append(Call(call.tool, call.input, id))
-    return tuple(named)
 
 
 def describe_turn(entry: tuple[CallsTurn, tuple[Observation, ...]]) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+from msgspec import structs
+
 from plait.core import (
+    Call,
     Effects,
     Failed,
     LimitNear,
@@ -23,10 +27,10 @@ from plait.core import (
     think,
     user,
 )
+from plait.loops.attempts import Attempts, Bad
 from plait.loops.compaction import Compaction, View
 from plait.loops.format import Unreadable
 from plait.loops.tool_calling.format import CallsTurn
-from plait.loops.transcript import with_repair
 from plait.loops.turn import is_typed_answer
 
 Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
@@ -36,11 +40,12 @@ Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
 class Turns(ABC):
     """Asks for the turns of one run. `max_tokens` limits one reply.
 
-    `schema` is the form of a reply without calls, if the endpoint holds it to one. A subclass says what comes before
-    the log, how calls and results are shown, and how a reply is read.
+    `schema` is the form of a reply without calls, if the endpoint holds it to one, and `stop` ends a reply. A subclass
+    says what comes before the log, how calls and results are shown, and how a reply is read.
     """
 
     schema: dict[str, Any] | None = None
+    stop: tuple[str, ...] = ()
 
     def __init__(self, context: LoopContext, max_tokens: int | None) -> None:
         self._context, self._max_tokens = context, max_tokens
@@ -52,13 +57,14 @@ class Turns(ABC):
         It is asked again if its reply cannot be read, or if its answer is refused. After `max_parse_errors` such
         replies: `Failed`.
         """
+        attempts, errors, complaint = Attempts(max_parse_errors), 0, ""
+        form, resample = self, False
         tail: tuple[Message, ...] = ()
-        complaint = ""
-        errors = 0
         while errors < max_parse_errors:
-            reply = yield from self._ask(log, self.tools(log), tail, view)
+            reply = yield from form._ask(log, form.tools(log), tail, view, resample)
+            objection = ""
             try:
-                turn = self.read(reply, log)
+                turn = form.read(reply, log)
             except Unreadable as why:
                 complaint, errors = str(why), errors + 1
                 yield from note("unreadable", f"reply {errors} of {max_parse_errors} can't be read: {complaint}")
@@ -66,14 +72,15 @@ class Turns(ABC):
                 for remark in turn.remarks:
                     yield from note(remark.kind, remark.text)
                 if not turn.answered:
-                    return turn
-                if objection := (yield from check_output(turn.answer)):
-                    tail = self.object_to(reply, objection, log)  # the runtime ends the run after too many of these
-                    continue
-                if not (complaint := (yield from check_answer(turn.answer))):
-                    return turn
-                errors += 1
-            tail = self.again(reply, complaint, log)
+                    return turn if form is self else structs.replace(turn, calls=with_ids(turn.calls, log))
+                # The runtime ends the run after too many objections.
+                if not (objection := (yield from check_output(turn.answer))):
+                    if not (complaint := (yield from check_answer(turn.answer))):
+                        return turn
+                    errors += 1
+            bad = attempts.reject(f"{reply.text}{reply.calls or ''}", objection or complaint)
+            form, resample = self.reform(log) if bad.reform else self, bad.resample
+            tail = form.ask_again(reply, bad, log, unreadable=not objection)
         return Failed(
             f"{max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
         )
@@ -98,19 +105,22 @@ class Turns(ABC):
     def read(self, reply: Reply, log: Log) -> CallsTurn:
         """Read the turn in a reply. Raises `Unreadable`."""
 
-    @abstractmethod
-    def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
-        """Return a reply that cannot be read, and the request to write it again."""
+    def ask_again(self, reply: Reply, bad: Bad, log: Log, *, unreadable: bool) -> tuple[Message, ...]:
+        """Return a reply that cannot be read, or an answer that does not fit, and the request for another."""
+        request = self._context.prompt("repair", complaint=bad.complaint).strip() if unreadable else bad.complaint
+        return bad.ask_again(request, reply.text)
 
-    def object_to(self, reply: Reply, objection: str, log: Log) -> tuple[Message, ...]:
-        """Return an answer that does not fit the output, and the objection to it."""
-        return with_repair(reply.text, objection)
+    @abstractmethod
+    def reform(self, log: Log) -> Turns:
+        """Return the same turns in another format."""
 
     @abstractmethod
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], view: View) -> tuple[Message, ...]:
         """Return a turn and its results as messages."""
 
-    def _ask(self, log: Log, tools: tuple[ToolSpec, ...], tail: tuple[Message, ...], view: View) -> Effects[Reply]:
+    def _ask(
+        self, log: Log, tools: tuple[ToolSpec, ...], tail: tuple[Message, ...], view: View, resample: bool = False
+    ) -> Effects[Reply]:
         """Make one model call over the log; `tail` follows it."""
         shown = [(i, view.of_entry(i)) for i in view.find_shown(len(log))]
         for i, how in shown:
@@ -118,9 +128,9 @@ class Turns(ABC):
                 self._shown[i, how] = self._show(*log[i], how)
         turns = (message for key in shown for message in self._shown[key])
         messages = (*self.head(view.show_summary(self._context)), *turns, *tail)
-        options: dict[str, Any] = {"max_tokens": self._max_tokens, "repair": bool(tail)}
-        is_answer = partial(is_typed_answer, self._context)
-        return think("act", messages, tools=tools, schema=self.schema, is_answer=is_answer, **options)
+        options: dict[str, Any] = {"stop": self.stop, "max_tokens": self._max_tokens, "resample": resample}
+        options |= {"repair": bool(tail), "is_answer": partial(is_typed_answer, self._context)}
+        return think("act", messages, tools=tools, schema=self.schema, **options)
 
     def _find_answer(self, reply: Reply, log: Log) -> object:
         """Return the answer in the concluding reply; None if it has none."""
@@ -129,3 +139,17 @@ class Turns(ABC):
         except Unreadable:
             return reply.text.strip() or None if reply.calls else None
         return reply.text.strip() or None if turn.calls and reply.calls else turn.answer
+
+
+def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
+    """Return the calls with unique ids in this run: the endpoint's id if it is given and unique."""
+    used = {call.id for turn, _ in log for call in turn.calls}
+    named: list[Call] = []
+    for call in calls:
+        id, number = call.id, len(used)
+        while not id or id in used:
+            number += 1
+            id = f"call_{number}"
+        used.add(id)
+        named.append(Call(call.tool, call.input, id))
+    return tuple(named)
