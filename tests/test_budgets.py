@@ -49,7 +49,7 @@ async def endless(asked: Asked) -> None:
     """A stream that never ends and never repeats itself."""
     await asked.begin()
     for i in itertools.count():
-        await asked.piece(delta("".join(f"line {i * 50 + j} of the story\n" for j in range(50))))
+        await asked.piece(delta("".join(f"line {(i * 50 + j) * 7919 % 100_003} of the story\n" for j in range(50))))
 
 
 async def broken(asked: Asked) -> None:

@@ -107,7 +107,7 @@ TEXTS = {
     ),
     "equal pieces are text": ("chat", delta("ha ") + delta("ha ") + delta("ha ", "stop"), "ha ha ha "),
     "pieces that begin alike are text": ("chat", delta("ha") + delta("haha", "stop"), "hahaha"),
-    "long equal pieces are text": ("chat", delta("=" * 600) * 2 + delta("=" * 600, "stop"), "=" * 1800),
+    "long equal pieces are text": ("chat", delta("=" * 500) * 2 + delta("=" * 500, "stop"), "=" * 1500),
     "snapshots": (
         "chat",
         delta("Lyon") + delta("Lyon has 21 ") + delta("Lyon has 21 degrees.") + delta("", "stop"),
