@@ -226,8 +226,8 @@ class _Watch:
         self._input_scrubber = StreamScrubber(scrubber)
         self._shown = self._size = 0
 
-    def take(self, piece: bytes) -> bool:
-        """Read a piece. Returns True if no more is wanted, or if far too much arrived."""
+    def take(self, piece: bytes) -> bool | None:
+        """Read a piece. Returns True if no more is wanted, or if far too much arrived; None if all has come."""
         draft = self.reader.draft
         self._size += len(piece)
         max_size = MAX_BODY if self.reader.kind == "json" else min(EMPTY_STREAM + FRAMES * draft.written, MAX_STREAM)
@@ -238,6 +238,8 @@ class _Watch:
                 self._shown += len(text)
                 self._on_text(text)
             self._show_input()
+        if draft.done:
+            return None
         return draft.is_stopped and not draft.whole  # if the endpoint also ended the reply, its usage is still to come
 
     def _show_input(self) -> None:

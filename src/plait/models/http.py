@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MAX_BODY = 8 << 20
 """Maximum bytes of an answer in one piece (8 MiB). Streams have their own limits."""
 CONNECT_SECONDS = 30.0
+END_SECONDS = 1.0
+"""Maximum wait for the end of the body, behind the end of a stream."""
 _HEADER_BREAKS = frozenset("\r\n\0")
 
 _sessions: WeakKeyDictionary[
@@ -94,9 +96,10 @@ async def post(
     headers: Mapping[str, str],
     timeout: float,
     answer: HttpAnswer,
-    on_bytes: Callable[[bytes], bool] | None = None,
+    on_bytes: Callable[[bytes], bool | None] | None = None,
 ) -> Target:
-    """POST once and fill `answer`. `on_bytes` gets each piece of a 200 body and ends the request by returning True.
+    """POST once and fill `answer`. `on_bytes` gets each piece of a body and ends the request by returning True. None
+    says that all has come: some endpoints then keep the connection open.
 
     `timeout` is the longest silence of the endpoint in seconds. Returns the target, with the proxy that may have
     written the answer. Raises `Unreachable`, also if the connection breaks within the body (`answer` has what came),
@@ -138,22 +141,27 @@ async def post(
         raise _unreachable(error, target, timeout, proxy) from None
     pieces: list[bytes] = []
     size = 0
+    enough: bool | None = False
     try:
-        answer.status = response.status
+        answer.status = 200 if response.status in (201, 202, 203) else response.status
         answer.headers = response.headers
-        watch = on_bytes if response.status == 200 else None
+        watch = on_bytes if answer.status == 200 else None
         read = response.content.readany
         while True:
             try:
-                piece = await read()
+                piece = await (asyncio.wait_for(read(), END_SECONDS) if enough is None else read())
             except (aiohttp.ClientError, OSError) as error:
+                if enough is None:
+                    response.close()
+                    break
                 answer.timed_out = isinstance(error, TimeoutError)
                 raise _unreachable(error, target, timeout, proxy) from None
             if not piece:
                 break
             pieces.append(piece)
             size += len(piece)
-            if watch(piece) if watch is not None else size > MAX_BODY:
+            enough = watch(piece) if watch is not None else size > MAX_BODY
+            if enough:
                 answer.cut = True
                 response.close()
                 break

@@ -46,7 +46,7 @@ from plait.loops.label_scan import read_part
 from plait.loops.tool_calling.format import MARKUP, SHAPE, CallObjects, CallsTurn, arguments_of
 from plait.loops.tool_calling.turns import Log, Turns, with_ids
 from plait.loops.tool_descriptions import offered_tools
-from plait.loops.turn import is_cut_within_call, is_typed_answer
+from plait.loops.turn import is_cut_within_call, is_plain_answer, is_typed_answer
 
 FORMAT = CallObjects()
 RESULT = "<tool_response>"
@@ -140,6 +140,8 @@ class NativeTurns(Turns):
             raise Unreadable(f"it {reply.how_cut}")
         if _MARKS.match(said.lstrip()):
             raise Unreadable("it copies what was shown to you.")
+        if reply.finish == "calls" and not is_plain_answer(said):
+            raise Unreadable("the call that it announces did not come")
         if turn.answered:
             return turn
         return CallsTurn(answer=said.strip(), answered=True)

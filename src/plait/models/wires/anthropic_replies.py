@@ -46,8 +46,10 @@ class MessagesReader:
             self._end(event.get("delta"), event.get("usage"))
         elif kind == "message_stop":
             draft.done = True
-        elif isinstance(event.get("content"), list):
-            return self._add_whole(event, [each for each in event["content"] if isinstance(each, dict)])
+        elif (content := event.get("content")) is not None:
+            parts = content if isinstance(content, list) else [content]
+            texts = [{"type": "text", "text": each} if isinstance(each, str) else each for each in parts]
+            return self._add_whole(event, [each for each in texts if isinstance(each, dict)])
         return ""
 
     def state(self) -> list[dict[str, Any]] | None:
@@ -111,13 +113,16 @@ class MessagesReader:
         if not isinstance(delta, dict):
             return ""
         place = next(reversed(self._open), "") if index is None else str(index)
+        if place not in self._open and "partial_json" in delta:  # behind the block's end, or its start never came
+            self._draft.add_call(place, given=delta["partial_json"])
+            return ""
         if place not in self._open:
             self._open[place] = {"type": str(delta.get("type")).removesuffix("_delta")}
             self._blocks.append((self._open[place], None))
         block = self._open[place]
         _add(block, delta)
-        if block["type"] in CALL_TYPES and isinstance(delta.get("partial_json"), str):
-            self._draft.add_call(place, given=delta["partial_json"])
+        if block["type"] in CALL_TYPES:
+            self._draft.add_call(place, given=delta.get("partial_json"))
         elif block["type"] == "text" and isinstance(delta.get("text"), str):
             return self._draft.write(delta["text"])
         elif block["type"] == "thinking":
@@ -147,7 +152,9 @@ def _close(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block as it goes back to the service, where an input is an object."""
     pieces = block.get("partial_json")
     whole = {key: "".join(value) if isinstance(value, Texts) else value for key, value in block.items()}
-    if (text := str(whole.pop("partial_json", ""))).strip() and isinstance(pieces, Texts):
+    if (text := whole.pop("partial_json", "")) and not isinstance(pieces, Texts):
+        whole["input"] = text
+    elif isinstance(pieces, Texts) and text.strip():
         value = read_input(text, pieces)
         whole["input"] = value if isinstance(value, dict) else {"input": value}
     return whole

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
 from plait.core import Call, Usage
 from plait.models.prices import round_usd
 from plait.models.wires.chat_state import StateCollector
 from plait.models.wires.draft import Draft, read_count
-from plait.models.wires.odd_json import read_values
+from plait.models.wires.odd_json import mend, read_values
 from plait.models.wires.pending_calls import CALL_TYPES, OLDER, read_call
 
 
@@ -25,6 +26,7 @@ class ChatReader:
         self._timings: dict[str, Any] = {}
         self._state = StateCollector(draft.provider)
         self._messages = 0
+        self._index = ""
 
     def read(self, event: dict[str, Any]) -> str:
         """Add a chunk and return the text that is now certain."""
@@ -34,20 +36,22 @@ class ChatReader:
         if isinstance(timings := event.get("timings"), dict):
             self._timings = timings
             self._count(self._usage)
-        self._count(event.get("usage"))
+        if usage := event.get("usage"):
+            self._count(usage)
         if isinstance(model := event.get("model"), str):
             draft.model = model
         if isinstance(tier := event.get("service_tier") or self._usage.get("service_tier"), str):
             draft.service_tier = tier
         shown = ""
         choices = event.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if not isinstance(choice, dict):
-                continue
-            if str(choice.get("index") or 0) == "0":
+        choices = [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
+        self._index = self._index or min([str(each.get("index") or 0) for each in choices], default="")
+        for choice in choices:
+            if str(choice.get("index") or 0) == self._index:
                 draft.began = True
                 shown += self._choice(choice)
-            self._count(choice.get("usage"))  # Moonshot reports the usage of a stream in its last choice
+            if usage := choice.get("usage"):
+                self._count(usage)  # Moonshot reports the usage of a stream in its last choice
         draft.counted = not choices and (draft.counted or bool(event.get("usage")))
         return shown
 
@@ -71,13 +75,16 @@ class ChatReader:
         if isinstance(message, dict) and message.get("content") and isinstance(delta, dict):
             delta = {**delta, "content": None}  # the whole message has it, too
         shown = self._message(delta, False, bool(reason)) if isinstance(delta, dict) else ""
-        if isinstance(text := choice.get("text"), str):
-            shown += draft.write(text, ends=bool(reason))
+        if (text := choice.get("text")) and isinstance(text, str):
+            is_said = any(isinstance(part, dict) and part.get("content") for part in (delta, message))
+            shown += "" if is_said else draft.write(text, ends=bool(reason))
         return shown + self._message(message, True, bool(reason)) if isinstance(message, dict) else shown
 
     def _message(self, part: dict[str, Any], whole: bool, ends: bool) -> str:
         """Add a piece of the message, or the `whole` message, which some endpoints send after its pieces."""
-        draft = self._draft
+        draft, content = self._draft, part.get("content")
+        if len(part) == 1 and not whole and isinstance(content, str) and not self._state.is_needed:
+            return draft.write(content, ends=ends)
         draft.error = draft.error or part.get("error")
         if self._state.is_needed:
             self._state.take(part, whole)
@@ -90,12 +97,15 @@ class ChatReader:
         calls, group = part.get("tool_calls") or part.get("tool_call"), self._messages if whole else 0
         if not calls and (calls := part.get("function_call")):  # the older form; some endpoints send both
             group = group or OLDER
-        content = part.get("content")
+        if isinstance(content, dict) and "text" in content:
+            content = [content]
+        elif content and not isinstance(content, str | list):
+            content = msgspec.json.encode(mend(content)[0]).decode()  # JSON of a schema, already read
         if isinstance(content, list):
             calls = calls or [each for each in content if isinstance(each, dict) and each.get("type") in CALL_TYPES]
             content = self._parts(content)
-        if not content and isinstance(part.get("refusal"), str):
-            content = part["refusal"]
+        if not content and (refusal := part.get("refusal")) and isinstance(refusal, str):
+            content = refusal
             draft.finish = "filter"
         shown = draft.write(content, whole, ends) if isinstance(content, str) else ""
         for place, call in enumerate(calls if isinstance(calls, list) else [calls] if calls else ()):
@@ -222,7 +232,7 @@ def cost_of(usage: Mapping[str, Any]) -> float | None:
 
 
 def _amount(value: Any) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
         return None
     return Decimal(repr(value))
 

@@ -30,7 +30,7 @@ _REASONS = tuple(
         "|(?:tool|function)(?:_call|_use)?_(?:error|fail|invalid|parse)",
         "failed": "error|fail|abort|cancel|timeout|overload|insufficient|unavailable|rate_limit",
         "filter": "filter|safety|sensitive|refus|recitation|language|block|prohibited|spii|guardrail|moderation",
-        "length": "length|max_|context_window|pause_turn|token_limit",
+        "length": "length|max_|context_window|pause_turn|token_limit|incomplete|truncat",
         "calls": "tool|function",
     }.items()
 )
@@ -90,6 +90,7 @@ class Draft:
         self.error: Any = None
         self.state: Any = None
         self.calls: list[PendingCall] = []
+        self._names = [tool.name for tool in think.tools]
         self._places: dict[tuple[str, str], PendingCall] = {}
         self.circling = self.over = False
         self._unread = ""
@@ -118,7 +119,12 @@ class Draft:
             entry = self.calls[-1]
         elif index is not None and (entry is None or str(entry.index) != str(index)):
             entry = self._places.get(at, None if name else entry)
-        if entry is None or group > 0 or (name and entry.is_other(index, id, name)):
+        if entry is not None and name and entry.name and entry.is_empty and entry.name not in self._names:
+            for grown in (entry.name + name, name):  # a name in pieces, or again with more of it
+                if grown.startswith(entry.name) and any(tool.startswith(grown) for tool in self._names):
+                    entry.name = name = grown
+                    break
+        if entry is None or group > 0 or (name and entry.is_other(index, id, name, given)):
             entry = PendingCall(index, group)
             self.calls.append(entry)
             self._places[at] = entry
@@ -148,7 +154,7 @@ class Draft:
         kind = next((kind for kind, names in _REASONS if names.search(reason)), "stop")
         if kind == "failed":
             self.error = self.error or f"the endpoint ended the reply with {reason!r}"
-        elif self.finish != "broken":
+        elif self.finish != "broken" and not (kind in ("stop", "calls") and self.finish in ("length", "filter")):
             self.finish = cast(Finish, kind)
             self._unread = words if kind == "broken" and isinstance(words, str) else ""
 

@@ -7,6 +7,7 @@ images) are not shown; they are kept in the state with all others.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,8 +27,10 @@ class ContentReader:
     def read(self, event: dict[str, Any]) -> str:
         """Add a chunk and return the text that is now certain."""
         draft = self._draft
+        inner = event.get("response")
+        event = _in_camel_case(inner if isinstance(inner, dict) and "candidates" not in event else event)
         if isinstance(event.get("usageMetadata"), dict):
-            self._usage.update(event["usageMetadata"])
+            self._usage.update(_in_camel_case(event["usageMetadata"]))
             draft.usage = usage_of_content(self._usage)
         if isinstance(event.get("modelVersion"), str):
             draft.model = event["modelVersion"]
@@ -36,10 +39,10 @@ class ContentReader:
             draft.began, draft.finish = True, "filter"
         shown = ""
         candidates = event.get("candidates")
-        for candidate in candidates if isinstance(candidates, list) else ():
-            if isinstance(candidate, dict) and not candidate.get("index"):
+        for place, candidate in enumerate(candidates if isinstance(candidates, list) else ()):
+            if isinstance(candidate, dict) and not candidate.get("index", place):
                 draft.began = True
-                shown += self._candidate(candidate)
+                shown += self._candidate(_in_camel_case(candidate))
         draft.counted = not candidates and (draft.counted or bool(self._usage))
         return shown
 
@@ -50,7 +53,7 @@ class ContentReader:
     def _candidate(self, candidate: Mapping[str, Any]) -> str:
         content, reason = candidate.get("content"), candidate.get("finishReason")
         parts = content.get("parts") if isinstance(content, dict) else None
-        shown = "".join([self._part(part, bool(reason)) for part in (parts if isinstance(parts, list) else ())])
+        shown = "".join([self._part(part, bool(reason)) for part in (parts if isinstance(parts, list) else [parts])])
         if isinstance(reason, str):
             self._draft.end(reason, candidate.get("finishMessage"))
         return shown
@@ -58,7 +61,8 @@ class ContentReader:
     def _part(self, part: Any, ends: bool) -> str:
         if not isinstance(part, dict):
             return ""
-        draft, text, call = self._draft, part.get("text"), part.get("functionCall") or part.get("function_call")
+        part = _in_camel_case(part)
+        draft, text, call = self._draft, part.get("text"), part.get("functionCall")
         pending = draft.add_call(len(draft.calls), *read_call(call)) if isinstance(call, dict) else None
         self._keep(part, pending)
         if pending is not None:
@@ -79,6 +83,13 @@ class ContentReader:
                 self._parts[-1] = ({**last, "text": last["text"] + part["text"]}, None)
                 return
         self._parts.append((part, pending))
+
+
+def _in_camel_case(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with Google's names, also from a gateway that writes `finish_reason`."""
+    if "_" not in "".join(fields):
+        return fields
+    return {re.sub("_([a-z])", lambda found: found[1].upper(), key): value for key, value in fields.items()}
 
 
 def _is_plain(part: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ _OVERFLOW_CODES = {
 _SAYS = re.compile(
     r"""
     maximum\ (?:context|model|prompt|sequence)\ length | max(?:imum)?\ length | model's\ context\ length
-    | context[ _](?:length|window|size|limit)[ _]?(?:\w+\ )?(?:exceed|is\ full|overflow|of\ only)
+    | context[ _](?:length|window|size|limit)[ _]?(?:\w+\ ){0,3}(?:exceed|is\ full|overflow|of\ only)
     | exceeds?\ (?:the\ )?(?:available\ |model'?s?\ |max\ )?context | exceed(?:ed|s)?\ max\ context
     | prompt\ too\ long | input\ is\ too\ long
     | greater\ than\ the\ context\ length | longer\ than\ the\ (?:model'?s\ |maximum\ )?(?:context|model)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from plait.core import Call
+from plait.core.arguments import is_no_input
 from plait.models.wires.odd_json import mend, read_values
 from plait.models.wires.repetition import LONG, CircleCut
 from plait.models.wires.reply_text import FirstObject
@@ -16,8 +18,10 @@ from plait.models.wires.reply_text import FirstObject
 CALL_TYPES = ("tool_use", "tool_call", "function_call", "function")
 """The types of parts, blocks and items that are calls."""
 OLDER = -1
-_WRAPPERS = ("function", "functionCall", "function_call")
+_WRAPPERS = ("function", "functionCall", "function_call", "custom")
 _INPUTS = ("arguments", "args", "input", "parameters")
+_MARKUP = re.compile(r"\s*(?:```\w*|<[/|]?\w[\w:|.-]{0,40}>)\s*")
+"""A line of a fence or tag that a server left around an input."""
 
 
 def read_call(given: Mapping[str, Any]) -> tuple[str, str, Any]:
@@ -61,10 +65,11 @@ class PendingCall:
         came = self.arguments
         return len(came) > 1 and came[-1].startswith(came[0]) and any(read_values(came[-1])[0])  # snapshots
 
-    def is_other(self, index: Any, id: str, name: str) -> bool:
+    def is_other(self, index: Any, id: str, name: str, given: Any) -> bool:
         """Return whether a piece with this name begins another call, although it has the same place."""
-        if id and self.id and id != self.id:
-            return True
+        if id and self.id and id != self.id:  # some endpoints make an id for each piece
+            is_more = isinstance(given, str) and given.strip() and (self.is_empty or not given.lstrip().startswith("{"))
+            return not (is_more and index is not None and name == self.name) or self.has_whole_input()
         return bool(self.name) and (
             name != self.name or self.has_whole_input() or (index is None and not self.arguments)
         )
@@ -73,9 +78,11 @@ class PendingCall:
         """Set `call`, and `is_damaged` if a part of its input cannot be read."""
         pieces = self.arguments or ([self.value] if isinstance(self.value, str) else [])
         text, is_damaged = mend("".join(pieces))
-        value, is_odd = mend(read_input(text, pieces) if text.strip() else None if pieces else self.value)
-        self.call = Call(mend(self.name)[0], None if value == {} else value, mend(self.id)[0])
-        self.is_damaged = is_damaged or is_odd
+        given = read_input(text, pieces) if text.strip() else None
+        value, is_odd = mend(given if given or isinstance(self.value, str) or self.value is None else self.value)
+        is_none = value == {} or (isinstance(value, str) and (is_no_input(value) or value.strip() == "undefined"))
+        self.call = Call(mend(self.name)[0], None if is_none else value, mend(self.id)[0])
+        self.is_damaged = is_damaged or is_odd or value == "[object Object]"
 
 
 def merge_calls(pending: Sequence[PendingCall]) -> list[PendingCall]:
@@ -86,8 +93,10 @@ def merge_calls(pending: Sequence[PendingCall]) -> list[PendingCall]:
     """
     for each in pending:
         each.read()
+    # Some endpoints send a call of nothing beside a text.
+    pending = [each for each in pending if each.name.strip() or each.call.input is not None or each.is_damaged]
     if len(pending) < 2:
-        return list(pending)
+        return pending
     made: list[PendingCall] = []
     ids: set[tuple[str, ...]] = set()
     came: Counter[tuple[Any, ...]] = Counter()
@@ -119,6 +128,8 @@ def read_input(text: str, pieces: Sequence[str]) -> Any:
     Some endpoints send `{}` before the input, or the input twice, or each piece with all pieces before it.
     """
     values, rest = read_values(text)
+    if rest and all(map(_MARKUP.fullmatch, rest.split("\n"))):
+        rest = ""
     given = [each for each in values if each != {}] or values
     if not rest and (len(values) == 1 or all(isinstance(each, dict) and each == given[0] for each in given)):
         return given[0]

@@ -138,7 +138,9 @@ def failure_in_stream(error: Any, target: Target, *, asked: bytes, response: Res
             "timeout": 504,
             "overloaded": 529,
         }
-        status = next((status for word, status in kinds.items() if word in kind), 500)
+        said = read_sentence(fields, b"")
+        stated = 402 if _QUOTA.search(said) else 404 if _REFUSES_MODEL.search(said) else 500
+        status = next((status for word, status in kinds.items() if word in kind), stated)
     body = msgspec.json.encode({"error": fields})
     return failure(status, body, target, asked=asked, response=response)
 

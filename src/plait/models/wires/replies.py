@@ -69,8 +69,9 @@ class ReplyReader:
                 if isinstance(event, dict) and not self._is_repeated(event.get("sequence_number"), data):
                     self.draft.error = self.draft.error or error_in(event)
                     shown += self._reader.read(event)
-        if any(word.strip("[] \r").upper() == "DONE" for word in words):
-            self.draft.done = True
+        for word in words:
+            self.draft.done = self.draft.done or word.strip("[] \r").upper() == "DONE"
+            self.draft.error = self.draft.error or (word.lstrip("[ ").lower().startswith("error") and word)
         if rest and looks_like_json(rest) and not self.draft.whole:
             self._is_damaged = True
         return shown
@@ -94,7 +95,7 @@ class ReplyReader:
             self.read_rest(body)
         draft.close()
         named = self._events.errors[0] if self._events.errors else b""
-        error = mend(draft.error or error_of(named) or named.decode("utf-8", "replace"))[0]
+        error = mend(draft.error or (named and (error_of(named) or named.decode("utf-8", "replace"))))[0]
         if error and (made := reply_in_error(error, self._think, self._wire, target)):
             return made
         if error:
@@ -160,10 +161,21 @@ def read_partial_reply(body: bytes, think: Think, wire: Wire) -> Reply:
 
 def error_in(value: dict[str, Any]) -> Any:
     """Return the error in a JSON object, in any of the usual shapes; None for none."""
+    if value.keys().isdisjoint(_SIGNS) and value.get("object") != "error":
+        return None
     error = value.get("error")
     if error and (not isinstance(error, dict) or any(error.values())):
         return error
+    if isinstance(base := value.get("base_resp"), dict) and base.get("status_code"):  # MiniMax
+        return {"code": base["status_code"], "message": base.get("status_msg")}
     code = value.get("code") or value.get("status") or value.get("status_code")
-    if value.get("type") == "error" or value.get("object") == "error" or (isinstance(code, int) and 400 <= code < 600):
-        return {key: each for key, each in value.items() if key not in ("type", "object")}
+    is_typed = str(value.get("type")).endswith("error") or value.get("object") == "error"
+    is_named = any(map(value.get, _ERRORS)) and value.keys().isdisjoint(("choices", "candidates", "content", "output"))
+    if is_typed or is_named or value.get("success") is False or (isinstance(code, int) and 400 <= code < 600):
+        return {**value, "message": next(filter(None, map(value.get, ("message", "msg", *_ERRORS))), None)}
     return None
+
+
+_ERRORS = ("error_msg", "error_message", "error_code", "errors", "detail")
+"""Fields that no reply has."""
+_SIGNS = frozenset({"error", "type", "code", "status", "status_code", "success", "base_resp", *_ERRORS})

@@ -60,7 +60,11 @@ class ResponsesReader:
             return self._piece(self._place(event), _DELTAS[kind], event)
         if kind in ("response.output_item.added", "response.output_item.done") and isinstance(item, dict):
             return self._item(self._place({"item_id": item.get("id"), **event}, item), item, kind.endswith("done"))
-        if isinstance(response, dict):
+        if kind == "response.function_call_arguments.done":
+            self._item(self._place(event), {"type": "function_call", "arguments": event.get("arguments")}, False)
+        elif kind == "response.output_text.done" and (place := self._place(event)) not in self._texts:
+            return self._add(place, _TEXT, None, str(event.get("text") or ""))
+        elif isinstance(response, dict):
             self._about(response)
         return ""
 
@@ -172,7 +176,8 @@ class ResponsesReader:
                 text += self._text_of(item)
             elif item.get("type") == "reasoning" and not self._marks:
                 self._reason(-1 - place, item)
-        shown = draft.write(text, whole=True)
+        said = response.get("output_text")
+        shown = draft.write(text or (said if isinstance(said, str) else ""), whole=True)
         status, error = response.get("status") or event, response.get("error")
         if error or status in ("failed", "cancelled"):
             draft.error = error or f"the endpoint ended the reply as {status}"
@@ -192,7 +197,7 @@ def _is_needed(item: Mapping[str, Any]) -> bool:
 
 def _parts(parts: Any, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return the kinds and texts of the parts that hold text."""
-    out: list[tuple[str, str]] = []
+    out: list[tuple[str, str]] = [(kinds[0], parts)] if isinstance(parts, str) else []
     for part in parts if isinstance(parts, list) else ():
         if isinstance(part, dict) and part.get("type") in kinds:
             text = part.get("text", part.get("refusal"))

@@ -17,7 +17,7 @@ from plait.models.wires.odd_json import mend, read_values
 
 BOM = b"\xef\xbb\xbf"
 _KEEP_ALIVES = (b"ping", b"heartbeat", b"keepalive", b"keep-alive")
-_BEFORE_JSON = re.compile(rb"\s*(?:data\s*:)?\s*(?=[\[{])", re.I)
+_BEFORE_JSON = re.compile(rb"\s*(?:data\s*:\s*)*+(?=[\[{])", re.I)
 JsonPath: TypeAlias = tuple[str | int, ...]
 """The place of a text in a JSON value."""
 
@@ -67,6 +67,8 @@ class Events:
             field, colon, value = line.partition(b":")
             field, value = field.strip(b" \t\x00").lower(), value.removeprefix(b" ")
             if field == b"data" and colon:
+                while value[:5].lower() == b"data:":  # wrapped twice
+                    value = value[5:].removeprefix(b" ")
                 self._data.append(value)
             elif field == b"event":
                 self._name = value.strip().lower()
