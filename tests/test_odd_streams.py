@@ -16,7 +16,15 @@ from models_server import Asked, Server, completion, delta, event
 from odd_streams import MODELS, THINK, judge, make_case, read_case
 from plait.core import Call, Reply, Think
 from plait.core import events as ev
-from plait.core.errors import BadRequest, BadResponse, ModelError, ServerFailed
+from plait.core.errors import (
+    AuthenticationError,
+    BadRequest,
+    BadResponse,
+    ContextOverflow,
+    ModelError,
+    RateLimited,
+    ServerFailed,
+)
 from plait.core.secrets import Scrubber
 from plait.models.base import Response
 from plait.models.wires.refusals import Target, failure
@@ -196,6 +204,73 @@ TEXTS = {
         + completed({"type": "message", "content": [{"type": "output_text", "text": "Hi you"}]}),
         "Hi you",
     ),
+    "a reason behind the text": ("chat", delta("Hi") + delta("", "stop") + delta(" you"), "Hi you"),
+    "the older field beside each piece": (
+        "chat",
+        b"".join(event({"choices": [{"delta": {"content": each}, "text": each}]}) for each in ("ha", "ha")) + DONE,
+        "haha",
+    ),
+    "a choice with another number": (
+        "chat",
+        event({"choices": [{"index": 1, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}),
+        "Hi",
+    ),
+    "events wrapped twice": (
+        "chat",
+        b"".join(b"data: event: message\ndata: " + each for each in (delta("Hi"), delta(" you", "stop"))),
+        "Hi you",
+    ),
+    "a call of nothing": (
+        "chat",
+        calls(native("", "", 0, "")) + delta("Hi", tool_calls=[native(None, "b", 1, None)]) + delta("", "stop"),
+        "Hi",
+    ),
+    "an older call of nothing": (
+        "chat",
+        json.dumps(completion("Hi", function_call={"name": "", "arguments": "{}"})).encode(),
+        "Hi",
+    ),
+    "one part": ("chat", json.dumps(completion("", content={"type": "text", "text": "Hi"})).encode(), "Hi"),
+    "JSON of a schema, already read": ("chat", json.dumps(completion("", content={"a": [1]})).encode(), '{"a":[1]}'),
+    "an empty refusal": ("chat", delta("", refusal="") + delta("Hi", "stop"), "Hi"),
+    "a success code": (
+        "chat",
+        json.dumps({**completion("Hi"), "code": 200, "base_resp": {"status_code": 0}}).encode(),
+        "Hi",
+    ),
+    "a content that is a text": (
+        "anthropic",
+        event({"type": "message", "content": "Hi", "stop_reason": "end_turn"}),
+        "Hi",
+    ),
+    "a list of texts": ("anthropic", event({"content": ["Hi", " you"], "stop_reason": "end_turn"}), "Hi you"),
+    "other names of the fields": (
+        "gemini",
+        event({"candidates": [{"content": {"parts": {"text": "Hi"}}, "finish_reason": "STOP"}], "usage_metadata": {}}),
+        "Hi",
+    ),
+    "a reply within a response": (
+        "gemini",
+        event({"response": {"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]}}),
+        "Hi",
+    ),
+    "two candidates without a number": (
+        "gemini",
+        event({"candidates": [{"content": {"parts": [{"text": t}]}, "finishReason": "STOP"} for t in ("Hi", "Ho")]}),
+        "Hi",
+    ),
+    "an item with a text": ("responses", completed({"type": "message", "content": "Hi"}), "Hi"),
+    "only the text of all": (
+        "responses",
+        json.dumps({"status": "completed", "output": [], "output_text": "Hi"}).encode(),
+        "Hi",
+    ),
+    "only the end of the text": ("responses", response("output_text.done", text="Hi") + completed(), "Hi"),
+    "the end of the text": (
+        "responses",
+        response("output_text.delta", delta="Hi") + response("output_text.done", text="Hi") + completed(),
+        "Hi",
+    ),
 }
 
 
@@ -338,6 +413,91 @@ CALLS: dict[str, tuple[str, bytes, list[tuple[str, Any]]]] = {
         BOTH[:1] * 2,
     ),
     "args as text": ("gemini", gemini({"function_call": {"name": "weather", "args": '{"city": "Lyon"}'}}), BOTH[:1]),
+    "a name in pieces": (
+        "chat",
+        calls(native("", name="wea")) + calls(native("", None, name="ther")) + calls(native(id=None, name=None)) + DONE,
+        BOTH[:1],
+    ),
+    "a name that grows": ("chat", calls(native("", name="wea")) + calls(native(), finish="tool_calls"), BOTH[:1]),
+    "an id for each piece": (
+        "chat",
+        calls(native("")) + calls(native('{"city": ', "b")) + calls(native('"Lyon"}', "c"), finish="tool_calls"),
+        BOTH[:1],
+    ),
+    "the name again behind its input": (
+        "chat",
+        calls(native(id=None)) + calls(native("", None), finish="tool_calls"),
+        BOTH[:1],
+    ),
+    "two pieces of one call in an event": (
+        "chat",
+        calls(native('{"city"'), native(': "Lyon"}', None, 0, None), finish="tool_calls"),
+        BOTH[:1],
+    ),
+    "a call of nothing behind it": (
+        "chat",
+        calls(native()) + calls(native("", "", 1, ""), finish="tool_calls"),
+        BOTH[:1],
+    ),
+    "within a tag": ("chat", calls(native('{"city": "Lyon"}\n</tool_call>'), finish="tool_calls"), BOTH[:1]),
+    "within a fence": ("chat", calls(native('```json\n{"city": "Lyon"}\n```'), finish="tool_calls"), BOTH[:1]),
+    "no input in words": ("chat", calls(native("None"), finish="tool_calls"), [("weather", None)]),
+    "an empty text in quotes": ("chat", calls(native('""'), finish="tool_calls"), [("weather", None)]),
+    "a custom call": (
+        "chat",
+        calls({"type": "custom", "id": "a", "custom": {"name": "weather", "input": "Lyon"}}, finish="tool_calls"),
+        [("weather", "Lyon")],
+    ),
+    "another name of the input": (
+        "chat",
+        calls({"id": "a", "function": {"name": "weather", "params": LYON}}, finish="tool_calls"),
+        BOTH[:1],
+    ),
+    "an input beside the function": (
+        "chat",
+        calls({"id": "a", "function": {"name": "weather", "arguments": ""}, "input": LYON}, finish="tool_calls"),
+        BOTH[:1],
+    ),
+    "an object as a piece": (
+        "anthropic",
+        claude(*block(0, USE, {**INPUT, "partial_json": LYON}), reason="tool_use"),
+        BOTH[:1],
+    ),
+    "{} behind the input": (
+        "anthropic",
+        claude(*block(0, {**USE, "input": LYON}, {**INPUT, "partial_json": "{}"}), reason="tool_use"),
+        BOTH[:1],
+    ),
+    "a piece behind the end of its block": (
+        "anthropic",
+        claude(
+            *block(0, USE, {**INPUT, "partial_json": '{"city": '}),
+            block(0, USE, {**INPUT, "partial_json": '"Lyon"}'})[1],
+            reason="tool_use",
+        ),
+        BOTH[:1],
+    ),
+    "only the end of the input": (
+        "responses",
+        response("output_item.added", item=item(arguments=""), output_index=0)
+        + response("function_call_arguments.done", arguments='{"city": "Lyon"}', output_index=0)
+        + completed(),
+        BOTH[:1],
+    ),
+    "other names of the fields": (
+        "gemini",
+        event(
+            {
+                "candidates": [
+                    {
+                        "content": {"parts": [{"function_call": {"name": "weather", "args": LYON}}]},
+                        "finish_reason": "STOP",
+                    }
+                ]
+            }
+        ),
+        BOTH[:1],
+    ),
 }
 
 
@@ -406,6 +566,13 @@ BROKEN = {
     "no input, [DONE]": ("chat", calls(native("")) + DONE, ""),
     "no input, usage": ("chat", calls(native("")) + event({"choices": [], "usage": {"prompt_tokens": 1}}), ""),
     "no input, message_stop": ("anthropic", claude(*block(0, USE)[:1], {"type": "message_stop"}, reason=None), ""),
+    "an object of JavaScript": ("chat", calls(native("[object Object]"), finish="tool_calls"), ""),
+    "an input that could not be written": ("chat", calls(native(False), finish="tool_calls"), ""),
+    "an input in pieces": (
+        "gemini",
+        gemini({"functionCall": {"name": "weather", "willContinue": True}}, {"functionCall": {"partialArgs": [{}]}}),
+        "",
+    ),
 }
 
 
@@ -480,6 +647,21 @@ FAULTS: dict[str, tuple[str, bytes, type[ModelError], str]] = {
         ServerFailed,
         "down",
     ),
+    "an error in a line": ("chat", delta("Hel") + event(b"[ERROR] upstream is down") + DONE, ServerFailed, "upstream"),
+    "an error by its type": (
+        "chat",
+        delta("Hel") + event({"type": "upstream_error", "message": "down"}) + DONE,
+        ServerFailed,
+        "down",
+    ),
+    "details of an error": ("chat", delta("Hel") + event({"detail": "too slow"}) + DONE, ServerFailed, "too slow"),
+    "errors": ("chat", json.dumps({"success": False, "errors": [{"message": "down"}]}).encode(), ServerFailed, "down"),
+    "a status of its own": (
+        "chat",
+        delta("Hel") + event({"choices": [], "base_resp": {"status_code": 1000, "status_msg": "down"}}) + DONE,
+        ServerFailed,
+        "down",
+    ),
 }
 
 
@@ -488,6 +670,39 @@ def test_what_is_no_whole_reply_is_a_typed_error(wire: str, body: bytes, kind: t
     with pytest.raises(kind, match=words) as caught:
         read(wire, body)
     assert caught.value.retry
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ({"error": "Context size has been exceeded."}, ContextOverflow),
+        ({"code": 1113, "msg": "Insufficient balance", "success": False}, AuthenticationError),
+        ({"error": {"message": "model 'x' not found, try pulling it first"}}, BadRequest),
+        ({"type": "rate_limit_error", "message": "slow down"}, RateLimited),
+    ],
+)
+def test_an_error_in_a_reply_is_of_its_kind(said: Json, kind: type[ModelError]) -> None:
+    for body in (json.dumps(said).encode(), delta("Hel") + event(said) + DONE):
+        with pytest.raises(kind):
+            read("chat", body)
+
+
+@pytest.mark.parametrize(
+    ("wire", "body", "finish"),
+    [
+        ("chat", delta("It is", "length") + delta("", "stop"), "length"),
+        ("chat", delta(refusal="No.") + delta("", "stop"), "filter"),
+        ("chat", delta("It is", "incomplete"), "length"),
+        ("anthropic", claude(*SAYS_HI, reason="max_tokens") + claude(), "length"),
+    ],
+)
+def test_a_later_stop_does_not_complete_what_was_cut(wire: str, body: bytes, finish: str) -> None:
+    assert read(wire, body).finish == finish
+
+
+def test_a_huge_cost_is_none() -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "cost": 1e300}
+    assert read("chat", json.dumps(completion("Hi", usage=usage)).encode()).cost is None
 
 
 def test_the_words_of_an_error_that_is_not_utf_8_remain() -> None:
@@ -635,6 +850,49 @@ def test_a_run_does_everything_once(loop: str, first: Any) -> None:
     made, _, _ = run("chat", first, delta("21 degrees.", "stop"), loop=loop)
     assert (made.status, made.answer) == ("answered", "21 degrees.")
     assert ([] if loop == "react" else ["Lyon"]) == ASKED
+
+
+@pytest.mark.parametrize(
+    ("wire", "first"),
+    [
+        ("chat", delta("Let me check.", "tool_calls")),
+        (
+            "anthropic",
+            claude(*block(0, {"type": "text", "text": "Let me check."}), block(1, USE, INPUT)[1], reason="tool_use"),
+        ),
+    ],
+)
+def test_an_announced_call_that_did_not_come_is_asked_for_again(wire: str, first: bytes) -> None:
+    answer = {"chat": delta("21 degrees.", "tool_calls"), "anthropic": claude(*SAYS_HI)}[wire]
+    made, requests, _ = run(wire, first, answer)
+    assert (made.status, requests, ASKED) == ("answered", 2, []) and made.answer in ("21 degrees.", "Hi")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["functions.weather:0", "weather:12", "weather<|channel|>commentary", "default_api:weather", " weather\n"],
+)
+def test_a_tools_name_is_found_within_what_endpoints_leave_around_it(name: str) -> None:
+    made, _, _ = run("chat", calls(native(name=name), finish="tool_calls"), delta("21 degrees.", "stop"))
+    assert (made.answer, ASKED) == ("21 degrees.", ["Lyon"])
+
+
+async def test_a_stream_ends_with_its_end_also_if_the_connection_stays_open_and_201_is_a_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("plait.models.http.END_SECONDS", 0.01)
+
+    async def handler(asked: Asked) -> None:
+        asked.writer.write(
+            b"HTTP/1.1 201 Created\r\nContent-Type: text/event-stream\r\n\r\n" + delta("Hi", "stop") + DONE
+        )
+        await asked.writer.drain()
+        await asyncio.sleep(600)
+
+    async with Server(handler) as server:
+        model = server.model(wire="chat")
+        response = await asyncio.wait_for(model.send(model.encode(THINK), THINK), 60)
+    assert response.reply is not None and response.reply.text == "Hi"
 
 
 KEY = "sk-0123456789abcdef"

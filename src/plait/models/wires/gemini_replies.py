@@ -65,7 +65,9 @@ class ContentReader:
         draft, text, call = self._draft, part.get("text"), part.get("functionCall")
         pending = draft.add_call(len(draft.calls), *read_call(call)) if isinstance(call, dict) else None
         self._keep(part, pending)
-        if pending is not None:
+        if isinstance(call, dict):
+            if call.get("willContinue") or call.get("partialArgs"):  # an input in pieces
+                draft.end("malformed")
             return ""
         if isinstance(text, str) and part.get("thought"):
             draft.add_reasoning(text)

@@ -19,7 +19,7 @@ CALL_TYPES = ("tool_use", "tool_call", "function_call", "function")
 """The types of parts, blocks and items that are calls."""
 OLDER = -1
 _WRAPPERS = ("function", "functionCall", "function_call", "custom")
-_INPUTS = ("arguments", "args", "input", "parameters")
+_INPUTS = ("arguments", "args", "input", "parameters", "params", "kwargs", "parsed_arguments")
 _MARKUP = re.compile(r"\s*(?:```\w*|<[/|]?\w[\w:|.-]{0,40}>)\s*")
 """A line of a fence or tag that a server left around an input."""
 
@@ -27,7 +27,7 @@ _MARKUP = re.compile(r"\s*(?:```\w*|<[/|]?\w[\w:|.-]{0,40}>)\s*")
 def read_call(given: Mapping[str, Any]) -> tuple[str, str, Any]:
     """Return the id, the name and the input of a call in any form: with or without a wrapper, with any known name."""
     inner = next((given[key] for key in _WRAPPERS if isinstance(given.get(key), Mapping)), given)
-    inputs = [inner[key] for key in _INPUTS if inner.get(key) is not None]
+    inputs = [part[key] for part in (inner, given) for key in _INPUTS if part.get(key) is not None]
     name = inner.get("name") or given.get("name") or (given.get("function") if inner is given else "")
     id = given.get("call_id") or given.get("id") or inner.get("id")
     return str(id or ""), str(name or ""), next(filter(None, inputs), inputs[0] if inputs else None)
@@ -82,14 +82,15 @@ class PendingCall:
         value, is_odd = mend(given if given or isinstance(self.value, str) or self.value is None else self.value)
         is_none = value == {} or (isinstance(value, str) and (is_no_input(value) or value.strip() == "undefined"))
         self.call = Call(mend(self.name)[0], None if is_none else value, mend(self.id)[0])
-        self.is_damaged = is_damaged or is_odd or value == "[object Object]"
+        self.is_damaged = is_damaged or is_odd or value is False or value == "[object Object]"
 
 
 def merge_calls(pending: Sequence[PendingCall]) -> list[PendingCall]:
     """Return the calls, each once.
 
-    The same id, name and input is a repetition. What a whole message states again is a repetition as well, also
-    without an id, and replaces a call of the same tool whose pieces are incomplete. All other calls are made.
+    The same id, name and input is a repetition, and so is a name without an input at the place of its call. What a
+    whole message states again is a repetition as well, also without an id, and replaces a call of the same tool whose
+    pieces are incomplete. All other calls are made.
     """
     for each in pending:
         each.read()
@@ -104,9 +105,10 @@ def merge_calls(pending: Sequence[PendingCall]) -> list[PendingCall]:
     for each in pending:
         call, group = each.call, each.group
         same = (call.tool, json.dumps(call.input, sort_keys=True))
-        if call.id and ((call.id, *same) in ids or (each.is_empty and (call.id, call.tool) in ids)):
+        place = "" if each.index is None else f"at {each.index}"
+        if (call.id and (call.id, *same) in ids) or (each.is_empty and (call.id or place, call.tool) in ids):
             continue
-        ids |= {(call.id, *same), (call.id, call.tool)}
+        ids |= {(call.id, *same), *((mark, call.tool) for mark in (call.id, place) if mark)}
         came[group, same] += 1
         if came[group, same] > added[same]:
             added[same] += 1
