@@ -54,6 +54,8 @@ RESULT = "<tool_response>"
 
 _MARKS = re.compile(r"</?(?:tools|tool_response)>")
 _DOUBLED = re.compile(r'\{(?=\{\s{0,20}"name")')  # Qwen 2.5's chat template doubles the brackets of its example
+_AROUND_NAME = re.compile(r"\A\w{1,20}:(?=\D)|:\d{1,4}\Z|<\|.*", re.S)
+"""What endpoints leave around a name: a name of the API, the number of the call, special tokens."""
 
 
 class NativeTurns(Turns):
@@ -168,7 +170,8 @@ class NativeTurns(Turns):
         return TextTurns(self._task, self._context, self._max_tokens).reform(log)
 
     def _call(self, call: Call, notes: list[Remark]) -> Call:
-        name = label_scan.tool_name(call.tool, self._context.known_tools, notes)
+        bare = call.tool if self._context.tool(call.tool) else _AROUND_NAME.sub("", call.tool)
+        name = label_scan.tool_name(bare, self._context.known_tools, notes)
         if not name:
             raise Unreadable("a call names no tool")
         try:
