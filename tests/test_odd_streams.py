@@ -193,6 +193,15 @@ TEXTS = {
         + completed(),
         "Hi you",
     ),
+    "an event twice, once with another": (
+        "responses",
+        b"\n".join(
+            b'{"type": "response.output_text.delta", "delta": "%s", "sequence_number": %d}%s' % each
+            for each in ((b"Hi", 0, b""), (b" you", 1, b"\n"), (b" you", 1, b""), (b"!", 2, b"\n"))
+        )
+        + completed(),
+        "Hi you!",
+    ),
     "events that are all number 0": (
         "responses",
         response("output_text.delta", delta="ha", sequence_number=0) * 2 + completed(),

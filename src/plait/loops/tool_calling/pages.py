@@ -142,7 +142,7 @@ class NativeTurns(Turns):
             raise Unreadable(f"it {reply.how_cut}")
         if _MARKS.match(said.lstrip()):
             raise Unreadable("it copies what was shown to you.")
-        if reply.finish == "calls" and not is_plain_answer(said):
+        if reply.finish == "calls" and not is_plain_answer(said.rstrip().rpartition("\n")[2]):
             raise Unreadable("the call that it announces did not come")
         if turn.answered:
             return turn

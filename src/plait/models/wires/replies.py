@@ -33,7 +33,7 @@ class ReplyReader:
         self._events = Events()
         self._start = b""
         self._is_damaged = False
-        self._numbered: set[tuple[int, int]] = set()
+        self._numbered: set[tuple[Any, ...]] = set()
         self._first_number: Any = None
 
     def feed(self, piece: bytes) -> Iterator[str]:
@@ -45,7 +45,7 @@ class ReplyReader:
             self.kind = "json" if is_json(piece) else "events"
         if self.kind == "events":
             for event in self._events.feed(piece):
-                yield self._read(event, *read_values(event))
+                yield self._read(*read_values(event))
 
     def read_rest(self, body: bytes) -> None:
         """Read what `feed` leaves: a JSON body, or a last event without its end."""
@@ -53,20 +53,20 @@ class ReplyReader:
         if self.kind == "json":
             values, rest = read_values(body)
             if len(values) == 1 and not looks_like_json(rest):
-                self._read(body, values, rest)
+                self._read(values, rest)
                 self.draft.done = True
                 return
             events = self._events.feed(body)  # a stream without the names of its fields
         for event in (*events, *self._events.close()):
-            self._read(event, *read_values(event))
+            self._read(*read_values(event))
 
-    def _read(self, data: bytes, values: list[Any], rest: str) -> str:
+    def _read(self, values: list[Any], rest: str) -> str:
         shown, words = "", rest.split("\n") if rest else []
         for value in values:
             if isinstance(value, str):
                 words.append(value)
             for event in value if isinstance(value, list) else (value,):
-                if isinstance(event, dict) and not self._is_repeated(event.get("sequence_number"), data):
+                if isinstance(event, dict) and not self._is_repeated(event):
                     self.draft.error = self.draft.error or error_in(event)
                     shown += self._reader.read(event)
         for word in words:
@@ -76,13 +76,16 @@ class ReplyReader:
             self._is_damaged = True
         return shown
 
-    def _is_repeated(self, number: Any, data: bytes) -> bool:
+    def _is_repeated(self, event: dict[str, Any]) -> bool:
         """Return whether the same event with the same number has come before. Some endpoints number all events 0."""
+        number = event.get("sequence_number")
         if not isinstance(number, int):
             return False
         self._first_number = number if self._first_number is None else self._first_number
-        is_known = (number, hash(data)) in self._numbered and number != self._first_number
-        self._numbered.add((number, hash(data)))
+        words = (each if isinstance(each, str) else "" for each in map(event.get, ("type", "delta")))
+        key = (number, *words)
+        is_known = key in self._numbered and number != self._first_number
+        self._numbered.add(key)
         return is_known
 
     def finish(self, response: Response, target: Target, asked: bytes) -> Reply:
