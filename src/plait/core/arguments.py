@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.json_schema import types_of
-from plait.core.loose_json import QUOTES, NotJson, is_unclosed, read_value
+from plait.core.loose_json import PREFIXES, PYTHON, QUOTES, NotJson, is_unclosed, read_python_text, read_value
 from plait.core.messages import JSON
 
 FENCE = "a code fence around the input was dropped"
@@ -60,7 +60,7 @@ BEFORE_COMMENT = frozenset("([{,)]}\"'0123456789")
 _MOST_COMMAS = 1000
 _PYTHON_SIGNS = frozenset("(+-.0123456789")
 _COMMENTS = re.compile(r"\A(?:\s*+#[^\n]*+\n)++")
-_COLON = re.compile(r"""\s*+["']?([^\W\d]\w{0,63})["']?[ \t]?:(?!//)\s*+""")
+_COLON = re.compile(r"""\s*+["']?([^\W\d]\w{0,63})["']?[ \t]?(?::(?!//)|=(?!=))\s*+""")
 _ESCAPED_KEYWORD = re.compile(r"(?:\A|[,(\s])\w{0,60}\\_[\w\\]{0,60}\s?=(?!=)")
 _AFTER_LITERAL = re.compile(r"\s*+(?:#[^\n]*+\s*+)*+")
 _STRINGS = {
@@ -70,6 +70,7 @@ _STRINGS = {
     "‘": re.compile(r"‘(?:[^’']++|[’'](?!\s*+(?:[,:)}\]]|\#\s|\Z)))*+[’']"),
 }
 # A string of Python that begins a value and never ends. (JSON strings: see `is_unclosed`.)
+_RAW = re.compile(r"[rf](?=[\"'])")
 _HALF_STRING = re.compile(r"""("{3}|'{3})(?!.*?\1)|'(?:[^'\\]++|\\.)*+\Z|[“„][^“”"]*+\Z|‘[^’']*+\Z""", re.S)
 _TEXT, _COMPUTED = {"type": "string"}, {"type": "null"}
 
@@ -390,10 +391,11 @@ def _scan_arguments(text: str, start: int) -> tuple[int, list[int]]:
     while (match := _PARTS.search(text, at)) is not None:
         sign, at = match[0], match.end()
         before = match.start() - 1 if sign in "\"'“‘#" else start
+        before -= sign in _STRINGS and text[before] in PREFIXES
         while before >= start and text[before].isspace():
             before -= 1
         if sign in _STRINGS:
-            if sign in unclosed or (before >= start and text[before] not in "([{,=:"):
+            if sign in unclosed or (before >= start and text[before] not in "([{,=:+"):
                 continue
             if (string := _STRINGS[sign].match(text, match.start())) is not None:
                 at = string.end()
@@ -433,11 +435,11 @@ def _split_arguments(
             key, text = "", piece.strip()
         if read is not None:
             repairs += [f"an argument had {what}" for what in read[1] if what != QUOTES]
-        elif _HALF_STRING.match(text) or is_unclosed(text):
+        elif any(_HALF_STRING.match(each) or is_unclosed(each) for each in {text, _RAW.sub("", text)}):
             raise InvalidArguments(f"an argument can't be read: {UNCLOSED}")
         elif len(text) > 1 and text[0] != "`" and _QUOTES.get(text[0], "") == text[-1]:
             repairs.append("quotes inside a text in quotes were kept")
-            read = text.strip(text[0] + text[-1]) if text[:3] in ('"""', "'''") else text[1:-1], ()
+            read = text[1:-1], ()
         else:
             repairs.append(PLAIN)
         found.append(_Argument(key, text if read is None else read[0], read is not None))
@@ -450,6 +452,9 @@ def read_literal(text: str, schema: Any, root: Mapping[str, Any]) -> tuple[JSON,
     A tuple or a constant such as `1/6` is not one for a parameter whose `schema` allows a text.
     """
     text = _BARE.sub(lambda match: f'"{match[0]}"' if match[1] else match[0], text.strip())
+    bare = text[1:-1] if text[:1] == "(" and text[-1] == ")" else text
+    if (python := read_python_text(bare, joined=True)) is not None and not bare[python[1] :].strip():
+        return python[0], (PYTHON,)
     inside = text[:1] in _PYTHON_SIGNS and "string" not in types_of(schema, root)
     try:
         found = read_value(f"[{text}\n]" if inside else text)

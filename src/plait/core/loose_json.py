@@ -39,6 +39,16 @@ _SINGLE = re.compile(rf"['‘’]((?:[^'‘’\\]++|\\.|['‘’]{_ENDS})*+)['�
 _CURLY = re.compile(rf'[“”„]((?:[^“”"\\]++|\\.|[“”"]{_ENDS})*+)[“”"]', re.S)
 # Strings of Gemma 4 and FunctionGemma.
 _MARKED = re.compile(r"""<\|"\|>((?:[^<]++|<(?!\|"\|>))*+)<\|"\|>|<escape>((?:[^<]++|<(?!escape>))*+)<escape>""")
+PREFIXES = "rRbBuUfF"
+"""Letters before a string of Python."""
+# A string of Python: a sign before it, its prefix, and its content in triple or single quotes.
+_PYTHON_STRING = re.compile(
+    rf"\s*+(\+?)\s*+([{PREFIXES}]{{0,2}})"
+    r"""(?:"{3}((?:[^"\\]++|\\.|"(?!""(?!")))*+)"{3}|'{3}((?:[^'\\]++|\\.|'(?!''(?!')))*+)'{3}"""
+    r"""|"((?:[^"\\]++|\\.)*+)"|'((?:[^'\\]++|\\.)*+)')""",
+    re.S,
+)
+_BARE_QUOTE = re.compile(r'(\\.)|"', re.S)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?![\w.])", re.A)
 _NUMERAL = r"[-+]?\s*+(?:(?:0|[1-9]\d*+(?:_\d++)*+)(?:\.\d++)?|\.\d++)(?:[eE][+-]?\d++)?"
 _FACTOR = rf"{_NUMERAL}(?:\s*+\*\*\s*+{_NUMERAL})?+"
@@ -67,7 +77,7 @@ RAW_BREAK = "a line break or control character inside a string"
 BACKSLASH = "a backslash that escapes nothing"
 COMMENT = "a comment"
 CROSSED = "crossed brackets"
-PYTHON = "a tuple or a number written as in Python"
+PYTHON = "a tuple, a number or a string written as in Python"
 HALF = "half of a surrogate pair"
 TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 TOO_MANY = "too many texts look like an object and are not one"
@@ -126,6 +136,27 @@ def read_value(text: str, start: int = 0) -> Found:
         return Found(value, begin, end)
     whole, halved = without_halves(value)
     return Found(whole, begin, end, (HALF,) if halved else ())
+
+
+def read_python_text(text: str, at: int = 0, *, joined: bool = False) -> tuple[str, int] | None:
+    """Read a string with a prefix such as `r`, or in triple quotes; if `joined`, also parts that Python joins.
+
+    Return it and its end; None for every other string, and for one with holes.
+    """
+    parts: list[re.Match[str]] = []
+    while (part := _PYTHON_STRING.match(text, at)) is not None and (joined if parts else not part[1]):
+        parts.append(part)
+        at = part.end()
+    if not parts or not (len(parts) > 1 or parts[0][2] or text.startswith(('"""', "'''"), parts[0].end(2))):
+        return None
+    said = ""
+    for part in parts:
+        prefix, body = part[2].lower(), next(body for body in part.groups()[2:] if body is not None)
+        if "f" in prefix and "{" in body:
+            return None
+        quoted = _BARE_QUOTE.sub(lambda sign: sign[1] or '\\"', body)
+        said += body if "r" in prefix else read_value(f'"{quoted}"').value
+    return said, at
 
 
 def is_unclosed(text: str) -> bool:
@@ -283,6 +314,9 @@ class _Reader:
             return self.read_object(at, depth)
         if char == "[":
             return self.read_array(at, depth)
+        if depth and (python := read_python_text(self.text, at)) is not None:
+            self.note_repair(PYTHON)
+            return python
         if char in "\"'‘’“”„":
             return self.read_string(at)
         number, constant = _NUMBER.match(self.text, at), _CONSTANT.match(self.text, at) if depth else None

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from plait.core import JSON, PieceKind, Step, ToolSpec
 from plait.core.arguments import BEFORE_COMMENT, COMMENT, InvalidArguments, read_arguments
-from plait.core.loose_json import without_halves
+from plait.core.loose_json import PREFIXES, without_halves
 from plait.loops.call_notations import TAG, TOKEN
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, repair_remark, tool_name
@@ -276,11 +276,11 @@ class CallReader:
                 if call.looked >= len(text) or text[call.looked] in ",)]}:":
                     call.quote = ""
             elif sign in _CLOSING or sign == "#":
-                before = at - 1
+                before = at - 1 - (text[at - 1] in PREFIXES and sign != "#")
                 while text[before].isspace():
                     before -= 1
                 if sign != "#":
-                    call.quote = sign if text[before] in "([{,:=" else ""
+                    call.quote = sign if text[before] in "([{,:=+" else ""
                 elif text[before] in BEFORE_COMMENT and (end := text.find("\n", at)) > 0:
                     self._at = end
             elif sign in "()":
