@@ -135,6 +135,14 @@ EXAMPLES = [
     'search {"q": "x"}',
     '<tool_call>{"name":"search"}',
     '{"name":"search","":""',
+    '{"name": """search""", "input": 1}',
+    '{"name": r"search", "kwargs": {}}',
+    '{"tool_calls": [b"search {}"]}',
+    '{"recipient_name": "functions.search"}',
+    '**search**(q="x")',
+    "search (q=1)",
+    "<answer>search(q=1)</answer>",
+    '**Function:** `search`\n**Arguments:** {"q": "x"}',
 ]
 """Results of tools that were read as answers or calls when a model copied them."""
 
@@ -190,6 +198,7 @@ PIECES: dict[str, list[str]] = {
         *('{"search": {"q": "x"}}', '{"function": {"name": "search", "arguments": "{}"}}', '{"final_answer": 42}'),
         *("[\"search(q='x')\"]", '["{\\"name\\": \\"search\\"}"]', "\"{'name': 'search'}\"", '{"name": ("search")}'),
         *('search(q="x")', "[get\\_weather(city='Oslo')]", "search(q=1); send(to=2)", "tools call: [search(q=1)]"),
+        *('{"tool_calls": [b"search\\n{}"]}', "{'tool_uses': [r'search {}']}", '{"name": u"search"}'),
         *('{"search": [1]}', '{"search": null}', '{"tool": "hammer"}', "<search><q>x</q></search>", '{"city": "Lyon"}'),
         *('{"calls": ["{\\"name\\": \\"search\\"}"]}', "\"search\\n{'q': 1}\"", '{"tool_calls": ["search(q=1)"]}'),
         *('print(search("x"))', "Finish[42]", "search[x]", "<code>search(1)</code>"),
@@ -197,7 +206,7 @@ PIECES: dict[str, list[str]] = {
 }
 KEYS = _split(
     "name¦tool¦tool_name¦action¦function¦arguments¦args¦parameters¦input¦tool_input¦action_input¦ACTION¦ARGUMENTS",
-    "Tool¦thought¦tool_calls¦final_answer¦search¦x¦type¦action input¦t\\u006fol",
+    "Tool¦thought¦tool_calls¦tool_uses¦function_name¦api_name¦recipient_name¦kwargs¦functionCall¦final_answer¦search¦x¦type¦action input¦t\\u006fol",
 )
 
 
@@ -205,7 +214,9 @@ def _piece(chance: random.Random, kind: str) -> str:
     if kind != "keys":
         return chance.choice(PIECES[kind])
     quote = chance.choice(['"', '"', '"', "'", "", "“", '\\"'])
-    colon = chance.choice([":", ": ", " : ", "\n:", "/**/:", " #x\n: ", ': "search"', ": 'x'"])
+    colon = chance.choice(
+        [":", ": ", " : ", "\n:", "/**/:", " #x\n: ", ': "search"', ": 'x'", ': r"search"', ": b'x'", ': """search"""']
+    )
     return f"{chance.choice(['', '', '{', ','])}{quote}{chance.choice(KEYS)}{quote.replace('“', '”')}{colon}"
 
 

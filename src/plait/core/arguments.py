@@ -71,7 +71,10 @@ _STRINGS = {
 }
 # A string of Python that begins a value and never ends. (JSON strings: see `is_unclosed`.)
 _RAW = re.compile(r"[rf](?=[\"'])")
-_HALF_STRING = re.compile(r"""("{3}|'{3})(?!.*?\1)|'(?:[^'\\]++|\\.)*+\Z|[“„][^“”"]*+\Z|‘[^’']*+\Z""", re.S)
+_HALF_STRING = re.compile(
+    r"""("{3}|'{3})(?!.*?\1)|(?:'(?:[^'\\]++|\\.)*+'\s*+\+?\s*+)*+'(?:[^'\\]++|\\.)*+\Z|[“„][^“”"]*+\Z|‘[^’']*+\Z""",
+    re.S,
+)
 _TEXT, _COMPUTED = {"type": "string"}, {"type": "null"}
 
 
@@ -141,6 +144,10 @@ def separate_inputs(value: JSON, parameters: Mapping[str, Any]) -> list[JSON]:
 def named_input(value: JSON, parameters: Mapping[str, Any]) -> JSON:
     """Return the input as an object by parameter name, if the schema shows which parameters are meant."""
     names = parameter_names(parameters)
+    if names and isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping) and value[0]:
+        first = types_of(parameters["properties"][names[0]], parameters)
+        if value[0].keys() <= set(names) and not first & {"object", "array", "any"}:
+            return value[0]  # the arguments as one object in a list
     if (
         isinstance(value, list)
         and 0 < len(value) <= len(names)
@@ -284,6 +291,8 @@ def _cut_result(text: str) -> str:
 
 def _unquote(text: str) -> str | None:
     """Return the text inside the quotes around a whole text; None if the quotes may belong to the text."""
+    if (python := read_python_text(text)) is not None and python[1] == len(text):
+        return python[0]
     if len(text) < 3 or _QUOTES.get(text[0]) != text[-1] or text[0] == '"':
         return None
     return None if set(text[1:-1]) & {text[0], text[-1], "\n"} else text[1:-1]

@@ -35,7 +35,7 @@ _BLANK = re.compile(r"(?:\s++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)|/\Z|#[
 _DOUBLE = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.S)
 # A single or curly quote closes only where a value or a key may end, so that `'it's'` keeps its apostrophe.
 _ENDS = r"(?!\s*+(?:[,:}\]]|\)\s*+(?:[,})\]]|\Z)|```|\#\s|\Z))"
-_SINGLE = re.compile(rf"['‘’]((?:[^'‘’\\]++|\\.|['‘’]{_ENDS})*+)['‘’]", re.S)
+_SINGLE = re.compile(rf"['‘’](?!'')((?:[^'‘’\\]++|\\.|['‘’]{_ENDS})*+)['‘’]", re.S)
 _CURLY = re.compile(rf'[“”„]((?:[^“”"\\]++|\\.|[“”"]{_ENDS})*+)[“”"]', re.S)
 # Strings of Gemma 4 and FunctionGemma.
 _MARKED = re.compile(r"""<\|"\|>((?:[^<]++|<(?!\|"\|>))*+)<\|"\|>|<escape>((?:[^<]++|<(?!escape>))*+)<escape>""")
@@ -45,7 +45,7 @@ PREFIXES = "rRbBuUfF"
 _PYTHON_STRING = re.compile(
     rf"\s*+(\+?)\s*+([{PREFIXES}]{{0,2}})"
     r"""(?:"{3}((?:[^"\\]++|\\.|"(?!""(?!")))*+)"{3}|'{3}((?:[^'\\]++|\\.|'(?!''(?!')))*+)'{3}"""
-    r"""|"((?:[^"\\]++|\\.)*+)"|'((?:[^'\\]++|\\.)*+)')""",
+    r"""|"(?!"")((?:[^"\\]++|\\.)*+)"|'(?!'')((?:[^'\\]++|\\.)*+)')""",
     re.S,
 )
 _BARE_QUOTE = re.compile(r'(\\.)|"', re.S)
@@ -164,6 +164,8 @@ def is_unclosed(text: str) -> bool:
     text = text.strip()
     if text[:1] not in ("{", "[", '"') or _ONE_COMMENT.fullmatch(text):
         return False
+    if text.startswith('"""'):
+        return read_python_text(text) is None
     for whole in (text, f"[{text}\n]") if text[0] == '"' and "```" not in text else (text,):
         try:
             read_value(whole)

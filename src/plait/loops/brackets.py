@@ -38,5 +38,5 @@ def close_of_bracket(text: str, start: int) -> int | None:
                 break
         if close is not None and _NOTHING_MORE.match(text, close + 1):
             return close
-        first = close if first is None and pattern is not _LONE else first
+        first = close if pattern is _BRACKETS[0] else first
     return first

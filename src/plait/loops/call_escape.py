@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 
 from plait.core import ToolSpec
+from plait.core.loose_json import PREFIXES
 from plait.loops.call_notations import INPUT_TAG, LIST_KEYS, MARKS, NOTATIONS, SURE_TAGS, find_tool, fold, folded_names
 from plait.loops.call_objects import INPUT_KEYS, NAME_KEYS, SURE_KEYS, plain_names
 from plait.loops.label_scan import TURN_ENDS
@@ -21,7 +22,8 @@ _FENCE = re.compile(r"`{3,}+")
 _QUOTE = "\\\\{0,8}+[\"'“”„‘’]"
 _GAP = r"(?:\s|\\[nrt])*+"
 # A comment before the colon, or a value that is not simply text, could hide what a key is for.
-_COMMENT, _ODD_VALUE = r"/[/*]|#", r"/[/*]|[#(<]"
+_COMMENT = r"/[/*]|#"
+_ODD_VALUE = rf"/[/*]|[#(<]|\"{{3}}|'{{3}}|[{PREFIXES}]{{1,2}}[\"']"
 # A key of plain letters in JSON escapes. Nobody but an attacker writes such a key.
 _HIDDEN_KEY = r"[^\"'“”„‘’\n\\]{0,20}(?:\\u00[2-7][0-9a-fA-F][^\"'“”„‘’\n\\]{0,20}){1,20}"
 _NAME_KEY = "|".join((*NAME_KEYS, "function"))
@@ -35,7 +37,7 @@ _TOOL_KEY = re.compile(
     rf"(?=:{_GAP}(?:[\[{{]|null\b|None\b|{_ODD_VALUE})|{_COMMENT})"
 )
 _STRINGS = re.compile(
-    rf"(?:{_QUOTE}(?:{'|'.join(LIST_KEYS)}){_QUOTE}|\b(?:{'|'.join(LIST_KEYS)})){_GAP}(?=:{_GAP}\[{_GAP}[(<\"'“”„‘’])"
+    rf"(?:{_QUOTE}(?:{'|'.join(LIST_KEYS)}){_QUOTE}|\b(?:{'|'.join(LIST_KEYS)})){_GAP}(?=:{_GAP}\[{_GAP}[(<\"'“”„‘’{PREFIXES}])"
 )
 """A list of calls that are strings."""
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[nrtf])")

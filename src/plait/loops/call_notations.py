@@ -39,7 +39,7 @@ from plait.loops.call_objects import (
 )
 from plait.loops.call_tags import ARG_KEY, FAMILY, read_content, read_fields
 
-LIST_KEYS = ("tool_calls", "function_calls", "calls", "actions")
+LIST_KEYS = ("tool_calls", "function_calls", "calls", "actions", "tool_uses", "functions", "toolCalls")
 
 # -- markup around calls
 
@@ -60,10 +60,17 @@ GLUE = re.compile(
 )
 """Allowed around calls and between two of them: blanks, list marks, fences, tags, tokens."""
 
-_WORDS = r"[ \t*#>-]{0,8}(?:[\w'-]{1,20} ){0,%d}(?:tool|function|call|action|api)s?[ \w]{0,20}\*{0,2}:[* \t]{0,4}"
+_WORDS = (
+    r"[ \t*#>-]{0,8}(?:(?:[\w'-]{1,20} ){0,%d}(?:tool|function|call|action|api)s?[ \w]{0,20}|(?:assistant|ai|model|bot"
+    r"|(?:final )?(?:answer|output|response|result|solution)|step \d{1,3})[ \t]?)\*{0,2}:[*` \t]{0,4}"
+)
+_CALLS = r"\[|[\w\\.]{1,80}\("
 _PLACE = re.compile(
     rf"^{_WORDS % 12}(?=\\?\[)|^{_WORDS % 3}(?=[\w\\.]{{1,80}}\()"
-    rf"|^[ \t>*`•-]{{0,8}}(?:\d{{1,3}}[.)][ \t]{{1,3}})?`{{0,2}}|{TAG}|{TOKEN}|\[/?[A-Z_]{{3,20}}\]"
+    rf"|\[/?[A-Z_]{{0,20}}(?:TOOL|CALL|FUNCTION|ACTION|INST)[A-Z_]{{0,20}}\]"
+    rf"|^[ \t]{{0,8}}<(?:\w{{0,20}}call|tool|function|action|api|execute|answer|output|response|result|s)>\s{{0,4}}"
+    rf"(?={_CALLS})|^[ \t]{{0,8}}[^\w\s\[(){{<\"'\\`|]{{1,4}}[ \t]?(?=\[)"
+    rf"|^[ \t>*`•-]{{0,8}}(?:\d{{1,3}}[.)][ \t]{{1,3}})?[`*]{{0,4}}|{TAG}|{TOKEN}"
     rf"|```(?:{LANGUAGE})?[ \t]*\n?|(?=\{{)|functools(?=\[)|\bto=",
     re.M | re.I,
 )
@@ -73,12 +80,13 @@ fence, at a brace."""
 # -- the notations
 
 _NAME = r"[A-Za-z_][\w.-]{0,80}+(?:\\[_.-][\w.-]{0,80}+){0,8}+"  # `get\_weather` is Markdown
-_PREFIX = r"(?:(?:functions?|tools?|api|call|action)(?:[ _]name)?:[ \t]?(?=\w)|>>>|\*\*|`|to=)?"
+_PREFIX = r"(?:(?:(?:functions?|tools?|api|call|action)(?:[ _]name)?|name):[*` \t]{0,4}(?=\w)|>>>|\*\*|`|to=)?"
 _SUFFIX = r"(?::\d{1,4})?[`*\"]{0,3}"
 _BETWEEN = (
     rf"[ \t]{{0,4}}(?:[:=]|(?:\[CALL_ID\]\w{{1,40}})?\[ARGS\]|(?:\s?(?:{TOKEN}|<tool_sep>)"
     r"(?:(?:json|code|commentary|analysis)\s?){0,2}){1,4})?\s{0,20}"
-    r"(?:(?:action[ _]|tool[ _])?(?:arguments|args|parameters|input)[ \t]?[:=]\s{0,4})?(?:```(?:json)?\s{0,4})?"
+    r"(?:\*{0,2}(?:action[ _]|tool[ _])?(?:arguments|args|parameters|input)[ \t]?[:=][*`\s]{0,4})?"
+    r"(?:```(?:json)?\s{0,4})?"
 )
 _CALL_TAG = r"(?:\w{1,20}_)?(?:function|invoke|tool|call|action|command|skill|plugin|api)"
 SURE_TAGS = ("function", "invoke")
@@ -116,7 +124,9 @@ NOTATIONS = (
     ),
     Notation(
         "a tag that is the tool's name",
-        re.compile(r"(?P<arm><)(?P<tag>(?P<name>[A-Za-z_][\w.-]{0,80}))>(?P<named>)"),
+        re.compile(
+            r"(?P<arm><)(?!(?:function|invoke)>\s*+[\w.\\]++\()(?P<tag>(?P<name>[A-Za-z_][\w.-]{0,80}))>(?P<named>)"
+        ),
         "read_tags",
     ),
     Notation(
@@ -124,7 +134,11 @@ NOTATIONS = (
         re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME}){_SUFFIX}){_BETWEEN}(?=\{{|{ARG_KEY})", re.A | re.I),
         "read_named",
     ),
-    Notation("Python", re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME}))`?\(", re.A), "read_python"),
+    Notation(
+        "Python",
+        re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME}))(?:[`*]{{0,2}}|[ ](?=\(\w{{1,64}}\s?=))\(", re.A),
+        "read_python",
+    ),
 )
 """All notations of calls, in the order in which the reader tries them at one place."""
 
@@ -133,11 +147,12 @@ _LEAD = re.compile(
     r"(?:(?:print|list)\(\s*|(?:await|return)\s|\()?[\[\s]*+"
 )
 """What may stand before a call in Python: comments, a number, a variable, `print(`, `await`, a bracket."""
-_END = re.compile(r"(?:[ \t`\"'”’.;,)\]}]|\\\]|\(\))*+(?:\n|\Z|<|\[[A-Z/]|(?:\#|//|--)[ #])")
+_END = re.compile(r"(?:[ \t`*_\"'”’.;,)\]}]|\\\]|\(\))*+(?:\n|\Z|<|\[[A-Z/]|(?<=\] )[-–—→(A-Z]|(?:\#|//|--)[ #])")
 """What may stand behind the last call of a group on its line."""
 _STRING_END = re.compile(rf"(?:\(\)|\#[^\n]*+|{GLUE.pattern})*+\Z")
 _BETWEEN_CALLS = re.compile(
-    r"(?<=[|｜]>)[\w.:-]{1,40}(?=<[|｜]| to=) ?|(?:and|then|&&?)\s{1,9}|[A-Z][^\n\d:]{0,160}:[ \t]*\n"
+    r"(?<=[|｜]>)[\w.:-]{1,40}(?=<[|｜]| to=) ?|(?:and|then|&&?)\s{1,9}"
+    r"|(?:\*{0,2}\d{1,2}[.)] )?[A-Z][^\n\d:]{0,160}:[ \t]*\n|(?:Step|Call|Action) \d{1,2}\*{0,2}:[* \t]{0,4}"
     r"|(?:And|Also|Then|Next|Now|Second(?:ly)?|Finally|After that|I(?:'ll| will| also)|Let me|For)\b[^\n\d]{0,160}\n"
 )
 """What may stand between two calls: a word between tokens, or a sentence that announces a call and tells no result."""
@@ -146,7 +161,7 @@ _UNCLOSED = re.compile(r"\s*+(?:\w{1,64}\s?=(?!=)|[\"'\[{])")
 _SIGNATURE = re.compile(r"(\w+)\s*(?::.*)?", re.S)
 INPUT_TAG = re.compile(r"<(parameters|tool_input|action_input|input|arguments|args|params)>")
 _TRAILER = re.compile(r"\s*+(?:```)?\s*+(?:</[\w:.|｜-]{1,80}>)?")
-_TAG_END = re.compile(rf"\s*+(?:{_CLOSING}|{TAG}|{TOKEN})")
+_TAG_END = re.compile(rf"\s*+(?:{_CLOSING}|{TAG}|{TOKEN}|</[\w:.-]{{1,80}}>)")
 _HALF = "its input is never closed"
 _BLANK = re.compile(r"\s*+")
 _NO_CALL = re.compile(r"\\:|\\u00[2-7]|(?<!\\)\w[`*\":=]{0,4}\s?(?:\\[nrt]\s?){1,20}(?=[{a-z`])")
@@ -229,7 +244,7 @@ class _Reader:
                 return
             begin = place.end() - 3 if place[0] == "to=" else place.end()
             begin = max(begin, GLUE.match(self.text, begin).end())  # type: ignore[union-attr]
-            self.passed = begin
+            self.passed = begin - (self.text[begin - 1 : begin] == "[")  # `[INST]` is a place too
             if found := self.at(begin):
                 yield found
             at = max(self.passed, place.start() + 1)
@@ -292,7 +307,8 @@ class _Reader:
             return []
         value: Mapping[str, Any] = found.value
         self.passed = found.end
-        wrapped = next((value[key] for key in LIST_KEYS if isinstance(value.get(key), list)), [value])
+        held = next((value[key] for key in LIST_KEYS if isinstance(value.get(key), list | dict)), value)
+        wrapped = held if isinstance(held, list) else [held]
         if wrapped and all(isinstance(one, str) for one in wrapped):
             groups = [self.inside(str(one)) for one in wrapped]
             every = [structs.replace(call, start=found.start, end=found.end) for each in groups for call in each]
@@ -310,13 +326,13 @@ class _Reader:
                 thought = one.get("thought")
                 said = thought.strip() if isinstance(thought, str) else ""
                 calls.append(FoundCall(one[key], given, found.start, found.end, (*repairs, *more), thought=said))
-            elif len(one) == 1 and (name := self.find_tool(str(next(iter(one))))):
-                given = next(iter(one.values()))
-                if not (given is None or isinstance(given, list) or fits_names(given, self.parameters(name))):
+                continue
+            for word, given in one.items():
+                name = self.find_tool(str(word))
+                fits = given is None or isinstance(given, list) or fits_names(given, self.parameters(name))
+                if not (name and fits):
                     return []
                 calls.append(FoundCall(name, given, found.start, found.end, (*repairs, "the tool's name was a key")))
-            else:
-                return []
         return calls
 
     def read_named(self, head: re.Match[str]) -> list[FoundCall]:
@@ -348,13 +364,15 @@ class _Reader:
     def read_string(self, head: re.Match[str]) -> list[FoundCall]:
         """Read `"get_weather(city='Paris')"`: a string with one call or more, or a call in quotes as it stands."""
         at = head.start()
-        found = self.json(at)
+        found, calls = self.json(at), list[FoundCall]()
         if isinstance(found, Found) and isinstance(found.value, str):
             hidden = _NO_CALL.search(self.text, at, found.end) is not None
-            if calls := [] if hidden else self.inside(found.value):
-                return [structs.replace(call, start=at, end=found.end) for call in calls]
-        python = NOTATIONS[-1].opening.match(self.text, at + 1)
-        return self.read_python(python) if python is not None else []
+            calls = [] if hidden else self.inside(found.value)
+        if not calls or calls[-1].broken:
+            python = NOTATIONS[-1].opening.match(self.text, _LEAD.match(self.text, at + 1).end())  # type: ignore[union-attr]
+            if python is not None and (call := self.read_python(python)):
+                return call
+        return [structs.replace(call, start=at, end=found.end) for call in calls if isinstance(found, Found)]
 
     def inside(self, text: str) -> list[FoundCall]:
         """Return the calls in a string that holds calls and nothing else."""

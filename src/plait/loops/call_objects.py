@@ -20,9 +20,12 @@ INPUT_KEYS = (
     "params",
     "action input",
     "actionInput",
+    "kwargs",
+    "function_args",
+    "function_arguments",
 )
 
-NAME_KEYS = ("name", "tool", "tool_name", "action")
+NAME_KEYS = ("name", "tool", "tool_name", "action", "function_name", "api_name", "recipient_name")
 SURE_KEYS = ("tool", "tool_name")
 """Keys that name a tool even without an input."""
 _EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"})
@@ -76,7 +79,12 @@ def is_call(value: Mapping[str, Any], tools: Sequence[ToolSpec]) -> bool:
         beside = {one: item for one, item in value.items() if one != key and one not in _EXTRA}
         return bool(given) or not beside or fits_names(beside, tool.parameters)
     # Data may contain a name and an input: an unknown tool is called in the usual form only.
-    return bool(given) and set(value) <= {key, *given, *_EXTRA} and not re.search(r"\s\S+\s", value[key].strip())
+    return (
+        bool(given)
+        and key != "recipient_name"
+        and set(value) <= {key, *given, *_EXTRA}
+        and not re.search(r"\s\S+\s", value[key].strip())
+    )
 
 
 def fits_names(given: JSON, parameters: Mapping[str, Any]) -> bool:
@@ -90,7 +98,17 @@ def plain_call(value: Mapping[str, Any]) -> Mapping[str, Any]:
     function = value.get("function")
     if isinstance(function, Mapping):
         return function
-    for wrap in ("tool_call", "function_call", "action", "tool"):
+    for wrap in (
+        "tool_call",
+        "function_call",
+        "action",
+        "tool",
+        "functionCall",
+        "tool_use",
+        "toolUse",
+        "call",
+        "command",
+    ):
         if isinstance(value.get(wrap), Mapping):
             return value[wrap]  # type: ignore[no-any-return]
     if isinstance(function, str) and not text_key(value, NAME_KEYS):

@@ -36,8 +36,9 @@ MARKUP = re.compile(rf"{TAG}|{TOKEN}")
 _TOKENS = re.compile(TOKEN)
 # Markup that speaks of calls, at the start of a line or behind other markup: a tool's name behind it is not an answer.
 _CALL_MARKUP = re.compile(
-    r"(?:^|(?<=[\]>]))[ \t]{0,8}(?:<[|｜]|\[/?[A-Z_]{4,30}\]|\[\[|[^\x00-\x7f\w\s“”‘’«»„•·–—…]{1,4}(?=\w)"
-    r"|</?[\w:.|｜-]{0,30}(?:tool|function|call|invoke|action|plugin|api)[\w:.|｜-]{0,30}[\s=>/]"
+    r"(?:^|(?<=[\]>]))[ \t]{0,8}(?:<[|｜]|\[/?(?!INFO|WARN|ERROR|DEBUG|FATAL|TRACE)[A-Z_]{4,30}\]|\[\["
+    r"|[^\x00-\x7f\w\s“”‘’«»„•·–—…]{1,4}(?=\w)"
+    r"|</?[\w:.|｜-]{0,30}(?:tool|function|call|invoke|action|plugin|api)[\w:.|｜-]{0,30}[\s=>/(]"
     r"|[Aa]ction:[^\n]{0,99}\n[ \t]{0,8}[Aa]ction[ _]?[Ii]nput:)",
     re.M,
 )
@@ -284,6 +285,9 @@ def _broken(text: str, tools: Sequence[ToolSpec]) -> None:
     if (tag := MARKUP.search(text)) is not None and wanted is None:
         raise Unreadable(f"There is no call behind {tag[0]} in your reply. {SHAPE}")
     known = re.compile("|".join(rf"(?<![\w-]){re.escape(tool.name)}(?![\w-])" for tool in tools) or "(?!)")
+    tags = re.compile("|".join(rf"^[ \t]*+<{re.escape(tool.name)}[\s/]" for tool in tools) or "(?!)", re.M)
+    if (tag := tags.search(text)) is not None:
+        raise Unreadable(f"There is no call behind {tag[0].strip()} in your reply. {SHAPE}")
     for mark in islice(_CALL_MARKUP.finditer(text), 50):
         if (name := known.search(text, mark.start(), mark.end() + 200)) is not None:
             raise Unreadable(f"Your reply names {name[0]} in markup that can't be read as a call. {SHAPE}")
