@@ -206,7 +206,8 @@ PIECES: dict[str, list[str]] = {
 }
 KEYS = _split(
     "name¦tool¦tool_name¦action¦function¦arguments¦args¦parameters¦input¦tool_input¦action_input¦ACTION¦ARGUMENTS",
-    "Tool¦thought¦tool_calls¦tool_uses¦function_name¦api_name¦recipient_name¦kwargs¦functionCall¦final_answer¦search¦x¦type¦action input¦t\\u006fol",
+    "Tool¦thought¦tool_calls¦tool_uses",
+    "function_name¦api_name¦recipient_name¦kwargs¦functionCall¦final_answer¦search¦x¦type¦action input¦t\\u006fol",
 )
 
 

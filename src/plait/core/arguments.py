@@ -70,7 +70,6 @@ _STRINGS = {
     "‘": re.compile(r"‘(?:[^’']++|[’'](?!\s*+(?:[,:)}\]]|\#\s|\Z)))*+[’']"),
 }
 # A string of Python that begins a value and never ends. (JSON strings: see `is_unclosed`.)
-_RAW = re.compile(r"[rf](?=[\"'])")
 _HALF_STRING = re.compile(
     r"""("{3}|'{3})(?!.*?\1)|(?:'(?:[^'\\]++|\\.)*+'\s*+\+?\s*+)*+'(?:[^'\\]++|\\.)*+\Z|[“„][^“”"]*+\Z|‘[^’']*+\Z""",
     re.S,
@@ -444,7 +443,7 @@ def _split_arguments(
             key, text = "", piece.strip()
         if read is not None:
             repairs += [f"an argument had {what}" for what in read[1] if what != QUOTES]
-        elif any(_HALF_STRING.match(each) or is_unclosed(each) for each in {text, _RAW.sub("", text)}):
+        elif any(_HALF_STRING.match(each) or is_unclosed(each) for each in {text, text.lstrip("rf")}):
             raise InvalidArguments(f"an argument can't be read: {UNCLOSED}")
         elif len(text) > 1 and text[0] != "`" and _QUOTES.get(text[0], "") == text[-1]:
             repairs.append("quotes inside a text in quotes were kept")

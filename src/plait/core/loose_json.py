@@ -39,8 +39,7 @@ _SINGLE = re.compile(rf"['‘’](?!'')((?:[^'‘’\\]++|\\.|['‘’]{_ENDS})*
 _CURLY = re.compile(rf'[“”„]((?:[^“”"\\]++|\\.|[“”"]{_ENDS})*+)[“”"]', re.S)
 # Strings of Gemma 4 and FunctionGemma.
 _MARKED = re.compile(r"""<\|"\|>((?:[^<]++|<(?!\|"\|>))*+)<\|"\|>|<escape>((?:[^<]++|<(?!escape>))*+)<escape>""")
-PREFIXES = "rRbBuUfF"
-"""Letters before a string of Python."""
+PREFIXES = "rRbBuUfF"  # of strings in Python
 # A string of Python: a sign before it, its prefix, and its content in triple or single quotes.
 _PYTHON_STRING = re.compile(
     rf"\s*+(\+?)\s*+([{PREFIXES}]{{0,2}})"
@@ -139,24 +138,17 @@ def read_value(text: str, start: int = 0) -> Found:
 
 
 def read_python_text(text: str, at: int = 0, *, joined: bool = False) -> tuple[str, int] | None:
-    """Read a string with a prefix such as `r`, or in triple quotes; if `joined`, also parts that Python joins.
-
-    Return it and its end; None for every other string, and for one with holes.
-    """
-    parts: list[re.Match[str]] = []
+    """Read a string with a prefix such as `r`, or in triple quotes; if `joined`, also parts that Python joins. Return
+    it and its end; None for every other string, and for one with holes."""
+    parts, python = list[str](), False
     while (part := _PYTHON_STRING.match(text, at)) is not None and (joined if parts else not part[1]):
-        parts.append(part)
-        at = part.end()
-    if not parts or not (len(parts) > 1 or parts[0][2] or text.startswith(('"""', "'''"), parts[0].end(2))):
-        return None
-    said = ""
-    for part in parts:
-        prefix, body = part[2].lower(), next(body for body in part.groups()[2:] if body is not None)
-        if "f" in prefix and "{" in body:
+        kind, prefix, at = part.lastindex or 0, part[2].lower(), part.end()
+        if "f" in prefix and "{" in part[kind]:
             return None
-        quoted = _BARE_QUOTE.sub(lambda sign: sign[1] or '\\"', body)
-        said += body if "r" in prefix else read_value(f'"{quoted}"').value
-    return said, at
+        python |= bool(parts or prefix) or kind < 5
+        quoted = _BARE_QUOTE.sub(lambda sign: sign[1] or '\\"', part[kind])
+        parts.append(part[kind] if "r" in prefix else read_value(f'"{quoted}"').value)
+    return ("".join(parts), at) if python else None
 
 
 def is_unclosed(text: str) -> bool:

@@ -22,8 +22,7 @@ _FENCE = re.compile(r"`{3,}+")
 _QUOTE = "\\\\{0,8}+[\"'“”„‘’]"
 _GAP = r"(?:\s|\\[nrt])*+"
 # A comment before the colon, or a value that is not simply text, could hide what a key is for.
-_COMMENT = r"/[/*]|#"
-_ODD_VALUE = rf"/[/*]|[#(<]|\"{{3}}|'{{3}}|[{PREFIXES}]{{1,2}}[\"']"
+_COMMENT, _ODD_VALUE = r"/[/*]|#", rf"/[/*]|[#(<]|\"{{3}}|'{{3}}|[{PREFIXES}]{{1,2}}[\"']"
 # A key of plain letters in JSON escapes. Nobody but an attacker writes such a key.
 _HIDDEN_KEY = r"[^\"'“”„‘’\n\\]{0,20}(?:\\u00[2-7][0-9a-fA-F][^\"'“”„‘’\n\\]{0,20}){1,20}"
 _NAME_KEY = "|".join((*NAME_KEYS, "function"))
@@ -37,7 +36,8 @@ _TOOL_KEY = re.compile(
     rf"(?=:{_GAP}(?:[\[{{]|null\b|None\b|{_ODD_VALUE})|{_COMMENT})"
 )
 _STRINGS = re.compile(
-    rf"(?:{_QUOTE}(?:{'|'.join(LIST_KEYS)}){_QUOTE}|\b(?:{'|'.join(LIST_KEYS)})){_GAP}(?=:{_GAP}\[{_GAP}[(<\"'“”„‘’{PREFIXES}])"
+    rf"(?:{_QUOTE}(?:{'|'.join(LIST_KEYS)}){_QUOTE}|\b(?:{'|'.join(LIST_KEYS)})){_GAP}"
+    rf"(?=:{_GAP}\[{_GAP}[(<\"'“”„‘’{PREFIXES}])"
 )
 """A list of calls that are strings."""
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[nrtf])")

@@ -64,12 +64,11 @@ _WORDS = (
     r"[ \t*#>-]{0,8}(?:(?:[\w'-]{1,20} ){0,%d}(?:tool|function|call|action|api)s?[ \w]{0,20}|(?:assistant|ai|model|bot"
     r"|(?:final )?(?:answer|output|response|result|solution)|step \d{1,3})[ \t]?)\*{0,2}:[*` \t]{0,4}"
 )
-_CALLS = r"\[|[\w\\.]{1,80}\("
 _PLACE = re.compile(
     rf"^{_WORDS % 12}(?=\\?\[)|^{_WORDS % 3}(?=[\w\\.]{{1,80}}\()"
     rf"|\[/?[A-Z_]{{0,20}}(?:TOOL|CALL|FUNCTION|ACTION|INST)[A-Z_]{{0,20}}\]"
     rf"|^[ \t]{{0,8}}<(?:\w{{0,20}}call|tool|function|action|api|execute|answer|output|response|result|s)>\s{{0,4}}"
-    rf"(?={_CALLS})|^[ \t]{{0,8}}[^\w\s\[(){{<\"'\\`|]{{1,4}}[ \t]?(?=\[)"
+    rf"(?=\[|[\w\\.]{{1,80}}\()|^[ \t]{{0,8}}[^\w\s\[(){{<\"'\\`|]{{1,4}}[ \t]?(?=\[)"
     rf"|^[ \t>*`•-]{{0,8}}(?:\d{{1,3}}[.)][ \t]{{1,3}})?[`*]{{0,4}}|{TAG}|{TOKEN}"
     rf"|```(?:{LANGUAGE})?[ \t]*\n?|(?=\{{)|functools(?=\[)|\bto=",
     re.M | re.I,
@@ -81,6 +80,7 @@ fence, at a brace."""
 
 _NAME = r"[A-Za-z_][\w.-]{0,80}+(?:\\[_.-][\w.-]{0,80}+){0,8}+"  # `get\_weather` is Markdown
 _PREFIX = r"(?:(?:(?:functions?|tools?|api|call|action)(?:[ _]name)?|name):[*` \t]{0,4}(?=\w)|>>>|\*\*|`|to=)?"
+_OPEN = r"(?:[`*]{0,2}|[ ](?=\(\w{1,64}\s?=))\("
 _SUFFIX = r"(?::\d{1,4})?[`*\"]{0,3}"
 _BETWEEN = (
     rf"[ \t]{{0,4}}(?:[:=]|(?:\[CALL_ID\]\w{{1,40}})?\[ARGS\]|(?:\s?(?:{TOKEN}|<tool_sep>)"
@@ -124,9 +124,7 @@ NOTATIONS = (
     ),
     Notation(
         "a tag that is the tool's name",
-        re.compile(
-            r"(?P<arm><)(?!(?:function|invoke)>\s*+[\w.\\]++\()(?P<tag>(?P<name>[A-Za-z_][\w.-]{0,80}))>(?P<named>)"
-        ),
+        re.compile(r"(?P<arm><)(?P<tag>(?P<name>[A-Za-z_][\w.-]{0,80}))>(?P<named>)"),
         "read_tags",
     ),
     Notation(
@@ -134,11 +132,7 @@ NOTATIONS = (
         re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME}){_SUFFIX}){_BETWEEN}(?=\{{|{ARG_KEY})", re.A | re.I),
         "read_named",
     ),
-    Notation(
-        "Python",
-        re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME}))(?:[`*]{{0,2}}|[ ](?=\(\w{{1,64}}\s?=))\(", re.A),
-        "read_python",
-    ),
+    Notation("Python", re.compile(rf"{_PREFIX}(?P<arm>(?P<name>{_NAME})){_OPEN}", re.A), "read_python"),
 )
 """All notations of calls, in the order in which the reader tries them at one place."""
 

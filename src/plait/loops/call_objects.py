@@ -11,23 +11,24 @@ from plait.loops.format import Remark
 
 ACTION_KEYS = ("action", "tool", "tool_name", "name")
 INPUT_KEYS = (
-    "action_input",
-    "tool_input",
-    "input",
-    "arguments",
-    "args",
-    "parameters",
-    "params",
-    "action input",
-    "actionInput",
-    "kwargs",
-    "function_args",
-    "function_arguments",
+    *(
+        "action_input",
+        "tool_input",
+        "input",
+        "arguments",
+        "args",
+        "parameters",
+        "params",
+        "action input",
+        "actionInput",
+    ),
+    *("kwargs", "function_args", "function_arguments"),
 )
 
 NAME_KEYS = ("name", "tool", "tool_name", "action", "function_name", "api_name", "recipient_name")
 SURE_KEYS = ("tool", "tool_name")
 """Keys that name a tool even without an input."""
+_WRAPS = ("tool_call", "function_call", "functionCall", "tool_use", "toolUse", "action", "tool", "call", "command")
 _EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"})
 """Keys that may occur beside a name and arguments."""
 
@@ -79,12 +80,8 @@ def is_call(value: Mapping[str, Any], tools: Sequence[ToolSpec]) -> bool:
         beside = {one: item for one, item in value.items() if one != key and one not in _EXTRA}
         return bool(given) or not beside or fits_names(beside, tool.parameters)
     # Data may contain a name and an input: an unknown tool is called in the usual form only.
-    return (
-        bool(given)
-        and key != "recipient_name"
-        and set(value) <= {key, *given, *_EXTRA}
-        and not re.search(r"\s\S+\s", value[key].strip())
-    )
+    usual = {key, *given, *_EXTRA} - {"recipient_name"}
+    return bool(given) and set(value) <= usual and not re.search(r"\s\S+\s", value[key].strip())
 
 
 def fits_names(given: JSON, parameters: Mapping[str, Any]) -> bool:
@@ -98,17 +95,7 @@ def plain_call(value: Mapping[str, Any]) -> Mapping[str, Any]:
     function = value.get("function")
     if isinstance(function, Mapping):
         return function
-    for wrap in (
-        "tool_call",
-        "function_call",
-        "action",
-        "tool",
-        "functionCall",
-        "tool_use",
-        "toolUse",
-        "call",
-        "command",
-    ):
+    for wrap in _WRAPS:
         if isinstance(value.get(wrap), Mapping):
             return value[wrap]  # type: ignore[no-any-return]
     if isinstance(function, str) and not text_key(value, NAME_KEYS):

@@ -16,7 +16,7 @@ _HARMLESS = re.compile(
     r"[^\w#/]*+(?:(?:#|//|print\().*|\d{1,3}[.)])?[^\w#/]*+|(?:\w{1,40}\s?=\s?)?(?:print|await|list)?[\s\[(]*"
 )
 _CODE = re.compile(
-    r"^[ \t]*(?:File|import|from [\w.]+ import|(?:async )?def|class|for \w.* in|const|let|var) [\w{(\"]", re.M
+    r"^[ \t]*(?:File|import|from [\w.]+ import|async|def|class|for \w.* in|const|let|var) [\w{(\"]", re.M
 )
 _MENTION = re.compile(
     r"\b(?:for (?:example|instance)|examples?(?= ?:| calls?\b| usage\b| of (?:a|the|how|such)\b)|e\.g\.|how to|usage"
