@@ -66,6 +66,7 @@ RECORDED = {
     'Action: get_weather\nAction Input: {"city": "Oslo"}': [OSLO],
     "<function>math.factorial</function><number>5</number>": [("math.factorial", {"number": 5})],
     '"[get\\_weather(city=\'Oslo\'); distance(a=(1, 2))]"': [OSLO, ("distance", {"a": [1, 2]})],
+    "distance(a=[5., -.5, 1_000.])": [("distance", {"a": [5.0, -0.5, 1000.0]})],
     # strings of Python
     r"[get_weather(city=r'\d, (x')]": [("get_weather", {"city": r"\d, (x"})],
     r"[plan_trip(stops=['a', r'\w+', b'c'], note=u'd')]": [("plan_trip", {"stops": ["a", r"\w+", "c"], "note": "d"})],

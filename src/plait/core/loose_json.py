@@ -49,7 +49,7 @@ _PYTHON_STRING = re.compile(
 )
 _BARE_QUOTE = re.compile(r'(\\.)|"', re.S)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?![\w.])", re.A)
-_NUMERAL = r"[-+]?\s*+(?:(?:0|[1-9]\d*+(?:_\d++)*+)(?:\.\d++)?|\.\d++)(?:[eE][+-]?\d++)?"
+_NUMERAL = r"[-+]?\s*+(?:(?:0|[1-9]\d*+(?:_\d++)*+)(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?"
 _FACTOR = rf"{_NUMERAL}(?:\s*+\*\*\s*+{_NUMERAL})?+"
 _CONSTANT = re.compile(rf"{_FACTOR}(?:\s*+[*/]\s*+{_FACTOR}){{0,8}}+(?![\w.])", re.A)
 _HUGE = 2**128
