@@ -2,9 +2,9 @@
 
 `read_value` reads one value at a place in a text. `objects` finds the objects in prose. The repairs are: curly or
 single quotes as delimiters, unquoted keys, trailing commas, `True`/`False`/`None`, line breaks and tabs inside strings,
-backslashes that escape nothing, comments, crossed brackets. Inside brackets, tuples and constant numbers are read as in
-Python: `(1, 2)`, `50_000`, `1/6`. A value that is never closed is not repaired: what it lacks is unknown, and running a
-tool on half an input is worse than asking again. `is_unclosed` recognises such a text.
+backslashes that escape nothing, comments, crossed brackets. Inside brackets, tuples, numbers and strings are read as in
+Python: `(1, 2)`, `50_000`, `1/6`, `r'a'`. A value that is never closed is not repaired: what it lacks is unknown, and
+running a tool on half an input is worse than asking again. `is_unclosed` recognises such a text.
 
 Time is linear in the text: strings are matched by possessive patterns, and a search through prose has a fixed budget of
 looks at each character.
