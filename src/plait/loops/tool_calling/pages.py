@@ -66,7 +66,9 @@ class NativeTurns(Turns):
         super().__init__(context, max_tokens)
         self._task = task
         self.stop = tuple(mark for mark in (RESULT,) if mark in context.special_tokens)
-        rules = context.prompt("system").strip() if context.system is None else context.system
+        # Where a chat template shows the tools, the model writes calls as text. It has to know where a reply ends.
+        prompt = "system_with_template" if self.stop else "system"
+        rules = context.prompt(prompt).strip() if context.system is None else context.system
         place = f"given with {FINAL_ANSWER}" if takes_answer_by_tool(context) else ""
         self._rules = join_parts(rules, context.instructions, context.output_rules(place))
         self._question = show_texts(task.question, task, str)
