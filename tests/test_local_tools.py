@@ -44,7 +44,7 @@ def run(monkeypatch: pytest.MonkeyPatch, journal: Path, replies: list[Any], **op
             monkeypatch.setattr(embedded, "start_server", start)
             options.setdefault("model", "local")
             agent = plait.Agent(options.pop("loop", "tool_calling"), tools=[capital], journal=journal, **options)
-            done = await agent.arun("What is the capital of Zarnia?")
+            done = await agent.arun(QUESTION)
             assert (await asyncio.to_thread(agent.replay, done.id)).whole
             return done, [asked.body for asked in server.asked]
 
@@ -74,6 +74,7 @@ def test_tools_and_results_are_sent_as_such_and_calls_are_read_from_the_text(
     assert sent[0]["tools"][0]["function"]["name"] == "capital" and "capital" not in sent[0]["messages"][0]["content"]
     assert not {"grammar", "response_format"} & sent[0].keys(), "llama.cpp refuses them beside tools, or makes no calls"
     assert sent[0]["stop"] == ["<tool_response>"], "a result that the model invents"
+    assert "Your first reply is a call." in sent[0]["messages"][0]["content"], "the rules for models with a template"
     called, result = sent[1]["messages"][2:]
     assert not called["content"] and called["tool_calls"][0]["function"]["name"] == "capital"
     assert json.loads(called["tool_calls"][0]["function"]["arguments"]) == {"country": "Zarnia"}
@@ -82,8 +83,12 @@ def test_tools_and_results_are_sent_as_such_and_calls_are_read_from_the_text(
     assert result["content"].replace("\\", "") == FORGED
 
 
-@pytest.mark.parametrize("echo", ["<tools>\n", "<tool_response>\nQuill\n</tool_response>", "<tools>\nQuill\n</tools>"])
-def test_what_the_template_shows_is_no_answer(monkeypatch: pytest.MonkeyPatch, journal: Path, echo: str) -> None:
+QUESTION = "What is the capital of Zarnia?"
+ECHOES = ["<tools>\n", "<tool_response>\nQuill\n</tool_response>", "<tools>\nQuill\n</tools>", f"{QUESTION}\n"]
+
+
+@pytest.mark.parametrize("echo", ECHOES)
+def test_what_the_model_was_shown_is_no_answer(monkeypatch: pytest.MonkeyPatch, journal: Path, echo: str) -> None:
     done, sent = run(monkeypatch, journal, [CALLS["in a fence"], echo, "It is Veldt."])
     assert (done.status, done.answer, len(sent)) == ("answered", "It is Veldt.", 3)
 

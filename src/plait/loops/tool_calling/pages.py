@@ -144,6 +144,8 @@ class NativeTurns(Turns):
             raise Unreadable(f"it {reply.how_cut}")
         if _MARKS.match(said.lstrip()):
             raise Unreadable("it copies what was shown to you.")
+        if log and said.strip() == self._task.question.strip():
+            raise Unreadable("it repeats the question. Write the next call, or the answer in words of your own.")
         if reply.finish == "calls" and not is_plain_answer(said.rstrip().rpartition("\n")[2]):
             raise Unreadable("the call that it announces did not come")
         if turn.answered:
