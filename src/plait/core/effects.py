@@ -170,7 +170,7 @@ T = TypeVar("T")
 Effects: TypeAlias = Generator[Effect, Any, T]
 """A generator that yields effects, receives their results, and returns a `T`."""
 
-AGAIN = 16
+SHARED_BEGINNING = 16
 """Characters that a reply, or its last line, shares with its rest if the model began again."""
 
 
@@ -221,9 +221,9 @@ def join_replies(first: Reply, rest: Reply) -> Reply:
     """Return one reply: the first one and its rest. A model that cannot continue begins the reply, or its last line,
     again: then that is left out of the first one."""
     text = first.text
-    begun = rest.text.lstrip(" ")[:AGAIN]
+    begun = rest.text.lstrip(" ")[:SHARED_BEGINNING]
     for at in (len(text) - len(text.lstrip()), text.rfind("\n") + 1):
-        if len(begun) == AGAIN and text.startswith(begun, at):
+        if len(begun) == SHARED_BEGINNING and text.startswith(begun, at):
             text = text[:at]
     return structs.replace(rest, text=text + rest.text, usage=first.usage + rest.usage)
 
