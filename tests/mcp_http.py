@@ -99,4 +99,4 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content.encode())
-        self.close_connection |= int(sent["Content-Length"]) != len(content.encode())
+        self.close_connection |= int(sent["Content-Length"] or 0) != len(content.encode())
