@@ -10,7 +10,9 @@ import asyncio
 import itertools
 import math
 import re
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from hashlib import sha512
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,7 @@ async def endless(asked: Asked) -> None:
     """A stream that never ends and never repeats itself."""
     await asked.begin()
     for i in itertools.count():
-        await asked.piece(delta("".join(f"line {(i * 50 + j) * 7919 % 100_003} of the story\n" for j in range(50))))
+        await asked.piece(delta("".join(b64encode(sha512(f"{i} {j}".encode()).digest()).decode() for j in range(10))))
 
 
 async def broken(asked: Asked) -> None:
