@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -27,11 +27,15 @@ WRITERS = {
 """The modules that make records, because they perform effects. They read a trace as a `Timeline` as well."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        name = path.relative_to(SOURCE).as_posix()
-        if not name.startswith("journal/"):
-            yield name, ast.parse(path.read_text("utf-8"))
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    """The modules outside the journal that import from it: no other can name a record."""
+    texts = {path.relative_to(SOURCE).as_posix(): path.read_text("utf-8") for path in sorted(SOURCE.rglob("*.py"))}
+    return [
+        (name, ast.parse(text))
+        for name, text in texts.items()
+        if not name.startswith("journal/") and "plait.journal" in text
+    ]
 
 
 def imported_records(module: ast.Module) -> set[str]:

@@ -24,7 +24,8 @@ from profile_servers import with_script
 
 @pytest.mark.parametrize("name", PROFILES)
 async def test_each_loop_is_answered_by_each_model_and_nothing_is_refused(name: str, tmp_path: Path) -> None:
-    for loop in LOOPS:
+    """Here each model has some of the loops; the campaign's part `profiles` has all pairs."""
+    for loop in LOOPS[[*PROFILES].index(name) % 3 :: 3]:
         cell = await run_cell(PROFILES[name], loop, tmp_path)
         assert (cell.faults, cell.refused) == ([], [[], []]), loop
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import plait
@@ -159,7 +159,6 @@ def _values_of_type(kind: str, schema: dict[str, Any], root: dict[str, Any], dep
     return {**simple, "boolean": st.booleans(), "null": st.none()}[kind]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_value_of_the_converted_schema_fits_the_original_without_its_nulls(data: st.DataObject) -> None:
     schema = {**data.draw(objects_of(SCHEMAS)), "$defs": DEFS}

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
@@ -44,7 +44,6 @@ WAYS = ("{}", " {}\n", "```json\n{}\n```", "```\n{}```")
 
 
 @pytest.mark.parametrize(("kind", "values"), VALUES, ids=[str(kind) for kind, _ in VALUES])
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_value_that_is_written_as_json_is_read_back(kind: Any, values: Any, data: st.DataObject) -> None:
     value, way = data.draw(values), data.draw(st.sampled_from(WAYS))
@@ -55,7 +54,6 @@ def test_a_value_that_is_written_as_json_is_read_back(kind: Any, values: Any, da
 
 
 @pytest.mark.parametrize(("kind", "values"), VALUES, ids=[str(kind) for kind, _ in VALUES])
-@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_a_value_is_read_back_from_the_form_that_endpoints_take(kind: Any, values: Any, data: st.DataObject) -> None:
     value = data.draw(values)
@@ -67,14 +65,12 @@ def test_a_value_is_read_back_from_the_form_that_endpoints_take(kind: Any, value
     assert output.make_value(output.read(sent)) == value
 
 
-@settings(max_examples=200, deadline=None)
 @given(text=st.text(max_size=60), schema=st.sampled_from([OutputType(kind).spec for kind, _ in VALUES]))
 def test_any_text_is_read_without_an_error(text: str, schema: OutputSpec) -> None:
     value = read_output(text, schema.schema)
     find_output_faults(value, schema)
 
 
-@settings(max_examples=60, deadline=None)
 @given(whole=WHOLES, share=st.floats(0, 1))
 def test_the_beginning_of_an_answer_has_a_value_or_none(whole: Whole, share: float) -> None:
     text = whole.model_dump_json()
