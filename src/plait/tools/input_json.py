@@ -1,0 +1,80 @@
+"""The JSON form of a tool's arguments, in which guards see them.
+
+It has what the tool gets, so it reads the attributes of an object. A serializer of the user's may hide or change them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from plait.core.artifacts import Artifact
+from plait.core.messages import JSON
+
+
+def to_json(value: Any, keep: Callable[[Artifact], JSON] | None) -> JSON:
+    """Return the JSON form of a Python value: objects by the names of their fields, sets as lists, dates as ISO text.
+
+    A decimal is a number if JSON can hold it exactly. Infinite numbers, NaN and other decimals are text. `keep` returns
+    the handle of an artifact. Without `keep`, the value is a default: raises `TypeError` for an artifact, a secret, and
+    what has no JSON form.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(artifact := getattr(value, "artifact", value), Artifact):
+        if keep is None:
+            raise TypeError("an artifact")
+        return keep(artifact)
+    if isinstance(value, Enum):
+        return to_json(value.value, keep)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else repr(float(value))
+    if isinstance(value, Decimal):
+        number = float(value) if value.is_finite() else 0.0
+        whole = math.isfinite(number) and value.is_finite() and value == value.to_integral_value()
+        return int(value) if whole else number if Decimal(repr(number)) == value else str(value)
+    if isinstance(value, Mapping):
+        return {str(to_json(key, keep)): to_json(each, keep) for key, each in value.items()}
+    names = getattr(value, "_fields", None)
+    if names is not None and isinstance(value, tuple):
+        return {name: to_json(each, keep) for name, each in zip(names, value, strict=True)}
+    if isinstance(value, list | tuple | deque):
+        return [to_json(each, keep) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted((to_json(each, keep) for each in value), key=repr)
+    if (fields := _fields_of(value)) is not None:
+        return {name: to_json(each, keep) for name, each in fields.items()}
+    if hasattr(type(value), "__pydantic_root_model__") and type(value).__pydantic_root_model__:
+        return to_json(value.root, keep)
+    if hasattr(value, "get_secret_value") and keep is not None:
+        return to_json(value.get_secret_value(), keep)
+    if isinstance(value, bytes | bytearray):
+        return value.decode("utf-8", "backslashreplace")
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError:
+        if keep is None:
+            raise TypeError(f"a {type(value).__name__}") from None
+        return f"(a {type(value).__name__})"
+
+
+def _fields_of(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a pydantic model, a msgspec struct or a data class; None for any other value."""
+    kind = type(value)
+    if hasattr(kind, "model_fields") and not kind.__pydantic_root_model__:
+        return {name: getattr(value, name) for name in kind.model_fields} | (value.__pydantic_extra__ or {})
+    if hasattr(kind, "__struct_fields__"):
+        names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
+        return {shown: getattr(value, name) for shown, name in names}
+    names = getattr(kind, "__dataclass_fields__", None)
+    return None if names is None else {name: getattr(value, name) for name in names if hasattr(value, name)}
