@@ -98,7 +98,7 @@ def sending(journal: Path, approve: plait.agent.Approve = "effects") -> plait.Ag
 def test_a_tool_with_effects_waits_for_leave(journal: Path) -> None:
     run = sending(journal).run("Say hello")
     assert run.status == "waiting" and SENT == []
-    assert run.reason == "May 'send' be called with {\"text\":\"hello\"}?"
+    assert run.reason == 'May \'send\' be called with {"text":"hello"}?'
     done = sending(journal).resume(run, "yes")
     assert done.status == "answered" and SENT == ["hello"]
 

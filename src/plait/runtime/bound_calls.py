@@ -100,8 +100,9 @@ class CallBinder:
         values = tool.bind_values(filled, by_name=by_name)
         try:
             shown = {name: to_json(value, self._artifacts.put_away) for name, value in values.items()}
-        except RecursionError:
-            raise BadInput(f"{tool.name}: the input is nested too deeply.") from None
+        except (RecursionError, ValueError) as why:
+            said = "the input is nested too deeply" if isinstance(why, RecursionError) else str(why)
+            raise BadInput(f"{tool.name}: {said}.") from None
         defaults = {}
         for name, make in tool.signature.defaults.items():
             if name not in values:

@@ -21,7 +21,7 @@ def to_json(value: Any, keep: Callable[[Artifact], JSON] | None) -> JSON:
 
     A decimal is a number if JSON can hold it exactly. Infinite numbers, NaN and other decimals are text. `keep` returns
     the handle of an artifact. Without `keep`, the value is a default: raises `TypeError` for an artifact, a secret, and
-    what has no JSON form.
+    what has no JSON form. Raises `ValueError` for a key or a field that has two values.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -42,7 +42,10 @@ def to_json(value: Any, keep: Callable[[Artifact], JSON] | None) -> JSON:
         whole = math.isfinite(number) and value.is_finite() and value == value.to_integral_value()
         return int(value) if whole else number if Decimal(repr(number)) == value else str(value)
     if isinstance(value, Mapping):
-        return {str(to_json(key, keep)): to_json(each, keep) for key, each in value.items()}
+        shown = {str(to_json(key, keep)): to_json(each, keep) for key, each in value.items()}
+        if len(shown) < len(value):
+            raise ValueError("two keys of an object are the same in JSON")
+        return shown
     names = getattr(value, "_fields", None)
     if names is not None and isinstance(value, tuple):
         return {name: to_json(each, keep) for name, each in zip(names, value, strict=True)}
@@ -54,7 +57,9 @@ def to_json(value: Any, keep: Callable[[Artifact], JSON] | None) -> JSON:
         return {name: to_json(each, keep) for name, each in fields.items()}
     if hasattr(type(value), "__pydantic_root_model__") and type(value).__pydantic_root_model__:
         return to_json(value.root, keep)
-    if hasattr(value, "get_secret_value") and keep is not None:
+    if hasattr(value, "get_secret_value"):
+        if keep is None:
+            raise TypeError("a secret")
         return to_json(value.get_secret_value(), keep)
     if isinstance(value, bytes | bytearray):
         return value.decode("utf-8", "backslashreplace")
@@ -72,7 +77,10 @@ def _fields_of(value: Any) -> dict[str, Any] | None:
     """Return the fields of a pydantic model, a msgspec struct or a data class; None for any other value."""
     kind = type(value)
     if hasattr(kind, "model_fields") and not kind.__pydantic_root_model__:
-        return {name: getattr(value, name) for name in kind.model_fields} | (value.__pydantic_extra__ or {})
+        extra = value.__pydantic_extra__ or {}
+        if twice := extra.keys() & kind.model_fields:  # one spelling for the guards, and another one for the tool
+            raise ValueError(f"{', '.join(sorted(twice))} is given twice")
+        return {name: getattr(value, name) for name in kind.model_fields} | extra
     if hasattr(kind, "__struct_fields__"):
         names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
         return {shown: getattr(value, name) for shown, name in names}
