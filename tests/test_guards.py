@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import json
 from collections.abc import Callable
@@ -420,3 +421,26 @@ def test_the_journal_has_the_call_as_written_as_seen_and_as_made(journal: Path) 
     assert shown == [{"to": "Ada", "amount": 2.5}]
     unchanged = agent_of(pay, ["Ada", "5"], journal=journal).run("go")
     assert [each.call.input for each in unchanged.events if isinstance(each, ev.Called)] == [["Ada", "5"]]
+
+
+async def test_an_edited_call_that_is_made_again_has_the_edited_input(journal: Path) -> None:
+    began = asyncio.Event()
+
+    @plait.tool(idempotent=True)
+    async def pay_again(to: str, amount: float) -> str:
+        """Pays."""
+        GOT.append(amount)
+        if len(GOT) == 1:
+            began.set()
+            await asyncio.sleep(60)
+        return "paid"
+
+    agent = agent_of(pay_again, ["Ada", 5], approve="always", journal=journal)
+    run = await agent.arun("go")
+    going_on = asyncio.create_task(agent.aresume(run, 'edit ["Ada", 50]'))
+    await began.wait()
+    going_on.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going_on
+    assert (await agent.aresume(run.id)).status == "answered"
+    assert GOT == [50.0, 50.0]

@@ -300,8 +300,8 @@ class Timeline:
             case Acting(n=n, step=step):
                 for i, each in enumerate(record.calls):
                     bound = replace(each, input=record.bound[i]) if i in record.bound else each
-                    call = self._decide_call(ToolCall(n, i, step, each, bound, bound), self._decided.pop((n, i), None))
-                    yield "planned", self._put_call(call)
+                    planned = ToolCall(n, i, step, each, bound, bound)
+                    yield "planned", self._put_call(self._decide_call(planned, self._decided.pop((n, i), None)))
                 yield from self._begin_calls(n, record.begun)
             case Begun(n=n):
                 yield from self._begin_calls(n, record.begun)

@@ -19,7 +19,6 @@ from plait.journal import codec
 from plait.runtime.artifacts import ArtifactStore
 from plait.tools import Toolset
 from plait.tools.input_json import to_json
-from plait.tools.signature import Converted
 
 REBINDS = 4
 """How often the input of one call may be changed or edited."""
@@ -60,8 +59,8 @@ class CallBinder:
         """Bind the input that a hook gave a bound call. What it left is not converted again. Raises `BadInput`."""
         known = before.call.input
         given = call.input.items() if isinstance(call.input, dict) else ()
-        kept = {name: before.values[name] for name, each in given if name in known and _same(each, known[name])}
-        bound = self._bind(call, by_name=True, kept=kept)
+        kept = {name: before.values[name] for name, each in given if name in before.values and _same(each, known[name])}
+        bound = self._bind(call, kept)
         return structs.replace(bound, filled=bound.filled | (before.filled & kept.keys()))
 
     def bind_edited(self, call: Call) -> BoundCall:
@@ -73,9 +72,9 @@ class CallBinder:
 
         Raises `BadInput` if the tool would get another input than the guards have seen.
         """
-        for call, by_name in ((given, False), (recorded, True)):
+        for call, kept in ((given, None), (recorded, dict[str, Any]())):
             with suppress(BadInput):
-                bound = self._bind(call, exact=call.by_code and not by_name, by_name=by_name)
+                bound = self._bind(call, kept, exact=kept is None and call.by_code)
                 if self.is_recorded(bound.call.input, recorded.input):
                     return structs.replace(bound, call=structs.replace(bound.call, by_code=recorded.by_code))
         raise BadInput(
@@ -87,17 +86,14 @@ class CallBinder:
         """Return whether `recorded` is the stored form of a JSON value, in which secrets are replaced."""
         return _same(value, recorded) or self._scrub(codec.encode(value)) == codec.encode(recorded)
 
-    def _bind(
-        self, call: Call, *, exact: bool = False, by_name: bool = False, kept: Mapping[str, Any] | None = None
-    ) -> BoundCall:
+    def _bind(self, call: Call, kept: Mapping[str, Any] | None = None, *, exact: bool = False) -> BoundCall:
+        """Bind a call. `kept`: as in `Tool.bind_values`. `exact`: its input is that of code. Raises `BadInput`."""
         tool = self._tools.get(call.tool)
         if tool is None:
             raise BadInput(f"There is no tool named {call.tool!r}.")
         given = copy.deepcopy(call.input)  # nobody else holds what the tool gets
         filled = self._artifacts.fill_exact_input(given) if exact else self._artifacts.fill_input(given, tool)
-        if kept:
-            filled |= {name: Converted(value) for name, value in kept.items()}
-        values = tool.bind_values(filled, by_name=by_name)
+        values = tool.bind_values(filled, kept)
         try:
             shown = {name: to_json(value, self._artifacts.put_away) for name, value in values.items()}
         except (RecursionError, ValueError) as why:

@@ -11,7 +11,7 @@ says so. An identical call (same tool, same input) needs approval for the rest o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,10 +20,11 @@ from msgspec import convert, structs
 from plait.core import Act, Answered, Call, LimitNear, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, JournalError
+from plait.core.tools import Trouble
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.journal.timeline import ChangedBy
-from plait.runtime.bound_calls import REBINDS, BoundCall, replace_input
+from plait.runtime.bound_calls import REBINDS, BoundCall
 from plait.runtime.call_model import count_attempts
 from plait.runtime.call_policy import CallPolicy
 from plait.runtime.call_services import ToolServices
@@ -56,14 +57,15 @@ LONG = 0.05
 
 @dataclass(frozen=True)
 class Candidate:
-    """A call that guards have looked at: as it is bound, who changed it, what hooks decided about it, which of its
-    values the model made up, and why it is refused."""
+    """A call on its way through the guards: as it is bound, who changed it, what hooks decided about it, which of its
+    values the model made up, why it is refused, and how often the user has edited it."""
 
     bound: BoundCall
     changed_by: ChangedBy = ""
     decided: Decided[Call] | None = None
     invented: tuple[str, ...] = ()
     refusal: str = ""
+    edits: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,13 @@ class Actor:
         results = await self._hooks.after_tools(n, step, made, past.observed, past)
         if self.run_context.run_spec.replay and len(results) < len(calls):
             raise RecordEnds
-        bound = {i: self._bind(i, calls[i], past) for i in range(len(calls)) if i not in results}
+        # A call that has begun is the user's last edit of it. Of others, the edits pass the guards one after the other.
+        edits = {i: [each for each in past.answers(i) if each.input and i in past.begun] for i in range(len(calls))}
+        bound = {
+            i: self._bind(i, edits[i][-1].edit(call) if edits[i] else call, past, len(edits[i]))
+            for i, call in enumerate(calls)
+            if i not in results
+        }
         seen = tuple(past.calls[i].bound if past.calls else bound[i].call for i in range(len(calls)))
         if not past.planned and not past.waits:
             self.run_context.meter.before_act()
@@ -123,7 +131,12 @@ class Actor:
                     self.run_context.say(ev.Noted(step, "loop", sentence(why)))
                     raise near
         if bound:
-            results.update(await self._make(n, step, effect, seen, bound, past))
+            candidates = {
+                i: Candidate(each, past.calls[i].changed_by if i in past.begun else "", edits=len(edits[i]))
+                for i, each in bound.items()
+            }
+            group = Group(n, step, calls, seen, candidates, past, effect.fixed)
+            results.update(await self._make(group, list(bound)))
         ordered = tuple(results[i] for i in range(len(calls)))
         for call, observation in zip(seen, ordered, strict=True):
             self.run_context.breaker.after(call, observation)
@@ -174,13 +187,13 @@ class Actor:
         except BadInput as why:
             return BoundCall(given, error=str(why))
 
-    async def _admit(self, group: Group, i: int, bound: BoundCall, edits: int = 0) -> Candidate:
+    async def _admit(self, group: Group, i: int) -> Candidate:
         """Take a call to its hooks, and look for made-up values in it."""
+        bound, edits = group.candidates[i].bound, group.candidates[i].edits
         if bound.error:
-            return Candidate(bound)
-        bound, decided = await self._hooks.before_tool(
-            HookPlace("before_tool", group.n, i, group.step, group.past, edits), bound
-        )
+            return group.candidates[i]
+        place = HookPlace("before_tool", group.n, i, group.step, group.past, edits)
+        bound, decided = await self._hooks.before_tool(place, bound)
         sources, context = self.run_context.sources, self.run_context.run_spec.context
         invented: tuple[str, ...] = ()
         if sources is not None and bound.call.tool != context.search:
@@ -189,7 +202,8 @@ class Actor:
         if invented and not refusal and self.run_context.run_spec.grounding == "refuse":
             others = (tool.name for tool in self.run_context.run_spec.tools if tool.name != bound.call.tool)
             refusal = refuse_invented(invented, others)
-        return Candidate(bound, "hook" if decided.changed else "user" if edits else "", decided, invented, refusal)
+        changed_by: ChangedBy = "hook" if decided.changed else "user" if edits else ""
+        return Candidate(bound, changed_by, decided, invented, refusal, edits)
 
     def _find_questions(self, candidate: Candidate, fixed: bool) -> dict[str, str]:
         """Return the guards that want the user's approval of a call, each with its part of the question."""
@@ -207,42 +221,32 @@ class Actor:
             found["doubt"] = " The same call was made before, and whether it took effect is not known."
         return found | dict.fromkeys(self._policy.find_approvals(call), "")
 
-    async def _make(
-        self,
-        n: int,
-        step: int,
-        effect: Act,
-        seen: tuple[Call, ...],
-        bound: Mapping[int, BoundCall],
-        past: PastEffect,
-    ) -> dict[int, Observation]:
+    async def _make(self, group: Group, todo: list[int]) -> dict[int, Observation]:
         """Make the calls that have no result yet: those in doubt by policy, those that need approval after it came."""
-        calls = effect.calls
-        candidates = {each.i: Candidate(BoundCall(each.call), each.changed_by) for each in past.calls}
-        group = Group(n, step, calls, seen, candidates, past, effect.fixed)
-        if self._needs_nobody(past, calls):
-            candidates.update((i, Candidate(each)) for i, each in bound.items())
-            return await self._begin(group, tuple(bound))
+        calls, candidates, begun = group.wrote, group.candidates, group.past.begun
+        if self._needs_nobody(group.past, calls):
+            return await self._begin(group, tuple(todo))
         results: dict[int, Observation] = {}
-        doubtful = [i for i in bound if i in past.begun and not self._policy.may_repeat(calls[i])]
-        todo = [i for i in bound if i not in doubtful]
+        doubtful = [i for i in todo if i in begun and not self._policy.may_repeat(calls[i])]
+        todo = [i for i in todo if i not in doubtful]
         for i in todo:
-            candidates[i] = await self._admit(group, i, bound[i])
+            candidates[i] = await self._admit(group, i)
         for i in doubtful:
             results[i] = await self._ended(group, i, _in_doubt(calls[i]))
-        free = [i for i in todo if bound[i].error]
+        unbound = [i for i in todo if candidates[i].bound.error]  # no guard sees them, and no tool
         refused = [i for i in todo if candidates[i].refusal]
-        rest = [i for i in todo if i not in free and i not in refused]
+        rest = [i for i in todo if i not in (*unbound, *refused)]
         questions = [i for i in rest if self._policy.is_question(calls[i])]
         lost = [i for i in rest if i not in questions and self._policy.is_lost(group.call(i))]
-        rest = [i for i in rest if i not in (*questions, *lost)]
-        # What the person was asked needs their answer, whatever the policy says by now.
-        need = [
-            i
+        asking = {
+            i: self._find_questions(candidates[i], group.fixed)
             for i in rest
-            if i not in past.begun and (i in past.waits or self._find_questions(candidates[i], group.fixed))
-        ]
-        results.update(await self._begin(group, tuple(i for i in todo if i in free or (i in rest and i not in need))))
+            if i not in (*questions, *lost) and i not in begun
+        }
+        # What the person was asked needs their answer, whatever the policy says by now.
+        need = [i for i, asks in asking.items() if asks or i in group.past.waits]
+        free = tuple(i for i in todo if i not in (*refused, *questions, *lost, *need))
+        results.update(await self._begin(group, free))
         for i in lost:
             results[i] = await self._ended(group, i, _in_doubt(calls[i]))
         for i in refused:
@@ -250,7 +254,7 @@ class Actor:
         for i in questions:
             results[i] = await self._ended(group, i, await self._asked(group, i))
         for i in need:
-            results[i] = await self._make_if_approved(group, i)
+            results[i] = await self._make_if_approved(group, i, asking[i])
         return results
 
     def _needs_nobody(self, past: PastEffect, calls: tuple[Call, ...]) -> bool:
@@ -295,43 +299,40 @@ class Actor:
             if later is not None:
                 later.cancel()
 
-    async def _make_if_approved(self, group: Group, i: int) -> Observation:
-        """Make a call after the user has approved it. An edit is approved by the guards that asked; all others look
-        at it anew."""
+    async def _make_if_approved(self, group: Group, i: int, asking: dict[str, str]) -> Observation:
+        """Make a call after the user has approved it. `asking` are the guards that want that.
+
+        They have approved what the user edits. All others look at it anew.
+        """
         answers = group.past.answers(i)
         approved: set[str] = set()
-        for edits in range(1 + REBINDS):
-            candidate = group.candidates[i]
-            call = candidate.bound.call
-            asking = self._find_questions(candidate, group.fixed)
+        while True:
+            call, edits = group.call(i), group.candidates[i].edits
             said = None
             if not edits or asking.keys() - approved:
                 question = f"May '{call.tool}' be called with {input_of(call)}?{''.join(asking.values())}"
-                if answers:
-                    said = answers.pop(0)
-                else:
-                    said = await self.run_context.wait(
-                        group.n, group.step, i, "approval", question, group.past, replace_input(call)
-                    )
+                where = (group.n, group.step, i)
+                wait = self.run_context.wait
+                said = answers.pop(0) if answers else await wait(*where, "approval", question, group.past, call)
                 if not said.approved:
-                    text = (
-                        f"The person refused this call: {said.text}" if said.text else "The person refused this call."
-                    )
-                    return await self._ended(group, i, Observation(text, trouble="refused"))
+                    why = f": {said.text}" if said.text else "."
+                    refusal = Observation(f"The person refused this call{why}", trouble="refused")
+                    return await self._ended(group, i, refusal)
             if said is None or not said.input:
                 begun = Begun(group.n, (i,))
                 await self.run_context.log.append_before(self._not_repeatable(group, (i,)), (begun, None))
                 return (await self._side_by_side(group, (i,)))[i]
-            edited = self._bind(i, said.edit(call), group.past, edits + 1)
-            group.candidates[i] = candidate = await self._admit(group, i, edited, edits + 1)
-            if edited.error:
-                return await self._ended(group, i, Observation(edited.error, trouble="bad_input"))
-            if candidate.refusal:
-                return await self._ended(group, i, Observation(candidate.refusal, trouble="refused"))
+            if edits == REBINDS:
+                refusal = Observation("The call was edited too often. It was not made.", trouble="refused")
+                return await self._ended(group, i, refusal)
+            bound = self._bind(i, said.edit(call), group.past, edits + 1)
+            group.candidates[i] = Candidate(bound, "user", edits=edits + 1)
+            group.candidates[i] = candidate = await self._admit(group, i)
+            if failed := bound.error or candidate.refusal:
+                trouble: Trouble = "bad_input" if bound.error else "refused"
+                return await self._ended(group, i, Observation(failed, trouble=trouble))
             approved = set() if candidate.changed_by == "hook" else set(asking)
-        return await self._ended(
-            group, i, Observation("The call was changed too often. It was not made.", trouble="refused")
-        )
+            asking = self._find_questions(candidate, group.fixed)
 
     async def _side_by_side(self, group: Group, indexes: tuple[int, ...]) -> dict[int, Observation]:
         run_spec = self.run_context.run_spec

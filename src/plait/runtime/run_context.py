@@ -27,7 +27,7 @@ from plait.models.base import Model
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.attachments import find_contents
-from plait.runtime.bound_calls import CallBinder
+from plait.runtime.bound_calls import CallBinder, replace_input
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.hooks import Hook
 from plait.runtime.limits import Limits
@@ -224,7 +224,8 @@ class RunContext:
                 asked = None  # it is about an input that the user has changed since
         if asked is None:
             id = question_id(self.log.run, n, i, f"{kind}{point}", text, call)
-            asked = Waits(n, step, kind, text, i, id, point=point, call=call if kind == "approval" else None)
+            about = replace_input(call) if call is not None and kind == "approval" else None
+            asked = Waits(n, step, kind, text, i, id, point=point, call=about)
             await self.log.append((asked, None))
         waiting = first = waiting_with(asked)
         for _ in range(TRIES):

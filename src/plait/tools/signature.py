@@ -28,12 +28,6 @@ _KINDS = inspect.Parameter
 _MISSING = inspect.Parameter.empty
 
 
-class Converted(Struct, frozen=True):
-    """A value of an input that is a parameter's Python value already."""
-
-    value: Any
-
-
 class Signature(Struct, frozen=True):
     """The description of a tool's input and output.
 
@@ -229,18 +223,20 @@ def _is_artifact(schema: Any) -> bool:
     return any(map(_is_artifact, schema.get("anyOf", [schema["items"]] if "items" in schema else [])))
 
 
-def bind_values(tool: str, signature: Signature, given: JSON, *, by_name: bool = False) -> dict[str, Any]:
-    """Return the Python values of a model's input by parameter name, without defaults.
+def bind_values(tool: str, signature: Signature, given: JSON, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the Python values of an input by parameter name, without defaults. See `Tool.bind_values`.
 
-    `by_name`: as in `place_arguments`. Raises only `BadInput`.
+    Raises only `BadInput`.
     """
     try:
-        placed, faults = place_arguments(signature.schema, given, signature.spread, by_name=by_name)
+        placed, faults = place_arguments(signature.schema, given, signature.spread, by_name=kept is not None)
         values: dict[str, Any] = {}
         for name, value in placed.items():
             try:
-                known = value.__class__ is Converted
-                values[name] = value.value if known else signature.type_of(name).convert(value, signature.schema)
+                if kept and name in kept:
+                    values[name] = kept[name]
+                else:
+                    values[name] = signature.type_of(name).convert(value, signature.schema)
             except Misfit as misfit:
                 faults += [f"{show_place(name, path)} {text}" for path, text in misfit.faults]
         if not faults:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from inspect import iscoroutinefunction, isroutine
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
@@ -108,14 +108,15 @@ class Tool(Struct, frozen=True, dict=True):
         """Return the arguments of a model's input. Raises `BadInput`, whose text is for the model."""
         return self.split(self.bind_values(input))
 
-    def bind_values(self, input: JSON, *, by_name: bool = False) -> dict[str, Any]:
+    def bind_values(self, input: JSON, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the Python values of an input by parameter name, without defaults. Raises `BadInput`.
 
-        `by_name`: the names of an object are those of parameters; it is never the one argument whole.
+        With `kept`, an object has the arguments by name and is never the one argument whole. The values in `kept` are
+        used as they are.
         """
         from plait.tools.signature import bind_values
 
-        return bind_values(self.name, self.signature, input, by_name=by_name)
+        return bind_values(self.name, self.signature, input, kept)
 
     def split(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return values by parameter name as the positional and the named arguments of the function."""

@@ -133,9 +133,9 @@ class McpTool(Tool, frozen=True, dict=True, kw_only=True):
     def spec(self) -> ToolSpec:
         return structs.replace(self.described, name=self.name, excludes=self.excludes)
 
-    def bind_values(self, input: JSON, *, by_name: bool = False) -> dict[str, Any]:
+    def bind_values(self, input: JSON, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
         try:
-            return super().bind_values(encode_artifacts(input), by_name=by_name)
+            return super().bind_values(encode_artifacts(input), kept)
         except ToolError as error:
             raise BadInput(f"{self.name}: {error}") from error
 
