@@ -444,3 +444,21 @@ async def test_an_edited_call_that_is_made_again_has_the_edited_input(journal: P
         await going_on
     assert (await agent.aresume(run.id)).status == "answered"
     assert GOT == [50.0, 50.0]
+
+
+def test_computed_defaults_make_no_call_new_for_the_loop_breaker_and_for_doubts(journal: Path) -> None:
+    @plait.tool(timeout=0.05)
+    async def pay_once(to: str, code: list[int] = Field(default_factory=lambda: [len(GOT)])) -> str:
+        """Pays."""
+        GOT.append(to)
+        await asyncio.sleep(0 if to == "Bob" else 60)
+        return "paid"
+
+    def turns(*inputs: Any) -> plait.Agent[Any]:
+        replies = [Reply("", calls=(Call("pay_once", each, "1"),)) for each in inputs]
+        return plait.Agent("tool_calling", model=plait.Scripted([*replies, "ok"]), tools=[pay_once], journal=journal)
+
+    run = turns(["Ada"], {"To": "Ada"}).run("go")
+    assert run.status == "waiting" and "The same call was made before" in str(run.reason)
+    run = turns(*[["Bob"]] * 6).run("go")
+    assert (run.status, run.outcome.limit) == ("stopped", "loop")  # type: ignore[union-attr]

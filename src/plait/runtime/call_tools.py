@@ -21,6 +21,7 @@ from plait.core import Act, Answered, Call, LimitNear, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, JournalError
 from plait.core.tools import Trouble
+from plait.journal import codec
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.journal.timeline import ChangedBy
@@ -70,13 +71,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Group:
-    """The calls of one effect as the model `wrote` them, as they were bound at first (`seen`), as they are to be made
-    now, and what is recorded of the effect. `fixed`: as in `Act`."""
+    """The calls of one effect as the model `wrote` them, as they were bound at first (`seen`; `alike` for the loop
+    breaker), as they are to be made now, and what is recorded of the effect. `fixed`: as in `Act`."""
 
     n: int
     step: int
     wrote: tuple[Call, ...]
     seen: tuple[Call, ...]
+    alike: tuple[Call, ...]
     candidates: dict[int, Candidate]
     past: PastEffect
     fixed: bool = False
@@ -98,6 +100,8 @@ class Actor:
         self._hooks = hooks
         self._writing: asyncio.Future[None] | None = None
         self._policy = CallPolicy(run_context)
+        self._first: dict[bytes, Call] = {}
+        """How calls were bound first, by their words: computed defaults make no call new."""
 
     async def perform(self, n: int, effect: Act, past: PastEffect) -> tuple[Observation, ...]:
         step = self.run_context.meter.steps
@@ -111,6 +115,7 @@ class Actor:
         made = {each.i: each.call for each in past.calls}
         for i, observation in past.observed.items():
             self._policy.note_doubt(made[i], observation)
+            self._policy.note_doubt(past.calls[i].shown, observation)
         results = await self._hooks.after_tools(n, step, made, past.observed, past)
         if self.run_context.run_spec.replay and len(results) < len(calls):
             raise RecordEnds
@@ -122,9 +127,11 @@ class Actor:
             if i not in results
         }
         seen = tuple(past.calls[i].bound if past.calls else bound[i].call for i in range(len(calls)))
+        words = (codec.encode((call.tool, call.input)) for call in calls)
+        alike = tuple(self._first.setdefault(each, call) for each, call in zip(words, seen, strict=True))
         if not past.planned and not past.waits:
             self.run_context.meter.before_act()
-            for call in seen:
+            for call in alike:
                 if why := self.run_context.breaker.before(call):
                     near = self.run_context.meter.conclude("loop", why)
                     await self.run_context.log.append((Thrown(n, step, "LimitNear", near.limit, near.detail), None))
@@ -135,10 +142,10 @@ class Actor:
                 i: Candidate(each, past.calls[i].changed_by if i in past.begun else "", edits=len(edits[i]))
                 for i, each in bound.items()
             }
-            group = Group(n, step, calls, seen, candidates, past, effect.fixed)
+            group = Group(n, step, calls, seen, alike, candidates, past, effect.fixed)
             results.update(await self._make(group, list(bound)))
         ordered = tuple(results[i] for i in range(len(calls)))
-        for call, observation in zip(seen, ordered, strict=True):
+        for call, observation in zip(alike, ordered, strict=True):
             self.run_context.breaker.after(call, observation)
         self._learn(calls, ordered)
         self._follow_outside(step, calls, ordered)
@@ -217,7 +224,7 @@ class Actor:
             found["taint"] = self.run_context.outside.describe()
         if self._policy.may_be_lost(call):
             found["lost"] = " The journal may have lost rows of this run, so this call may have been made before."
-        if self._policy.is_in_doubt(call):
+        if self._policy.is_in_doubt(call) or self._policy.is_in_doubt(candidate.bound.written):
             found["doubt"] = " The same call was made before, and whether it took effect is not known."
         return found | dict.fromkeys(self._policy.find_approvals(call), "")
 
@@ -406,7 +413,8 @@ class Actor:
         if changed_by:
             observation = structs.replace(observation, note=f"{CHANGED[changed_by]} {input_of(call)}.")
         self._policy.note_doubt(call, observation)
-        note = self.run_context.breaker.remark(group.seen[i], observation)
+        self._policy.note_doubt(group.candidates[i].bound.written, observation)
+        note = self.run_context.breaker.remark(group.alike[i], observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip(), repeated=True)
         entry = (ObservedRecord(group.n, i, observation), self.run_context.artifacts.encode_new(observation.value))
