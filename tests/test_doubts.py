@@ -172,7 +172,7 @@ def test_the_second_time_such_a_list_is_carried_out_as_far_as_it_goes(journal: P
     wrong = actions(*BOTH, ("calculator", "5000 + 3500"))
     run = agent("phased", ["Both.", wrong, wrong, "8131"], journal).run(PEOPLE)
     assert run.answer == "8131"  # which is the sum of what was seen
-    assert "This call was not made: 5000, 3500" in sent(run)[-1]
+    assert "This call was not made: expression: 5000, expression: 3500" in sent(run)[-1]
 
 
 def test_a_plan_with_a_made_up_value_is_asked_for_again(journal: Path) -> None:

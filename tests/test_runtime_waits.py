@@ -98,7 +98,7 @@ def sending(journal: Path, approve: plait.agent.Approve = "effects") -> plait.Ag
 def test_a_tool_with_effects_waits_for_leave(journal: Path) -> None:
     run = sending(journal).run("Say hello")
     assert run.status == "waiting" and SENT == []
-    assert run.reason == "May 'send' be called with \"hello\"?"
+    assert run.reason == 'May \'send\' be called with {"text":"hello"}?'
     done = sending(journal).resume(run, "yes")
     assert done.status == "answered" and SENT == ["hello"]
 
@@ -278,7 +278,7 @@ async def test_going_on_with_a_run_makes_its_tools_off_the_event_loop(tmp_path: 
 
 def test_always_asks_before_reading_too_and_a_function_decides_for_itself(journal: Path) -> None:
     assert "'read'" in (sending(journal, "always").run("Say hello").reason or "")
-    assert sending(journal, lambda call: call.input == "hello").run("Say hello").status == "waiting"
+    assert sending(journal, lambda call: call.input == {"text": "hello"}).run("Say hello").status == "waiting"
     assert sending(journal, "never").run("Say hello").status == "answered"
 
 

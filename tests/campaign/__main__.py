@@ -23,6 +23,7 @@ import bodies  # noqa: E402
 import broken_endpoints  # noqa: E402
 import damaging  # noqa: E402
 import escaping  # noqa: E402
+import guarding  # noqa: E402
 import halving  # noqa: E402
 import killing  # noqa: E402
 import long_tests  # noqa: E402
@@ -43,6 +44,12 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "damage": (damaging.run, "damaged files of a journal", 600, 36),
     "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),
     "approvals": (approving.run, "duplicate approvals, from Python and by HTTP", 10_000, 200),
+    "guards": (
+        guarding.run,
+        "lenient inputs against every guard in every loop, also by code, children, edits",
+        20_000,
+        200,
+    ),
     "endpoints": (broken_endpoints.run, "runs against endpoints that break off, never end or send too much", 600, 40),
     "providers": (providers.run, "rounds of all loops with profiles of hosted models, printed as a matrix", 3, 1),
     "streams": (streaming.run, "streams at once from one server", 300, 40),

@@ -119,12 +119,14 @@ def _describe_input(tool: ToolSpec) -> str:
 # -- an input and the parameters
 
 
-def place_arguments(parameters: Schema, given: Any, spread: str = "") -> tuple[dict[str, Any], list[str]]:
+def place_arguments(
+    parameters: Schema, given: Any, spread: str = "", *, by_name: bool = False
+) -> tuple[dict[str, Any], list[str]]:
     """Return the value of each parameter, not yet checked, and the errors of the input as a whole.
 
     None is no argument, a scalar the one argument, a list the arguments in order, an object the arguments by name. A
     tool with one object or list parameter takes an object or a list whole. `spread` names the parameter that takes all
-    remaining values.
+    remaining values. `by_name`: an object has the arguments by name, and is never the one argument whole.
     """
     properties: Mapping[str, Any] = parameters.get("properties", {})
     required = _required(parameters)
@@ -135,7 +137,7 @@ def place_arguments(parameters: Schema, given: Any, spread: str = "") -> tuple[d
     placed: dict[str, Any] = {}
     faults: list[str] = []
     if isinstance(given, dict):
-        placed, faults = _place_by_name(parameters, given, required, spread)
+        placed, faults = _place_by_name(parameters, given, required, spread, by_name)
     elif isinstance(given, list | tuple):
         placed, faults = _place_in_order(parameters, given, spread)
     elif given is None:
@@ -181,14 +183,14 @@ def takes_other_names(parameters: Schema) -> bool:
 
 
 def _place_by_name(
-    parameters: Schema, given: Mapping[str, Any], required: list[str], spread: str
+    parameters: Schema, given: Mapping[str, Any], required: list[str], spread: str, by_name: bool
 ) -> tuple[dict[str, Any], list[str]]:
     properties: Mapping[str, Any] = parameters.get("properties", {})
     if not properties and is_no_input(given):
         return {}, []
     single = required or [*properties]
     whole = single[0] if len(single) == 1 and single[0] != spread and not takes_other_names(parameters) else ""
-    if whole and not types_of(properties[whole], parameters) & {"object", "any"}:
+    if by_name or (whole and not types_of(properties[whole], parameters) & {"object", "any"}):
         whole = ""
     if whole and whole not in given:
         return {whole: given}, []

@@ -61,7 +61,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """One tool call: the tool's name and its input as the model gave it.
+    """One tool call: the tool's name and its input. Hooks and `approve` functions get the input as an object by
+    parameter name, with the values that the tool gets; everywhere else it is as the model gave it.
 
     `input` is any JSON value: None is no argument, a scalar the one argument, a list positional arguments, an object
     arguments by name. `id` is the endpoint's own id of a native call. `by_code`: code made the call, so the input may

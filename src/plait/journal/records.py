@@ -72,12 +72,17 @@ class ThoughtRecord(Struct, frozen=True, omit_defaults=True, tag="thought"):
 
 
 class Acting(Struct, frozen=True, omit_defaults=True, tag="acting"):
-    """Calls that are about to be made; `begun` has the indexes of those that start at once."""
+    """Calls that are about to be made, as the model wrote them; `begun` has the indexes of those that start at once.
+
+    `bound` has the inputs that guards saw, by index: names, types and defaults as the tool gets them. A call whose
+    input was in this form is left out.
+    """
 
     n: int
     step: int
     calls: tuple[Call, ...]
     begun: tuple[int, ...] = ()
+    bound: dict[int, Any] = {}
 
 
 class Begun(Struct, frozen=True, tag="begun"):
@@ -155,7 +160,7 @@ class HookRecord(Struct, frozen=True, omit_defaults=True, tag="hook"):
 
     `hooks` are the names of those that decided something, and `text` is the reason of a refusal or the question of an
     "ask". If they changed the value, `changed` is set, and `value` holds the new one; for a request, the fields that
-    differ.
+    differ. At `before_tool`, `value` always is the call to make. Hooks decide about it again after the user edited it.
     """
 
     n: int

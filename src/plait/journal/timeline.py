@@ -94,20 +94,33 @@ class ModelCall(Struct, frozen=True):
         return self.last.request
 
 
-class ToolCall(Struct, frozen=True):
-    """Call `i` of effect `n`: as the loop `planned` it, and (`call`) with the user's input if they changed it.
+ChangedBy: TypeAlias = Literal["", "hook", "user"]
+"""Who changed the input of a call before it was made; "" for nobody."""
 
-    It is in doubt if it has `begun` and has no `observation`. `artifacts` are what it returned, as stored.
+
+class ToolCall(Struct, frozen=True):
+    """Call `i` of effect `n`: as the loop `planned` it, and as it is made (`call`).
+
+    `bound` is the planned call as guards saw it first. `call` differs from it if hooks or the user changed the input
+    (`changed_by`). It is in doubt if it has `begun` and has no `observation`. `artifacts` are what it returned, as
+    stored.
     """
 
     n: int
     i: int
     step: int
     planned: Call
+    bound: Call
     call: Call
+    changed_by: ChangedBy = ""
     begun: bool = False
     observation: Observation | None = None
     artifacts: bytes | None = None
+
+    @property
+    def shown(self) -> Call:
+        """Return the call in the model's own words, unless its input was changed."""
+        return self.call if self.changed_by else self.planned
 
 
 class Question(Waits, frozen=True):
@@ -188,8 +201,10 @@ class Timeline:
         self._model_calls: dict[tuple[int, tuple[int, int] | None], ModelCall] = {}
         self._tool_calls: dict[tuple[int, int], ToolCall] = {}
         self._questions: dict[tuple[int, int, str], Question] = {}
-        self._changed_calls: dict[tuple[int, int], Call] = {}
-        """The calls that hooks changed before they were made."""
+        self._asked: dict[tuple[int, int], str] = {}
+        """The last questions about calls, which an answer need not name."""
+        self._decided: dict[tuple[int, int], HookRecord] = {}
+        """What hooks decided about calls that are not planned yet."""
         self._last_at = 0.0
         for row in rows:
             self.add(row)
@@ -284,7 +299,9 @@ class Timeline:
                 yield "replied", call
             case Acting(n=n, step=step):
                 for i, each in enumerate(record.calls):
-                    yield "planned", self._put_call(ToolCall(n, i, step, each, self._changed_calls.get((n, i), each)))
+                    bound = replace(each, input=record.bound[i]) if i in record.bound else each
+                    planned = ToolCall(n, i, step, each, bound, bound)
+                    yield "planned", self._put_call(self._decide_call(planned, self._decided.pop((n, i), None)))
                 yield from self._begin_calls(n, record.begun)
             case Begun(n=n):
                 yield from self._begin_calls(n, record.begun)
@@ -294,17 +311,23 @@ class Timeline:
             case Waits(n=n, i=i):
                 asked = Question(**asdict(record))
                 # A child run may ask several questions during one call, each by its id. Hooks ask more of them.
-                self._questions[n, i, record.question if record.child or record.point else ""] = asked
+                self._questions[n, i, record.question] = asked
+                if not (record.child or record.point):
+                    self._asked[n, i] = record.question
                 yield "waits", asked
-            case UserAnswer(n=n, i=i, question=id) if (n, i, id) in self._questions:
-                self._questions[n, i, id] = answered = replace(self._questions[n, i, id], answer=record)
-                if (n, i) in self._tool_calls and not id:
+            case UserAnswer(n=n, i=i, question=id) if (
+                key := (n, i, id or self._asked.get((n, i), ""))
+            ) in self._questions:
+                self._questions[key] = answered = replace(self._questions[key], answer=record)
+                if (n, i) in self._tool_calls and not id and record.input:
                     known = self._tool_calls[n, i]
-                    self._put_call(replace(known, call=record.edit(known.call)))
+                    self._put_call(replace(known, call=record.edit(known.call), changed_by="user"))
                 yield "answered", answered
             case HookRecord(n=n, i=i):
-                if record.point == "before_tool" and record.changed:
-                    self._changed_calls[n, i] = convert(record.value, Call)
+                if record.point == "before_tool" and (n, i) in self._tool_calls:
+                    self._put_call(self._decide_call(self._tool_calls[n, i], record))
+                elif record.point == "before_tool":
+                    self._decided[n, i] = record
                 yield "decided", record
             case RanRecord() | NoteRecord() | Thrown() | Resumed() | StartRecord() | TookRecord():
                 yield _CHANGES[type(record)], record
@@ -330,6 +353,11 @@ class Timeline:
         for i in begun:
             if (n, i) in self._tool_calls:
                 yield "began", self._put_call(replace(self._tool_calls[n, i], begun=True))
+
+    def _decide_call(self, call: ToolCall, decided: HookRecord | None) -> ToolCall:
+        if decided is None or not decided.changed:
+            return call
+        return replace(call, call=convert(decided.value, Call), changed_by="hook")
 
     def _put_call(self, call: ToolCall) -> ToolCall:
         self._tool_calls[call.n, call.i] = call

@@ -8,6 +8,7 @@ from plait.core import Call, Observation
 from plait.core.errors import BadInput, ConfigError
 from plait.journal import codec
 from plait.journal.effects import digest_of_call
+from plait.runtime.bound_calls import replace_input
 from plait.runtime.run_context import Approve, RunContext
 
 
@@ -79,10 +80,10 @@ class CallPolicy:
         tool = self._tools.get(call.tool)
         return tool is not None and self._context.outside.needs_approval(tool.spec, fixed)
 
-    def needs_approval(self, call: Call, fixed: bool) -> bool:
-        if self.is_in_doubt(call) or self.waits_always(call) or self.is_tainted(call, fixed):
-            return True
-        return any(self._asks_for(policy, call) for policy in self._context.run_spec.approve)
+    def find_approvals(self, call: Call) -> list[str]:
+        """Return the policies that want approval of a call, by their places."""
+        asking = [f"approve {k}" for k, each in enumerate(self._context.run_spec.approve) if self._asks_for(each, call)]
+        return [*asking, "tool"] if self.waits_always(call) else asking
 
     def _asks_for(self, approve: Approve, call: Call) -> bool:
         """Return whether a policy asks for approval of a call."""
@@ -94,7 +95,7 @@ class CallPolicy:
         if approve == "effects":
             return tool.spec.has_effects
         try:
-            return approve(self._context.run_spec.tools.with_own_name(call))
+            return approve(self._context.run_spec.tools.with_own_name(replace_input(call)))
         except (Exception, SystemExit) as why:
             raise ConfigError(
                 f"The function approve= failed for a call of '{call.tool}': {type(why).__name__}: {why}.",

@@ -19,6 +19,7 @@ from plait.core.errors import ConfigError, ModelError, ToolError
 from plait.core.messages import system, user
 from plait.models.base import Model
 from plait.runtime.attachments import UserQuestion, identify_question
+from plait.runtime.bound_calls import BoundCall
 from plait.runtime.call_model import ask_model, limit_reply
 from plait.runtime.context import CallLogger, Context
 from plait.runtime.make_call import GRACE, make_call
@@ -66,13 +67,13 @@ class ToolServices:
         """The name of this call, the same whenever it is made again: a digest of the run and its place in it."""
         return _digest(self.run_context.log.run, str(self.n), str(self.i))
 
-    async def make_call(self, tools: Toolset, seconds: float) -> Observation:
+    async def make_call(self, tools: Toolset, seconds: float, bound: BoundCall) -> Observation:
         """Make the call within `seconds` and return its observation. Child runs of the tool never outlive it.
 
         Raises `ChildWaits` if one of them waits for the user, after the others have ended.
         """
         try:
-            made = await make_call(tools, self.call, seconds, self)
+            made = await make_call(tools, bound, seconds, self)
         except ChildWaits:
             pass
         except BaseException:

@@ -11,22 +11,25 @@ says so. An identical call (same tool, same input) needs approval for the rest o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from dataclasses import dataclass
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from plait.core import Act, Answered, Call, LimitNear, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, JournalError
+from plait.core.tools import Trouble
+from plait.journal import codec
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
+from plait.journal.timeline import ChangedBy
+from plait.runtime.bound_calls import REBINDS, BoundCall
 from plait.runtime.call_model import count_attempts
 from plait.runtime.call_policy import CallPolicy
 from plait.runtime.call_services import ToolServices
-from plait.runtime.grounding import describe_findings, refusal, warning
+from plait.runtime.grounding import describe_findings, refuse_invented, warning
 from plait.runtime.output_check import find_objection
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import (
@@ -34,40 +37,59 @@ from plait.runtime.run_context import (
     HandOff,
     RecordEnds,
     RunContext,
-    apply_edits,
     differs,
     input_of,
     lines_of,
     sentence,
 )
-from plait.runtime.run_hooks import RunHooks
+from plait.runtime.run_hooks import Decided, HookPlace, RunHooks
 from plait.runtime.taint import comes_from_outside
 from plait.tools.call_context import offer_services
 
-Invented: TypeAlias = dict[int, tuple[str, ...]]
-"""The made-up values of calls, by their index."""
-
-CHANGED = "The person changed this call before it was made. Its input was"
-HOOK_CHANGED = "A hook changed this call before it was made. Its input was"
+CHANGED = {
+    "user": "The person changed this call before it was made. Its input was",
+    "hook": "A hook changed this call before it was made. Its input was",
+}
+"""The beginning of the note to the model about a changed call."""
 
 LONG = 0.05
 """Seconds: a call that takes longer is on the record while it goes on."""
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A call on its way through the guards: as it is bound, who changed it, what hooks decided about it, which of its
+    values the model made up, why it is refused, and how often the user has edited it."""
+
+    bound: BoundCall
+    changed_by: ChangedBy = ""
+    decided: Decided[Call] | None = None
+    invented: tuple[str, ...] = ()
+    refusal: str = ""
+    edits: int = 0
+
+
+@dataclass(frozen=True)
 class Group:
-    """The calls of one effect as the model `wrote` them, as hooks changed them, and as they are made, what is recorded
-    of it, the values in them that the model made up, and the questions of hooks about them. `fixed`: as in `Act`."""
+    """The calls of one effect as the model `wrote` them, as they were bound at first (`seen`; `alike` for the loop
+    breaker), as they are to be made now, and what is recorded of the effect. `fixed`: as in `Act`."""
 
     n: int
     step: int
     wrote: tuple[Call, ...]
-    changed: tuple[Call, ...]
-    calls: tuple[Call, ...]
+    seen: tuple[Call, ...]
+    alike: tuple[Call, ...]
+    candidates: dict[int, Candidate]
     past: PastEffect
-    invented: Invented
     fixed: bool = False
-    questions: Mapping[int, str] = field(default_factory=dict)
+
+    def call(self, i: int) -> Call:
+        """Return a call as its tool gets it."""
+        return self.candidates[i].bound.call
+
+    def shown(self, i: int) -> Call:
+        """Return a call in the model's own words, unless its input was changed."""
+        return self.call(i) if self.candidates[i].changed_by else self.wrote[i]
 
 
 class Actor:
@@ -78,6 +100,8 @@ class Actor:
         self._hooks = hooks
         self._writing: asyncio.Future[None] | None = None
         self._policy = CallPolicy(run_context)
+        self._first: dict[bytes, Call] = {}
+        """How calls were bound first, by their words: computed defaults make no call new."""
 
     async def perform(self, n: int, effect: Act, past: PastEffect) -> tuple[Observation, ...]:
         step = self.run_context.meter.steps
@@ -88,25 +112,40 @@ class Actor:
         if past.planned and past.planned != calls:
             raise differs(n, step, lines_of(past.planned), lines_of(calls))
         self._count_questions(past)
-        made = apply_edits(self._hooks.recorded_calls(calls, past), past.answers)
-        for i, seen in past.observed.items():
-            self._policy.note_doubt(made[i], seen)
+        made = {each.i: each.call for each in past.calls}
+        for i, observation in past.observed.items():
+            self._policy.note_doubt(made[i], observation)
+            self._policy.note_doubt(past.calls[i].shown, observation)
         results = await self._hooks.after_tools(n, step, made, past.observed, past)
+        if self.run_context.run_spec.replay and len(results) < len(calls):
+            raise RecordEnds
+        # A call that has begun is the user's last edit of it. Of others, the edits pass the guards one after the other.
+        edits = {i: [each for each in past.answers(i) if each.input and i in past.begun] for i in range(len(calls))}
+        bound = {
+            i: self._bind(i, edits[i][-1].edit(call) if edits[i] else call, past, len(edits[i]))
+            for i, call in enumerate(calls)
+            if i not in results
+        }
+        seen = tuple(past.calls[i].bound if past.calls else bound[i].call for i in range(len(calls)))
+        words = (codec.encode((call.tool, call.input)) for call in calls)
+        alike = tuple(self._first.setdefault(each, call) for each, call in zip(words, seen, strict=True))
         if not past.planned and not past.waits:
             self.run_context.meter.before_act()
-            for call in calls:
+            for call in alike:
                 if why := self.run_context.breaker.before(call):
                     near = self.run_context.meter.conclude("loop", why)
                     await self.run_context.log.append((Thrown(n, step, "LimitNear", near.limit, near.detail), None))
                     self.run_context.say(ev.Noted(step, "loop", sentence(why)))
                     raise near
-        open_calls = [i for i in range(len(calls)) if i not in results]
-        if open_calls and self.run_context.run_spec.replay:
-            raise RecordEnds
-        if open_calls:
-            results.update(await self._make(n, step, effect, open_calls, past))
+        if bound:
+            candidates = {
+                i: Candidate(each, past.calls[i].changed_by if i in past.begun else "", edits=len(edits[i]))
+                for i, each in bound.items()
+            }
+            group = Group(n, step, calls, seen, alike, candidates, past, effect.fixed)
+            results.update(await self._make(group, list(bound)))
         ordered = tuple(results[i] for i in range(len(calls)))
-        for call, observation in zip(calls, ordered, strict=True):
+        for call, observation in zip(alike, ordered, strict=True):
             self.run_context.breaker.after(call, observation)
         self._learn(calls, ordered)
         self._follow_outside(step, calls, ordered)
@@ -140,55 +179,90 @@ class Actor:
             for call in effect.calls
         )
 
-    async def _make(self, n: int, step: int, effect: Act, todo: list[int], past: PastEffect) -> dict[int, Observation]:
-        """Make the calls that have no result yet: those in doubt by policy, those that need leave after it is given."""
-        calls = effect.calls
-        if self._needs_nobody(past, calls):
-            return await self._begin(Group(n, step, calls, calls, calls, past, {}), tuple(todo))
+    def _bind(self, i: int, given: Call, past: PastEffect, edits: int = 0) -> BoundCall:
+        """Bind a call, or the user's edit of it. What guards saw on record wins."""
+        decided, asked = past.decided.get(("before_tool", i), ())[edits:], past.waits.get(i, ())[edits:]
+        recorded = given if edits else None
+        if decided and decided[0].value is not None:
+            recorded = convert(decided[0].value, Call)
+        elif asked and asked[0].call is not None:
+            recorded = asked[0].call
+        if recorded is None:
+            return self.run_context.binder.bind(given)
+        try:
+            return self.run_context.binder.restore(given, recorded)
+        except BadInput as why:
+            return BoundCall(given, error=str(why))
+
+    async def _admit(self, group: Group, i: int) -> Candidate:
+        """Take a call to its hooks, and look for made-up values in it."""
+        bound, edits = group.candidates[i].bound, group.candidates[i].edits
+        if bound.error:
+            return group.candidates[i]
+        place = HookPlace("before_tool", group.n, i, group.step, group.past, edits)
+        bound, decided = await self._hooks.before_tool(place, bound)
+        sources, context = self.run_context.sources, self.run_context.run_spec.context
+        invented: tuple[str, ...] = ()
+        if sources is not None and bound.call.tool != context.search:
+            invented = sources.find_invented(bound.written, context.tool(bound.call.tool))
+        refusal = f"The call is refused: {decided.refusal}" if decided.refusal else ""
+        if invented and not refusal and self.run_context.run_spec.grounding == "refuse":
+            others = (tool.name for tool in self.run_context.run_spec.tools if tool.name != bound.call.tool)
+            refusal = refuse_invented(invented, others)
+        changed_by: ChangedBy = "hook" if decided.changed else "user" if edits else ""
+        return Candidate(bound, changed_by, decided, invented, refusal, edits)
+
+    def _find_questions(self, candidate: Candidate, fixed: bool) -> dict[str, str]:
+        """Return the guards that want the user's approval of a call, each with its part of the question."""
+        call, found = candidate.bound.call, dict[str, str]()
+        if candidate.invented and self.run_context.run_spec.grounding == "ask":
+            found["grounding"] = f" This {describe_findings(candidate.invented)}."
+        if candidate.decided is not None and candidate.decided.question:
+            found |= dict.fromkeys((f"hook {name}" for name in candidate.decided.hooks), "")
+            found[f"hook {candidate.decided.hooks[0]}"] = f" {candidate.decided.question}"
+        if self._policy.is_tainted(call, fixed and not candidate.changed_by):
+            found["taint"] = self.run_context.outside.describe()
+        if self._policy.may_be_lost(call):
+            found["lost"] = " The journal may have lost rows of this run, so this call may have been made before."
+        if self._policy.is_in_doubt(call) or self._policy.is_in_doubt(candidate.bound.written):
+            found["doubt"] = " The same call was made before, and whether it took effect is not known."
+        return found | dict.fromkeys(self._policy.find_approvals(call), "")
+
+    async def _make(self, group: Group, todo: list[int]) -> dict[int, Observation]:
+        """Make the calls that have no result yet: those in doubt by policy, those that need approval after it came."""
+        calls, candidates, begun = group.wrote, group.candidates, group.past.begun
+        if self._needs_nobody(group.past, calls):
+            return await self._begin(group, tuple(todo))
         results: dict[int, Observation] = {}
-        doubtful = [i for i in todo if i in past.begun and not self._policy.may_repeat(calls[i])]
+        doubtful = [i for i in todo if i in begun and not self._policy.may_repeat(calls[i])]
         todo = [i for i in todo if i not in doubtful]
-        decided = {i: await self._hooks.before_tool(n, i, step, calls[i], past) for i in todo}
-        recorded = self._hooks.recorded_calls(calls, past)
-        changed = tuple(decided[i].value if i in decided else recorded[i] for i in range(len(calls)))
-        made, invented = apply_edits(changed, past.answers), self._invented(calls, todo)
-        asked_by_hooks = {i: each.question for i, each in decided.items() if each.question}
-        group = Group(n, step, calls, changed, made, past, invented, effect.fixed, asked_by_hooks)
+        for i in todo:
+            candidates[i] = await self._admit(group, i)
         for i in doubtful:
             results[i] = await self._ended(group, i, _in_doubt(calls[i]))
-        policy = self.run_context.run_spec.grounding
-        refused = {}
-        if policy == "refuse":
-            refused = {i: self._refusal_of_invented(calls[i], found) for i, found in group.invented.items()}
-        refused |= {i: f"The call is refused: {each.refusal}" for i, each in decided.items() if each.refusal}
-        questions = [i for i in todo if i not in refused and self._policy.is_question(calls[i])]
-        lost = [i for i in todo if i not in refused and i not in questions and self._policy.is_lost(group.calls[i])]
-        rest = [i for i in todo if i not in (*refused, *questions, *lost)]
-        asks = group.invented if policy == "ask" else {}
-        # What the person was asked needs their answer, whatever the policy says by now.
-        asked = [
-            i
+        unbound = [i for i in todo if candidates[i].bound.error]  # no guard sees them, and no tool
+        refused = [i for i in todo if candidates[i].refusal]
+        rest = [i for i in todo if i not in (*unbound, *refused)]
+        questions = [i for i in rest if self._policy.is_question(calls[i])]
+        lost = [i for i in rest if i not in questions and self._policy.is_lost(group.call(i))]
+        asking = {
+            i: self._find_questions(candidates[i], group.fixed)
             for i in rest
-            if i in asks
-            or i in past.waits
-            or i in group.questions
-            or self._policy.needs_approval(group.calls[i], group.fixed)
-        ]
-        asked += [i for i in rest if i not in asked and self._policy.may_be_lost(calls[i])]
-        need = [i for i in sorted(asked) if i not in past.begun]
-        results.update(await self._begin(group, tuple(i for i in rest if i not in need)))
+            if i not in (*questions, *lost) and i not in begun
+        }
+        # What the person was asked needs their answer, whatever the policy says by now.
+        need = [i for i, asks in asking.items() if asks or i in group.past.waits]
+        free = tuple(i for i in todo if i not in (*refused, *questions, *lost, *need))
+        results.update(await self._begin(group, free))
         for i in lost:
             results[i] = await self._ended(group, i, _in_doubt(calls[i]))
-        for i, text in refused.items():
-            results[i] = await self._ended(group, i, Observation(text, trouble="refused"))
+        for i in refused:
+            results[i] = await self._ended(group, i, Observation(candidates[i].refusal, trouble="refused"))
         for i in questions:
             results[i] = await self._ended(group, i, await self._asked(group, i))
         for i in need:
-            results[i] = await self._with_leave(group, i)
+            results[i] = await self._make_if_approved(group, i, asking[i])
         return results
-
-    def _refusal_of_invented(self, call: Call, found: tuple[str, ...]) -> str:
-        return refusal(found, (tool.name for tool in self.run_context.run_spec.tools if tool.name != call.tool))
 
     def _needs_nobody(self, past: PastEffect, calls: tuple[Call, ...]) -> bool:
         """The calls were never begun, and nothing has to be looked at or asked before they are made."""
@@ -210,17 +284,21 @@ class Actor:
         """Put on the record that the calls are made, and make those that nothing holds up."""
         intent: list[Entry] = []
         if not group.past.planned:
-            for i, found in group.invented.items():
-                self.run_context.remark(group.step, "invented", f"{group.calls[i].tool}: {describe_findings(found)}")
-            intent.append((Acting(group.n, group.step, group.wrote, free), None))
+            for each in group.candidates.values():
+                if each.invented:
+                    found = describe_findings(each.invented)
+                    self.run_context.remark(group.step, "invented", f"{each.bound.call.tool}: {found}")
+            pairs = enumerate(zip(group.wrote, group.seen, strict=True))
+            bound = {i: seen.input for i, (wrote, seen) in pairs if seen.input != wrote.input}
+            intent.append((Acting(group.n, group.step, group.wrote, free, bound), None))
         elif free:
             intent.append((Begun(group.n, free), None))
-        if not intent or not all(self._policy.is_repeatable(group.calls[i]) for i in free):
+        if not intent or not all(self._policy.is_repeatable(group.wrote[i]) for i in free):
             if intent:
                 await self.run_context.log.append_before(self._not_repeatable(group, free), *intent)
             return await self._side_by_side(group, free)
         self.run_context.log.buffer(*intent)
-        quick = all(self._policy.is_inline(group.calls[i]) for i in free)  # over before a timer could go off
+        quick = all(self._policy.is_inline(group.wrote[i]) for i in free)  # over before a timer could go off
         later = None if quick else asyncio.get_running_loop().call_later(LONG, self._write)
         try:
             return await self._side_by_side(group, free)
@@ -228,58 +306,69 @@ class Actor:
             if later is not None:
                 later.cancel()
 
-    async def _with_leave(self, group: Group, i: int) -> Observation:
-        """Make a call once the person has given leave."""
-        call = group.calls[i]
-        question = f"May '{call.tool}' be called with {input_of(call)}?"
-        if i in group.invented and self.run_context.run_spec.grounding == "ask":
-            question += f" This {describe_findings(group.invented[i])}."
-        if i in group.questions:
-            question += f" {group.questions[i]}"
-        if self._policy.is_tainted(call, group.fixed):
-            question += self.run_context.outside.describe()
-        if self._policy.may_be_lost(call):
-            question += " The journal may have lost rows of this run, so this call may have been made before."
-        if self._policy.is_in_doubt(call):
-            question += " The same call was made before, and whether it took effect is not known."
-        said = group.past.answers.get(i)
-        said = said or await self.run_context.wait(group.n, group.step, i, "approval", question, group.past, call)
-        if said.approved:
-            group = replace(group, calls=apply_edits(group.calls, {i: said}))
-            await self.run_context.log.append_before(self._not_repeatable(group, (i,)), (Begun(group.n, (i,)), None))
-            return (await self._side_by_side(group, (i,)))[i]
-        text = f"The person refused this call: {said.text}" if said.text else "The person refused this call."
-        return await self._ended(group, i, Observation(text, trouble="refused"))
+    async def _make_if_approved(self, group: Group, i: int, asking: dict[str, str]) -> Observation:
+        """Make a call after the user has approved it. `asking` are the guards that want that.
+
+        They have approved what the user edits. All others look at it anew.
+        """
+        answers = group.past.answers(i)
+        approved: set[str] = set()
+        while True:
+            call, edits = group.call(i), group.candidates[i].edits
+            said = None
+            if not edits or asking.keys() - approved:
+                question = f"May '{call.tool}' be called with {input_of(call)}?{''.join(asking.values())}"
+                where = (group.n, group.step, i)
+                wait = self.run_context.wait
+                said = answers.pop(0) if answers else await wait(*where, "approval", question, group.past, call)
+                if not said.approved:
+                    why = f": {said.text}" if said.text else "."
+                    refusal = Observation(f"The person refused this call{why}", trouble="refused")
+                    return await self._ended(group, i, refusal)
+            if said is None or not said.input:
+                begun = Begun(group.n, (i,))
+                await self.run_context.log.append_before(self._not_repeatable(group, (i,)), (begun, None))
+                return (await self._side_by_side(group, (i,)))[i]
+            if edits == REBINDS:
+                refusal = Observation("The call was edited too often. It was not made.", trouble="refused")
+                return await self._ended(group, i, refusal)
+            bound = self._bind(i, said.edit(call), group.past, edits + 1)
+            group.candidates[i] = Candidate(bound, "user", edits=edits + 1)
+            group.candidates[i] = candidate = await self._admit(group, i)
+            if failed := bound.error or candidate.refusal:
+                trouble: Trouble = "bad_input" if bound.error else "refused"
+                return await self._ended(group, i, Observation(failed, trouble=trouble))
+            approved = set() if candidate.changed_by == "hook" else set(asking)
+            asking = self._find_questions(candidate, group.fixed)
 
     async def _side_by_side(self, group: Group, indexes: tuple[int, ...]) -> dict[int, Observation]:
         run_spec = self.run_context.run_spec
         waits: dict[int, ChildWaits] = {}
 
         async def one(i: int) -> Observation | None:
-            call = group.calls[i]
+            bound, call = group.candidates[i].bound, group.shown(i)
             self.run_context.say(ev.Called(group.step, call))
 
             services = ToolServices(self.run_context, group.n, i, group.step, call, group.past, self._hooks)
             with offer_services(services), self.run_context.span.tool(group.step, call, run_spec.tools) as span:
                 try:
-                    made = await self._make_and_repeat(group.step, call, services)
+                    made = await self._make_and_repeat(group, i, services)
                 except ChildWaits as why:
                     waits[i] = why
                     return None
                 except BaseException:  # the run is cancelled, or a limit stops it
                     if not self._policy.is_repeatable(call):
-                        self.run_context.remark(
-                            group.step, "in_doubt", f"{_in_doubt(call).text} Its input: {input_of(call)}"
-                        )
+                        said = f"{_in_doubt(call).text} Its input: {input_of(bound.call)}"
+                        self.run_context.remark(group.step, "in_doubt", said)
                     raise
                 span.record_result(made)
             if services.outside or comes_from_outside(run_spec.context.tool(call.tool), made):
                 made = structs.replace(made, outside=True)
-            if i in group.invented and run_spec.grounding == "warn":
-                made = structs.replace(made, note=warning(group.invented[i]))
+            if (invented := group.candidates[i].invented) and run_spec.grounding == "warn":
+                made = structs.replace(made, note=warning(invented))
             return await self._ended(group, i, made, is_made=True)
 
-        if len(indexes) == 1 or all(self._policy.is_inline(group.calls[i]) for i in indexes):
+        if len(indexes) == 1 or all(self._policy.is_inline(group.wrote[i]) for i in indexes):
             results = {i: await one(i) for i in indexes}
         else:
             async with asyncio.TaskGroup() as tasks:
@@ -290,16 +379,19 @@ class Actor:
         ended = {i: made for i, made in results.items() if made is not None}
         if not self._hooks.has("after_tool"):
             return ended
-        decided = await self._hooks.after_tools(group.n, group.step, group.calls, ended, group.past)
+        calls = {i: group.call(i) for i in ended}
+        decided = await self._hooks.after_tools(group.n, group.step, calls, ended, group.past)
         for i, seen in decided.items():
-            self.run_context.say(ev.Observed(group.step, group.calls[i], seen))
+            self.run_context.say(ev.Observed(group.step, group.shown(i), seen))
         return decided
 
-    async def _make_and_repeat(self, step: int, call: Call, services: ToolServices) -> Observation:
+    async def _make_and_repeat(self, group: Group, i: int, services: ToolServices) -> Observation:
         """Make a call. If it fails and may be repeated, repeat it as long as a hook says so."""
         run_spec, attempt = self.run_context.run_spec, 0
+        bound = group.candidates[i].bound
+        step, call = group.step, bound.call
         while True:
-            made = await services.make_call(run_spec.tools, run_spec.limits.tool_seconds)
+            made = await services.make_call(run_spec.tools, run_spec.limits.tool_seconds, bound)
             attempt += 1
             if made.trouble not in ("raised", "timeout") or not self._policy.is_repeatable(call):
                 return made
@@ -307,18 +399,22 @@ class Actor:
                 return made
             self.run_context.remark(step, "retry", f"{call.tool}: {made.text} Calling it again in {wait:.1f} s.")
             await asyncio.sleep(wait)
+            try:
+                bound = self.run_context.binder.restore(group.wrote[i], call)  # the tool may have changed the values
+            except BadInput as why:
+                return Observation(str(why), trouble="bad_input")
 
     async def _ended(self, group: Group, i: int, observation: Observation, *, is_made: bool = False) -> Observation:
         """Put a call's end on the record, with what the loop breaker has to say about it. `is_made`: hooks may change
         what the run shows of it."""
-        call, wrote = group.calls[i], group.wrote[i]
+        call, changed_by = group.call(i), group.candidates[i].changed_by
         if observation.ok and self._policy.hands_off(call):
             observation = self._check_hand_off(call, observation)
-        if call is not wrote:
-            said = HOOK_CHANGED if call is group.changed[i] else CHANGED
-            observation = structs.replace(observation, note=f"{said} {input_of(call)}.")
+        if changed_by:
+            observation = structs.replace(observation, note=f"{CHANGED[changed_by]} {input_of(call)}.")
         self._policy.note_doubt(call, observation)
-        note = self.run_context.breaker.remark(wrote, observation)
+        self._policy.note_doubt(group.candidates[i].bound.written, observation)
+        note = self.run_context.breaker.remark(group.alike[i], observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip(), repeated=True)
         entry = (ObservedRecord(group.n, i, observation), self.run_context.artifacts.encode_new(observation.value))
@@ -328,7 +424,7 @@ class Actor:
             # The end of a call that must not be made twice is on disk before anything else happens.
             await self.run_context.log.append(entry)
         if not (is_made and self._hooks.has("after_tool")):
-            self.run_context.say(ev.Observed(group.step, call, observation))
+            self.run_context.say(ev.Observed(group.step, group.shown(i), observation))
         return observation
 
     def _check_hand_off(self, call: Call, observation: Observation) -> Observation:
@@ -337,40 +433,25 @@ class Actor:
         if not objection:
             return observation
         text = f"Error: the result of '{call.tool}' cannot be the answer. {objection}\nThe result: {observation.text}"
-        return Observation(text, trouble="raised", seconds=observation.seconds)
-
-    def _invented(self, calls: tuple[Call, ...], todo: list[int]) -> Invented:
-        """The made-up values of the calls that are to be made, where that is looked at."""
-        sources, context = self.run_context.sources, self.run_context.run_spec.context
-        if sources is None:
-            return {}
-        found = {
-            i: sources.find_invented(calls[i], context.tool(calls[i].tool))
-            for i in todo
-            if calls[i].tool != context.search
-        }
-        return {i: each for i, each in found.items() if each}
+        return Observation(text, trouble="raised", seconds=observation.seconds, outside=observation.outside)
 
     def _learn(self, calls: tuple[Call, ...], seen: tuple[Observation, ...]) -> None:
         """What was observed is a source from now on, but for made-up values that an error says once more.
 
         What only tells of tools is no source: a search of them, and what is said of a call that no tool could take.
         """
-        if self.run_context.sources is None:
+        sources, context = self.run_context.sources, self.run_context.run_spec.context
+        if sources is None:
             return
-        echoed = self._invented(calls, [i for i, observation in enumerate(seen) if not observation.ok])
-        for i, observation in enumerate(seen):
-            if calls[i].tool == self.run_context.run_spec.context.search or observation.trouble in (
-                "unknown_tool",
-                "bad_input",
-            ):
+        for call, observation in zip(calls, seen, strict=True):
+            if call.tool == context.search or observation.trouble in ("unknown_tool", "bad_input"):
                 continue
             text = observation.text
-            for value in echoed.get(i, ()):
+            for value in () if observation.ok else sources.find_invented(call, context.tool(call.tool)):
                 text = text.replace(value.rpartition(": ")[2], " ")
-            self.run_context.sources.add(text)
-            if observation.note.startswith((CHANGED, HOOK_CHANGED)):
-                self.run_context.sources.add(observation.note)
+            sources.add(text)
+            if observation.note.startswith(tuple(CHANGED.values())):
+                sources.add(observation.note)
 
     def _write(self) -> None:
         """Write what waits in line; where that fails the next append says so."""
@@ -378,23 +459,16 @@ class Actor:
             self._writing = asyncio.ensure_future(_quietly(self.run_context.log.append()))
 
     def _not_repeatable(self, group: Group, indexes: tuple[int, ...]) -> list[Call]:
-        return [group.calls[i] for i in indexes if not self._policy.is_repeatable(group.calls[i])]
+        return [group.call(i) for i in indexes if not self._policy.is_repeatable(group.call(i))]
 
     async def _asked(self, group: Group, i: int) -> Observation:
         """What the person answers to a call that is a question."""
-        tool = self.run_context.run_spec.tools.get(group.calls[i].tool)
-        assert tool is not None
         if not self.run_context.run_spec.context.can_ask:
             return Observation("Nobody can be asked in this run. Go on without.", trouble="refused")
-        try:
-            args, kwargs = tool.bind(group.calls[i].input)
-        except BadInput as why:
-            return Observation(str(why), trouble="bad_input")
-        question = str(next(iter((*args, *kwargs.values())), "")).strip()
+        question = str(next(iter(group.call(i).input.values()), "")).strip()
         if not question:
             return Observation("Error: the question is empty.", trouble="bad_input")
-        said = group.past.answers.get(i)
-        said = said or await self.run_context.wait(
+        said = next(iter(group.past.answers(i)), None) or await self.run_context.wait(
             group.n, group.step, i, "question", question, group.past, group.wrote[i]
         )
         return Observation(said.text, value=said.text)

@@ -25,7 +25,7 @@ def calls_in(timeline: Timeline, tools: Iterable[Mapping[str, Any]]) -> tuple[Pa
     return tuple(
         PastCall(call.tool, named_input(call.input, parameters.get(call.tool, {})), each.observation.text)
         for each in timeline.tool_calls
-        for call in [each.call]
+        for call in [each.shown]
         if each.observation is not None
     )
 

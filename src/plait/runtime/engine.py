@@ -328,7 +328,8 @@ class Engine:
         return await self._perform(n, effect, started=True)
 
     async def _ask(self, n: int, effect: AskUser, past: PastEffect) -> str:
-        answer, asked = past.answers.get(-1), past.waits.get(-1)
+        asked = next(iter(past.waits.get(-1, ())), None)
+        answer = asked.answer if asked is not None else None
         if asked is not None and not self.run_context.is_recorded(effect.question, asked.text):
             # The person was asked something else: what they said to it is no answer to this.
             raise differs(n, self.run_context.meter.steps, asked.text, effect.question)

@@ -213,7 +213,7 @@ def warning(found: Iterable[str]) -> str:
     )
 
 
-def refusal(found: Iterable[str], others: Iterable[str]) -> str:
+def refuse_invented(found: Iterable[str], others: Iterable[str]) -> str:
     """Return what the model reads about a refused call. `others` are the names of the other tools."""
     names = list(others)
     who = f" ({', '.join(names[:6])})" if names else ""

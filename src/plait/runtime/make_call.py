@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from plait.core import JSON, Artifact, Attachment, Call, Observation
+from plait.core import JSON, Artifact, Attachment, Observation
 from plait.core.attachments import find_attachment
-from plait.core.errors import BadInput, CallLost, ConfigError, ToolError
+from plait.core.errors import CallLost, ConfigError, ToolError
 from plait.core.tools import Trouble
+from plait.runtime.bound_calls import BoundCall
 from plait.runtime.known_values import exact_result
 from plait.runtime.run_context import ChildWaits
 from plait.runtime.tool_prints import collecting
@@ -34,20 +35,21 @@ UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it
 """What the model reads about a call in doubt."""
 
 
-async def make_call(tools: Toolset, call: Call, seconds: float, services: ToolServices) -> Observation:
+async def make_call(tools: Toolset, bound: BoundCall, seconds: float, services: ToolServices) -> Observation:
     """Call a tool and return its observation, also for an error. `seconds` is the limit of a tool without its own.
 
     Raises `ChildWaits` if a child run of the tool waits for the user.
     """
-    if not call.by_code:
-        return await _call_tool(tools, call, seconds, services)
+    if not bound.call.by_code:
+        return await _call_tool(tools, bound, seconds, services)
     with collecting() as collected:
-        made = await _call_tool(tools, call, seconds, services)
+        made = await _call_tool(tools, bound, seconds, services)
     return structs.replace(made, printed=replace_surrogates(collected.text)) if collected.total else made
 
 
-async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolServices) -> Observation:
-    tool, artifacts = tools.get(call.tool), services.run_context.artifacts
+async def _call_tool(tools: Toolset, bound: BoundCall, seconds: float, services: ToolServices) -> Observation:
+    call, artifacts = bound.call, services.run_context.artifacts
+    tool = tools.get(call.tool)
     if tool is None:
         said = (
             tools.describe_unknown(call.tool)
@@ -55,12 +57,9 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
             else await _run_in_thread(lambda: tools.describe_unknown(call.tool))
         )
         return Observation(said, trouble="unknown_tool")
-    try:
-        args, kwargs = tool.bind(
-            artifacts.fill_exact_input(call.input) if call.by_code else artifacts.fill_input(call.input, tool)
-        )
-    except BadInput as why:
-        return Observation(str(why), trouble="bad_input")
+    if bound.error:
+        return Observation(bound.error, trouble="bad_input")
+    args, kwargs = tool.split(bound.values)
     if tool.signature.context is not None:
         args = (services.make_context(), *args)
     exact, unfit = None, ""

@@ -35,22 +35,28 @@ class PastEffect:
     attempts: tuple[ModelAttempt, ...] = ()
     reply: Reply | None = None
     planned: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    """The planned calls as they are on record."""
     begun: set[int] = field(default_factory=set)
     asked: dict[tuple[int, int], ModelCall] = field(default_factory=dict)
     """What tools asked models, by the call's index and the question's number."""
     observed: dict[int, Observation] = field(default_factory=dict)
-    waits: dict[int, Question] = field(default_factory=dict)
-    answers: dict[int, UserAnswer] = field(default_factory=dict)
+    waits: dict[int, tuple[Question, ...]] = field(default_factory=dict)
+    """The questions about calls, or (-1) to the user, by the call's index. After an edit a call may have another."""
     of_children: dict[str, UserAnswer | None] = field(default_factory=dict)
     """The questions of child runs by id, with their answers; None for an open one."""
-    decided: dict[tuple[str, int], HookDecision] = field(default_factory=dict)
-    """What hooks decided, by point and by the call's index."""
+    decided: dict[tuple[str, int], tuple[HookDecision, ...]] = field(default_factory=dict)
+    """What hooks decided, by point and by the call's index. They decide about a call again after each edit."""
     hook_waits: dict[tuple[str, int], Question] = field(default_factory=dict)
     """What hooks asked the user, by point and by the call's index."""
     started: EffectsStarted | None = None
     took: EffectTaken | None = None
     ran: CodeTurn | None = None
     thrown: LoopException | None = None
+
+    def answers(self, i: int) -> list[UserAnswer]:
+        """What the user answered about a call, or (-1) to a question, in order."""
+        return [asked.answer for asked in self.waits.get(i, ()) if asked.answer is not None]
 
     @property
     def responses(self) -> list[RecordedResponse]:
@@ -98,6 +104,8 @@ class Past:
         """What is in doubt because the journal lost rows of this run, or may have."""
         for moment in self.timeline.moments:
             self._add(moment.entry)
+        for call in self.timeline.tool_calls:
+            self.effects[call.n].calls += (call,)
 
     @property
     def seconds(self) -> float:
@@ -129,11 +137,10 @@ class Past:
             case Question(point=str() as point, i=i) if point:
                 past.hook_waits[point, i] = entry
             case HookDecision(point=point, i=i):
-                past.decided[point, i] = entry
+                past.decided[point, i] = (*past.decided.get((point, i), ()), entry)
             case Question(i=i, answer=answer):
-                past.waits[i] = entry
-                if answer is not None:
-                    past.answers[i] = answer
+                before = past.waits.get(i, ())
+                past.waits[i] = (*(before if answer is None else before[:-1]), entry)
             case EffectsStarted():
                 past.started = entry
             case EffectTaken():

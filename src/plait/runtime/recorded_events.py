@@ -68,9 +68,9 @@ def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:
         case "replied", ModelCall(step=step, reply=reply) as asked if reply is not None:
             replied = ev.Replied(step, asked.phase, asked.model, reply.text, reply.usage, reply.seconds, reply.cost)
             return [*split_reply(asked, loop), replied]
-        case "began", ToolCall(step=step, call=call):
+        case "began", ToolCall(step=step, shown=call):
             return [ev.Called(step, call)]
-        case "ended", ToolCall(step=step, call=call, observation=observation) if observation is not None:
+        case "ended", ToolCall(step=step, shown=call, observation=observation) if observation is not None:
             return [ev.Observed(step, call, observation)]
         case _, CodeTurn(step=step, code=code, ran=ran):
             return [*([ev.Executing(step, code)] if code is not None else []), ev.Executed(step, ran)]

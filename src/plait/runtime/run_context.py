@@ -27,6 +27,7 @@ from plait.models.base import Model
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.attachments import find_contents
+from plait.runtime.bound_calls import CallBinder, replace_input
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.hooks import Hook
 from plait.runtime.limits import Limits
@@ -169,6 +170,7 @@ class RunContext:
     compared: int = 0
     """Number of requests compared with the record."""
     artifacts: ArtifactStore = field(init=False)
+    binder: CallBinder = field(init=False)
     sources: Sources | None = None
     """Where the model may take values from, if Plait checks that."""
     outside: OutsideContent = field(init=False)
@@ -176,6 +178,7 @@ class RunContext:
 
     def __post_init__(self) -> None:
         self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)
+        self.binder = CallBinder(self.run_spec.tools, self.artifacts, self.log.scrub)
         self.outside = OutsideContent(self.run_spec.taint, self.run_spec.outside)
         if self.run_spec.grounding != "off":
             self.sources = sources_of(
@@ -214,10 +217,15 @@ class RunContext:
 
         `call` is the call to approve, if any. `point` is the point of a hook that asks about something else.
         """
-        asked: Question | Waits | None = past.hook_waits.get((point, i)) if point else past.waits.get(i)
+        asked: Question | Waits | None = past.hook_waits.get((point, i))
+        if not point:
+            asked = next((each for each in past.waits.get(i, ()) if each.answer is None), None)
+            if asked is not None and asked.call is not None and not self.binder.is_recorded(call, asked.call):
+                asked = None  # it is about an input that the user has changed since
         if asked is None:
             id = question_id(self.log.run, n, i, f"{kind}{point}", text, call)
-            asked = Waits(n, step, kind, text, i, id, point=point, call=call if kind == "approval" else None)
+            about = replace_input(call) if call is not None and kind == "approval" else None
+            asked = Waits(n, step, kind, text, i, id, point=point, call=about)
             await self.log.append((asked, None))
         waiting = first = waiting_with(asked)
         for _ in range(TRIES):
@@ -225,8 +233,7 @@ class RunContext:
             if answer is None:
                 break
             try:
-                read = read_user_answer(answer, asked)
-                check_edit(read, call, self.run_spec.tools, self.artifacts)
+                read = bind_edit(read_user_answer(answer, asked), call, self.binder)
             except ConfigError as why:  # ask again, and say what was wrong
                 waiting = structs.replace(waiting, reason=f"{why}\n{asked.text}")
                 continue
@@ -298,24 +305,18 @@ def read_user_answer(answer: str, asked: Question | Waits) -> UserAnswer:
     return UserAnswer(n, text, i, approved=yes, question=asked.question if of_hook else "")
 
 
-def check_edit(answer: UserAnswer, call: Call | None, tools: Toolset, artifacts: ArtifactStore) -> None:
-    """Check the input that the user put in place of a call's, like the tool will.
+def bind_edit(answer: UserAnswer, call: Call | None, binder: CallBinder) -> UserAnswer:
+    """Return the answer with the user's input as the tool will get it, if the user changed a call.
 
     Raises `ConfigError` if the input does not fit. The user learns it before the answer is accepted, so the question
     stays open.
     """
-    tool = tools.get(call.tool) if call is not None else None
-    if tool is None or not answer.input:
-        return
+    if call is None or not answer.input:
+        return answer
     try:
-        tool.bind(artifacts.fill_input(answer.input[0], tool))
+        return structs.replace(answer, input=(binder.bind_edited(answer.edit(call)).call.input,))
     except BadInput as why:
         raise ConfigError(f"The edited input does not fit. {why}") from None
-
-
-def apply_edits(calls: tuple[Call, ...], answers: Mapping[int, UserAnswer]) -> tuple[Call, ...]:
-    """Return the calls with the inputs that the user put in place of the model's."""
-    return tuple(answers[i].edit(call) if i in answers else call for i, call in enumerate(calls))
 
 
 def differs(n: int, step: int, expected: str, found: str) -> ReplayDiffers:

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, convert, structs, to_builtins
 
 from plait.core import JSON, Answered, Call, Failed, Observation, Outcome, Reply, Stopped, Think
-from plait.core.errors import ConfigError
+from plait.core.errors import BadInput, ConfigError
 from plait.core.notebook import repr_short
 from plait.core.text import shorten
 from plait.journal.records import HookRecord
 from plait.journal.timeline import HookDecision
+from plait.runtime.bound_calls import REBINDS, BoundCall, replace_input
 from plait.runtime.context import Context
 from plait.runtime.hooks import AskApproval, Hook, HookPoint, Refuse, has_point
 from plait.runtime.recorded_effects import PastEffect
@@ -48,22 +49,26 @@ class HookRefused(Exception):
 
 class Decided(Struct, Generic[T], frozen=True):
     """What the hooks made of a value: `value` is the one to use. `refusal` is the reason if they refused it, and
-    `question` what the user has to approve first; "" for none. `hooks` are the names of those that decided it."""
+    `question` what the user has to approve first; "" for none. `hooks` are the names of those that decided it.
+    `changed`: the value is not the one that they were given."""
 
     value: T
     refusal: str = ""
     question: str = ""
     hooks: tuple[str, ...] = ()
+    changed: bool = False
 
 
 class HookPlace(Struct, frozen=True):
-    """Where hooks decide: the point, the effect `n`, the call `i`, the step, and what is recorded of the effect."""
+    """Where hooks decide: the point, the effect `n`, the call `i`, the step, and what is recorded of the effect.
+    `edits`: how often the user has edited the call."""
 
     point: HookPoint
     n: int
     i: int
     step: int
     past: PastEffect
+    edits: int = 0
 
 
 class ValueForm(Struct, Generic[T], frozen=True):
@@ -143,14 +148,39 @@ class RunHooks:
         """Return whether the run has hooks for tool calls."""
         return self.has("before_tool", "on_tool_error", "after_tool")
 
-    def recorded_calls(self, calls: tuple[Call, ...], past: PastEffect) -> tuple[Call, ...]:
-        """Return the calls with the inputs that hooks gave them on record."""
-        found = {i: each for (point, i), each in past.decided.items() if point == "before_tool" and each.changed}
-        return tuple(convert(found[i].value, Call) if i in found else call for i, call in enumerate(calls))
+    async def before_tool(self, place: HookPlace, bound: BoundCall) -> tuple[BoundCall, Decided[Call]]:
+        """Return the call to make, and what the hooks decide about it. If one changes it, the others see it again."""
 
-    async def before_tool(self, n: int, i: int, step: int, call: Call, past: PastEffect) -> Decided[Call]:
-        """Return what the hooks decide about a call that is to be made."""
-        return await self._decide(HookPlace("before_tool", n, i, step, past), call, CALL)
+        async def ask_hooks() -> Decided[Call]:
+            nonlocal bound
+            asked: dict[str, tuple[Call, str]] = {}  # what each hook saw or returned last, and its question
+            changers: dict[str, None] = {}
+            changes = 0
+            while hook := next((each for each in hooks if asked.get(each.name, (None,))[0] != bound.call), None):
+                made = await self._call_hooks("before_tool", bound.call, hooks=(hook,))
+                if made.refusal:
+                    return made
+                asked[hook.name] = (made.value, made.question)
+                if made.value == bound.call:
+                    continue
+                try:
+                    now = self.run_context.binder.bind_changed(made.value, bound)
+                except BadInput as why:
+                    said = f"The hook {hook.name} gave it an input that the tool does not take. {why}"
+                    return Decided(bound.call, said, hooks=(hook.name,))
+                if now.call == bound.call:
+                    asked[hook.name] = (bound.call, "")
+                    continue
+                bound, changes = now, changes + 1
+                changers[hook.name] = None
+                if changes > REBINDS:
+                    return Decided(bound.call, "Hooks changed its input again and again.", hooks=tuple(changers))
+            questions = {name: question for name, (_, question) in asked.items() if question}
+            return Decided(bound.call, "", "\n".join(questions.values()), tuple(questions or changers))
+
+        hooks = self._hooks["before_tool"]
+        decided = await self._decide(place, bound.call, CALL, ask=ask_hooks)
+        return bound, decided
 
     async def on_tool_error(self, call: Call, observation: Observation, attempt: int) -> float | None:
         """Return after how many seconds to repeat a failed call: the longest that a hook names; None for no repeat."""
@@ -166,7 +196,7 @@ class RunHooks:
         return max(waits, default=None)
 
     async def after_tools(
-        self, n: int, step: int, calls: tuple[Call, ...], seen: Mapping[int, Observation], past: PastEffect
+        self, n: int, step: int, calls: Mapping[int, Call], seen: Mapping[int, Observation], past: PastEffect
     ) -> dict[int, Observation]:
         """Return the observations that the loop gets, by the index of their calls."""
         return {
@@ -182,7 +212,7 @@ class RunHooks:
         if refusal := await self._settle(place, made, shown):
             text = f"Error: the result of '{call.tool}' is withheld. {sentence(refusal)}"
             return Observation(text, trouble="refused", seconds=observation.seconds, outside=observation.outside)
-        found = made.value
+        found = structs.replace(made.value, **_marks(observation, made.value))
         if found.value != observation.value and found.exact == observation.exact:
             return structs.replace(found, exact=None)  # code gets the changed value, not the tool's
         return found
@@ -230,18 +260,25 @@ class RunHooks:
         """Return whether hooks decide at a place, or did on record."""
         return bool(self._hooks[place.point]) or (place.point, place.i) in place.past.decided
 
-    async def _decide(self, place: HookPlace, value: T, form: ValueForm[T], *more: Any) -> Decided[T]:
+    async def _decide(
+        self,
+        place: HookPlace,
+        value: T,
+        form: ValueForm[T],
+        *more: Any,
+        ask: Callable[[], Awaitable[Decided[T]]] | None = None,
+    ) -> Decided[T]:
         """Return what the hooks decide about a value, or what is recorded of that. `more` are further arguments of the
-        hooks, before the value."""
-        recorded = place.past.decided.get((place.point, place.i))
+        hooks, before the value. `ask` calls them in another way than one after the other."""
+        recorded = next(iter(place.past.decided.get((place.point, place.i), ())[place.edits :]), None)
         if recorded is not None:
             return _read_decision(recorded, form.read(value, recorded.value) if recorded.changed else value)
         if not self._hooks[place.point] or self.run_context.run_spec.replay:
             return Decided(value)
-        made = await self._call_hooks(place.point, value, *more)
+        made = await (self._call_hooks(place.point, value, *more) if ask is None else ask())
         action: Literal["pass", "refuse", "ask"] = "refuse" if made.refusal else "ask" if made.question else "pass"
         text, changed = made.refusal or made.question, made.value != value
-        written = form.write(value, made.value) if changed else None
+        written = form.write(value, made.value) if changed or place.point == "before_tool" else None
         at = (place.n, place.step, place.point, place.i)
         self.run_context.log.buffer((HookRecord(*at, action, made.hooks, text, changed, written), None))
         if made.hooks:
@@ -249,7 +286,7 @@ class RunHooks:
             what = f"{did} the {_SUBJECTS[place.point]}{f': {text}' if text else ''}"
             names = f"{'hook' if len(made.hooks) == 1 else 'hooks'} {' and '.join(made.hooks)}"
             self.run_context.remark(place.step, "hook", sentence(f"the {names} {what}"))
-        return made
+        return structs.replace(made, changed=changed)
 
     async def _settle(self, place: HookPlace, made: Decided[Any], shown: str = "") -> str:
         """Return the reason of a refusal, by the hooks or by the user whom they ask; "" if there is none. `shown` is
@@ -268,10 +305,12 @@ class RunHooks:
             return ""
         return f"the person refused it: {answer.text}" if answer.text else "the person refused it"
 
-    async def _call_hooks(self, point: HookPoint, value: T, *more: Any) -> Decided[T]:
+    async def _call_hooks(
+        self, point: HookPoint, value: T, *more: Any, hooks: tuple[Hook, ...] | None = None
+    ) -> Decided[T]:
         questions: list[str] = []
         names: list[str] = []
-        for hook in self._hooks[point]:
+        for hook in self._hooks[point] if hooks is None else hooks:
             found = await self._call(hook, point, *more, value)
             if found is None or found == value:
                 continue
@@ -309,8 +348,10 @@ class RunHooks:
     async def _call(self, hook: Hook, point: str, *arguments: Any) -> Any:
         run_spec = self.run_context.run_spec
         context = Context(run_spec.deps, self.run_context.log.run, self.run_context.meter.steps, run_spec.session)
+        # Each hook gets an input of its own. What it writes into it changes nothing, unless it returns the call.
+        own = [replace_input(each) if isinstance(each, Call) else each for each in arguments]
         try:
-            found = getattr(hook, point)(context, *arguments)
+            found = getattr(hook, point)(context, *own)
             return await found if inspect.isawaitable(found) else found
         except (Exception, SystemExit) as why:
             raise ConfigError(
@@ -321,7 +362,18 @@ class RunHooks:
 def _read_decision(recorded: HookDecision, value: T) -> Decided[T]:
     text = recorded.text
     refusal, question = (text if recorded.action == action else "" for action in ("refuse", "ask"))
-    return Decided(value, refusal, question, recorded.hooks)
+    return Decided(value, refusal, question, recorded.hooks, recorded.changed)
+
+
+def _marks(before: Observation, after: Observation) -> dict[str, Any]:
+    """Return what the runtime says of a result, and no hook takes back."""
+    return {
+        "outside": before.outside or after.outside,
+        "repeated": before.repeated,
+        "seconds": before.seconds,
+        "stopped": before.stopped,
+        "note": after.note or before.note,
+    }
 
 
 def _describe_refusal(point: HookPoint, hooks: tuple[str, ...], reason: str) -> str:

@@ -28,12 +28,13 @@ from plait.journal.store import Journal
 from plait.journal.timeline import Question, Timeline, select_rows_before
 from plait.runtime.approvals import open_question, waiting_with, without_id
 from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.bound_calls import CallBinder
 from plait.runtime.engine import Engine
 from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_effects import Past
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
-from plait.runtime.run_context import RecordEnds, RunSpec, check_edit, read_user_answer
+from plait.runtime.run_context import RecordEnds, RunSpec, bind_edit, read_user_answer
 from plait.runtime.spent import read_children_spent
 
 Emit = Callable[[Event], None]
@@ -182,14 +183,12 @@ def fresh_id() -> str:
 
 def _read_answer(answer: str, waits: Question, timeline: Timeline, run_spec: RunSpec, run: str) -> UserAnswer:
     """The answer to what a run waits for. Raises `BadAnswer`: the run is as it was."""
-    calls = (each.planned for each in timeline.tool_calls if (each.n, each.i) == (waits.n, waits.i))
-    call = next(calls, None)
     named = without_id(answer, waits.question)
     try:
         read = read_user_answer(answer if named is None else named, waits)
         if waits.child:  # the child run reads the answer itself
             return UserAnswer(waits.n, answer, waits.i, question=waits.question)
-        check_edit(read, call, run_spec.tools, ArtifactStore(Past(timeline).artifacts))
+        read = bind_edit(read, waits.call, CallBinder(run_spec.tools, ArtifactStore(Past(timeline).artifacts)))
     except ConfigError as why:
         raise BadAnswer(str(why), run=run, waits=waiting_with(waits)) from None
     return read

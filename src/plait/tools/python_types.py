@@ -105,7 +105,9 @@ def describe_types(hints: Mapping[str, Any]) -> tuple[dict[str, PythonType], dic
             raise Undescribable(f"{', '.join(adapters)} ({_first_line(error)})") from error
         definitions |= _without_titles(rest.get("$defs", {}))
         for (name, _), schema in schemas.items():
-            found[name] = PythonType(_without_titles(schema), False, adapters[name].validate_python)
+            # Guards see the fields of a model by name, and may hand them back so.
+            validate = functools.partial(adapters[name].validate_python, by_alias=True, by_name=True)
+            found[name] = PythonType(_without_titles(schema), False, validate)
     return found, definitions
 
 

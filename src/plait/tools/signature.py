@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import re
 import typing
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -33,7 +35,8 @@ class Signature(Struct, frozen=True):
     describes the result, `result` is its type as Python writes it; both are "" if unknown. A tool that is a Python
     function has `types`, the Python type of each parameter (`**` for arguments with other names), and `function` if its
     arguments cannot all be given by name. `spread` is the name of `*names`. `context` is the type hint of a first
-    parameter that takes the call's context, which is no part of the schema; None without one.
+    parameter that takes the call's context, which is no part of the schema; None without one. `defaults` make the
+    value of a parameter that is not given.
     """
 
     schema: dict[str, Any]
@@ -44,6 +47,7 @@ class Signature(Struct, frozen=True):
     function: inspect.Signature | None = None
     spread: str = ""
     context: Any = None
+    defaults: Mapping[str, Callable[[], Any]] = {}
 
     @property
     def names(self) -> list[str]:
@@ -78,9 +82,12 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
     wanted: dict[str, Any] = {}
     texts: dict[str, str] = {}
     defaults: dict[str, Any] = {}
+    makers: dict[str, Callable[[], Any]] = {}
     spread = ""
     for parameter in python.parameters.values():
         hint, defaults[parameter.name], said = _unwrapped(hints.get(parameter.name, Any), parameter.default)
+        if defaults[parameter.name] is not _MISSING:
+            makers[parameter.name] = partial(_make_default, parameter.default)
         if parameter.kind is _KINDS.VAR_POSITIONAL:
             spread, hint = parameter.name, list.__class_getitem__(hint)
         wanted["**" if parameter.kind is _KINDS.VAR_KEYWORD else parameter.name] = hint
@@ -109,6 +116,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
         python if in_order else None,
         spread,
         context,
+        makers,
     )
 
 
@@ -176,6 +184,13 @@ def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, str]:
     return hint, default, said
 
 
+def _make_default(default: Any) -> Any:
+    """Return the value of a default: a copy, so that no call changes it for the next one."""
+    if hasattr(default, "get_default") and type(default).__module__.startswith("pydantic."):
+        return default.get_default(call_default_factory=True)
+    return copy.deepcopy(default)
+
+
 def _returns(hint: Any) -> str:
     """Describe a returned type in words; "" for a type without information."""
     if hint in (None, type(None)):
@@ -208,21 +223,24 @@ def _is_artifact(schema: Any) -> bool:
     return any(map(_is_artifact, schema.get("anyOf", [schema["items"]] if "items" in schema else [])))
 
 
-def bind_input(tool: str, signature: Signature, given: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional and the named arguments of a Python call, from a model's input.
+def bind_values(tool: str, signature: Signature, given: JSON, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the Python values of an input by parameter name, without defaults. See `Tool.bind_values`.
 
     Raises only `BadInput`.
     """
     try:
-        placed, faults = place_arguments(signature.schema, given, signature.spread)
+        placed, faults = place_arguments(signature.schema, given, signature.spread, by_name=kept is not None)
         values: dict[str, Any] = {}
         for name, value in placed.items():
             try:
-                values[name] = signature.type_of(name).convert(value, signature.schema)
+                if kept and name in kept:
+                    values[name] = kept[name]
+                else:
+                    values[name] = signature.type_of(name).convert(value, signature.schema)
             except Misfit as misfit:
                 faults += [f"{show_place(name, path)} {text}" for path, text in misfit.faults]
         if not faults:
-            return _split_arguments(signature, values)
+            return values
         said = list_faults(faults)
     except RecursionError:
         said = "the input is nested too deeply"
@@ -232,11 +250,12 @@ def bind_input(tool: str, signature: Signature, given: JSON) -> tuple[tuple[Any,
     raise BadInput(f"{tool}: {said}.", hint=f"It takes {takes if takes != '{}' else 'no input'}.")
 
 
-def _split_arguments(signature: Signature, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def split_arguments(signature: Signature, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the values by name, or in order if Python cannot take them all by name."""
     if signature.function is None:
         return (), values
-    other = {name: values.pop(name) for name in values.keys() - signature.schema["properties"].keys()}
-    bound = inspect.BoundArguments(signature.function, OrderedDict(values))
+    named = signature.schema["properties"]
+    other = {name: value for name, value in values.items() if name not in named}
+    bound = inspect.BoundArguments(signature.function, OrderedDict((k, v) for k, v in values.items() if k in named))
     bound.apply_defaults()
     return bound.args, bound.kwargs | other

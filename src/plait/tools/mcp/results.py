@@ -95,6 +95,17 @@ def _read_json(text: str) -> Any:
         return text
 
 
+class EncodedArtifact(str):
+    """The base64 of an artifact's bytes. Guards are shown the handle of the `artifact`."""
+
+    artifact: Artifact
+
+    def __new__(cls, artifact: Any) -> EncodedArtifact:
+        encoded = super().__new__(cls, base64.b64encode(artifact.data).decode())
+        encoded.artifact = artifact
+        return encoded
+
+
 def encode_artifacts(value: Any) -> Any:
     """Return an argument with each artifact in it replaced by its bytes in base64.
 
@@ -104,7 +115,7 @@ def encode_artifacts(value: Any) -> Any:
         data = getattr(value, "data", None)
         if not isinstance(data, bytes):
             raise ToolError(f"Plait cannot send {value.about()} to this tool, because it is not a file.")
-        return base64.b64encode(data).decode()
+        return EncodedArtifact(value)
     if isinstance(value, dict):
         return {key: encode_artifacts(each) for key, each in value.items()}
     return [encode_artifacts(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -133,9 +133,9 @@ class McpTool(Tool, frozen=True, dict=True, kw_only=True):
     def spec(self) -> ToolSpec:
         return structs.replace(self.described, name=self.name, excludes=self.excludes)
 
-    def bind(self, input: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind_values(self, input: JSON, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
         try:
-            return super().bind(encode_artifacts(input))
+            return super().bind_values(encode_artifacts(input), kept)
         except ToolError as error:
             raise BadInput(f"{self.name}: {error}") from error
 

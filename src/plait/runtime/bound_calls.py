@@ -1,0 +1,125 @@
+"""Binds calls: names, types and defaults, once, before any guard sees the call.
+
+Guards are hooks, grounding, taint, the loop breaker and approvals. They and the tool get one and the same input. The
+journal has its JSON form. A call that goes on in another process has the Python values again, or it is not made.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct, structs
+
+from plait.core import Call
+from plait.core.errors import BadInput
+from plait.journal import codec
+from plait.runtime.artifacts import ArtifactStore
+from plait.tools import Toolset
+from plait.tools.input_json import to_json
+
+REBINDS = 4
+"""How often the input of one call may be changed or edited."""
+
+
+class BoundCall(Struct, frozen=True):
+    """A call as guards see it and as its tool gets it.
+
+    `call.input` is an object by parameter name, without the `Context`. `values` are the same in Python, and `filled`
+    names those that are defaults. `error` says why the call cannot be bound, and the call is as it was given.
+    """
+
+    call: Call
+    values: dict[str, Any] = {}
+    filled: frozenset[str] = frozenset()
+    error: str = ""
+
+    @property
+    def written(self) -> Call:
+        """The call without the defaults."""
+        given = self.call.input
+        return (
+            structs.replace(self.call, input={k: given[k] for k in given if k not in self.filled})
+            if self.filled
+            else self.call
+        )
+
+
+class CallBinder:
+    """Binds the calls of one run. `scrub` removes secrets, as the journal does."""
+
+    def __init__(self, tools: Toolset, artifacts: ArtifactStore, scrub: Callable[[bytes], bytes] = bytes) -> None:
+        self._tools, self._artifacts, self._scrub = tools, artifacts, scrub
+
+    def bind(self, call: Call) -> BoundCall:
+        """Bind a call of the loop, or say in `error` why that is impossible."""
+        try:
+            return self._bind(call, exact=call.by_code)
+        except BadInput as why:
+            return BoundCall(call, error=str(why))
+
+    def bind_changed(self, call: Call, before: BoundCall) -> BoundCall:
+        """Bind the input that a hook gave a bound call. What it left is not converted again. Raises `BadInput`."""
+        known = before.call.input
+        given = call.input.items() if isinstance(call.input, dict) else ()
+        kept = {name: before.values[name] for name, each in given if name in before.values and _same(each, known[name])}
+        bound = self._bind(call, kept)
+        return structs.replace(bound, filled=bound.filled | (before.filled & kept.keys()))
+
+    def bind_edited(self, call: Call) -> BoundCall:
+        """Bind the input that the user gave a call. Raises `BadInput`."""
+        return self._bind(call)
+
+    def restore(self, given: Call, recorded: Call) -> BoundCall:
+        """Return a bound call of the record, with the Python values of the call as it was given, or else of its JSON.
+
+        Raises `BadInput` if the tool would get another input than the guards have seen.
+        """
+        for call, kept in ((given, None), (recorded, dict[str, Any]())):
+            with suppress(BadInput):
+                bound = self._bind(call, kept, exact=kept is None and call.by_code)
+                if self.is_recorded(bound.call.input, recorded.input):
+                    return structs.replace(bound, call=structs.replace(bound.call, by_code=recorded.by_code))
+        raise BadInput(
+            f"{given.tool}: the tool no longer takes this input as it was when the call was decided.",
+            hint="Make the call again.",
+        )
+
+    def is_recorded(self, value: Any, recorded: Any) -> bool:
+        """Return whether `recorded` is the stored form of a JSON value, in which secrets are replaced."""
+        return _same(value, recorded) or self._scrub(codec.encode(value)) == codec.encode(recorded)
+
+    def _bind(self, call: Call, kept: Mapping[str, Any] | None = None, *, exact: bool = False) -> BoundCall:
+        """Bind a call. `kept`: as in `Tool.bind_values`. `exact`: its input is that of code. Raises `BadInput`."""
+        tool = self._tools.get(call.tool)
+        if tool is None:
+            raise BadInput(f"There is no tool named {call.tool!r}.")
+        given = copy.deepcopy(call.input)  # nobody else holds what the tool gets
+        filled = self._artifacts.fill_exact_input(given) if exact else self._artifacts.fill_input(given, tool)
+        values = tool.bind_values(filled, kept)
+        try:
+            shown = {name: to_json(value, self._artifacts.put_away) for name, value in values.items()}
+        except (RecursionError, ValueError) as why:
+            said = "the input is nested too deeply" if isinstance(why, RecursionError) else str(why)
+            raise BadInput(f"{tool.name}: {said}.") from None
+        defaults = {}
+        for name, make in tool.signature.defaults.items():
+            if name not in values:
+                with suppress(Exception):  # a default that JSON cannot hold stays Python's own
+                    value = make()
+                    shown[name] = to_json(value, None)
+                    defaults[name] = value
+        order = [*tool.signature.schema["properties"], *values]
+        shown = {name: shown[name] for name in order if name in shown}
+        return BoundCall(structs.replace(call, input=shown), values | defaults, frozenset(defaults))
+
+
+def replace_input(call: Call) -> Call:
+    """Return the call with a copy of its input, for code of the user's."""
+    return structs.replace(call, input=copy.deepcopy(call.input))
+
+
+def _same(one: Any, other: Any) -> bool:
+    return codec.encode(one) == codec.encode(other)
