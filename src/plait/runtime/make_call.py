@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import contextvars
 import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -20,9 +20,10 @@ from plait.core.tools import Trouble
 from plait.runtime.known_values import exact_result
 from plait.runtime.run_context import ChildWaits
 from plait.runtime.tool_prints import collecting
-from plait.tools import Tool, Toolset, render
-from plait.tools.call_context import set_cancel_event
-from plait.tools.render import replace_surrogates
+from plait.tools import Tool, Toolset
+from plait.tools.end_run import EndRun, find_ending
+from plait.tools.render import render_simple, replace_surrogates, simplify
+from plait.tools.threads import run_in_thread, start_thread
 
 if TYPE_CHECKING:
     from plait.runtime.call_services import ToolServices
@@ -52,7 +53,7 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
         said = (
             tools.describe_unknown(call.tool)
             if tools.near is None
-            else await _run_in_thread(lambda: tools.describe_unknown(call.tool))
+            else await run_in_thread(lambda: tools.describe_unknown(call.tool))
         )
         return Observation(said, trouble="unknown_tool")
     try:
@@ -63,26 +64,36 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
         return Observation(str(why), trouble="bad_input")
     if tool.signature.context is not None:
         args = (services.make_context(), *args)
-    exact, unfit = None, ""
     seen: list[Attachment] = []
 
     def keep(artifact: Artifact) -> JSON:
         seen.extend(found[:1] if (found := find_attachment(artifact)) else ())
         return artifacts.put_away(artifact)
 
-    limit = tool.timeout if tool.timeout is not None else seconds
-    began = time.perf_counter()
-    try:
-        value = await _run_within_limit(tool, args, kwargs, services.time_limit(limit))
+    def observe(value: Any) -> Observation:
+        if isinstance(value, EndRun):
+            if value.failure:
+                return Observation(replace_surrogates(value.failure), trouble="raised", ends="failure")
+            made = observe(value.answer)
+            return structs.replace(made, value=made.text if made.value is None else made.value, ends="answer")
         if isinstance(value, Artifact):
             handle, plain = artifacts.keep(value), keep(value)
-            text = f"{handle.id}: {handle.about}"
-        else:
-            text, plain = render(value, keep)
-            if call.by_code:
-                exact, unfit = exact_result(value, plain, artifacts)
+            return Observation(f"{handle.id}: {handle.about}", value=plain)
+        simple = simplify(value)
+        text, plain = render_simple(simple.value, keep)
+        if not call.by_code:
+            return Observation(text, value=plain)
+        return Observation(text, value=plain, exact=exact_result(simple.value, plain, artifacts), note=simple.note)
+
+    limit = tool.timeout if tool.timeout is not None else seconds
+    progress = CallProgress()
+    try:
+        made = await _run_within_limit(tool, args, kwargs, services.time_limit(limit), limit, observe, progress)
     except TimeoutError:
-        seconds = time.perf_counter() - began
+        seconds = progress.seconds
+        if progress.has_returned:
+            said = f"(the result of '{tool.spec.name}' could not be read within {limit:g} seconds)"
+            return Observation(said, seconds=seconds)
         said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"
         if tool.spec.repeatable:
             return Observation(f"{said} and was given up.", trouble="timeout", seconds=seconds)
@@ -91,23 +102,70 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
         if _is_cancellation(why) or isinstance(why, ChildWaits):
             raise
         trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
-        return Observation(_describe_error(why), trouble=trouble, seconds=time.perf_counter() - began)
-    spent = time.perf_counter() - began
-    return Observation(text, value=plain, exact=exact, unfit=unfit, seconds=spent, attachments=tuple(seen))
+        return Observation(_describe_error(why), trouble=trouble, seconds=progress.seconds)
+    return structs.replace(made, seconds=progress.seconds, attachments=tuple(seen))
 
 
-async def _run_within_limit(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: asyncio.Timeout) -> Any:
-    if tool.inline:
+class CallProgress:
+    """How far a call is: when its turn came, and whether its function has returned."""
+
+    def __init__(self) -> None:
+        self.began = time.perf_counter()
+        self.has_returned = False
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.began
+
+
+async def _run_within_limit(
+    tool: Tool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    limit: asyncio.Timeout,
+    seconds: float,
+    observe: Callable[[Any], Observation],
+    progress: CallProgress,
+) -> Observation:
+    """Call the tool's function and observe its result. What reads a result may run a stranger's code, which can take
+    any time: it runs in the thread of the call."""
+
+    def returned(value: Any) -> Observation:
+        progress.has_returned = True
+        return observe(value)
+
+    def call_function() -> Observation | Awaitable[Any]:
+        """Return the observation, or what is to be awaited."""
         try:
-            return tool.function(*args, **kwargs)
+            value: Any = tool.function(*args, **kwargs)
+        except BaseException as why:
+            if (value := find_ending(why)) is None:
+                raise
+        return value if inspect.isawaitable(value) else returned(value)
+
+    if tool.runs_inline:
+        try:
+            made = call_function()
+            return made if isinstance(made, Observation) else returned(made)
         except TimeoutError as why:
             raise _as_tool_error(why) from why
-    async with limit as clock:
+    place = nullcontext(start_thread) if tool.owner is None else tool.owner.use(tool.name, seconds, tool.parallel)
+    async with place as start, limit as clock:
+        progress.began = time.perf_counter()
         try:
-            if tool.is_async:
-                return await _await_with_grace(tool.function(*args, **kwargs))
-            result = await _run_in_thread(lambda: tool.function(*args, **kwargs))
-            return await _await_with_grace(result) if inspect.isawaitable(result) else result
+            made = call_function() if tool.is_async else await run_in_thread(call_function, start)
+            if isinstance(made, Observation):
+                return made
+            try:
+                value = await _await_with_grace(made)
+            except BaseException as why:
+                if (value := find_ending(why)) is None:
+                    raise
+            if type(value) in (str, NoneType, bool, int, float):
+                return returned(value)
+            made = await run_in_thread(lambda: returned(value), start)
+            assert isinstance(made, Observation)
+            return made
         except TimeoutError as why:
             if clock.expired():
                 raise
@@ -162,45 +220,3 @@ async def _hold_error(work: Awaitable[Any]) -> tuple[Any, BaseException | None]:
         raise
     except BaseException as why:
         return None, why
-
-
-async def _run_in_thread(function: Callable[[], Any]) -> Any:
-    """Run a function in a daemon thread, so that a tool that hangs does not hang the program at its end.
-
-    `plait.cancelled()` tells the function that nobody waits for its result any more.
-    """
-    loop = asyncio.get_running_loop()
-    token = threading.Event()
-    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-    context = contextvars.copy_context()
-    context.run(set_cancel_event, token)
-
-    def finish(result: Any, error: BaseException | None) -> None:
-        # Not as the future's exception: a GeneratorExit would close every coroutine that waits here.
-        if not future.done():
-            future.set_result((result, error))
-
-    def work() -> None:
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = context.run(function)
-        except (KeyboardInterrupt, asyncio.CancelledError, StopIteration) as why:
-            # Ctrl-C and cancellation never reach this thread: it is the tool that says so, and it must not look
-            # as if somebody else did.
-            error = ToolError(": ".join((type(why).__name__, *map(str, why.args))))
-        except BaseException as why:
-            error = why
-        if not loop.is_closed():
-            # The loop may close in between: then nobody waits for this result.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(finish, result, error)
-
-    threading.Thread(target=work, name="plait-tool", daemon=True).start()
-    try:
-        result, error = await future
-    finally:
-        token.set()
-    if error is not None:
-        raise error
-    return result

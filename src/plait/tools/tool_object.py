@@ -1,0 +1,259 @@
+"""Objects whose methods are tools: their calls run one at a time, and on one thread.
+
+Theory of operation. A call waits for its turn, in the order of the calls. Calls that agents of a method make on the
+same object form a line of their own: they run while the method waits for the agent. A call that waits for a call that
+waits for itself is refused. The synchronous methods run on one thread, because some resources check that. A call that
+was given up keeps the thread; the next ones are refused until it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from functools import partial
+from inspect import Parameter, isawaitable, isroutine, signature
+from itertools import count
+from types import ModuleType
+from typing import Any
+from weakref import WeakValueDictionary, finalize
+
+from plait.core.errors import ToolError
+from plait.tools.threads import ObjectThread, StartWork, Work, run_in_thread, start_thread
+from plait.tools.user_code import show_error
+
+_LOCK = threading.RLock()
+_GIVEN: WeakValueDictionary[int, ToolObject] = WeakValueDictionary()
+"""The objects that users made, by their identity."""
+_uses: ContextVar[tuple[ObjectUse, ...]] = ContextVar("plait_object_uses", default=())
+"""The uses of objects by the calls around this one, outermost first."""
+_waiting: set[ObjectUse] = set()
+_order = count(1)
+
+
+def is_lifecycle(kind: type, name: str) -> bool:
+    """Return whether a public method opens or closes the object, and is no tool: `close`, `aclose`, and `open` beside
+    them, without required parameters and without `@plait.tool`."""
+    if name == "open":
+        return _takes_nothing(kind, name) and (is_lifecycle(kind, "close") or is_lifecycle(kind, "aclose"))
+    return name in ("close", "aclose") and _takes_nothing(kind, name)
+
+
+def _takes_nothing(kind: type, name: str) -> bool:
+    from plait.tools.tool import Tool
+
+    method = getattr(kind, name, None)
+    if method is None or isinstance(method, Tool):
+        return False
+    try:
+        parameters = list(signature(method).parameters.values())[1:]
+    except (TypeError, ValueError):  # a method in C, which does not show its parameters
+        return True
+    return all(each.default is not each.empty or each.kind in _MANY for each in parameters)
+
+
+_MANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+class ObjectUse:
+    """The use of an object by one call. `before` is the use that it waits for, `last` the last use of the same object
+    by agents of this call."""
+
+    def __init__(self, owner: ToolObject, within: tuple[ObjectUse, ...]) -> None:
+        self.owner, self.within = owner, within
+        self.before: ObjectUse | None = None
+        self.last: ObjectUse | None = None
+        self.done: Future[None] = Future()
+        self.done.set_running_or_notify_cancel()  # nobody who waits can cancel it
+
+    def end(self, _: object = None) -> None:
+        self.before = None
+        self.done.set_result(None)
+
+
+class ToolObject:
+    """An object whose methods are tools. `item` is the user's own; `make` makes one for a run, which closes it.
+
+    `is_async` says that the object belongs to the event loop: it is made, opened and closed there, and not on its
+    thread.
+    """
+
+    def __init__(self, item: Any = None, make: Callable[[], Any] | None = None, is_async: bool = False) -> None:
+        self.item, self._make, self._is_async = item, make, is_async
+        self.last: ObjectUse | None = None
+        self._thread: ObjectThread | None = None
+        self._is_open = False
+        self._is_over = False
+        self.made = 0
+        """The place in the order in which objects were made for runs; 0 if it was not."""
+
+    @classmethod
+    def of(cls, item: Any) -> ToolObject:
+        """Return the object that the user made, the same one for all its methods and all agents."""
+        with _LOCK:
+            return _GIVEN.setdefault(id(item), cls(item))
+
+    @property
+    def name(self) -> str:
+        """The name of the object's class."""
+        return type(self.item).__name__
+
+    def __reduce__(self) -> Any:
+        return ToolObject.of, (self.item,)  # threads and turns stay in the process
+
+    def start(self, job: Work) -> None:
+        """Do a job on the object's thread."""
+        with _LOCK:
+            if self._thread is None or not self._thread.is_alive():  # a forked process has no threads
+                self._thread = ObjectThread()
+                finalize(self, self._thread.end)
+            thread = self._thread
+        thread.add(job)
+
+    @asynccontextmanager
+    async def use(self, tool: str, seconds: float, parallel: bool) -> AsyncIterator[StartWork]:
+        """Wait for the call's turn, open the object, and give what starts the call: its thread, or with `parallel` a
+        new one. Raises `ToolError` if the object is not free and open within `seconds` after the calls before it."""
+        if parallel and (self._make is None or self._is_open):
+            yield start_thread
+            return
+        async with self._turn(tool):
+            try:
+                async with asyncio.timeout(seconds) as clock:
+                    await self._open()
+            except Exception as why:
+                busy = "it is still being opened, or busy with a call that was given up"
+                said = busy if isinstance(why, TimeoutError) and clock.expired() else show_error(why)
+                raise ToolError(f"'{tool}' was not called, because its object cannot be used: {said}.") from why
+            if not parallel:
+                yield self.start
+                return
+        yield start_thread
+
+    @asynccontextmanager
+    async def _turn(self, tool: str) -> AsyncIterator[None]:
+        within = _uses.get()
+        use = ObjectUse(self, within)
+        line: ToolObject | ObjectUse = next((each for each in reversed(within) if each.owner is self), self)
+        with _LOCK:
+            use.before = line.last
+            if _waits_for_itself(use):
+                raise ToolError(f"'{tool}' was not called: its object is busy with a call that waits for this one.")
+            line.last = use
+            _waiting.add(use)
+        _uses.set((*within, use))
+        try:
+            if use.before is not None:
+                await asyncio.wait([asyncio.wrap_future(use.before.done)])
+                use.before = None
+            _waiting.discard(use)
+            yield
+        finally:
+            _uses.set(within)
+            _waiting.discard(use)
+            if use.before is None:
+                use.end()
+            else:  # it was cancelled; the next one waits for those before it
+                use.before.done.add_done_callback(use.end)
+
+    async def _open(self) -> None:
+        opening = self._begin() if self._is_async else None
+        if not self._is_async or self._thread is not None:
+            opening = await run_in_thread(lambda: None if self._is_async else self._begin(), self.start) or opening
+        if opening is not None:
+            await opening
+            self._is_open = True
+
+    def _begin(self) -> Any:
+        """Make and open the object if that is still to be done. Returns what is to be awaited."""
+        if self._make is None or self._is_open:
+            return None
+        if self._is_over:
+            raise ToolError("the run has ended")
+        if self.item is None:
+            self.item, self.made = self._make(), next(_order)
+        kind = type(self.item)
+        names = ["__aenter__", "__enter__"] if self._is_async else ["__enter__", "__aenter__"]
+        names = [name for name in names if hasattr(kind, name)] + ["open"] * is_lifecycle(kind, "open")
+        opening = getattr(self.item, names[0])() if names else None
+        if isawaitable(opening):
+            return opening
+        self._is_open = True
+        return None
+
+    async def close(self) -> list[str]:
+        """Close the object that a run made. Returns what failed, in words."""
+        self._is_over = True
+        kind, failed = type(self.item), list[str]()
+        names = ["__aexit__", "__exit__"] if self._is_async else ["__exit__", "__aexit__"]
+        leave = [name for name in names if hasattr(kind, name)][: self._is_open]
+        names = ["aclose", "close"] if self._is_async else ["close", "aclose"]
+        steps = [partial(getattr(self.item, name), None, None, None) for name in leave]
+        steps += [getattr(self.item, name) for name in names if is_lifecycle(kind, name)][:1]
+
+        def work() -> Any:
+            # All that need not be awaited is one job: the thread does it also when nobody waits any more.
+            while steps:
+                step = steps.pop(0)
+                try:
+                    if isawaitable(result := step()):
+                        return result
+                except BaseException as why:  # also SystemExit: the thread goes on
+                    failed.append(show_error(why))
+            return None
+
+        try:
+            while steps:
+                result = work() if self._is_async else await run_in_thread(work, self.start)
+                if result is not None:
+                    try:
+                        await result
+                    except BaseException as why:
+                        failed.append(show_error(why))
+        finally:
+            if self._thread is not None:
+                self._thread.end()
+        return failed
+
+
+def _waits_for_itself(use: ObjectUse) -> bool:
+    """Return whether a call around this one would wait for it, and it for that call."""
+    reached = {use.before} if use.within and use.before is not None else set()
+    while True:
+        more = {
+            each.before
+            for each in _waiting
+            if each.before is not None and (each in reached or not reached.isdisjoint(each.within))
+        } - reached
+        if not more:
+            return not reached.isdisjoint(use.within)
+        reached |= more
+
+
+def find_owner(function: Any) -> ToolObject | None:
+    """Return the object whose method a function is, also inside of `partial` and `wraps`, or which is called itself;
+    None for any other function."""
+    while (item := getattr(function, "__self__", None)) is None:
+        if isinstance(function, partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            item = None if isroutine(function) else function
+            break
+    return None if item is None or isinstance(item, type | ModuleType) else ToolObject.of(item)
+
+
+def _forget_uses() -> None:
+    """Forget the calls of a parent process: they never end in this one."""
+    _waiting.clear()
+    for each in _GIVEN.values():
+        each.last = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_uses)
