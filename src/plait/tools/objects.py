@@ -6,7 +6,10 @@ run ends. So runs do not share state. An object that the user made stays open.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import inspect
+import threading
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType, MethodType
@@ -52,11 +55,21 @@ def toolset(make: Callable[[], Any], *, parallel: bool = False) -> PerRun:
     except Exception as why:
         raise ConfigError(f"The factory of a toolset failed: {type(why).__name__}: {why}.") from why
     methods = _find_methods(type(sample), type(sample).__name__)
-    from plait.background import BackgroundLoop
-    from plait.tools.tool_object import ToolObject  # heavy: it imports asyncio
-
-    BackgroundLoop("plait-closing").wait(ToolObject(sample, is_async=True).close())
+    _close_sample(sample)
     return PerRun(make, methods, type(sample).__name__, parallel)
+
+
+def _close_sample(sample: Any) -> None:
+    from plait.tools.tool_object import is_lifecycle  # heavy: it imports asyncio
+
+    for name in ("close", "aclose"):
+        if is_lifecycle(type(sample), name):
+            with contextlib.suppress(Exception):  # no run depends on it
+                if inspect.isawaitable(closing := getattr(sample, name)()):
+                    thread = threading.Thread(target=asyncio.run, args=(closing,))
+                    thread.start()
+                    thread.join()
+            return
 
 
 def of_class(kind: type, parallel: bool = False) -> PerRun:
