@@ -167,11 +167,9 @@ class Engine:
             closing = asyncio.ensure_future(owner.close())
             with suppress(asyncio.CancelledError):  # cancelled once more
                 await asyncio.wait([closing], timeout=GRACE)
-            failed = closing.result() if closing.done() else [f"it takes more than {GRACE:g} seconds"]
-            for why in failed:
-                self.run_context.remark(
-                    self.run_context.meter.steps, "close", f"{owner.name} could not be closed: {sentence(why)}"
-                )
+            name, step = type(owner.item).__name__, self.run_context.meter.steps
+            for why in closing.result() if closing.done() else [f"it takes more than {GRACE:g} seconds"]:
+                self.run_context.remark(step, "close", f"{name} could not be closed: {sentence(why)}")
 
     async def _end(self, outcome: Outcome) -> None:
         await self.run_context.log.end(outcome.status, msgspec.to_builtins(outcome), self.totals())

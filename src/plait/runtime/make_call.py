@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
@@ -79,19 +79,20 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
         if isinstance(value, Artifact):
             handle, plain = artifacts.keep(value), keep(value)
             return Observation(f"{handle.id}: {handle.about}", value=plain)
-        simple = simplify(value)
-        text, plain = render_simple(simple.value, keep)
+        simple, note = simplify(value)
+        text, plain = render_simple(simple, keep)
         if not call.by_code:
             return Observation(text, value=plain)
-        return Observation(text, value=plain, exact=exact_result(simple.value, plain, artifacts), note=simple.note)
+        return Observation(text, value=plain, exact=exact_result(simple, plain, artifacts), note=note)
 
     limit = tool.timeout if tool.timeout is not None else seconds
-    progress = CallProgress()
+    began = time.perf_counter()
+    returned = threading.Event()
     try:
-        made = await _run_within_limit(tool, args, kwargs, services.time_limit(limit), limit, observe, progress)
+        made = await _run_within_limit(tool, args, kwargs, services.time_limit(limit), limit, observe, returned)
     except TimeoutError:
-        seconds = progress.seconds
-        if progress.has_returned:
+        seconds = time.perf_counter() - began
+        if returned.is_set():
             said = f"(the result of '{tool.spec.name}' could not be read within {limit:g} seconds)"
             return Observation(said, seconds=seconds)
         said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"
@@ -102,20 +103,8 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
         if _is_cancellation(why) or isinstance(why, ChildWaits):
             raise
         trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
-        return Observation(_describe_error(why), trouble=trouble, seconds=progress.seconds)
-    return structs.replace(made, seconds=progress.seconds, attachments=tuple(seen))
-
-
-class CallProgress:
-    """How far a call is: when its turn came, and whether its function has returned."""
-
-    def __init__(self) -> None:
-        self.began = time.perf_counter()
-        self.has_returned = False
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.began
+        return Observation(_describe_error(why), trouble=trouble, seconds=time.perf_counter() - began)
+    return structs.replace(made, seconds=time.perf_counter() - began, attachments=tuple(seen))
 
 
 async def _run_within_limit(
@@ -125,47 +114,44 @@ async def _run_within_limit(
     limit: asyncio.Timeout,
     seconds: float,
     observe: Callable[[Any], Observation],
-    progress: CallProgress,
+    returned: threading.Event,
 ) -> Observation:
-    """Call the tool's function and observe its result. What reads a result may run a stranger's code, which can take
-    any time: it runs in the thread of the call."""
+    """Call the tool's function and observe its result. Sets `returned` when the function has ended.
 
-    def returned(value: Any) -> Observation:
-        progress.has_returned = True
+    What reads a result may run a stranger's code, which can take any time: it runs in the thread of the call.
+    """
+
+    def read(value: Any) -> Observation:
+        returned.set()
         return observe(value)
 
     def call_function() -> Observation | Awaitable[Any]:
-        """Return the observation, or what is to be awaited."""
         try:
             value: Any = tool.function(*args, **kwargs)
         except BaseException as why:
             if (value := find_ending(why)) is None:
                 raise
-        return value if inspect.isawaitable(value) else returned(value)
+        return value if inspect.isawaitable(value) else read(value)
 
     if tool.runs_inline:
         try:
             made = call_function()
-            return made if isinstance(made, Observation) else returned(made)
+            return made if isinstance(made, Observation) else read(made)
         except TimeoutError as why:
             raise _as_tool_error(why) from why
     place = nullcontext(start_thread) if tool.owner is None else tool.owner.use(tool.name, seconds, tool.parallel)
     async with place as start, limit as clock:
-        progress.began = time.perf_counter()
         try:
             made = call_function() if tool.is_async else await run_in_thread(call_function, start)
-            if isinstance(made, Observation):
-                return made
-            try:
-                value = await _await_with_grace(made)
-            except BaseException as why:
-                if (value := find_ending(why)) is None:
-                    raise
-            if type(value) in (str, NoneType, bool, int, float):
-                return returned(value)
-            made = await run_in_thread(lambda: returned(value), start)
-            assert isinstance(made, Observation)
-            return made
+            if not isinstance(made, Observation):
+                try:
+                    value = await _await_with_grace(made)
+                except BaseException as why:
+                    if (value := find_ending(why)) is None:
+                        raise
+                simple = type(value) in (str, NoneType, bool, int, float)
+                made = read(value) if simple else await run_in_thread(lambda: read(value), start)
+            return cast(Observation, made)
         except TimeoutError as why:
             if clock.expired():
                 raise

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from functools import cache
 from io import IOBase
-from threading import current_thread, main_thread
 from types import NoneType
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
 
 from plait.core.artifacts import MARK, Artifact
 from plait.core.messages import JSON
@@ -63,13 +61,6 @@ def numeral(value: Any) -> Any:
     return {key: numeral(one) for key, one in value.items()} if type(value) is dict else value
 
 
-class Simple(Struct, frozen=True):
-    """A tool's result in plain Python values. `note` names the types of the values that have become text."""
-
-    value: Any
-    note: str = ""
-
-
 @cache
 def _plain_types() -> dict[type, Callable[[Any], Any]]:
     """Return the types that are plain, with what makes one of a subclass. A subclass comes before its base."""
@@ -101,18 +92,17 @@ def _plain_types() -> dict[type, Callable[[Any], Any]]:
     }
 
 
-def simplify(value: Any) -> Simple:
-    """Return a result in plain Python values: what JSON can hold, other numbers, dates, bytes, tuples, sets, artifacts.
+def simplify(value: Any) -> tuple[Any, str]:
+    """Return a result in plain Python values, and a note for code that names the types that have become text.
 
+    Plain are values that JSON can hold, other numbers, dates, bytes, tuples, sets and artifacts.
     Iterators, views and other collections become lists and dicts, an object with fields a dict, an Enum its value,
     arrays of numbers lists, a missing date None. Any other value becomes its text. Never raises, whatever the objects
     do when they are read, and ends for values that contain themselves and for endless iterators.
     """
     reader = _Reader()
-    plain = reader.read(value, ())
-    if not reader.texts:
-        return Simple(plain)
-    return Simple(plain, f"The code got text, because these types cannot pass to it: {', '.join(reader.texts)}.")
+    plain, types = reader.read(value, ()), ", ".join(reader.texts)
+    return plain, f"The code got text, because these types cannot pass to it: {types}." if types else ""
 
 
 class _Reader:
@@ -134,13 +124,9 @@ class _Reader:
         path = (*path, id(value))
         try:
             if kind is list or kind is tuple:
-                return kind([self.read(each, path) for each in value])
-            if kind is dict:
-                return self._read_dict(value.items(), path)
+                return kind(self._read_all(value, path))
             return self._read_object(value, path)
-        except BaseException as why:  # a user's object may raise anything while it is read
-            if isinstance(why, KeyboardInterrupt) and current_thread() is main_thread():
-                raise
+        except BaseException:  # a user's object may raise anything while it is read
             self.texts[kind.__name__] = None
             return f"(a {kind.__name__} that can't be shown)"
 
@@ -150,6 +136,8 @@ class _Reader:
             return value
         if isinstance(value, Enum):
             return self.read(value.value, path)
+        if isinstance(value, memoryview):
+            return bytes(value)
         for base, convert in self._types.items():
             if isinstance(value, base):
                 plain = convert(value)
@@ -169,17 +157,13 @@ class _Reader:
                 return parts
         if isinstance(value, Mapping):
             return self._read_dict(value.items(), path)
-        if isinstance(value, (Sequence, Set, ValuesView, Iterator)) and not isinstance(value, memoryview | IOBase):
+        if isinstance(value, (Sequence, Set, ValuesView, Iterator)) and not isinstance(value, IOBase):
             return self._read_all(value, path)
         if hasattr(value, "dtype") and not hasattr(value, "index") and callable(getattr(value, "tolist", None)):
             found = value.tolist()
             if type(found) is not kind and not (getattr(value.dtype, "kind", "") in "mM" and _has_number(found)):
                 return self.read(found, path)
-        if isinstance(value, memoryview):
-            return bytes(value)
         self.texts[kind.__name__] = None
-        if isinstance(value, type):
-            return str(value)
         if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
             return f"(a {kind.__name__})"  # an address in memory is meaningless, and differs in a replay
         text = value.isoformat() if hasattr(value, "isoformat") else None
@@ -223,7 +207,7 @@ def render(value: Any, keep: KeepArtifact = None) -> tuple[str, JSON]:
     data classes and models become JSON, as `simplify` reads them. Other values become their `str()`. Only results of
     `keep` can look like a handle: the handle's key is renamed in other objects.
     """
-    return render_simple(simplify(value).value, keep)
+    return render_simple(simplify(value)[0], keep)
 
 
 def render_simple(value: Any, keep: KeepArtifact = None) -> tuple[str, JSON]:
@@ -282,11 +266,7 @@ def _key(key: Any) -> str:
 
 
 def _json(plain: Any) -> str:
-
-    try:
-        return json.dumps(plain, ensure_ascii=False)
-    except ValueError:  # an int of more digits than Python prints
-        return f"(a whole number of {plain.bit_length():,} bits)" if isinstance(plain, int) else "(too large to show)"
+    return json.dumps(plain, ensure_ascii=False)
 
 
 def replace_surrogates(text: str) -> str:

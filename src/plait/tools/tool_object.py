@@ -9,15 +9,13 @@ was given up keeps the thread; the next ones are refused until it ends.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from inspect import Parameter, isawaitable, isroutine, signature
-from itertools import count
+from inspect import isawaitable, isroutine, signature
 from types import ModuleType
 from typing import Any
 from weakref import WeakValueDictionary, finalize
@@ -32,31 +30,23 @@ _GIVEN: WeakValueDictionary[int, ToolObject] = WeakValueDictionary()
 _uses: ContextVar[tuple[ObjectUse, ...]] = ContextVar("plait_object_uses", default=())
 """The uses of objects by the calls around this one, outermost first."""
 _waiting: set[ObjectUse] = set()
-_order = count(1)
 
 
 def is_lifecycle(kind: type, name: str) -> bool:
-    """Return whether a public method opens or closes the object, and is no tool: `close`, `aclose`, and `open` beside
-    them, without required parameters and without `@plait.tool`."""
-    if name == "open":
-        return _takes_nothing(kind, name) and (is_lifecycle(kind, "close") or is_lifecycle(kind, "aclose"))
-    return name in ("close", "aclose") and _takes_nothing(kind, name)
-
-
-def _takes_nothing(kind: type, name: str) -> bool:
+    """Return whether a method opens or closes the object, and is no tool: `close`, `aclose`, and `open` beside them,
+    without required parameters and without `@plait.tool`."""
     from plait.tools.tool import Tool
 
     method = getattr(kind, name, None)
-    if method is None or isinstance(method, Tool):
+    if method is None or isinstance(method, Tool) or name not in ("open", "close", "aclose"):
         return False
-    try:
-        parameters = list(signature(method).parameters.values())[1:]
-    except (TypeError, ValueError):  # a method in C, which does not show its parameters
-        return True
-    return all(each.default is not each.empty or each.kind in _MANY for each in parameters)
-
-
-_MANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    with suppress(TypeError, ValueError):  # a method in C does not show its parameters
+        given = list(signature(method).parameters.values())[1:]
+        if any(
+            each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in given
+        ):
+            return False
+    return name != "open" or is_lifecycle(kind, "close") or is_lifecycle(kind, "aclose")
 
 
 class ObjectUse:
@@ -86,10 +76,7 @@ class ToolObject:
         self.item, self._make, self._is_async = item, make, is_async
         self.last: ObjectUse | None = None
         self._thread: ObjectThread | None = None
-        self._is_open = False
-        self._is_over = False
-        self.made = 0
-        """The place in the order in which objects were made for runs; 0 if it was not."""
+        self._is_open = self._is_over = False
 
     @classmethod
     def of(cls, item: Any) -> ToolObject:
@@ -98,9 +85,9 @@ class ToolObject:
             return _GIVEN.setdefault(id(item), cls(item))
 
     @property
-    def name(self) -> str:
-        """The name of the object's class."""
-        return type(self.item).__name__
+    def is_made(self) -> bool:
+        """Whether it is an object that was made for a run."""
+        return self._make is not None and self.item is not None
 
     def __reduce__(self) -> Any:
         return ToolObject.of, (self.item,)  # threads and turns stay in the process
@@ -108,7 +95,7 @@ class ToolObject:
     def start(self, job: Work) -> None:
         """Do a job on the object's thread."""
         with _LOCK:
-            if self._thread is None or not self._thread.is_alive():  # a forked process has no threads
+            if self._thread is None or not self._thread.is_alive():  # a forked process does not have it
                 self._thread = ObjectThread()
                 finalize(self, self._thread.end)
             thread = self._thread
@@ -161,6 +148,7 @@ class ToolObject:
                 use.before.done.add_done_callback(use.end)
 
     async def _open(self) -> None:
+        """Make and open the object if that is still to be done, and wait until its thread is free."""
         opening = self._begin() if self._is_async else None
         if not self._is_async or self._thread is not None:
             opening = await run_in_thread(lambda: None if self._is_async else self._begin(), self.start) or opening
@@ -169,38 +157,37 @@ class ToolObject:
             self._is_open = True
 
     def _begin(self) -> Any:
-        """Make and open the object if that is still to be done. Returns what is to be awaited."""
+        """Make and open the object. Returns what is to be awaited."""
         if self._make is None or self._is_open:
             return None
         if self._is_over:
             raise ToolError("the run has ended")
         if self.item is None:
-            self.item, self.made = self._make(), next(_order)
+            self.item = self._make()
         kind = type(self.item)
-        names = ["__aenter__", "__enter__"] if self._is_async else ["__enter__", "__aenter__"]
-        names = [name for name in names if hasattr(kind, name)] + ["open"] * is_lifecycle(kind, "open")
-        opening = getattr(self.item, names[0])() if names else None
-        if isawaitable(opening):
-            return opening
-        self._is_open = True
-        return None
+        entering = [f"__{a}enter__" for a in self._prefixes if hasattr(kind, f"__{a}enter__")]
+        enter = [*entering, *(["open"] if is_lifecycle(kind, "open") else [])][:1]
+        opening = getattr(self.item, enter[0])() if enter else None
+        self._is_open = not isawaitable(opening)
+        return None if self._is_open else opening
+
+    @property
+    def _prefixes(self) -> tuple[str, str]:
+        return ("a", "") if self._is_async else ("", "a")
 
     async def close(self) -> list[str]:
         """Close the object that a run made. Returns what failed, in words."""
         self._is_over = True
         kind, failed = type(self.item), list[str]()
-        names = ["__aexit__", "__exit__"] if self._is_async else ["__exit__", "__aexit__"]
-        leave = [name for name in names if hasattr(kind, name)][: self._is_open]
-        names = ["aclose", "close"] if self._is_async else ["close", "aclose"]
-        steps = [partial(getattr(self.item, name), None, None, None) for name in leave]
-        steps += [getattr(self.item, name) for name in names if is_lifecycle(kind, name)][:1]
+        leave = [f"__{a}exit__" for a in self._prefixes if self._is_open and hasattr(kind, f"__{a}exit__")][:1]
+        close = [f"{a}close" for a in self._prefixes if is_lifecycle(kind, f"{a}close")][:1]
+        steps = [partial(getattr(self.item, name), *(None,) * 3 * (name in leave)) for name in (*leave, *close)]
 
         def work() -> Any:
             # All that need not be awaited is one job: the thread does it also when nobody waits any more.
             while steps:
-                step = steps.pop(0)
                 try:
-                    if isawaitable(result := step()):
+                    if isawaitable(result := steps.pop(0)()):
                         return result
                 except BaseException as why:  # also SystemExit: the thread goes on
                     failed.append(show_error(why))
@@ -209,11 +196,10 @@ class ToolObject:
         try:
             while steps:
                 result = work() if self._is_async else await run_in_thread(work, self.start)
-                if result is not None:
-                    try:
-                        await result
-                    except BaseException as why:
-                        failed.append(show_error(why))
+                try:
+                    _ = result and await result
+                except BaseException as why:
+                    failed.append(show_error(why))
         finally:
             if self._thread is not None:
                 self._thread.end()
@@ -246,14 +232,3 @@ def find_owner(function: Any) -> ToolObject | None:
             item = None if isroutine(function) else function
             break
     return None if item is None or isinstance(item, type | ModuleType) else ToolObject.of(item)
-
-
-def _forget_uses() -> None:
-    """Forget the calls of a parent process: they never end in this one."""
-    _waiting.clear()
-    for each in _GIVEN.values():
-        each.last = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_uses)

@@ -59,9 +59,10 @@ class Toolset(Struct, frozen=True, dict=True):
 
     @property
     def made_objects(self) -> list[ToolObject]:
-        """The objects that were made for the run, in that order."""
-        found = {id(tool.owner): tool.owner for tool in self.tools if getattr(tool.owner, "made", 0)}
-        return sorted(found.values(), key=lambda each: each.made)
+        """The objects that were made for the run."""
+        return list(
+            {id(each.owner): each.owner for each in self.tools if getattr(each.owner, "is_made", False)}.values()
+        )
 
     @cached_property
     def _by_name(self) -> dict[str, Tool]:
