@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,28 +17,34 @@ from plait.core.errors import ConfigError
 from plait.core.events import Observed
 
 SENT: list[str] = []
+BESIDE = threading.Event()
+"""Whether the call of `send` has begun, or there is none."""
 
 
 @pytest.fixture(autouse=True)
 def _none_sent() -> None:
     SENT.clear()
+    BESIDE.set()
 
 
 @plait.tool
 def report(text: str) -> str:
     """Ends the run."""
+    BESIDE.wait(5)
     raise plait.EndRun(f"Found {text}.")
 
 
 @plait.tool
 async def lock(text: str) -> Any:
     """Ends the run as failed."""
+    await asyncio.to_thread(BESIDE.wait, 5)
     return plait.EndRun(failure="The account is locked.")
 
 
 @plait.tool
 def send(text: str) -> str:
     """Sends, slowly."""
+    BESIDE.set()
     time.sleep(0.05)
     SENT.append(text)
     return "sent"
@@ -72,6 +79,8 @@ def test_a_tool_ends_the_run_in_every_loop_and_calls_beside_it_come_to_their_end
     script: str, name: str, journal: Path
 ) -> None:
     loop, turns, beside = SCRIPTS[script]
+    if beside:
+        BESIDE.clear()
     agent = plait.Agent(loop, model=plait.Scripted(turns(name)), tools=[report, lock, send], journal=journal)
     run = agent.run("q")
     ends = ("answered", "Found a.", None) if name == "report" else ("failed", None, "The account is locked.")
@@ -226,6 +235,22 @@ def test_a_call_that_ends_the_run_as_failed_is_not_repeated_by_a_hook() -> None:
     model = plait.Scripted([action("do", "x")])
     run = plait.Agent("react", model=model, tools=[do], hooks=[Again()], journal=False).run("q")
     assert (run.status, run.reason, count) == ("failed", "Over.", [1])
+
+
+@pytest.mark.parametrize("point", ["before_model", "before_tool", "on_tool_error", "after_tool", "before_answer"])
+def test_outside_of_a_tool_the_signal_is_an_error_that_is_on_record(point: str, journal: Path) -> None:
+    def end(*_: Any) -> Any:
+        raise plait.EndRun("out")
+
+    @plait.tool(read_only=True)
+    def do(text: str) -> str:
+        """Does it."""
+        raise plait.ToolError("no")
+
+    hook = type("Ends", (plait.Hook,), {point: end})()
+    model = plait.Scripted([Reply("", calls=(Call("do", {"text": "a"}, id="1"),)), "x"])
+    run = plait.Agent("tool_calling", model=model, tools=[do], hooks=[hook], journal=journal).run("q")
+    assert (run.status, run.reason) == ("crashed", "plait.EndRun was raised outside of a tool.")
 
 
 def test_a_tool_of_a_child_run_ends_the_child() -> None:

@@ -568,6 +568,22 @@ def test_two_objects_whose_agents_call_each_other_do_not_wait_for_ever() -> None
     assert sum("busy with a call that waits for this one" in text for text in inner) == 1 and inner.count("1") == 1
 
 
+async def test_an_agent_that_outlives_the_method_that_began_it_waits_for_its_turn() -> None:
+    class Spawns(Counter):
+        async def spawn(self) -> None:
+            """Begin an agent and do not wait for it."""
+            self.task = asyncio.ensure_future(self.run_later())
+
+        async def run_later(self) -> None:
+            await asyncio.sleep(0.015)
+            await agent_of([self], calls("abump", "bump", "abump")).arun("x")
+
+    shared = Spawns()
+    await agent_of([shared], calls("spawn", *["abump", "bump"] * 3)).arun("?")
+    await shared.task
+    assert shared.n == 9
+
+
 def test_an_agent_with_an_object_can_be_pickled_if_the_object_can() -> None:
     import pickle
 

@@ -62,6 +62,7 @@ from plait.runtime.run_context import EndedByTool, RecordEnds, RunContext, RunSp
 from plait.runtime.run_hooks import HookRefused, RunHooks
 from plait.runtime.started_effects import Tickets
 from plait.runtime.tracing import UNWATCHED, RunSpan
+from plait.tools.end_run import find_ending
 
 logger = logging.getLogger("plait")
 
@@ -136,6 +137,11 @@ class Engine:
             outcome = await self._end_as_tool_says(why)
         except Exception as why:
             outcome = self._ended_by(why)
+        except BaseException as why:
+            if find_ending(why) is None:
+                raise
+            hint = "Raise it in a tool. A hook refuses with plait.Refuse."
+            outcome = Crashed("plait.EndRun was raised outside of a tool.", error="EndRun", hint=hint)
         outcome = self._over_limit(outcome)
         await self._close_objects()
         self._ended = self.totals()

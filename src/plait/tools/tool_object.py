@@ -38,7 +38,7 @@ def is_lifecycle(kind: type, name: str) -> bool:
     from plait.tools.tool import Tool
 
     method = getattr(kind, name, None)
-    if method is None or isinstance(method, Tool) or name not in ("open", "close", "aclose"):
+    if not callable(method) or isinstance(method, Tool) or name not in ("open", "close", "aclose"):
         return False
     with suppress(TypeError, ValueError):  # a method in C does not show its parameters
         given = list(signature(method).parameters.values())[1:]
@@ -123,7 +123,9 @@ class ToolObject:
 
     @asynccontextmanager
     async def _turn(self, tool: str) -> AsyncIterator[None]:
-        within = _uses.get()
+        within = tuple(
+            each for each in _uses.get() if not each.done.done()
+        )  # a task may outlive the call that began it
         use = ObjectUse(self, within)
         line: ToolObject | ObjectUse = next((each for each in reversed(within) if each.owner is self), self)
         with _LOCK:
