@@ -316,7 +316,7 @@ HOSTILE: list[tuple[Any, str]] = [
     ([{"when": MissingDate(2026, 1, 1), "n": 1}], '[{"when": null, "n": 1}]'),
     ([LyingDate(2026, 1, 1), 1], f'["{CANT.format("LyingDate")}", 1]'),
     ([LyingId(int=7)], '["00000000-0000-0000-0000-000000000007"]'),
-    ([LyingNumber("1.5"), 1], f'["{CANT.format("LyingNumber")}", 1]'),
+    ([LyingNumber("1.5"), 1], '["1.5", 1]'),
     ([LyingInt(5)], "[5]"),
     ([LyingDict(a=1)], f'["{CANT.format("LyingDict")}"]'),
     ([Raises(ValueError()), 1], f'["{CANT.format("Raises")}", 1]'),

@@ -67,8 +67,12 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
     seen: list[Attachment] = []
 
     def keep(artifact: Artifact) -> JSON:
+        try:
+            handle = artifacts.put_away(artifact)
+        except Exception:  # the call has been made: what else it returned is kept
+            return f"(a {type(artifact).__name__} that can't be kept)"
         seen.extend(found[:1] if (found := find_attachment(artifact)) else ())
-        return artifacts.put_away(artifact)
+        return handle
 
     def observe(value: Any) -> Observation:
         if isinstance(value, EndRun):

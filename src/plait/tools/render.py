@@ -62,33 +62,27 @@ def numeral(value: Any) -> Any:
 
 
 @cache
-def _plain_types() -> dict[type, Callable[[Any], Any]]:
+def _plain_types() -> dict[type, Any]:
     """Return the types that are plain, with what makes one of a subclass. A subclass comes before its base."""
     import uuid
     from decimal import Decimal
     from fractions import Fraction
 
     def date(value: Any) -> Any:
-        # An unknown date, as tables have it, is not even equal to itself.
+        known = value == value  # an unknown date, as tables have it, is not even equal to itself
+        if isinstance(value, dt.timedelta):
+            return dt.timedelta(value.days, value.seconds, value.microseconds) if known else None
         base = next(each for each in (dt.datetime, dt.date, dt.time) if isinstance(value, each))
-        return base.fromisoformat(value.isoformat()) if value == value else None
+        return base.fromisoformat(value.isoformat()) if known else None
 
     return {
-        Numeral: Numeral,
+        **{each: each for each in (Numeral, bool, Decimal, Fraction, bytes, bytearray)},
+        **dict.fromkeys((dt.datetime, dt.date, dt.time, dt.timedelta), date),
+        NoneType: None,
         str: str.__str__,
         float: float.__float__,
         int: int.__index__,
-        bool: bool,
-        NoneType: lambda value: None,
-        **dict.fromkeys((dt.datetime, dt.date, dt.time), date),
-        dt.timedelta: lambda value: (
-            dt.timedelta(value.days, value.seconds, value.microseconds) if value == value else None
-        ),
-        Decimal: lambda value: Decimal(str(value)),
-        Fraction: lambda value: Fraction(value.numerator, value.denominator),
         uuid.UUID: lambda value: uuid.UUID(int=value.int),
-        bytes: lambda value: bytes(memoryview(value)),
-        bytearray: lambda value: bytearray(memoryview(value)),
     }
 
 
