@@ -378,6 +378,40 @@ def test_a_result_that_can_not_be_read_in_time_leaves_no_doubt_about_the_call(is
     assert (seen.trouble, run.status) == ("", "answered") and "could not be read within 0.1 seconds" in seen.text
 
 
+async def test_a_sandbox_without_a_type_gets_its_text_and_no_error() -> None:
+    session = await opened("monty", Settings(frozenset({"get"}), CodeLimits()))
+    given = [Decimal("1.10"), datetime.time(1, 2), uuid.UUID(int=7), Fraction(1, 3), bytearray(b"a"), {Decimal(1): 2}]
+    told = await whole(session, "print(get())", {"get": lambda: given})
+    assert told.error is None
+    assert told.output == "['1.10', '01:02:00', '00000000-0000-0000-0000-000000000007', '1/3', b'a', {'1': 2}]\n"
+    await session.close()
+
+
+async def test_an_artifact_in_a_result_that_can_not_be_kept_does_not_spoil_the_rest() -> None:
+    class Unkept(plait.Artifact):
+        kind = "unkept"
+
+        def about(self) -> str:
+            return "<Unkept>"
+
+        def dump(self) -> bytes:
+            raise OSError("no format")
+
+        @classmethod
+        def load(cls, data: bytes) -> Unkept:
+            return cls()
+
+    @plait.tool
+    def get() -> Any:
+        """Gets."""
+        return [1, Unkept()]
+
+    model = plait.Scripted([Reply("", calls=(Call("get", {}, id="1"),)), "Done."])
+    run = await plait.Agent("tool_calling", model=model, tools=[get], journal=False).arun("q")
+    [(_, seen)] = run.timeline.results
+    assert (seen.text, seen.trouble) == ('[1, "(a Unkept that can\'t be kept)"]', "")
+
+
 async def test_code_is_told_what_it_got_as_text(tmp_path: Path) -> None:
     @plait.tool(read_only=True)
     def get() -> Any:
