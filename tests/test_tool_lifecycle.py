@@ -18,6 +18,7 @@ import plait
 from cli_support import action, final, turn
 from plait.core import Call, Reply
 from plait.core.events import Noted, Observed
+from plait.runtime import engine
 from plait.tools import tool_object, tools_from
 
 LOG: list[Any] = []
@@ -446,6 +447,37 @@ def test_an_object_that_can_not_be_opened_is_an_error_of_the_call_and_tried_agai
     run = agent_of([Late], calls("go"), calls("go")).run("?")
     assert "'go' was not called" in seen(run)[0] and "OSError: not yet" in seen(run)[0]
     assert seen(run)[1] == "went" and ["make", *CLOSED] == LOG
+
+
+def test_an_object_that_can_not_be_opened_can_end_the_run() -> None:
+    class Locked(Sync):
+        def __enter__(self) -> Locked:
+            raise plait.EndRun(failure="The account is locked.")
+
+    run = agent_of([Locked], calls("go")).run("?")
+    assert (run.status, run.reason) == ("failed", "The account is locked.") and LOG == ["make", "close"]
+
+
+def test_an_object_that_does_not_close_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Sync):
+        def close(self) -> None:
+            time.sleep(0.5)
+
+    monkeypatch.setattr(engine, "GRACE", 0.05)
+    run = agent_of([Slow], calls("go")).run("?")
+    said = [each.text for each in run.events if isinstance(each, Noted) and each.kind == "close"]
+    assert said == ["Slow could not be closed: It takes more than 0.05 seconds."] and run.seconds < 0.4
+
+
+def test_the_time_limit_of_a_call_begins_with_its_turn() -> None:
+    class Slow:
+        @plait.tool(timeout=0.3)
+        def go(self) -> str:
+            """Go."""
+            time.sleep(0.1)
+            return "went"
+
+    assert seen(agent_of([Slow], calls(*["go"] * 5)).run("?")) == ["went"] * 5
 
 
 def test_a_call_that_was_given_up_keeps_the_object_and_the_next_one_is_not_made() -> None:

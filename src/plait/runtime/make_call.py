@@ -7,7 +7,7 @@ import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -93,7 +93,7 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
     began = time.perf_counter()
     returned = threading.Event()
     try:
-        made = await _run_within_limit(tool, args, kwargs, services.time_limit(limit), limit, observe, returned)
+        made = await _run_within_limit(tool, args, kwargs, services, limit, observe, returned)
     except TimeoutError:
         seconds = time.perf_counter() - began
         if returned.is_set():
@@ -107,7 +107,10 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
         if _is_cancellation(why) or isinstance(why, ChildWaits):
             raise
         trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
-        return Observation(_describe_error(why), trouble=trouble, seconds=time.perf_counter() - began)
+        made = Observation(_describe_error(why), trouble)
+        if (ending := find_ending(why)) is not None:
+            with suppress(Exception):
+                made = await run_in_thread(lambda: observe(ending))
     return structs.replace(made, seconds=time.perf_counter() - began, attachments=tuple(seen))
 
 
@@ -115,7 +118,7 @@ async def _run_within_limit(
     tool: Tool,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    limit: asyncio.Timeout,
+    services: ToolServices,
     seconds: float,
     observe: Callable[[Any], Observation],
     returned: threading.Event,
@@ -130,11 +133,7 @@ async def _run_within_limit(
         return observe(value)
 
     def call_function() -> Observation | Awaitable[Any]:
-        try:
-            value: Any = tool.function(*args, **kwargs)
-        except BaseException as why:
-            if (value := find_ending(why)) is None:
-                raise
+        value = tool.function(*args, **kwargs)
         return value if inspect.isawaitable(value) else read(value)
 
     if tool.runs_inline:
@@ -144,15 +143,11 @@ async def _run_within_limit(
         except TimeoutError as why:
             raise _as_tool_error(why) from why
     place = nullcontext(start_thread) if tool.owner is None else tool.owner.use(tool.name, seconds, tool.parallel)
-    async with place as start, limit as clock:
+    async with place as start, services.time_limit(seconds) as clock:
         try:
             made = call_function() if tool.is_async else await run_in_thread(call_function, start)
             if not isinstance(made, Observation):
-                try:
-                    value = await _await_with_grace(made)
-                except BaseException as why:
-                    if (value := find_ending(why)) is None:
-                        raise
+                value = await _await_with_grace(made)
                 simple = type(value) in (str, NoneType, bool, int, float)
                 made = read(value) if simple else await run_in_thread(lambda: read(value), start)
             return cast(Observation, made)
