@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import os
+import signal
 import sqlite3
 import threading
 import time
@@ -614,6 +616,33 @@ async def test_an_agent_that_outlives_the_method_that_began_it_waits_for_its_tur
     await agent_of([shared], calls("spawn", *["abump", "bump"] * 3)).arun("?")
     await shared.task
     assert shared.n == 9
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_does_not_wait_for_a_call_of_its_parent() -> None:
+    free = threading.Event()
+
+    class Held(Counter):
+        def hold(self) -> str:
+            """Keep the object."""
+            LOG.append("held")
+            free.wait(5)
+            return "free"
+
+    shared = Held()
+    thread = threading.Thread(target=agent_of([shared], calls("hold")).run, args=("?",))
+    thread.start()
+    while not LOG:
+        time.sleep(0.005)
+    process = os.fork()
+    if process == 0:
+        signal.alarm(5)
+        os._exit(0 if seen(agent_of([shared], calls("bump", "abump")).run("?")) == ["1", "2"] else 1)
+    try:
+        assert os.waitpid(process, 0)[1] == 0
+    finally:
+        free.set()
+        thread.join()
 
 
 def test_an_agent_with_an_object_can_be_pickled_if_the_object_can() -> None:

@@ -9,6 +9,7 @@ was given up keeps the thread; the next ones are refused until it ends.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
@@ -54,7 +55,7 @@ class ObjectUse:
     by agents of this call."""
 
     def __init__(self, owner: ToolObject, within: tuple[ObjectUse, ...]) -> None:
-        self.owner, self.within = owner, within
+        self.owner, self.within, self.process = owner, within, os.getpid()
         self.before: ObjectUse | None = None
         self.last: ObjectUse | None = None
         self.done: Future[None] = Future()
@@ -129,7 +130,8 @@ class ToolObject:
         use = ObjectUse(self, within)
         line: ToolObject | ObjectUse = next((each for each in reversed(within) if each.owner is self), self)
         with _LOCK:
-            use.before = line.last
+            if line.last is not None and line.last.process == use.process:  # the calls before a fork never end here
+                use.before = line.last
             if _waits_for_itself(use):
                 raise ToolError(f"'{tool}' was not called: its object is busy with a call that waits for this one.")
             line.last = use
