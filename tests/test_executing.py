@@ -184,7 +184,7 @@ def test_a_tool_can_not_pass_off_its_result_as_a_thing(tmp_path: Path) -> None:
         tools=[forged],
         journal=tmp_path / "j",
     ).run("q")
-    assert "TypeError: forged(): a dict with the key '$thing' can't be passed on" in run.answer
+    assert run.answer == "{'thing': 'note-1', 'is': 'a lie'}\n"
 
 
 class Unwritten(Note):

@@ -1,27 +1,34 @@
-"""Values cross between tools and code unchanged or raise TypeError; calls can pass on no more than their limits."""
+"""Values cross between tools and code unchanged, as plain values or as text, and within the limits of a call."""
 
 from __future__ import annotations
 
 import asyncio
 import datetime
 import enum
+import itertools
+import sys
 import threading
+import time
 import uuid
-from collections import namedtuple
+from collections import UserDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import numpy
 import pytest
 
 import plait
-from plait.core import CodeLimits
+from plait.core import Call, CodeLimits, Reply
 from plait.sandbox import Result, Settings, process_child
 from plait.sandbox.process import ProcessSession
 from plait.sandbox.worker_values import pack, unpack
+from plait.tools import render
 from sandbox_support import BACKENDS, NOW, opened, whole
 from test_sandbox_restored import Pieces
 
@@ -142,27 +149,278 @@ class Size(enum.Enum):
 Pair = namedtuple("Pair", "left right")
 
 
+PLAIN: list[tuple[Any, str]] = [
+    (numpy.bool_(False), "False bool"),
+    (numpy.float64(2.5), "2.5 float"),
+    (numpy.array([[1, 2]]), "[[1, 2]] list"),
+    (Town("Lyon", datetime.date(43, 1, 1)), "{'name': 'Lyon', 'since': datetime.date(43, 1, 1)} dict"),
+    (Pair(1, 2), "{'left': 1, 'right': 2} dict"),
+    (Size.BIG, "1 int"),
+    (Path("x"), "'x' str"),
+    ([object(), {1, 2}], "['(a object)', {1, 2}] list"),
+    (1j, "'1j' str"),
+    (range(3), "[0, 1, 2] list"),
+    (deque([(1,)]), "[(1,)] list"),
+    ({"a": 1}.keys(), "['a'] list"),
+    ({"a": {1}}.values(), "[{1}] list"),
+    ({"a": 1}.items(), "[('a', 1)] list"),
+    (map(str, [1, 2]), "['1', '2'] list"),
+    (MappingProxyType({"a": 1}), "{'a': 1} dict"),
+    (UserDict({"a": (1,)}), "{'a': (1,)} dict"),
+    (defaultdict(list, a=[1]), "{'a': [1]} dict"),
+    (numpy.int64(7), "7 int"),
+    (numpy.array([1.0, float("nan")]), "[1.0, nan] list"),
+    (numpy.array([None, {"a": 1}], dtype=object), "[None, {'a': 1}] list"),
+    (numpy.datetime64("2026-01-02"), "datetime.date(2026, 1, 2) date"),
+    (numpy.datetime64("2026-01-02", "ns"), "'2026-01-02T00:00:00.000000000' str"),
+    (numpy.datetime64("NaT"), "None NoneType"),
+    (numpy.timedelta64(5, "ns"), "'5 nanoseconds' str"),
+    (numpy.complex64(1), "'(1+0j)' str"),
+    (IPv4Address("1.2.3.4"), "'1.2.3.4' str"),
+    (10**5000, "'(a whole number of 16,610 bits)' str"),
+    ([10**5000, 1], "['(a whole number of 16,610 bits)', 1] list"),
+    ({Pair(1, 2): 1, (2, 1): 2, 3: 4}, '{\'{"left": 1, "right": 2}\': 1, (2, 1): 2, 3: 4} dict'),
+    ({frozenset({1}): 1, Path("x"): 2, None: 3}, "{frozenset({1}): 1, 'x': 2, None: 3} dict"),
+    (ValueError("x"), "'x' str"),
+    (SimpleNamespace(a=1), "'namespace(a=1)' str"),
+    (memoryview(b"ab"), "b'ab' bytes"),
+]
+
+
+async def through_one_run(tmp_path: Path, values: list[Any], code: str) -> plait.Run:
+    """Let code get each value from a tool; a replay finds the same."""
+
+    @plait.tool
+    def get(i: int) -> Any:
+        """Gets."""
+        return values[i]
+
+    code = f"for i in range({len(values)}):\n    v = get(i)\n    {code}"
+    agent = plait.Agent(Pieces((code,)), model=plait.Scripted([]), tools=[get], journal=tmp_path / "j.db")
+    run = await agent.arun("q")
+    assert (await asyncio.to_thread(agent.replay, run.id)).whole
+    return run
+
+
+async def test_other_results_are_their_plain_value_or_their_text(tmp_path: Path) -> None:
+    run = await through_one_run(tmp_path, [value for value, _ in PLAIN], "print(repr(v), type(v).__name__)")
+    assert run.answer.splitlines() == [said for _, said in PLAIN]
+
+
+class MissingDate(datetime.datetime):
+    """A date that is unknown, as tables have it."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 0
+
+    def isoformat(self, *_: Any) -> str:
+        return "NaT"
+
+
+class LyingDate(datetime.datetime):
+    def isoformat(self, *_: Any) -> str:
+        return "yesterday"
+
+
+class LyingId(uuid.UUID):
+    def __str__(self) -> str:
+        return "no id"
+
+
+class LyingNumber(Decimal):
+    def __str__(self) -> str:
+        return "twelve"
+
+
+class LyingInt(int):
+    def __int__(self) -> int:
+        raise OverflowError
+
+    def __repr__(self) -> str:
+        raise OverflowError
+
+
+class LyingDict(dict[str, Any]):
+    def items(self) -> Any:
+        return [("a", 1), 3]
+
+
+class EndlessList(list[int]):
+    def __iter__(self) -> Any:
+        return itertools.count()
+
+
+class Endless:
+    def __init__(self, *wait: float) -> None:
+        self.wait = wait
+
+    def __str__(self) -> str:
+        while True:
+            time.sleep(0.01)
+
+
+class Raises:
+    def __init__(self, why: BaseException) -> None:
+        self.why = why
+
+    def __str__(self) -> str:
+        raise self.why
+
+
+class Spoilt:
+    def __iter__(self) -> Any:
+        yield 1
+        raise OSError("gone")
+
+
+class NoText:
+    def __str__(self) -> str:
+        return 3  # type: ignore[return-value]
+
+
+class Dumps:
+    model_fields: ClassVar[dict[str, Any]] = {}
+
+    def model_dump(self, mode: str) -> Any:
+        raise KeyError("gone")
+
+
+class Recursion:
+    def __str__(self) -> str:
+        return str(self)
+
+
+CIRCLE: list[Any] = [1]
+CIRCLE.append({"inside": CIRCLE})
+DEEP: Any = []
+for _ in range(5000):
+    DEEP = [DEEP]
+WIDE: Any = ["x"]
+for _ in range(40):
+    WIDE = [WIDE] * 10
+
+
+def spoilt() -> Any:
+    yield 1
+    raise OSError("gone")
+
+
+CANT = "(a {} that can't be shown)"
+
+
+HOSTILE: list[tuple[Any, str]] = [
+    (MissingDate(2026, 1, 1), "(no result)"),
+    ([{"when": MissingDate(2026, 1, 1), "n": 1}], '[{"when": null, "n": 1}]'),
+    ([LyingDate(2026, 1, 1), 1], f'["{CANT.format("LyingDate")}", 1]'),
+    ([LyingId(int=7)], '["00000000-0000-0000-0000-000000000007"]'),
+    ([LyingNumber("1.5"), 1], '["1.5", 1]'),
+    ([LyingInt(5)], "[5]"),
+    ([LyingDict(a=1)], f'["{CANT.format("LyingDict")}"]'),
+    ([Raises(ValueError()), 1], f'["{CANT.format("Raises")}", 1]'),
+    ([Raises(SystemExit(3)), 1], f'["{CANT.format("Raises")}", 1]'),
+    ([Raises(KeyboardInterrupt()), 1], f'["{CANT.format("Raises")}", 1]'),
+    ([Raises(asyncio.CancelledError()), 1], f'["{CANT.format("Raises")}", 1]'),
+    ([NoText()], f'["{CANT.format("NoText")}"]'),
+    ([Dumps()], f'["{CANT.format("Dumps")}"]'),
+    ([Recursion()], f'["{CANT.format("Recursion")}"]'),
+    ([iter(Spoilt())], '[[1, "(no more can be read: OSError)"]]'),
+    (spoilt(), '[1, "(no more can be read: OSError)"]'),
+    (CIRCLE, '[1, {"inside": "(nested too deeply to show)"}]'),
+    ([float("nan"), float("-inf")], '["nan", "-inf"]'),
+    ({1.5: 1, None: 2, (1, 2): 3, b"x": 4}, '{"1.5": 1, "null": 2, "[1, 2]": 3, "1 bytes (text)": 4}'),
+    (Mock(spec=dict), CANT.format("Mock")),
+]
+
+
+async def test_whatever_a_result_does_when_it_is_read_it_arrives_everywhere(tmp_path: Path) -> None:
+    @plait.tool
+    def get(i: int) -> Any:
+        """Gets."""
+        return HOSTILE[i][0]
+
+    calls = tuple(Call("get", {"i": i}, id=str(i)) for i in range(len(HOSTILE)))
+    agent = plait.Agent(
+        "tool_calling", model=plait.Scripted([Reply("", calls=calls), "Done."]), tools=[get], journal=False
+    )
+    run = await agent.arun("q")
+    assert run.status == "answered"
+    assert [(seen.text, seen.trouble) for _, seen in run.timeline.results] == [(text, "") for _, text in HOSTILE]
+    run = await through_one_run(tmp_path, [value for value, _ in HOSTILE], "print('got it')")
+    assert run.answer == "got it\n" * len(HOSTILE)
+
+
 @pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (numpy.bool_(False), "False bool"),
-        (numpy.float64(2.5), "2.5 float"),
-        (numpy.array([[1, 2]]), "[[1, 2]] list"),
-        (Town("Lyon", datetime.date(43, 1, 1)), "{'name': 'Lyon', 'since': datetime.date(43, 1, 1)} dict"),
-        (Pair(1, 2), "{'left': 1, 'right': 2} dict"),
-        (Size.BIG, "1 int"),
-        (Path("x"), "TypeError: get(): a value of type"),
-        ([object()], "TypeError: get(): a value of type object can't be passed on; what can: None, bool"),
-        (1j, "TypeError: get(): a value of type complex"),
-    ],
-    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+    "value", [DEEP, WIDE, itertools.count(), EndlessList([1])], ids=["deep", "wide", "count", "list"]
 )
-async def test_other_results_are_their_plain_value_or_a_type_error_in_the_code(
-    tmp_path: Path, value: Any, said: str
-) -> None:
-    code = "v = get()\nprint(repr(v), type(v).__name__)"
-    run, _, _ = await through_a_run(tmp_path, value, code)
-    assert said in run.answer
+def test_a_result_without_an_end_ends(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["plait.tools.render"], "MOST", 20_000)
+    text, _ = render(value)
+    assert len(text) < 2_000_000 and ("too many values" in text or "too deeply" in text or "may be more" in text)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_result_that_can_not_be_read_in_time_leaves_no_doubt_about_the_call(is_async: bool) -> None:
+    def get() -> Any:
+        """Gets."""
+        return Endless()
+
+    async def aget() -> Any:
+        """Gets."""
+        return Endless()
+
+    tool = plait.tool(name="get", timeout=0.1)(aget if is_async else get)
+    script = [Reply("", calls=(Call("get", {}, id="1"),)), "Done."]
+    run = plait.Agent("tool_calling", model=plait.Scripted(script), tools=[tool], journal=False).run("q")
+    [(_, seen)] = run.timeline.results
+    assert (seen.trouble, run.status) == ("", "answered") and "could not be read within 0.1 seconds" in seen.text
+
+
+async def test_a_sandbox_without_a_type_gets_its_text_and_no_error() -> None:
+    session = await opened("monty", Settings(frozenset({"get"}), CodeLimits()))
+    given = [Decimal("1.10"), datetime.time(1, 2), uuid.UUID(int=7), Fraction(1, 3), bytearray(b"a"), {Decimal(1): 2}]
+    told = await whole(session, "print(get())", {"get": lambda: given})
+    assert told.error is None
+    assert told.output == "['1.10', '01:02:00', '00000000-0000-0000-0000-000000000007', '1/3', b'a', {'1': 2}]\n"
+    await session.close()
+
+
+async def test_an_artifact_in_a_result_that_can_not_be_kept_does_not_spoil_the_rest() -> None:
+    class Unkept(plait.Artifact):
+        kind = "unkept"
+
+        def about(self) -> str:
+            return "<Unkept>"
+
+        def dump(self) -> bytes:
+            raise OSError("no format")
+
+        @classmethod
+        def load(cls, data: bytes) -> Unkept:
+            return cls()
+
+    @plait.tool
+    def get() -> Any:
+        """Gets."""
+        return [1, Unkept()]
+
+    model = plait.Scripted([Reply("", calls=(Call("get", {}, id="1"),)), "Done."])
+    run = await plait.Agent("tool_calling", model=model, tools=[get], journal=False).arun("q")
+    [(_, seen)] = run.timeline.results
+    assert (seen.text, seen.trouble) == ('[1, "(a Unkept that can\'t be kept)"]', "")
+
+
+async def test_code_is_told_what_it_got_as_text(tmp_path: Path) -> None:
+    @plait.tool(read_only=True)
+    def get() -> Any:
+        """Gets."""
+        return [1j, Path("x"), 2j]
+
+    turns = [" a\nACTION 1:\n```python\nprint(get())\n```", " a\nACTION 2:\n```python\nstop('x')\n```"]
+    run = await plait.Agent("codeact", model=plait.Scripted(turns), tools=[get], journal=tmp_path / "j.db").arun("q")
+    assert b"these types cannot pass to it: complex, PosixPath." in run.timeline.model_calls[1].request
 
 
 async def test_a_typed_tool_gets_its_type_or_refuses(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from plait.runtime.sessions import History
     from plait.tools import Tool, tool, toolset
     from plait.tools.call_context import cancelled
+    from plait.tools.end_run import EndRun
     from plait.tools.mcp.tools import mcp
 
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
@@ -71,6 +72,7 @@ _PLACES = {
     "Refuse": "plait.runtime.hooks",
     "Run": "plait.runtime.run",
     "Scripted": "plait.models.scripted",
+    "EndRun": "plait.tools.end_run",
     "Step": "plait.core.plans",
     "Artifact": "plait.core.artifacts",
     "File": "plait.core.attachments",
@@ -100,6 +102,7 @@ __all__ = [
     "ConfigError",
     "Context",
     "Demand",
+    "EndRun",
     "FallbackModels",
     "File",
     "History",

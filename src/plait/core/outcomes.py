@@ -22,11 +22,12 @@ class Answered(Struct, frozen=True, repr_omit_defaults=True, tag="answered"):
 
 class Failed(Struct, frozen=True, repr_omit_defaults=True, tag="failed"):
     """The model gave up and said why (`gave_up`), did not follow the format (`format`), or gave no answer that fits the
-    agent's output type and checks (`output`); or a hook refused a request, a reply or the answer (`refused`)."""
+    agent's output type and checks (`output`); or a hook refused a request, a reply or the answer (`refused`); or a tool
+    ended the run (`tool`)."""
 
     status: ClassVar[Status] = "failed"
     reason: str
-    kind: Literal["gave_up", "format", "output", "refused"] = "gave_up"
+    kind: Literal["gave_up", "format", "output", "refused", "tool"] = "gave_up"
     answer: None = None
 
 

@@ -80,11 +80,12 @@ class Observation(Struct, frozen=True, omit_defaults=True):
 
     `text` is the whole result or error, as text; `trouble` is the kind of error. `note` is a remark of the runtime for
     the model. `value` is the result itself if JSON can hold it. `seconds` is wall time. `repeated`: the same call gave
-    the same result before. Three fields serve calls from code: `exact` is the result as the input of such a call, if
-    `value` would change it; `unfit` says why code cannot have the result; `printed` is what the tool printed.
+    the same result before. Two fields serve calls from code: `exact` is the result as the input of such a call, if
+    `value` would change it; `printed` is what the tool printed.
     `attachments` are the images and PDF files in the result, which a model sees if it accepts them. `stopped`: a
     limit stopped the agent that the tool ran; its answer is `value`. `outside`: strangers may have written it, because
-    the tool is marked `open_world`, or ran an agent that used such a tool.
+    the tool is marked `open_world`, or ran an agent that used such a tool. `ends`: the call ends the run, with `value`
+    as the answer, or as failed for the reason `text`.
     """
 
     text: str
@@ -92,13 +93,13 @@ class Observation(Struct, frozen=True, omit_defaults=True):
     note: str = ""
     value: Any = None
     exact: Any = None
-    unfit: str = ""
     printed: str = ""
     seconds: float = 0.0
     repeated: bool = False
     attachments: tuple[Attachment, ...] = ()
     stopped: Stopped | None = None
     outside: bool = False
+    ends: Literal["", "answer", "failure"] = ""
 
     @property
     def ok(self) -> bool:

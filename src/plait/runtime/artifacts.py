@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ class ArtifactStore:
         self._live: dict[str, Artifact] = {}
         self._unwritten: dict[str, bytes] = {}
         self._counts: dict[str, int] = {}
+        self._lock = Lock()
         self._contents: dict[str, bytes] = {}
         """The bytes of images and PDF files, by digest."""
         for name in kept:
@@ -39,12 +41,13 @@ class ArtifactStore:
 
     def keep(self, artifact: Artifact) -> ArtifactHandle:
         """Return the artifact's handle, the same one each time. Raises what the artifact's `dump` and `about` raise."""
-        for name, known in self._live.items():
+        for name, known in list(self._live.items()):
             if known is artifact:
                 return ArtifactHandle(name, replace_surrogates(artifact.about()))
         # Dumped here, where an error is the call's. An error while the journal writes would end the run.
         data, about = artifact.dump(), replace_surrogates(artifact.about())
-        number = self._counts[artifact.kind] = self._counts.get(artifact.kind, 0) + 1
+        with self._lock:  # results are read in the threads of their calls
+            number = self._counts[artifact.kind] = self._counts.get(artifact.kind, 0) + 1
         name = f"{artifact.kind}-{number}"
         self._live[name] = artifact
         self._unwritten[name] = data

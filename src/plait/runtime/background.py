@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from plait.background import BackgroundLoop
 from plait.core import Event
+from plait.tools.threads import wait_serving
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     loop = _LOOP.start()
     try:
         loop.call_soon_threadsafe(job.begin)
+        wait_serving(job.done.is_set)
         job.done.wait()
     except KeyboardInterrupt:
         loop.call_soon_threadsafe(job.cancel)

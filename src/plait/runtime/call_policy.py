@@ -37,7 +37,7 @@ class CallPolicy:
 
     def is_inline(self, call: Call) -> bool:
         tool = self._tools.get(call.tool)
-        return tool is None or tool.inline
+        return tool is None or tool.runs_inline
 
     def is_repeatable(self, call: Call) -> bool:
         tool = self._tools.get(call.tool)

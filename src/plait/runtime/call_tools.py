@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from msgspec import convert, structs
 
-from plait.core import Act, Answered, Call, LimitNear, Observation
+from plait.core import Act, Answered, Call, Failed, LimitNear, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, JournalError
 from plait.core.tools import Trouble
@@ -34,7 +34,7 @@ from plait.runtime.output_check import find_objection
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import (
     ChildWaits,
-    HandOff,
+    EndedByTool,
     RecordEnds,
     RunContext,
     differs,
@@ -149,11 +149,13 @@ class Actor:
             self.run_context.breaker.after(call, observation)
         self._learn(calls, ordered)
         self._follow_outside(step, calls, ordered)
-        for call, observation in zip(calls, ordered, strict=True):
-            if observation.ok and self._policy.hands_off(call):
+        for observation in ordered:
+            if observation.ends == "failure":
+                raise EndedByTool(Failed(observation.text, kind="tool"))
+            if observation.ends:
                 answer = self.run_context.run_spec.output.read(observation.value)
                 stopped = observation.stopped
-                raise HandOff(Answered(answer) if stopped is None else structs.replace(stopped, answer=answer))
+                raise EndedByTool(Answered(answer) if stopped is None else structs.replace(stopped, answer=answer))
         return ordered
 
     def _follow_outside(self, step: int, calls: tuple[Call, ...], seen: tuple[Observation, ...]) -> None:
@@ -393,7 +395,7 @@ class Actor:
         while True:
             made = await services.make_call(run_spec.tools, run_spec.limits.tool_seconds, bound)
             attempt += 1
-            if made.trouble not in ("raised", "timeout") or not self._policy.is_repeatable(call):
+            if made.trouble not in ("raised", "timeout") or made.ends or not self._policy.is_repeatable(call):
                 return made
             if (wait := await self._hooks.on_tool_error(call, made, attempt)) is None:
                 return made
@@ -408,8 +410,8 @@ class Actor:
         """Put a call's end on the record, with what the loop breaker has to say about it. `is_made`: hooks may change
         what the run shows of it."""
         call, changed_by = group.call(i), group.candidates[i].changed_by
-        if observation.ok and self._policy.hands_off(call):
-            observation = self._check_hand_off(call, observation)
+        if observation.ok and (observation.ends or self._policy.hands_off(call)):
+            observation = self._check_as_answer(call, observation)
         if changed_by:
             observation = structs.replace(observation, note=f"{CHANGED[changed_by]} {input_of(call)}.")
         self._policy.note_doubt(call, observation)
@@ -427,11 +429,11 @@ class Actor:
             self.run_context.say(ev.Observed(group.step, group.shown(i), observation))
         return observation
 
-    def _check_hand_off(self, call: Call, observation: Observation) -> Observation:
-        """Return the observation, or an error for the model if its result can't be the answer of the run."""
+    def _check_as_answer(self, call: Call, observation: Observation) -> Observation:
+        """Return the observation that ends the run, or an error for the model if its result can't be the answer."""
         objection = find_objection(self.run_context, observation.value)
         if not objection:
-            return observation
+            return structs.replace(observation, ends="answer")
         text = f"Error: the result of '{call.tool}' cannot be the answer. {objection}\nThe result: {observation.text}"
         return Observation(text, trouble="raised", seconds=observation.seconds, outside=observation.outside)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from plait.core import Usage
 from plait.core.errors import ConfigError
 from plait.tools.call_context import CallContext
+from plait.tools.threads import wait_serving
 
 if TYPE_CHECKING:
     from plait.models.base import Model
@@ -117,7 +118,9 @@ class Context(CallContext, Generic[Deps]):
         except ConfigError:
             work.close()
             raise
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        wait_serving(future.done)
+        return future.result()
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, cast, get_args
 
 import msgspec
@@ -52,14 +53,16 @@ from plait.runtime.call_model import Thinker
 from plait.runtime.call_tools import Actor
 from plait.runtime.grounding import answer_warning, describe_findings
 from plait.runtime.loop_breaker import Breaker
+from plait.runtime.make_call import GRACE
 from plait.runtime.meter import LimitReached, Meter
 from plait.runtime.output_check import OutputCheck, OutputRejected
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_code import Executor
-from plait.runtime.run_context import HandOff, RecordEnds, RunContext, RunSpec, Suspend, differs, sentence
+from plait.runtime.run_context import EndedByTool, RecordEnds, RunContext, RunSpec, Suspend, differs, sentence
 from plait.runtime.run_hooks import HookRefused, RunHooks
 from plait.runtime.started_effects import Tickets
 from plait.runtime.tracing import UNWATCHED, RunSpan
+from plait.tools.end_run import find_ending
 
 logger = logging.getLogger("plait")
 
@@ -130,11 +133,17 @@ class Engine:
             outcome = Stopped("seconds", limit) if clock.expired() else self._ended_by(why)
         except asyncio.CancelledError as why:
             outcome = Cancelled(str(why.args[0])) if why.args else Cancelled()
-        except HandOff as why:
-            outcome = await self._end_with_hand_off(why)
+        except EndedByTool as why:
+            outcome = await self._end_as_tool_says(why)
         except Exception as why:
             outcome = self._ended_by(why)
+        except BaseException as why:
+            if find_ending(why) is None:
+                raise
+            hint = "Raise it in a tool. A hook refuses with plait.Refuse."
+            outcome = Crashed("plait.EndRun was raised outside of a tool.", error="EndRun", hint=hint)
         outcome = self._over_limit(outcome)
+        await self._close_objects()
         self._ended = self.totals()
         self.run_context.meter.is_over = True
         if not self.run_spec.replay:
@@ -150,13 +159,23 @@ class Engine:
     async def _after_hooks(self, outcome: Outcome) -> Outcome:
         return await self._hooks.end_with(outcome, self._next, self.run_context.meter.steps)
 
-    async def _end_with_hand_off(self, why: HandOff) -> Outcome:
+    async def _end_as_tool_says(self, why: EndedByTool) -> Outcome:
         try:
             return await self._after_hooks(why.outcome)
         except asyncio.CancelledError:
             return Cancelled()
         except Exception as found:
             return self._ended_by(found)
+
+    async def _close_objects(self) -> None:
+        """Close the objects that the run made for its tools. How the run ended does not depend on it."""
+        for owner in reversed(self.run_spec.tools.made_objects):
+            closing = asyncio.ensure_future(owner.close())
+            with suppress(asyncio.CancelledError):  # cancelled once more
+                await asyncio.wait([closing], timeout=GRACE)
+            name, step = type(owner.item).__name__, self.run_context.meter.steps
+            for why in closing.result() if closing.done() else [f"it takes more than {GRACE:g} seconds"]:
+                self.run_context.remark(step, "close", f"{name} could not be closed: {sentence(why)}")
 
     async def _end(self, outcome: Outcome) -> None:
         await self.run_context.log.end(outcome.status, msgspec.to_builtins(outcome), self.totals())

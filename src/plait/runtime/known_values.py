@@ -9,17 +9,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Set
-from enum import Enum
 from functools import lru_cache
 from itertools import combinations
 from math import isfinite
 from typing import Any
 
-from plait.core.artifacts import Artifact
+from plait.core.artifacts import Artifact, ArtifactHandle
 from plait.core.messages import JSON
 from plait.runtime.artifacts import ArtifactStore
-from plait.sandbox.worker_values import Budget, Figures, pack
-from plait.tools.render import Numeral, fields_of, replace_surrogates
+from plait.sandbox.worker_values import Budget, Figures, pack, unpack
+from plait.tools.render import Numeral
 
 MOST = 30
 """Maximum number of known numbers: of more, nearly everything is some sum."""
@@ -79,23 +78,25 @@ def _same(one: float, other: float) -> bool:
     return abs(abs(one) - abs(other)) <= 1e-9 * max(1.0, abs(one))
 
 
-DEPTH = 60
+DEPTH = 70
+"""Maximum nesting of a result: deeper than `simplify` leaves it."""
 
 
-def exact_result(value: Any, plain: JSON, artifacts: ArtifactStore) -> tuple[JSON, str]:
-    """Return the result as JSON that loses nothing (None if `plain` is just that), and why there is none, or "".
-
-    A data class, struct, model or named tuple becomes a dict of its fields, an Enum its value, a number or array of
-    numpy that of Python. Any other object cannot be passed to code.
-    """
-    value = _numbers(value)
+def exact_result(value: Any, plain: JSON, artifacts: ArtifactStore) -> JSON:
+    """Return a simplified result (`simplify`) as JSON that loses nothing; None if `plain` is just that, or if there is
+    no such JSON: then code gets `plain`."""
     try:
-        packed = pack(value, lambda one: _stands(one, artifacts), Budget(depth=DEPTH, figures=True))
-    except (TypeError, ValueError, RecursionError) as why:
-        return None, replace_surrogates(
-            str(why) if not isinstance(why, RecursionError) else "the value is nested too deep"
+        packed = pack(
+            _numbers(value),
+            lambda one: artifacts.put_away(one) if isinstance(one, Artifact) else None,
+            Budget(depth=DEPTH, figures=True),
         )
-    return (None if type(packed) is type(plain) and packed == plain else packed), ""
+        if type(packed) is type(plain) and packed == plain:
+            return None
+        unpack(packed, ArtifactHandle.read)
+    except Exception:
+        return None
+    return packed
 
 
 def _numbers(value: Any) -> Any:
@@ -104,30 +105,6 @@ def _numbers(value: Any) -> Any:
         number: Any = float(value) if "." in value else int(value)
         return number if repr(number) == value else Figures(value)
     return {key: _numbers(one) for key, one in value.items()} if type(value) is dict else value
-
-
-def _stands(value: Any, artifacts: ArtifactStore) -> Any:
-    """Return the JSON of an object; None if it has none."""
-    if isinstance(value, Artifact):
-        return artifacts.put_away(value)
-    fields = _fields(value)
-    if fields is None:
-        return None
-    return pack(fields[0], lambda one: _stands(one, artifacts), Budget(depth=DEPTH))
-
-
-def _fields(value: Any) -> tuple[Any] | None:
-    """Return the plain Python value of an object, in a tuple; None for an object without one."""
-    if isinstance(value, type):
-        return None
-    if isinstance(value, Enum):
-        return (value.value,)
-    if (fields := fields_of(value)) is not None:
-        return fields
-    if type(value).__module__.partition(".")[0] == "numpy" and callable(getattr(value, "tolist", None)):
-        found = value.tolist()
-        return None if type(found) is type(value) else (found,)
-    return None
 
 
 def find_constants(code: str) -> Iterator[str]:

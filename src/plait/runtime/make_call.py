@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import contextvars
 import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext, suppress
+from types import NoneType
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
@@ -21,9 +21,10 @@ from plait.runtime.bound_calls import BoundCall
 from plait.runtime.known_values import exact_result
 from plait.runtime.run_context import ChildWaits
 from plait.runtime.tool_prints import collecting
-from plait.tools import Tool, Toolset, render
-from plait.tools.call_context import set_cancel_event
-from plait.tools.render import replace_surrogates
+from plait.tools import Tool, Toolset
+from plait.tools.end_run import EndRun, find_ending
+from plait.tools.render import render_simple, replace_surrogates, simplify
+from plait.tools.threads import run_in_thread, start_thread
 
 if TYPE_CHECKING:
     from plait.runtime.call_services import ToolServices
@@ -54,7 +55,7 @@ async def _call_tool(tools: Toolset, bound: BoundCall, seconds: float, services:
         said = (
             tools.describe_unknown(call.tool)
             if tools.near is None
-            else await _run_in_thread(lambda: tools.describe_unknown(call.tool))
+            else await run_in_thread(lambda: tools.describe_unknown(call.tool))
         )
         return Observation(said, trouble="unknown_tool")
     if bound.error:
@@ -62,26 +63,41 @@ async def _call_tool(tools: Toolset, bound: BoundCall, seconds: float, services:
     args, kwargs = tool.split(bound.values)
     if tool.signature.context is not None:
         args = (services.make_context(), *args)
-    exact, unfit = None, ""
     seen: list[Attachment] = []
 
     def keep(artifact: Artifact) -> JSON:
+        try:
+            handle = artifacts.put_away(artifact)
+        except Exception:  # the call has been made: what else it returned is kept
+            return f"(a {type(artifact).__name__} that can't be kept)"
         seen.extend(found[:1] if (found := find_attachment(artifact)) else ())
-        return artifacts.put_away(artifact)
+        return handle
+
+    def observe(value: Any) -> Observation:
+        if isinstance(value, EndRun):
+            if value.failure:
+                return Observation(replace_surrogates(value.failure), trouble="raised", ends="failure")
+            made = observe(value.answer)
+            return structs.replace(made, value=made.text if made.value is None else made.value, ends="answer")
+        if isinstance(value, Artifact):
+            handle, plain = artifacts.keep(value), keep(value)
+            return Observation(f"{handle.id}: {handle.about}", value=plain)
+        simple, note = simplify(value)
+        text, plain = render_simple(simple, keep)
+        if not call.by_code:
+            return Observation(text, value=plain)
+        return Observation(text, value=plain, exact=exact_result(simple, plain, artifacts), note=note)
 
     limit = tool.timeout if tool.timeout is not None else seconds
     began = time.perf_counter()
+    returned = threading.Event()
     try:
-        value = await _run_within_limit(tool, args, kwargs, services.time_limit(limit))
-        if isinstance(value, Artifact):
-            handle, plain = artifacts.keep(value), keep(value)
-            text = f"{handle.id}: {handle.about}"
-        else:
-            text, plain = render(value, keep)
-            if call.by_code:
-                exact, unfit = exact_result(value, plain, artifacts)
+        made = await _run_within_limit(tool, args, kwargs, services, limit, observe, returned)
     except TimeoutError:
         seconds = time.perf_counter() - began
+        if returned.is_set():
+            said = f"(the result of '{tool.spec.name}' could not be read within {limit:g} seconds)"
+            return Observation(said, seconds=seconds)
         said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"
         if tool.spec.repeatable:
             return Observation(f"{said} and was given up.", trouble="timeout", seconds=seconds)
@@ -90,23 +106,50 @@ async def _call_tool(tools: Toolset, bound: BoundCall, seconds: float, services:
         if _is_cancellation(why) or isinstance(why, ChildWaits):
             raise
         trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
-        return Observation(_describe_error(why), trouble=trouble, seconds=time.perf_counter() - began)
-    spent = time.perf_counter() - began
-    return Observation(text, value=plain, exact=exact, unfit=unfit, seconds=spent, attachments=tuple(seen))
+        made = Observation(_describe_error(why), trouble)
+        if (ending := find_ending(why)) is not None:
+            with suppress(Exception):
+                made = await run_in_thread(lambda: observe(ending))
+    return structs.replace(made, seconds=time.perf_counter() - began, attachments=tuple(seen))
 
 
-async def _run_within_limit(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: asyncio.Timeout) -> Any:
-    if tool.inline:
+async def _run_within_limit(
+    tool: Tool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    services: ToolServices,
+    seconds: float,
+    observe: Callable[[Any], Observation],
+    returned: threading.Event,
+) -> Observation:
+    """Call the tool's function and observe its result. Sets `returned` when the function has ended.
+
+    What reads a result may run a stranger's code, which can take any time: it runs in the thread of the call.
+    """
+
+    def read(value: Any) -> Observation:
+        returned.set()
+        return observe(value)
+
+    def call_function() -> Observation | Awaitable[Any]:
+        value = tool.function(*args, **kwargs)
+        return value if inspect.isawaitable(value) else read(value)
+
+    if tool.runs_inline:
         try:
-            return tool.function(*args, **kwargs)
+            made = call_function()
+            return made if isinstance(made, Observation) else read(made)
         except TimeoutError as why:
             raise _as_tool_error(why) from why
-    async with limit as clock:
+    place = nullcontext(start_thread) if tool.owner is None else tool.owner.use(tool.name, seconds, tool.parallel)
+    async with place as start, services.time_limit(seconds) as clock:
         try:
-            if tool.is_async:
-                return await _await_with_grace(tool.function(*args, **kwargs))
-            result = await _run_in_thread(lambda: tool.function(*args, **kwargs))
-            return await _await_with_grace(result) if inspect.isawaitable(result) else result
+            made = call_function() if tool.is_async else await run_in_thread(call_function, start)
+            if not isinstance(made, Observation):
+                value = await _await_with_grace(made)
+                simple = type(value) in (str, NoneType, bool, int, float)
+                made = read(value) if simple else await run_in_thread(lambda: read(value), start)
+            return cast(Observation, made)
         except TimeoutError as why:
             if clock.expired():
                 raise
@@ -161,45 +204,3 @@ async def _hold_error(work: Awaitable[Any]) -> tuple[Any, BaseException | None]:
         raise
     except BaseException as why:
         return None, why
-
-
-async def _run_in_thread(function: Callable[[], Any]) -> Any:
-    """Run a function in a daemon thread, so that a tool that hangs does not hang the program at its end.
-
-    `plait.cancelled()` tells the function that nobody waits for its result any more.
-    """
-    loop = asyncio.get_running_loop()
-    token = threading.Event()
-    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-    context = contextvars.copy_context()
-    context.run(set_cancel_event, token)
-
-    def finish(result: Any, error: BaseException | None) -> None:
-        # Not as the future's exception: a GeneratorExit would close every coroutine that waits here.
-        if not future.done():
-            future.set_result((result, error))
-
-    def work() -> None:
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = context.run(function)
-        except (KeyboardInterrupt, asyncio.CancelledError, StopIteration) as why:
-            # Ctrl-C and cancellation never reach this thread: it is the tool that says so, and it must not look
-            # as if somebody else did.
-            error = ToolError(": ".join((type(why).__name__, *map(str, why.args))))
-        except BaseException as why:
-            error = why
-        if not loop.is_closed():
-            # The loop may close in between: then nobody waits for this result.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(finish, result, error)
-
-    threading.Thread(target=work, name="plait-tool", daemon=True).start()
-    try:
-        result, error = await future
-    finally:
-        token.set()
-    if error is not None:
-        raise error
-    return result

@@ -199,8 +199,6 @@ def call_of(out: OutCall, tools: Toolset) -> Call:
 def result_of(call: Call, observation: Observation) -> Result:
     """What the code gets for a call: the value, or the exception that the trouble is."""
     match observation.trouble:
-        case "" if observation.unfit:
-            return Result(error="TypeError", message=f"{call.tool}(): {observation.unfit}")
         case "" if observation.exact is not None:
             return Result(unpack(observation.exact, ArtifactHandle.read))
         case "":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec import structs
 
-from plait.core import Answered, Call, Event, Loop, LoopContext, Stopped, Task, Waiting
+from plait.core import Answered, Call, Event, Failed, Loop, LoopContext, Stopped, Task, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadInput, ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
@@ -85,11 +85,11 @@ class ChildWaits(BaseException):
         self.child, self.waiting = child, waiting
 
 
-class HandOff(Exception):
-    """Raised when a tool's result ends the run, as its answer."""
+class EndedByTool(Exception):
+    """Raised when a call ends the run."""
 
-    def __init__(self, outcome: Answered | Stopped) -> None:
-        super().__init__("handed off")
+    def __init__(self, outcome: Answered | Failed | Stopped) -> None:
+        super().__init__("a tool ended the run")
         self.outcome = outcome
 
 

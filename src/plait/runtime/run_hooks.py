@@ -372,6 +372,7 @@ def _marks(before: Observation, after: Observation) -> dict[str, Any]:
         "repeated": before.repeated,
         "seconds": before.seconds,
         "stopped": before.stopped,
+        "ends": before.ends,  # a hook changes the answer, not that it is one
         "note": after.note or before.note,
     }
 

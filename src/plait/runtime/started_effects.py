@@ -10,7 +10,7 @@ from typing import Any, cast
 from plait.core import Act, ContextOverflow, Effect, Observation, Reply, Start, Think, WaitNext, WaitResult
 from plait.journal.records import StartRecord, TookRecord
 from plait.runtime.recorded_effects import PastEffect
-from plait.runtime.run_context import RecordEnds, RunContext, Suspend
+from plait.runtime.run_context import EndedByTool, RecordEnds, RunContext, Suspend
 
 
 class Tickets:
@@ -29,6 +29,7 @@ class Tickets:
         self._number = number
         self._at_once = at_once
         self._open: dict[int, asyncio.Future[Any]] = {}
+        self._acts: set[int] = set()
         self._ready: list[WaitResult] = []
         """Pieces and finished tickets, in the order they came, until somebody takes them."""
         self._parked: dict[int, Suspend] = {}
@@ -44,6 +45,7 @@ class Tickets:
                 await self._now(ticket, act)
             return tickets
         self.run_context.meter.waiting = sum(isinstance(each, Think) for each in effect.effects)
+        self._acts |= {t for t, started in zip(tickets, effect.effects, strict=True) if isinstance(started, Act)}
         for ticket, started in zip(tickets, effect.effects, strict=True):
             self._open[ticket] = task = asyncio.ensure_future(self._perform(ticket, started))
             task.add_done_callback(partial(self._done, ticket))
@@ -105,6 +107,11 @@ class Tickets:
             result = await task
         except ContextOverflow as why:
             why.ticket = ticket
+            raise
+        except EndedByTool:
+            # The calls beside it come to their end first: the end of the run would cancel them.
+            if beside := [self._open[each] for each in self._acts & self._open.keys()]:
+                await asyncio.wait(beside)
             raise
         self._ready = [each for each in self._ready if each.ticket != ticket]
         if isinstance(result, Reply):

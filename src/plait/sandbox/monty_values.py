@@ -65,7 +65,9 @@ class Values:
         for kind in (list, tuple, set, frozenset):
             if isinstance(value, kind):
                 return kind(self.inward(one, depth + 1) for one in value)
-        raise Unfit(f"a {type(value).__name__} can't be given to the code")
+        if isinstance(value, bytearray):
+            return bytes(value)
+        return str(value)  # Monty has no Decimal, Fraction, time and UUID
 
     def outward(self, value: Any, budget: Budget, depth: int = 0) -> Any:
         """Return a value in the runtime's form. Raises `Unfit`, and `ValueError` if it is too large."""

@@ -1,50 +1,78 @@
 """Tools from classes and objects: each public method is a tool.
 
-Each run gets its own object of a class, created when the run first calls one of its tools. So runs do not share state.
+Each run gets its own object of a class, made and opened when the run first calls one of its tools, and closed when the
+run ends. So runs do not share state. An object that the user made stays open.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import inspect
 import threading
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from types import FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from plait.core.errors import ConfigError
 from plait.tools.tool import Tool, tool
 
+if TYPE_CHECKING:
+    from plait.tools.tool_object import ToolObject
+
 
 class PerRun:
-    """Makes the object whose methods are tools, one for each run."""
+    """Makes the object whose methods are tools, one for each run. `parallel`: its calls may run at the same time."""
 
-    def __init__(self, make: Callable[[], Any], methods: dict[str, FunctionType | Tool], name: str) -> None:
-        self.make, self.methods, self.name = make, methods, name
+    def __init__(
+        self, make: Callable[[], Any], methods: dict[str, FunctionType | Tool], name: str, parallel: bool = False
+    ) -> None:
+        self.make, self.methods, self.name, self.parallel = make, methods, name, parallel
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the tools, which belong to no run yet."""
-        return tuple(structs.replace(_describe_method(each, self), per_run=self) for each in self.methods.values())
+        found = (_describe_method(each, self) for each in self.methods.values())
+        return tuple(structs.replace(each, owner=self, parallel=each.parallel or self.parallel) for each in found)
 
 
-def toolset(make: Callable[[], Any]) -> PerRun:
+def toolset(make: Callable[[], Any], *, parallel: bool = False) -> PerRun:
     """Make tools of the methods of an object, a new one for each run: `tools=[plait.toolset(lambda: Repl(limit=5))]`.
 
-    `make()` returns the object. Plait calls it once to find the public methods, then once for each run that calls one
-    of them. Raises `ConfigError` if it fails, or returns an object without public methods.
+    `make()` returns the object. Plait calls it once to find the public methods, and closes that object; then once for
+    each run that calls one of them. The object is opened and closed with the run (docs/tools.md). Its calls run one at
+    a time, or side by side with `parallel`. Raises `ConfigError` if the factory fails, or returns an object without
+    public methods.
     """
     if isinstance(make, type):
-        return of_class(make)
+        return of_class(make, parallel)
+    if isinstance(make, partial) and isinstance(make.func, type):
+        return PerRun(make, _find_methods(make.func, make.func.__name__), make.func.__name__, parallel)
     try:
         sample = make()
     except Exception as why:
         raise ConfigError(f"The factory of a toolset failed: {type(why).__name__}: {why}.") from why
-    return PerRun(make, _find_methods(type(sample), type(sample).__name__), type(sample).__name__)
+    methods = _find_methods(type(sample), type(sample).__name__)
+    _close_sample(sample)
+    return PerRun(make, methods, type(sample).__name__, parallel)
 
 
-def of_class(kind: type) -> PerRun:
+def _close_sample(sample: Any) -> None:
+    from plait.tools.tool_object import is_lifecycle  # heavy: it imports asyncio
+
+    for name in ("close", "aclose"):
+        if is_lifecycle(type(sample), name):
+            with contextlib.suppress(Exception):  # no run depends on it
+                if inspect.isawaitable(closing := getattr(sample, name)()):
+                    thread = threading.Thread(target=asyncio.run, args=(closing,))
+                    thread.start()
+                    thread.join()
+            return
+
+
+def of_class(kind: type, parallel: bool = False) -> PerRun:
     """Make tools of a class without arguments. Raises `ConfigError` if it needs some."""
     methods = _find_methods(kind, kind.__name__)
     try:
@@ -56,7 +84,7 @@ def of_class(kind: type) -> PerRun:
         ) from None
     except ValueError:  # its parameters are not accessible
         pass
-    return PerRun(kind, methods, kind.__name__)
+    return PerRun(kind, methods, kind.__name__, parallel)
 
 
 def is_toolset(item: Any) -> bool:
@@ -81,46 +109,36 @@ def tools_of_object(item: Any) -> tuple[Tool, ...]:
 
 def for_run(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     """Return the tools of one run: those of a class become methods of an object that only this run has."""
-    if not any(each.per_run for each in tools):
+    owners = {id(each.owner): each.owner for each in tools if isinstance(each.owner, PerRun)}
+    if not owners:
         return tools
-    getters: dict[int, Callable[[], Any]] = {}
+    from plait.tools.tool_object import ToolObject  # heavy: it imports asyncio
+
+    made: dict[int, ToolObject] = {}
+    for key, per_run in owners.items():
+        kinds = {each.is_async for each in tools if each.owner is per_run}
+        made[key] = ToolObject(make=per_run.make, is_async=kinds == {True})
     found: list[Tool] = []
     for each in tools:
-        if each.per_run is None:
+        if (owner := made.get(id(each.owner))) is None:
             found.append(each)
             continue
-        get_object = getters.setdefault(id(each.per_run), _make_once(each.per_run.make))
-        bound = structs.replace(each, function=_bind_late(each.function, get_object))
+        bound = structs.replace(each, function=_bind_late(each.function, owner), owner=owner)
         vars(bound).update(signature=each.signature, spec=each.spec)
         found.append(bound)
     return tuple(found)
 
 
-def _make_once(make: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a function that makes an object on the first call, and returns the same object later, from any thread."""
-    lock = threading.Lock()
-
-    @cache
-    def make_one() -> Any:
-        return make()
-
-    def get_object() -> Any:
-        with lock:
-            return make_one()
-
-    return get_object
-
-
-def _bind_late(method: Any, get_object: Callable[[], Any]) -> Callable[..., Any]:
-    """Bind a method to an object that is made when the method is called."""
+def _bind_late(method: Any, owner: ToolObject) -> Callable[..., Any]:
+    """Bind a method to an object that is made before the method is called."""
     function = method.__func__
     if inspect.iscoroutinefunction(function):
 
         async def call_method(*args: Any, **kwargs: Any) -> Any:
-            return await function(get_object(), *args, **kwargs)
+            return await function(owner.item, *args, **kwargs)
 
         return call_method
-    return lambda *args, **kwargs: function(get_object(), *args, **kwargs)
+    return lambda *args, **kwargs: function(owner.item, *args, **kwargs)
 
 
 def _describe_method(method: FunctionType | Tool, owner: PerRun) -> Tool:
@@ -130,7 +148,9 @@ def _describe_method(method: FunctionType | Tool, owner: PerRun) -> Tool:
 
 def _find_methods(kind: type, name: str) -> dict[str, FunctionType | Tool]:
     """Return the methods of a class that are tools: those marked with `plait.tool`, or without any, all public ones
-    that have a docstring or type hints."""
+    that have a docstring or type hints and do not open or close the object."""
+    from plait.tools.tool_object import is_lifecycle  # heavy: it imports asyncio
+
     found: dict[str, Any] = {}
     for each in reversed(kind.__mro__[:-1]):
         found.update({key: value for key, value in vars(each).items() if not key.startswith("_")})
@@ -138,7 +158,7 @@ def _find_methods(kind: type, name: str) -> dict[str, FunctionType | Tool]:
     plain: dict[str, Any] = {
         key: value
         for key, value in found.items()
-        if isinstance(value, FunctionType) and (value.__doc__ or value.__annotations__)
+        if isinstance(value, FunctionType) and (value.__doc__ or value.__annotations__) and not is_lifecycle(kind, key)
     }
     if kind.__module__.partition(".")[0] == "plait" or not (marked or plain):
         raise ConfigError(

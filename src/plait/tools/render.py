@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from enum import Enum
+from functools import cache
+from io import IOBase
+from types import NoneType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -16,6 +20,15 @@ from plait.core.messages import JSON
 
 NO_RESULT = "(no result)"
 _DEPTH = 60
+
+MOST = 2_000_000
+"""Maximum number of values in one result, including nested ones."""
+
+ITEMS = 100_000
+"""Maximum number of values that are read from an iterator, which may be endless."""
+
+BITS = 13_000
+"""Maximum bits of a whole number in a result (3,900 digits; Python prints at most 4,300)."""
 
 KeepArtifact: TypeAlias = Callable[[Artifact], JSON] | None
 """Returns the JSON that represents an artifact; None renders an artifact like any other object."""
@@ -48,72 +61,186 @@ def numeral(value: Any) -> Any:
     return {key: numeral(one) for key, one in value.items()} if type(value) is dict else value
 
 
+@cache
+def _plain_types() -> dict[type, Any]:
+    """Return the types that are plain, with what makes one of a subclass. A subclass comes before its base."""
+    import uuid
+    from decimal import Decimal
+    from fractions import Fraction
+
+    def date(value: Any) -> Any:
+        known = value == value  # an unknown date, as tables have it, is not even equal to itself
+        if isinstance(value, dt.timedelta):
+            return dt.timedelta(value.days, value.seconds, value.microseconds) if known else None
+        base = next(each for each in (dt.datetime, dt.date, dt.time) if isinstance(value, each))
+        return base.fromisoformat(value.isoformat()) if known else None
+
+    return {
+        **{each: each for each in (Numeral, bool, Decimal, Fraction, bytes, bytearray)},
+        **dict.fromkeys((dt.datetime, dt.date, dt.time, dt.timedelta), date),
+        NoneType: None,
+        str: str.__str__,
+        float: float.__float__,
+        int: int.__index__,
+        uuid.UUID: lambda value: uuid.UUID(int=value.int),
+    }
+
+
+def simplify(value: Any) -> tuple[Any, str]:
+    """Return a result in plain Python values, and a note for code that names the types that have become text.
+
+    Plain are values that JSON can hold, other numbers, dates, bytes, tuples, sets and artifacts.
+    Iterators, views and other collections become lists and dicts, an object with fields a dict, an Enum its value,
+    arrays of numbers lists, a missing date None. Any other value becomes its text. Never raises, whatever the objects
+    do when they are read, and ends for values that contain themselves and for endless iterators.
+    """
+    reader = _Reader()
+    plain, types = reader.read(value, ()), ", ".join(reader.texts)
+    return plain, f"The code got text, because these types cannot pass to it: {types}." if types else ""
+
+
+class _Reader:
+    """Reads one result. `texts` are the types of the values that became text."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, None] = {}
+        self._left = MOST
+        self._types = _plain_types()
+
+    def read(self, value: Any, path: tuple[int, ...]) -> Any:
+        """Return a value in plain Python values. `path` holds the ids of the enclosing values."""
+        self._left -= 1
+        kind = type(value)
+        if kind in self._types and (kind is not int or value.bit_length() <= BITS):
+            return value
+        if self._left < 0 or len(path) > _DEPTH or id(value) in path:
+            return "(too many values to show)" if self._left < 0 else "(nested too deeply to show)"
+        path = (*path, id(value))
+        try:
+            if kind is list or kind is tuple:
+                return kind(self._read_all(value, path))
+            return self._read_object(value, path)
+        except BaseException:  # a user's object may raise anything while it is read
+            self.texts[kind.__name__] = None
+            return f"(a {kind.__name__} that can't be shown)"
+
+    def _read_object(self, value: Any, path: tuple[int, ...]) -> Any:
+        kind: Any = type(value)
+        if isinstance(value, Artifact):
+            return value
+        if isinstance(value, Enum):
+            return self.read(value.value, path)
+        if isinstance(value, memoryview):
+            return bytes(value)
+        for base, convert in self._types.items():
+            if isinstance(value, base):
+                plain = convert(value)
+                if not isinstance(plain, int) or plain.bit_length() <= BITS:
+                    return plain
+                self.texts[kind.__name__] = None
+                return f"(a whole number of {plain.bit_length():,} bits)"
+        if (names := getattr(value, "_fields", None)) is not None and isinstance(value, tuple):
+            return self._read_dict(zip(names, value, strict=True), path)
+        if (fields := fields_of(value)) is not None:
+            return self.read(fields[0], path)
+        if isinstance(value, set | frozenset):
+            parts = [self.read(each, path) for each in sorted(value, key=repr)]
+            try:
+                return (frozenset if isinstance(value, frozenset) else set)(parts)
+            except TypeError:  # a part has become a dict or a list
+                return parts
+        if isinstance(value, Mapping):
+            return self._read_dict(value.items(), path)
+        if isinstance(value, (Sequence, Set, ValuesView, Iterator)) and not isinstance(value, IOBase):
+            return self._read_all(value, path)
+        if hasattr(value, "dtype") and not hasattr(value, "index") and callable(getattr(value, "tolist", None)):
+            found = value.tolist()
+            if type(found) is not kind and not (getattr(value.dtype, "kind", "") in "mM" and _has_number(found)):
+                return self.read(found, path)
+        self.texts[kind.__name__] = None
+        if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+            return f"(a {kind.__name__})"  # an address in memory is meaningless, and differs in a replay
+        text = value.isoformat() if hasattr(value, "isoformat") else None
+        return str.__str__(text if isinstance(text, str) else str(value))
+
+    def _read_dict(self, pairs: Iterable[tuple[Any, Any]], path: tuple[int, ...]) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for key, each in pairs:
+            if self._left < 0:
+                break
+            plain = self.read(key, path)
+            try:
+                hash(plain)
+            except TypeError:
+                plain = _json(_plain(plain, None))
+            found[plain] = self.read(each, path)
+        return found
+
+    def _read_all(self, values: Iterable[Any], path: tuple[int, ...]) -> list[Any]:
+        found: list[Any] = []
+        try:
+            for each in values:
+                found.append(self.read(each, path))
+                if self._left < 0 or (len(found) == ITEMS and isinstance(values, Iterator)):
+                    found.append("(there may be more: the rest is not read)")
+                    break
+        except Exception as why:  # what came before is kept: the call has been made
+            found.append(f"(no more can be read: {type(why).__name__})")
+        return found
+
+
+def _has_number(found: Any) -> bool:
+    """Return whether dates of an array have become numbers, whose unit is lost."""
+    return any(map(_has_number, found)) if isinstance(found, list) else isinstance(found, int)
+
+
 def render(value: Any, keep: KeepArtifact = None) -> tuple[str, JSON]:
     """Return the text that a model sees, and the value if JSON can hold it (else None). Never raises.
 
     Text stays unchanged, None is "(no result)", a float has its shortest form, bytes are described. Lists, objects,
-    data classes and models become JSON. Other values become their `str()`. Only results of `keep` can look like a
-    handle: the handle's key is renamed in other objects.
+    data classes and models become JSON, as `simplify` reads them. Other values become their `str()`. Only results of
+    `keep` can look like a handle: the handle's key is renamed in other objects.
     """
-    if type(value) is str:
-        return replace_surrogates(value), replace_surrogates(value)
+    return render_simple(simplify(value)[0], keep)
+
+
+def render_simple(value: Any, keep: KeepArtifact = None) -> tuple[str, JSON]:
+    """Return the text and the JSON value of a simplified result; see `render`."""
+    plain = _plain(value, keep)
+    if plain is None:
+        return NO_RESULT, None
+    if isinstance(plain, str):
+        return plain, plain
+    if isinstance(plain, float):
+        return repr(plain), plain if math.isfinite(plain) else None
+    text = _json(plain)
     try:
-        plain = _plain(value, (), keep)
-        if plain is None:
-            return NO_RESULT, None
-        if isinstance(plain, str):
-            return plain, plain
-        if isinstance(plain, float):
-            return repr(plain), plain if math.isfinite(plain) else None
-        text = _json(plain)
-        try:
-            # Decoded again, so that a run and its replay hold the same value.
-            return text, msgspec.json.decode(msgspec.json.encode(plain))
-        except (OverflowError, ValueError, msgspec.MsgspecError):
-            return text, None
-    except Exception:  # a user's object may raise anything while it is read
-        return f"(a {type(value).__name__} that can't be shown)", None
+        # Decoded again, so that a run and its replay hold the same value.
+        return text, msgspec.json.decode(msgspec.json.encode(plain))
+    except (OverflowError, ValueError, msgspec.MsgspecError):
+        return text, None
 
 
-def _plain(value: Any, path: tuple[int, ...], keep: KeepArtifact) -> Any:
-    """Return the value in dicts with text keys, lists, texts, numbers, booleans and None.
-
-    `path` holds the ids of the enclosing values, so that a value which contains itself ends.
-    """
-    if value is None or value is True or value is False:
+def _plain(value: Any, keep: KeepArtifact, inside: bool = False) -> Any:
+    """Return a simplified value in dicts with text keys, lists, texts, numbers, booleans and None. A number inside of
+    it that JSON does not know, such as infinity, becomes text."""
+    if value is None or value is True or value is False or isinstance(value, int):
         return value
-    if len(path) > _DEPTH or id(value) in path:
-        return "(nested too deeply to show)"
-    path = (*path, id(value))
-    if keep is not None and isinstance(value, Artifact):
-        return keep(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return describe_bytes(bytes(value))
-    if isinstance(value, dict):
-        return {_key(k): _plain(v, path, keep) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        names = getattr(value, "_fields", None)
-        if names is not None:  # a named tuple
-            return {name: _plain(part, path, keep) for name, part in zip(names, value, strict=True)}
-        return [_plain(part, path, keep) for part in value]
-    if isinstance(value, (set, frozenset)):
-        return [_plain(part, path, keep) for part in sorted(value, key=repr)]
-    if isinstance(value, Enum):
-        return _plain(value.value, path, keep)
+    if isinstance(value, float):
+        return value if math.isfinite(value) or not inside else repr(value)
     if isinstance(value, str):
         return replace_surrogates(str.__str__(value))
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, type):
-        return str(value)
-    if (fields := fields_of(value)) is not None:
-        return _plain(fields[0], path, keep)
-    kind: Any = type(value)
-    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
-        return f"(a {kind.__name__})"  # an address in memory is meaningless, and differs in a replay
-    return replace_surrogates(value.isoformat() if hasattr(value, "isoformat") else str(value))
+    if isinstance(value, (bytes, bytearray)):
+        return describe_bytes(bytes(value))
+    if isinstance(value, dict):
+        return {_key(k): _plain(v, keep, True) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part, keep, True) for part in value]
+    if isinstance(value, (set, frozenset)):
+        return [_plain(part, keep, True) for part in sorted(value, key=repr)]
+    if isinstance(value, Artifact):
+        return keep(value) if keep is not None else replace_surrogates(value.about())
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def fields_of(value: Any) -> tuple[Any] | None:
@@ -126,18 +253,14 @@ def fields_of(value: Any) -> tuple[Any] | None:
 
 
 def _key(key: Any) -> str:
-    plain = replace_surrogates(str.__str__(key)) if isinstance(key, str) else _plain(key, (), None)
+    plain = _plain(key, None)
     if plain == MARK:
         return "thing"
     return plain if isinstance(plain, str) else _json(plain)
 
 
 def _json(plain: Any) -> str:
-
-    try:
-        return json.dumps(plain, ensure_ascii=False)
-    except ValueError:  # an int of more digits than Python prints
-        return f"(a whole number of {plain.bit_length():,} bits)" if isinstance(plain, int) else "(too large to show)"
+    return json.dumps(plain, ensure_ascii=False)
 
 
 def replace_surrogates(text: str) -> str:

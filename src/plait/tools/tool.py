@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from inspect import iscoroutinefunction, isroutine
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from msgspec import Struct, structs
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T", bound="Tool")
 
 
 def innermost(function: Any) -> Any:
@@ -38,8 +40,9 @@ class Tool(Struct, frozen=True, dict=True):
     time limit in seconds, None for the run's. `inline` marks a quick, pure, sync function that may run on the event
     loop, without a thread. `source` is the word it was loaded by, "" for a tool given in Python. `excludes` names
     tools that do the same job. If `person` is set, the user answers the call: the run waits, and the function is
-    never called. `per_run` (`objects.PerRun`) makes the object of a method; None for a function. `hand_off`: its
-    result ends the run, as the run's answer.
+    never called. `owner` is the object whose method it is (`tool_object.ToolObject`), or what makes one for each run
+    (`objects.PerRun`); None for a function. Its calls run one at a time, except those of tools that are `parallel`.
+    `hand_off`: its result ends the run, as the run's answer.
     """
 
     function: Callable[..., Any]
@@ -54,11 +57,12 @@ class Tool(Struct, frozen=True, dict=True):
     source: str = ""
     excludes: tuple[str, ...] = ()
     person: bool = False
-    per_run: Any = None
+    owner: Any = None
     hand_off: bool = False
     requires_approval: bool = False
     open_world: bool = False
     foreign: bool = False
+    parallel: bool = False
 
     def __post_init__(self) -> None:
         if not VALID.fullmatch(self.name):
@@ -99,6 +103,11 @@ class Tool(Struct, frozen=True, dict=True):
             self.foreign,
         )
 
+    @property
+    def runs_inline(self) -> bool:
+        """Whether it runs on the event loop, without a thread. A method runs where its object is."""
+        return self.inline and self.owner is None
+
     @cached_property
     def is_async(self) -> bool:
         """Whether its result must be awaited."""
@@ -132,7 +141,7 @@ class Tool(Struct, frozen=True, dict=True):
         """Return the tool of an instance, for a method."""
         if instance is None:
             return self
-        return structs.replace(self, function=self.function.__get__(instance, owner))
+        return _with_owner(structs.replace(self, function=self.function.__get__(instance, owner)))
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
@@ -151,6 +160,15 @@ class FunctionTool(Tool, Generic[P, R], frozen=True, dict=True):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return cast(R, self.function(*args, **kwargs))
+
+
+def _with_owner(made: T) -> T:
+    """Return the tool with the object whose method it is."""
+    if made.parallel or (isinstance(made.function, FunctionType) and not hasattr(made.function, "__wrapped__")):
+        return made
+    from plait.tools.tool_object import find_owner  # heavy: it imports asyncio
+
+    return structs.replace(made, owner=find_owner(made.function))
 
 
 @overload
@@ -172,6 +190,7 @@ def tool(
     requires_approval: bool = False,
     open_world: bool = False,
     foreign: bool = False,
+    parallel: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -191,6 +210,7 @@ def tool(
     requires_approval: bool = False,
     open_world: bool = False,
     foreign: bool = False,
+    parallel: bool = False,
 ) -> Any:
     """Make a tool of a typed function, sync or async; used bare or with options.
 
@@ -202,7 +222,8 @@ def tool(
     tool whose results may hold what strangers wrote, such as mails and web pages, `foreign` one whose description
     they wrote. `timeout` is in seconds. `inline` promises a quick, pure, sync function, which runs without a
     thread. `excludes` names tools that do the same job: of two that exclude each other, a loop that calls several
-    at once calls one.
+    at once calls one. Methods of one object run one call at a time, and on one thread; `parallel` marks a method that
+    may run at any time, on any thread.
 
     Raises `ConfigError` for an impossible name, mark or timeout. Type hints are read when they are first needed.
     """
@@ -210,7 +231,7 @@ def tool(
     def wrap(wrapped: Callable[..., Any]) -> FunctionTool[..., Any]:
         if isinstance(wrapped, Tool):
             raise ConfigError(f"{wrapped.name} is a tool already.", hint="Decorate it once.")
-        return FunctionTool(
+        made: FunctionTool[..., Any] = FunctionTool(
             wrapped,
             name or str(getattr(innermost(wrapped), "__name__", type(wrapped).__name__)),
             description,
@@ -224,6 +245,8 @@ def tool(
             requires_approval=requires_approval,
             open_world=open_world,
             foreign=foreign,
+            parallel=parallel,
         )
+        return _with_owner(made)
 
     return wrap if function is None else wrap(function)

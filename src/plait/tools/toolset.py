@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -13,6 +14,9 @@ from plait.core.text import cut_text
 from plait.core.tools import Call, ToolSpec
 from plait.tools.objects import for_run
 from plait.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from plait.tools.tool_object import ToolObject
 
 FEW = 12
 """Maximum number of names that are listed in full."""
@@ -52,6 +56,13 @@ class Toolset(Struct, frozen=True, dict=True):
         """Return the tools of one run: those of a class get an object that only this run has."""
         tools = for_run(self.tools)
         return self if tools is self.tools else structs.replace(self, tools=tools)
+
+    @property
+    def made_objects(self) -> list[ToolObject]:
+        """The objects that were made for the run."""
+        return list(
+            {id(each.owner): each.owner for each in self.tools if getattr(each.owner, "is_made", False)}.values()
+        )
 
     @cached_property
     def _by_name(self) -> dict[str, Tool]:

@@ -51,7 +51,10 @@ def add_to_path(folder: str) -> None:
 
 def show_error(error: BaseException) -> str:
     """Return an error of a user's code in one line: its type and its text, without the last full stop."""
-    words = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+    try:
+        words = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+    except Exception:  # whatever a stranger's error may do when it is looked at
+        words = "(its message can't be shown)"
     return f"{type(error).__name__}: {words}".rstrip(": .")
 
 

@@ -1,0 +1,107 @@
+"""Threads in which tools run, so that none of them blocks the event loop of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias
+
+from plait.core.errors import ToolError
+from plait.tools.call_context import set_cancel_event
+
+Work: TypeAlias = Callable[[], None]
+StartWork: TypeAlias = Callable[[Work], None]
+
+SERVE = 0.01
+"""Seconds between two looks at what an object's thread waits for."""
+
+
+class ObjectThread(threading.Thread):
+    """A daemon thread that does one job after another: all that happens to one object."""
+
+    def __init__(self) -> None:
+        super().__init__(name="plait-object", daemon=True)
+        self._jobs: SimpleQueue[Work] = SimpleQueue()
+        self._is_over = False
+        self.start()
+
+    def run(self) -> None:
+        while not self._is_over:
+            self._jobs.get()()
+
+    def add(self, job: Work) -> None:
+        """Do a job after the others; at once if this thread itself asks for it."""
+        if threading.current_thread() is self:
+            job()
+        else:
+            self._jobs.put(job)
+
+    def end(self) -> None:
+        """End the thread when it has done its jobs."""
+        self._jobs.put(lambda: setattr(self, "_is_over", True))
+
+    def serve(self) -> None:
+        """Do the next job of the object, while a job of this thread waits for something."""
+        with contextlib.suppress(Empty):
+            self._jobs.get(timeout=SERVE)()
+
+
+def wait_serving(is_done: Callable[[], bool]) -> None:
+    """In an object's thread, wait until something is done, and do the object's other jobs meanwhile.
+
+    A method that waits for an agent holds the thread, and the agent may call the same object.
+    """
+    thread = threading.current_thread()
+    while isinstance(thread, ObjectThread) and not is_done():
+        thread.serve()
+
+
+def start_thread(job: Work) -> None:
+    """Do a job in a daemon thread, so that a tool that hangs does not hang the program at its end."""
+    threading.Thread(target=job, name="plait-tool", daemon=True).start()
+
+
+async def run_in_thread(function: Callable[[], Any], start: StartWork = start_thread) -> Any:
+    """Run a function in the thread that `start` chooses, and return its result.
+
+    `plait.cancelled()` tells the function that nobody waits for its result any more.
+    """
+    loop = asyncio.get_running_loop()
+    token = threading.Event()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+    context.run(set_cancel_event, token)
+
+    def finish(result: Any, error: BaseException | None) -> None:
+        # Not as the future's exception: a GeneratorExit would close every coroutine that waits here.
+        if not future.done():
+            future.set_result((result, error))
+
+    def work() -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = context.run(function)
+        except (KeyboardInterrupt, asyncio.CancelledError, StopIteration) as why:
+            # Ctrl-C and cancellation never reach this thread: it is the tool that says so, and it must not look
+            # as if somebody else did.
+            error = ToolError(": ".join((type(why).__name__, *map(str, why.args))))
+        except BaseException as why:
+            error = why
+        if not loop.is_closed():
+            # The loop may close in between: then nobody waits for this result.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(finish, result, error)
+
+    start(work)
+    try:
+        result, error = await future
+    finally:
+        token.set()
+    if error is not None:
+        raise error
+    return result
