@@ -1,4 +1,4 @@
-"""How plain code runs coroutines, and how events are streamed.
+"""How plain code runs coroutines, how a cancelled caller waits for a run's end, and how events are streamed.
 
 Blocking calls share one event loop in a separate thread, so they also work inside a running loop.
 """
@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from plait.background import BackgroundLoop
 from plait.core import Event
+from plait.core.errors import ConfigError
+from plait.core.user_functions import require_plain
 
 T = TypeVar("T")
 
@@ -35,12 +39,16 @@ class _Job(Generic[T]):
     def cancel(self) -> None:
         if self.task is not None:
             self.task.cancel()
+        else:  # interrupted before it began: it never will
+            self._work.close()
+            self.done.set()
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end from plain code, also from inside a running event loop (a notebook).
 
-    Ctrl-C cancels the work, waits until it has recorded its end, and then raises KeyboardInterrupt.
+    Ctrl-C cancels the work, waits until it has recorded its end, and then raises KeyboardInterrupt. So does every other
+    exception that a signal handler raises meanwhile.
     """
     if _LOOP.is_current():
         # A tool on the background loop runs an agent. The loop cannot wait for itself.
@@ -50,7 +58,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     try:
         loop.call_soon_threadsafe(job.begin)
         job.done.wait()
-    except KeyboardInterrupt:
+    except BaseException:  # Ctrl-C, or whatever another signal handler, or gevent's time-out, raises here
         loop.call_soon_threadsafe(job.cancel)
         job.done.wait(PATIENCE)
         raise
@@ -66,6 +74,46 @@ def _aside(work: Coroutine[Any, Any, T]) -> T:
         return pool.submit(contextvars.copy_context().run, asyncio.run, work).result()
 
 
+def check_call(on_event: Callable[[Event], None] | None = None) -> None:
+    """Raise `ConfigError` if this code does not run in a task of asyncio, or for an `on_event` that is async."""
+    if on_event is not None:
+        require_plain(on_event, "on_event=", "Give a plain function, such as the put_nowait of a queue.")
+    with suppress(RuntimeError):
+        if asyncio.current_task() is not None:
+            return
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_run():
+        where, hint = "this code runs on trio", "await trio.to_thread.run_sync(agent.run, question)"
+    else:
+        where, hint = "no task of asyncio runs here", "asyncio.run(agent.arun(question))"
+    raise ConfigError(f"Plait runs on asyncio, and {where}.", hint=f"Call: {hint}.")
+
+
+async def wait_to_end(task: asyncio.Task[Any], grace: float | None = None) -> None:
+    """Wait until a task has ended. Cancelling the caller cancels the task, once.
+
+    The cancellation is raised when the task has ended, or after `grace` seconds, however often the caller is cancelled
+    meanwhile: anyio cancels in every turn of the event loop.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    until = None
+    clock = asyncio.get_running_loop().time
+    try:
+        while not task.done() and (until is None or clock() < until):
+            try:
+                await asyncio.wait([task], timeout=None if until is None else until - clock())
+            except asyncio.CancelledError as why:
+                if cancelled is None:
+                    cancelled, until = why, None if grace is None else clock() + grace
+                    if not task.cancelling():
+                        task.cancel(*why.args)
+    except GeneratorExit:  # nobody waits any more
+        task.cancel()
+        raise
+    if cancelled is not None:
+        raise cancelled
+
+
 class EventStream:
     """A run's events as they happen: `async for event in stream`, or `for event in stream` in plain code.
 
@@ -73,11 +121,15 @@ class EventStream:
     run. A stream can be iterated once.
     """
 
-    def __init__(self, begin: Callable[[Callable[[Event], None]], Awaitable[Any]]) -> None:
+    def __init__(self, begin: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Any]]) -> None:
         self._events = _yield_events(begin)
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self._events
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        try:
+            async for event in self._events:
+                yield event
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
         """Cancel the run if it goes on, and wait until it has recorded its end."""
@@ -94,9 +146,12 @@ class EventStream:
             run_blocking(self.aclose())
 
 
-async def _yield_events(begin: Callable[[Callable[[Event], None]], Awaitable[Any]]) -> AsyncGenerator[Event, None]:
+async def _yield_events(
+    begin: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Any]],
+) -> AsyncGenerator[Event, None]:
+    check_call()
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
-    task = asyncio.ensure_future(begin(queue.put_nowait))
+    task = asyncio.get_running_loop().create_task(begin(queue.put_nowait))
     task.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while (event := await queue.get()) is not None:
@@ -105,4 +160,4 @@ async def _yield_events(begin: Callable[[Callable[[Event], None]], Awaitable[Any
     finally:
         if not task.done():
             task.cancel()
-            await asyncio.wait([task])
+            await wait_to_end(task)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from plait.core import Call, Observation
+from plait.core import Call
 from plait.core.errors import BadInput, ConfigError
+from plait.core.user_functions import call_plain
 from plait.journal import codec
 from plait.journal.effects import digest_of_call
 from plait.runtime.run_context import Approve, RunContext
+from plait.tools.user_code import show_error
 
 
 class CallPolicy:
@@ -17,13 +19,6 @@ class CallPolicy:
     def __init__(self, run_context: RunContext) -> None:
         self._context = run_context
         self._tools = run_context.run_spec.tools
-        self._doubtful: set[bytes] = set()
-        """The calls that are in doubt."""
-
-    @property
-    def has_doubts(self) -> bool:
-        """Return whether a call of the run is in doubt."""
-        return bool(self._doubtful)
 
     def is_question(self, call: Call) -> bool:
         tool = self._tools.get(call.tool)
@@ -56,21 +51,32 @@ class CallPolicy:
         """The journal may have lost rows that say that the call was made, perhaps in other words."""
         return self._context.run_spec.past.lost is not None and not self.may_repeat(call)
 
-    def note_doubt(self, call: Call, observation: Observation) -> None:
-        if observation.trouble == "in_doubt":
-            self._doubtful.update(self._keys(call))
+    def note_doubt(self, call: Call) -> None:
+        """Whether this call took effect is not known."""
+        self._context.doubts.tree.append(self._tools.with_own_name(call))
 
     def is_in_doubt(self, call: Call) -> bool:
-        """The same call was made before, it is not known whether it took effect, and it may not be repeated."""
-        return bool(self._doubtful) and not self.may_repeat(call) and not self._doubtful.isdisjoint(self._keys(call))
+        """The same call was made before, here or in another run of the tree or session, it is not known whether it took
+        effect, and it may not be repeated."""
+        if self.may_repeat(call) or not (doubts := self._context.doubts.read_all()):
+            return False
+        keys = self._keys(self._tools.with_own_name(call))
+        return any(not keys.isdisjoint(self._keys(each)) for each in doubts)
 
     def _keys(self, call: Call) -> set[bytes]:
-        """What an identical call shares: its input as the model wrote it, and as the tool takes it."""
-        found = {codec.encode((call.tool, call.input))}
-        tool = self._tools.get(call.tool)
-        if tool is not None:
+        """What an identical call shares: its input as it was recorded, and as the tool takes it. `call` has the tool's
+        own name."""
+        written = self._context.log.scrub(
+            codec.encode(call.input)
+        )  # a call of another run is known only from its record
+        found, input = {codec.encode(call.tool) + written}, codec.decode_plain(written.decode())
+        shown = {own: name for name, own in self._tools.own.items()}
+        if (tool := self._tools.get(shown.get(call.tool, call.tool))) is not None:
+            artifacts = self._context.artifacts
             with suppress(BadInput):
-                args, kwargs = tool.bind(self._context.artifacts.fill_input(call.input, tool))
+                args, kwargs = tool.bind(
+                    artifacts.fill_exact_input(input) if call.by_code else artifacts.fill_input(input, tool)
+                )
                 found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
         return found
 
@@ -94,10 +100,10 @@ class CallPolicy:
         if approve == "effects":
             return tool.spec.has_effects
         try:
-            return approve(self._context.run_spec.tools.with_own_name(call))
+            return call_plain(approve, self._context.run_spec.tools.with_own_name(call))
         except (Exception, SystemExit) as why:
             raise ConfigError(
-                f"The function approve= failed for a call of '{call.tool}': {type(why).__name__}: {why}.",
+                f"The function approve= failed for a call of '{call.tool}': {show_error(why)}.",
                 hint="Correct it, then resume the run.",
             ) from why
 

@@ -89,8 +89,6 @@ class Actor:
             raise differs(n, step, lines_of(past.planned), lines_of(calls))
         self._count_questions(past)
         made = apply_edits(self._hooks.recorded_calls(calls, past), past.answers)
-        for i, seen in past.observed.items():
-            self._policy.note_doubt(made[i], seen)
         results = await self._hooks.after_tools(n, step, made, past.observed, past)
         if not past.planned and not past.waits:
             self.run_context.meter.before_act()
@@ -195,7 +193,6 @@ class Actor:
         run_context = self.run_context
         if (
             past.is_recorded
-            or self._policy.has_doubts
             or self._hooks.has("before_tool")
             or run_context.outside.asks
             or run_context.sources is not None
@@ -203,7 +200,7 @@ class Actor:
         ):
             return False
         return all(each == "never" for each in run_context.run_spec.approve) and not any(
-            map(self._policy.waits_always, calls)
+            self._policy.waits_always(call) or self._policy.is_in_doubt(call) for call in calls
         )
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
@@ -268,6 +265,7 @@ class Actor:
                     return None
                 except BaseException:  # the run is cancelled, or a limit stops it
                     if not self._policy.is_repeatable(call):
+                        self._policy.note_doubt(call)
                         self.run_context.remark(
                             group.step, "in_doubt", f"{_in_doubt(call).text} Its input: {input_of(call)}"
                         )
@@ -317,7 +315,8 @@ class Actor:
         if call is not wrote:
             said = HOOK_CHANGED if call is group.changed[i] else CHANGED
             observation = structs.replace(observation, note=f"{said} {input_of(call)}.")
-        self._policy.note_doubt(call, observation)
+        if observation.trouble == "in_doubt":
+            self._policy.note_doubt(call)
         note = self.run_context.breaker.remark(wrote, observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip(), repeated=True)

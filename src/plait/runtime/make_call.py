@@ -17,6 +17,8 @@ from plait.core import JSON, Artifact, Attachment, Call, Observation
 from plait.core.attachments import find_attachment
 from plait.core.errors import BadInput, CallLost, ConfigError, ToolError
 from plait.core.tools import Trouble
+from plait.core.user_functions import call_plain, is_cancelled
+from plait.runtime.background import wait_to_end
 from plait.runtime.known_values import exact_result
 from plait.runtime.run_context import ChildWaits
 from plait.runtime.tool_prints import collecting
@@ -99,7 +101,7 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
 async def _run_within_limit(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: asyncio.Timeout) -> Any:
     if tool.inline:
         try:
-            return tool.function(*args, **kwargs)
+            return call_plain(tool.function, *args, **kwargs)
         except TimeoutError as why:
             raise _as_tool_error(why) from why
     async with limit as clock:
@@ -122,8 +124,7 @@ def _as_tool_error(why: TimeoutError) -> ToolError:
 def _is_cancellation(why: BaseException) -> bool:
     """Return whether the run was stopped; False for a tool that raises such an error itself."""
     if isinstance(why, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is None or task.cancelling() > 0
+        return is_cancelled()
     return isinstance(why, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
@@ -139,12 +140,10 @@ def _describe_error(why: BaseException) -> str:
 
 async def _await_with_grace(work: Awaitable[Any]) -> Any:
     """Await a tool's work. If it is cancelled, it gets `GRACE` seconds to end, and is abandoned then."""
-    task = asyncio.ensure_future(_hold_error(work))
+    task = asyncio.get_running_loop().create_task(_hold_error(work))
     try:
-        await asyncio.wait([task])
+        await wait_to_end(task, GRACE)
     except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait([task], timeout=GRACE)
         # Left behind for good: that the loop closes over it is known, and nothing to warn of.
         setattr(task, "_log_destroy_pending", False)  # noqa: B010
         raise

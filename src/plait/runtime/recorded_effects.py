@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plait.core import Call, Observation, Reply
@@ -85,10 +85,17 @@ _NOTHING = PastEffect()
 class Past:
     """All that is recorded of a run, by effect number."""
 
-    def __init__(self, timeline: Timeline | None = None, children: Mapping[str, Spent] | None = None) -> None:
+    def __init__(
+        self,
+        timeline: Timeline | None = None,
+        children: Mapping[str, Spent] | None = None,
+        doubts: Sequence[Call] = (),
+    ) -> None:
         self.timeline = timeline or Timeline()
         self.children = dict(children or {})
         """What the child runs used so far, by run."""
+        self.doubts = doubts
+        """The calls in doubt of the run and its child runs."""
         self.effects: dict[int, PastEffect] = {}
         self.artifacts: dict[str, tuple[str, bytes]] = {}
         """What tools gave that JSON can't hold, by id: kind and bytes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import inspect
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +17,7 @@ from plait.core import Answered, Call, Event, Loop, LoopContext, Stopped, Task, 
 from plait.core import events as ev
 from plait.core.errors import BadInput, ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
+from plait.core.user_functions import call_either
 from plait.journal import codec
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, UserAnswer, Waits
@@ -27,6 +27,7 @@ from plait.models.base import Model
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.attachments import find_contents
+from plait.runtime.doubts import Doubts
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.hooks import Hook
 from plait.runtime.limits import Limits
@@ -39,6 +40,7 @@ from plait.runtime.taint import OutsideContent, Taint
 from plait.runtime.tracing import UNWATCHED, RunSpan, Tracer
 from plait.sandbox import AUTO, Sandbox
 from plait.tools import Toolset
+from plait.tools.call_context import call_services
 from plait.tools.user_code import show_error
 
 if TYPE_CHECKING:
@@ -173,10 +175,17 @@ class RunContext:
     """Where the model may take values from, if Plait checks that."""
     outside: OutsideContent = field(init=False)
     """What the model has seen from outside."""
+    doubts: Doubts = field(init=False)
+    """The calls in doubt of the tree of runs that this one belongs to, and of its session."""
 
     def __post_init__(self) -> None:
         self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)
         self.outside = OutsideContent(self.run_spec.taint, self.run_spec.outside)
+        services = call_services()
+        self.doubts = services.doubts if services is not None else Doubts()
+        self.doubts.tree += self.run_spec.past.doubts
+        if self.run_spec.session and self.journal is not None:
+            self.doubts.add_session(self.journal, self.run_spec.session, self.log.run)
         if self.run_spec.grounding != "off":
             self.sources = sources_of(
                 self.run_spec.task, self.run_spec.context.system, self.run_spec.context.instructions
@@ -255,8 +264,7 @@ class RunContext:
             self.clock.reschedule(None)
         began = time.monotonic()
         try:
-            given = self.run_spec.on_wait(waiting)
-            answer = await given if inspect.isawaitable(given) else given
+            answer = await call_either(self.run_spec.on_wait, waiting)
         except (Exception, SystemExit) as why:
             raise ConfigError(
                 f"The function on_wait= failed: {show_error(why)}.",

@@ -8,7 +8,6 @@ depends on it.
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
 from math import inf
@@ -20,6 +19,7 @@ from plait.core import JSON, Answered, Call, Failed, Observation, Outcome, Reply
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.core.text import shorten
+from plait.core.user_functions import call_either
 from plait.journal.records import HookRecord
 from plait.journal.timeline import HookDecision
 from plait.runtime.context import Context
@@ -310,8 +310,7 @@ class RunHooks:
         run_spec = self.run_context.run_spec
         context = Context(run_spec.deps, self.run_context.log.run, self.run_context.meter.steps, run_spec.session)
         try:
-            found = getattr(hook, point)(context, *arguments)
-            return await found if inspect.isawaitable(found) else found
+            return await call_either(getattr(hook, point), context, *arguments)
         except (Exception, SystemExit) as why:
             raise ConfigError(
                 f"The hook {hook.name} failed in {point}: {show_error(why)}.", hint="Correct it, then resume the run."
