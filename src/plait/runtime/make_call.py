@@ -144,6 +144,8 @@ async def _await_with_grace(work: Awaitable[Any]) -> Any:
     try:
         await wait_to_end(task, GRACE)
     except asyncio.CancelledError:
+        if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+            work.close()  # cancelled before its first step
         # Left behind for good: that the loop closes over it is known, and nothing to warn of.
         setattr(task, "_log_destroy_pending", False)  # noqa: B010
         raise

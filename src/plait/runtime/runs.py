@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from plait.core import Event, Loop, Outcome
+from plait.core import Cancelled, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
 from plait.journal.effects import Lost
@@ -233,9 +233,12 @@ async def perform(
     task = asyncio.get_running_loop().create_task(work, name=f"plait run {head.run}")
     if listener is not None:
         listener.run = task
-    await wait_to_end(task)
+    try:
+        await wait_to_end(task)
+    finally:
+        if task.cancelled():  # before its first step, as when the event loop ends: nothing else records the end
+            await log.end(Cancelled.status, msgspec.to_builtins(Cancelled()), {})
     if listener is not None and listener.error is not None:
-        _ = task.cancelled() or task.exception()  # seen: the error of the caller goes first
         raise listener.error
     return task.result()
 
