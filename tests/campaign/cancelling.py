@@ -2,7 +2,7 @@
 
 A run sends three texts with a tool that must not be repeated. After each cancellation nothing may be left (tasks,
 threads, processes, open files, a run that looks alive), each text that was sent has its intent on record, and whoever
-cancelled gets their own error and no other. Then the run is resumed to its end: no text is sent twice, and none is lost.
+cancelled gets their own error and no other. Then the run is resumed to its end: no text is sent twice or lost.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """The rule for functions that users give to Plait, wherever they are called.
 
-Tools, hooks and `on_wait` may be async: Plait awaits what they return (`call_either`). All others are called where
-nothing can be awaited: `require_plain` refuses async ones when they are given, and `call_plain` refuses an awaitable
-that a function returns without being async itself.
+Tools, hooks and `on_wait` may be async: Plait awaits what they return (`call_either` in `runtime/background.py`). All
+others are called where nothing can be awaited: `require_plain` refuses async ones when they are given, and `call_plain`
+refuses an awaitable that a function returns without being async itself.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from plait.core.errors import ConfigError
@@ -42,23 +41,3 @@ def call_plain(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         name = getattr(function, "__name__", type(function).__name__)
         raise TypeError(f"{name} returned an awaitable ({type(value).__name__}), and Plait calls it without await")
     return value
-
-
-async def call_either(function: Callable[..., Awaitable[T] | T], *arguments: Any) -> T:
-    """Call a function that may be async, and return its result.
-
-    A `CancelledError` that it raises although nobody cancelled the run becomes a `RuntimeError`.
-    """
-    try:
-        value = function(*arguments)
-        return await value if inspect.isawaitable(value) else value  # type: ignore[return-value]
-    except asyncio.CancelledError as why:
-        if is_cancelled():
-            raise
-        raise RuntimeError(f"CancelledError: {why}".rstrip(": ")) from why
-
-
-def is_cancelled() -> bool:
-    """Return whether somebody cancelled the task that goes on here."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -53,8 +54,12 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     if _LOOP.is_current():
         # A tool on the background loop runs an agent. The loop cannot wait for itself.
         return _aside(work)
+    try:
+        loop = _LOOP.start()
+    except ConfigError:
+        work.close()
+        raise
     job = _Job(work)
-    loop = _LOOP.start()
     try:
         loop.call_soon_threadsafe(job.begin)
         job.done.wait()
@@ -112,6 +117,26 @@ async def wait_to_end(task: asyncio.Task[Any], grace: float | None = None) -> No
         raise
     if cancelled is not None:
         raise cancelled
+
+
+async def call_either(function: Callable[..., Awaitable[T] | T], *arguments: Any) -> T:
+    """Call a function that may be async, and return its result.
+
+    A `CancelledError` that it raises although nobody cancelled the run becomes a `RuntimeError`.
+    """
+    try:
+        value = function(*arguments)
+        return await value if inspect.isawaitable(value) else value  # type: ignore[return-value]
+    except asyncio.CancelledError as why:
+        if is_cancelled():
+            raise
+        raise RuntimeError(f"CancelledError: {why}".rstrip(": ")) from why
+
+
+def is_cancelled() -> bool:
+    """Return whether somebody cancelled the task that goes on here."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 class EventStream:

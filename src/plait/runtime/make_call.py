@@ -17,8 +17,8 @@ from plait.core import JSON, Artifact, Attachment, Call, Observation
 from plait.core.attachments import find_attachment
 from plait.core.errors import BadInput, CallLost, ConfigError, ToolError
 from plait.core.tools import Trouble
-from plait.core.user_functions import call_plain, is_cancelled
-from plait.runtime.background import wait_to_end
+from plait.core.user_functions import call_plain
+from plait.runtime.background import is_cancelled, wait_to_end
 from plait.runtime.known_values import exact_result
 from plait.runtime.run_context import ChildWaits
 from plait.runtime.tool_prints import collecting

@@ -17,7 +17,6 @@ from plait.core import Answered, Call, Event, Loop, LoopContext, Stopped, Task, 
 from plait.core import events as ev
 from plait.core.errors import BadInput, ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
-from plait.core.user_functions import call_either
 from plait.journal import codec
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, UserAnswer, Waits
@@ -27,6 +26,7 @@ from plait.models.base import Model
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.attachments import find_contents
+from plait.runtime.background import call_either
 from plait.runtime.doubts import Doubts
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.hooks import Hook

@@ -19,9 +19,9 @@ from plait.core import JSON, Answered, Call, Failed, Observation, Outcome, Reply
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.core.text import shorten
-from plait.core.user_functions import call_either
 from plait.journal.records import HookRecord
 from plait.journal.timeline import HookDecision
+from plait.runtime.background import call_either
 from plait.runtime.context import Context
 from plait.runtime.hooks import AskApproval, Hook, HookPoint, Refuse, has_point
 from plait.runtime.recorded_effects import PastEffect
