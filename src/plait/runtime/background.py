@@ -10,7 +10,7 @@ import contextvars
 import inspect
 import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -113,7 +113,8 @@ async def wait_to_end(task: asyncio.Task[Any], grace: float | None = None) -> No
                     if not task.cancelling():
                         task.cancel(*why.args)
     except GeneratorExit:  # nobody waits any more
-        task.cancel()
+        with suppress(RuntimeError):  # the event loop is closed
+            task.cancel()
         raise
     if cancelled is not None:
         raise cancelled
@@ -126,7 +127,7 @@ async def call_either(function: Callable[..., Awaitable[T] | T], *arguments: Any
     """
     try:
         value = function(*arguments)
-        return await value if inspect.isawaitable(value) else value  # type: ignore[return-value]
+        return await value if inspect.isawaitable(value) else value 
     except asyncio.CancelledError as why:
         if is_cancelled():
             raise
@@ -147,42 +148,36 @@ class EventStream:
     """
 
     def __init__(self, begin: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Any]]) -> None:
-        self._events = _yield_events(begin)
+        self._begin = begin
+        self._run: asyncio.Task[Any] | None = None
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        check_call()
+        if self._run is not None:
+            return
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._run = asyncio.get_running_loop().create_task(self._begin(queue.put_nowait))
+        self._run.add_done_callback(lambda _: queue.put_nowait(None))
         try:
-            async for event in self._events:
+            while (event := await queue.get()) is not None:
                 yield event
+            self._run.result()
         finally:
             await self.aclose()
 
     async def aclose(self) -> None:
         """Cancel the run if it goes on, and wait until it has recorded its end."""
-        await self._events.aclose()
+        if self._run is not None and not self._run.done():
+            self._run.cancel()
+            await wait_to_end(self._run)
 
     def __iter__(self) -> Iterator[Event]:
+        events = self.__aiter__()
         try:
             while True:
                 try:
-                    yield run_blocking(anext(self._events))
+                    yield run_blocking(anext(events))
                 except StopAsyncIteration:
                     return
         finally:
-            run_blocking(self.aclose())
-
-
-async def _yield_events(
-    begin: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Any]],
-) -> AsyncGenerator[Event, None]:
-    check_call()
-    queue: asyncio.Queue[Event | None] = asyncio.Queue()
-    task = asyncio.get_running_loop().create_task(begin(queue.put_nowait))
-    task.add_done_callback(lambda _: queue.put_nowait(None))
-    try:
-        while (event := await queue.get()) is not None:
-            yield event
-        task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-            await wait_to_end(task)
+            run_blocking(events.aclose())
