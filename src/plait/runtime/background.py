@@ -127,7 +127,7 @@ async def call_either(function: Callable[..., Awaitable[T] | T], *arguments: Any
     """
     try:
         value = function(*arguments)
-        return await value if inspect.isawaitable(value) else value 
+        return await value if inspect.isawaitable(value) else value
     except asyncio.CancelledError as why:
         if is_cancelled():
             raise

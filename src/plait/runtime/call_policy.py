@@ -56,27 +56,21 @@ class CallPolicy:
         self._context.doubts.tree.append(self._tools.with_own_name(call))
 
     def is_in_doubt(self, call: Call) -> bool:
-        """The same call was made before, here or in another run of the tree or session, it is not known whether it took
-        effect, and it may not be repeated."""
+        """An identical call of the tree or the session may have taken effect, and it may not be repeated."""
         if self.may_repeat(call) or not (doubts := self._context.doubts.read_all()):
             return False
         keys = self._keys(self._tools.with_own_name(call))
         return any(not keys.isdisjoint(self._keys(each)) for each in doubts)
 
     def _keys(self, call: Call) -> set[bytes]:
-        """What an identical call shares: its input as it was recorded, and as the tool takes it. `call` has the tool's
-        own name."""
-        written = self._context.log.scrub(
-            codec.encode(call.input)
-        )  # a call of another run is known only from its record
+        """What an identical call shares: its input as recorded, and as the tool takes it. `call` has its own name."""
+        written = self._context.log.scrub(codec.encode(call.input))  # the record of another run has no secrets
         found, input = {codec.encode(call.tool) + written}, codec.decode_plain(written.decode())
-        shown = {own: name for name, own in self._tools.own.items()}
-        if (tool := self._tools.get(shown.get(call.tool, call.tool))) is not None:
-            artifacts = self._context.artifacts
+        names, artifacts = {own: name for name, own in self._tools.own.items()}, self._context.artifacts
+        if (tool := self._tools.get(names.get(call.tool, call.tool))) is not None:
             with suppress(BadInput):
-                args, kwargs = tool.bind(
-                    artifacts.fill_exact_input(input) if call.by_code else artifacts.fill_input(input, tool)
-                )
+                filled = artifacts.fill_exact_input(input) if call.by_code else artifacts.fill_input(input, tool)
+                args, kwargs = tool.bind(filled)
                 found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
         return found
 

@@ -6,8 +6,6 @@ of its tree (`read_doubts`). The earlier turns of a session are read when the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from plait.core import Call
 from plait.core.errors import UnknownRun
 from plait.journal.records import RunHead, RunRow
@@ -21,17 +19,14 @@ class Doubts:
     def __init__(self) -> None:
         self.tree: list[Call] = []
         self._earlier: list[Call] = []
-        self._unread: list[Callable[[], list[Call]]] = []
-
-    def add_session(self, journal: Journal, session: str, run: str) -> None:
-        """Take in the other turns of the session of a run."""
-        self._unread.append(lambda: [call for row in journal.open_turns(session, run) for call in read(journal, row)])
+        self.unread: list[tuple[Journal, str, str]] = []
+        """Sessions whose earlier turns are not read yet: the journal, the session, and the run that belongs to it."""
 
     def read_all(self) -> list[Call]:
         """Return all calls in doubt, with their tools' own names. Raises `JournalError` for an unreadable turn."""
-        while self._unread:
-            self._earlier += self._unread[-1]()
-            self._unread.pop()
+        for journal, session, run in self.unread:
+            self._earlier += [call for row in journal.open_turns(session, run) for call in read(journal, row)]
+        self.unread.clear()
         return [*self._earlier, *self.tree]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from plait.core import Call, Observation, Reply
@@ -85,16 +85,11 @@ _NOTHING = PastEffect()
 class Past:
     """All that is recorded of a run, by effect number."""
 
-    def __init__(
-        self,
-        timeline: Timeline | None = None,
-        children: Mapping[str, Spent] | None = None,
-        doubts: Sequence[Call] = (),
-    ) -> None:
+    def __init__(self, timeline: Timeline | None = None, children: Mapping[str, Spent] | None = None) -> None:
         self.timeline = timeline or Timeline()
         self.children = dict(children or {})
         """What the child runs used so far, by run."""
-        self.doubts = doubts
+        self.doubts: list[Call] = []
         """The calls in doubt of the run and its child runs."""
         self.effects: dict[int, PastEffect] = {}
         self.artifacts: dict[str, tuple[str, bytes]] = {}

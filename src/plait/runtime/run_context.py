@@ -183,9 +183,9 @@ class RunContext:
         self.outside = OutsideContent(self.run_spec.taint, self.run_spec.outside)
         services = call_services()
         self.doubts = services.doubts if services is not None else Doubts()
-        self.doubts.tree.extend(self.run_spec.past.doubts)
+        self.doubts.tree += self.run_spec.past.doubts
         if self.run_spec.session and self.journal is not None:
-            self.doubts.add_session(self.journal, self.run_spec.session, self.log.run)
+            self.doubts.unread.append((self.journal, self.run_spec.session, self.log.run))
         if self.run_spec.grounding != "off":
             self.sources = sources_of(
                 self.run_spec.task, self.run_spec.context.system, self.run_spec.context.instructions

@@ -99,7 +99,8 @@ async def claim(
                 raise
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
     timeline = journal.timeline(head.run)
-    past = Past(timeline, read_children_spent(journal, head.run), read_doubts(journal, head, timeline))
+    past = Past(timeline, read_children_spent(journal, head.run))
+    past.doubts = read_doubts(journal, head, timeline)
     return _changed(run_spec, past=past, trust_until=head.fork_at), log
 
 
@@ -140,8 +141,8 @@ async def fork(
         raise ConfigError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
     records = [(row.record, row.body) for row in kept]
     log = await journal.begin(head, owner_of_this_process(), records, secrets=run_spec.phases.secrets())
-    timeline = Timeline(kept)
-    past = Past(timeline, doubts=read_doubts(journal, head, timeline))
+    past = Past(Timeline(kept))
+    past.doubts = read_doubts(journal, head, past.timeline)
     return _changed(run_spec, past=past, trust_until=at), log
 
 
