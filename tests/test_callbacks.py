@@ -7,6 +7,7 @@ import functools
 import gc
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from plait.core.errors import ConfigError, PlaitError
 from plait.core.user_functions import is_async
 from plait.journal.redaction import redact_with
 from plait.journal.store import Journal
+from plait.loops.react.loop import ReAct
 
 SENT: list[str] = []
 
@@ -111,6 +113,12 @@ PLACES: dict[str, Callable[[Any], Any]] = {
     "on_event": lambda function: asyncio.run(agent().arun("?", on_event=function)),
     "redact_with": redact,
     "embedder": lambda function: plait.History(embedder=function),
+    "embedder object": lambda function: plait.History(
+        embedder=SimpleNamespace(name="own", dim=1, embed=function)  # type: ignore[arg-type]
+    ),
+    "loop": lambda function: plait.Agent(
+        type("Own", (ReAct,), {"run": staticmethod(function)})(), model=plait.Scripted(["x"])
+    ),
     "inline tool": lambda function: plait.tool(name="quick", inline=True)(function),
 }
 
@@ -124,7 +132,7 @@ def test_an_async_function_is_refused_where_nothing_awaits_it(place: str, kind: 
 
 
 @pytest.mark.parametrize("kind", HIDDEN)
-@pytest.mark.parametrize("place", [place for place in PLACES if place not in ("embedder", "inline tool")])
+@pytest.mark.parametrize("place", ["approve", "instructions", "check", "on_event", "redact_with"])
 def test_an_awaitable_that_a_plain_function_returns_is_an_error_that_says_so(place: str, kind: str) -> None:
     """And none is left over, which Python would report as never awaited."""
     text = "returned an awaitable (coroutine), and Plait calls it without await"

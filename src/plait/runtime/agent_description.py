@@ -133,6 +133,7 @@ def check_fields(agent: Description, loop: Loop) -> None:
     _require_one_of("taint", agent.taint, get_args(Taint))
     _require_one_of("grounding", agent.grounding, get_args(Grounding))
     _require_one_of("on_interrupted_call", agent.on_interrupted_call, get_args(OnInterruptedCall))
+    require_plain(loop.run, f"run of the loop '{loop.name}'", "Give a generator, which yields effects.")
     if not callable(agent.approve):
         _require_one_of("approve", agent.approve, ("never", "effects", "always", "plan"))
     else:

@@ -63,9 +63,9 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
                 raise ConfigError(f"History({name}={value!r}) is invalid.", hint="Give a whole number from 0 up.")
         if isinstance(self.embedder, str) and self.embedder:
             return
-        if callable(self.embedder):
-            require_plain(self.embedder, "embedder=")
-        elif not isinstance(self.embedder, EmbedderObject):
+        if isinstance(self.embedder, EmbedderObject) or callable(self.embedder):
+            require_plain(getattr(self.embedder, "embed", self.embedder), "embedder=")
+        else:
             raise ConfigError(
                 f"History(embedder={self.embedder!r}) is invalid.",
                 hint='Give "local", "openai:NAME" or a function from a list of texts to vectors.',
