@@ -295,6 +295,17 @@ async def test_a_cancelled_turn_of_a_session_leaves_its_doubts(journal: Path) ->
     assert (run.status, PAID) == ("waiting", ["Ada"])
 
 
+async def test_a_call_under_way_in_another_turn_needs_approval_too(journal: Path) -> None:
+    made = agent(journal, script=[action("transfer", "Ada"), final("?")], tools=[TRANSFER])
+    going = asyncio.create_task(made.arun("?", session="bills"))
+    while not PAID:
+        await asyncio.sleep(0.001)
+    assert (await made.arun("?", session="bills")).status == "waiting" and PAID == ["Ada"]
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+
+
 def test_a_fork_knows_the_doubts_of_the_child_runs_of_its_steps(journal: Path) -> None:
     made = parent(journal, pay, payer(journal).as_tool(), script=[*asks("Pay Ada."), final("Over.")])
     run = made.run("?")

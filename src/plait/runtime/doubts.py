@@ -53,7 +53,7 @@ def read_doubts(journal: Journal, head: RunHead, timeline: Timeline) -> list[Cal
 
 
 def read(journal: Journal, run: RunRow) -> list[Call]:
-    """Return the calls in doubt of a run that does not go on, and of its child runs."""
-    if run.status == "running" or not (run.outcome is None or run.totals.get("doubts")):
+    """Return the calls in doubt of another run and of its child runs; if it goes on, also those under way."""
+    if run.outcome is not None and not run.totals.get("doubts"):
         return []
     return read_doubts(journal, run.head, journal.timeline(run.head.run, bodies=False))
