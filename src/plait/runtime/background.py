@@ -18,11 +18,15 @@ from plait.background import BackgroundLoop
 from plait.core import Event
 from plait.core.errors import ConfigError
 from plait.core.user_functions import require_plain
+from plait.tools.call_context import call_services, cancelled
 
 T = TypeVar("T")
 
 PATIENCE = 10.0
 """Seconds that a cancelled run gets to record its end before Ctrl-C is passed on."""
+
+LOOKS = 0.05
+"""Seconds after which a run that a tool's thread waits for looks whether the call of the tool was cancelled."""
 
 _LOOP = BackgroundLoop("plait")
 
@@ -62,7 +66,10 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     job = _Job(work)
     try:
         loop.call_soon_threadsafe(job.begin)
-        job.done.wait()
+        in_tool = call_services() is not None
+        while not job.done.wait(LOOKS if in_tool else None):
+            if cancelled():  # the run whose tool this is: this one must not outlive it
+                loop.call_soon_threadsafe(job.cancel)
     except BaseException:  # Ctrl-C, or whatever another signal handler, or gevent's time-out, raises here
         loop.call_soon_threadsafe(job.cancel)
         job.done.wait(PATIENCE)
@@ -82,6 +89,8 @@ def _aside(work: Coroutine[Any, Any, T]) -> T:
 def check_call(on_event: Callable[[Event], None] | None = None) -> None:
     """Raise `ConfigError` if this code does not run in a task of asyncio, or for an `on_event` that is async."""
     if on_event is not None:
+        if not callable(on_event):
+            raise ConfigError(f"on_event={on_event!r} is not a function.", hint="Give a function of one event.")
         require_plain(on_event, "on_event=", "Give a plain function, such as the put_nowait of a queue.")
     with suppress(RuntimeError):
         if asyncio.current_task() is not None:
@@ -100,7 +109,7 @@ async def wait_to_end(task: asyncio.Task[Any], grace: float | None = None) -> No
     The cancellation is raised when the task has ended, or after `grace` seconds, however often the caller is cancelled
     meanwhile: anyio cancels in every turn of the event loop.
     """
-    cancelled: asyncio.CancelledError | None = None
+    first: asyncio.CancelledError | None = None
     until = None
     clock = asyncio.get_running_loop().time
     try:
@@ -108,16 +117,16 @@ async def wait_to_end(task: asyncio.Task[Any], grace: float | None = None) -> No
             try:
                 await asyncio.wait([task], timeout=None if until is None else until - clock())
             except asyncio.CancelledError as why:
-                if cancelled is None:
-                    cancelled, until = why, None if grace is None else clock() + grace
+                if first is None:
+                    first, until = why, None if grace is None else clock() + grace
                     if not task.cancelling():
                         task.cancel(*why.args)
     except GeneratorExit:  # nobody waits any more
         with suppress(RuntimeError):  # the event loop is closed
             task.cancel()
         raise
-    if cancelled is not None:
-        raise cancelled
+    if first is not None:
+        raise first
 
 
 async def call_either(function: Callable[..., Awaitable[T] | T], *arguments: Any) -> T:
