@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from plait.core import Observation
 from plait.core import events as ev
 from plait.core.errors import CallLost
 from plait.journal.records import NoteRecord, ObservedRecord
+from plait.journal.store import Journal
 
 PAID: list[str] = []
 
@@ -180,3 +183,155 @@ def test_calls_under_way_end_before_the_run_waits_for_a_person(journal: Path) ->
     asks = agent(journal, "rewoo", script, tools=[ship, pay], approve=lambda call: call.tool == "pay")
     run = asks.run("?")
     assert (run.status, PAID, noted(run)) == ("waiting", ["ship Ada"], [])
+
+
+# -- in a tree of runs, and in a session
+
+
+def asks(*questions: str, end: str = "Over.") -> list[str]:
+    """A parent's replies that call an agent once for each question."""
+    return [*(action("ask_agent", {"question": each}) for each in questions), final(end)]
+
+
+def payer(journal: Any, to: Any = "Ada", loop: str = "react", **fields: Any) -> plait.Agent:
+    script = [code("pay", "Ada"), "x\n```python\nstop('Paid, or not.')\n```\n"] if loop == "codeact" else None
+    return agent(journal, loop, script or [action("pay", to), final("It is not known.")], **fields)
+
+
+def parent(journal: Any, *tools: Any, script: list[str], **fields: Any) -> plait.Agent:
+    return agent(journal, script=script, **{"tools": tools, **fields})
+
+
+TREES: dict[str, Any] = {
+    "the next child run": lambda j: parent(j, payer(j).as_tool(), script=asks("Pay Ada.", "Pay Ada.")),
+    "with other words": lambda j: parent(j, payer(j).as_tool(), script=asks("Pay Ada.", "Please pay Ada.")),
+    "a sibling with another form of the input": lambda j: parent(
+        j,
+        payer(j, {"to": "Ada"}).as_tool(),
+        payer(j, ["Ada"]).as_tool("other"),
+        script=[*asks("Pay.")[:1], action("other", {"question": "Pay."}), final("Over.")],
+    ),
+    "a sibling of another loop": lambda j: parent(
+        j,
+        payer(j).as_tool(),
+        payer(j, loop="codeact").as_tool("other"),
+        script=[*asks("Pay.")[:1], action("other", {"question": "Pay."}), final("Over.")],
+    ),
+    "a child, after its parent": lambda j: parent(
+        j, pay, payer(j).as_tool(), script=[action("pay", "Ada"), *asks("Pay Ada.")]
+    ),
+    "a parent, after its child": lambda j: parent(
+        j, pay, payer(j).as_tool(), script=[*asks("Pay Ada.")[:1], action("pay", {"to": "Ada"}), final("Over.")]
+    ),
+    "a grandchild, after its sibling": lambda j: parent(
+        j,
+        parent(j, payer(j).as_tool(), script=asks("Pay Ada.")).as_tool("boss"),
+        payer(j).as_tool(),
+        script=[*asks("Pay Ada.")[:1], action("boss", {"question": "Pay."}), final("Over.")],
+    ),
+    "the parent's tool, repeated by a hook": lambda j: parent(
+        j,
+        payer(j, output=plait.OutputType(int, retries=0)).as_tool(),
+        script=asks("Pay Ada."),
+        hooks=[plait.hooks.RetryTools(attempts=2)],
+    ),
+    "a child that its time limit stopped": lambda j: parent(
+        j,
+        agent(
+            j, script=[action("transfer", "Ada"), final("?")], tools=[TRANSFER], limits=plait.Limits(seconds=0.1)
+        ).as_tool(),
+        script=asks("Pay Ada.", "Again."),
+    ),
+}
+
+
+@plait.tool(name="transfer")
+async def TRANSFER(to: str) -> str:
+    """Transfers, and never says so."""
+    PAID.append(to)
+    await asyncio.sleep(60)
+    return "done"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("name", TREES)
+def test_a_call_in_doubt_needs_approval_in_all_runs_of_a_tree(name: str, kept: bool, journal: Path) -> None:
+    made = TREES[name](journal if kept else False)
+    run = made.run("?")
+    assert (run.status, PAID) == ("waiting", ["Ada"]), run.reason
+    assert "whether it took effect is not known" in str(run.reason)
+    if kept:
+        last = made.resume(run, "no")  # a question asked twice is not shown twice to the model, which asks it again
+        assert (last.answer == "Over." or name == "the next child run") and PAID == ["Ada"]
+
+
+def test_another_input_in_a_tree_needs_no_approval(journal: Path) -> None:
+    tools = payer(journal).as_tool(), payer(journal, "Bob").as_tool("other")
+    run = parent(
+        journal, *tools, script=[*asks("Pay.")[:1], action("other", {"question": "Pay."}), final("Over.")]
+    ).run("?")
+    assert run.answer == "Over." and PAID == ["Ada", "Bob"]
+
+
+@pytest.mark.parametrize("by_child", [False, True])
+def test_a_call_in_doubt_needs_approval_in_the_later_turns_of_its_session(journal: Path, by_child: bool) -> None:
+    made = parent(journal, payer(journal).as_tool(), script=asks("Pay Ada.")) if by_child else payer(journal)
+    assert made.run("Pay Ada.", session="bills").status == "answered"
+    run = made.run("Pay Ada, I said.", session="bills")
+    assert (run.status, PAID) == ("waiting", ["Ada"])
+    assert made.resume(run, "yes").status == "answered" and PAID == ["Ada", "Ada"]
+    assert made.run("Pay Ada.", session="others").status == "answered" and len(PAID) == 3
+
+
+async def test_a_cancelled_turn_of_a_session_leaves_its_doubts(journal: Path) -> None:
+    made = agent(journal, script=[action("transfer", "Ada"), final("?")], tools=[TRANSFER])
+    going = asyncio.create_task(made.arun("?", session="bills"))
+    while not PAID:
+        await asyncio.sleep(0.001)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    run = await made.arun("?", session="bills")
+    assert (run.status, PAID) == ("waiting", ["Ada"])
+
+
+async def test_a_call_under_way_in_another_turn_needs_approval_too(journal: Path) -> None:
+    made = agent(journal, script=[action("transfer", "Ada"), final("?")], tools=[TRANSFER])
+    going = asyncio.create_task(made.arun("?", session="bills"))
+    while not PAID:
+        await asyncio.sleep(0.001)
+    assert (await made.arun("?", session="bills")).status == "waiting" and PAID == ["Ada"]
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+
+
+def test_a_fork_knows_the_doubts_of_the_child_runs_of_its_steps(journal: Path) -> None:
+    made = parent(journal, pay, payer(journal).as_tool(), script=[*asks("Pay Ada."), final("Over.")])
+    run = made.run("?")
+    again = [*asks("Pay Ada.")[:1], action("pay", "Ada"), final("Over.")]
+    fork = made.using(model=plait.Scripted(again)).fork(run.id, 2)
+    assert (fork.status, PAID) == ("waiting", ["Ada"])
+    assert made.using(model=plait.Scripted(again)).resume(fork, "no").answer == "Over." and PAID == ["Ada"]
+
+
+def test_a_process_that_died_over_a_call_leaves_its_doubt_to_the_tree_and_the_session(journal: Path) -> None:
+    paid = Path(f"{journal}.paid")
+
+    @plait.tool(name="pay")
+    def pay_and_die(to: str) -> str:
+        """Pays, and the process dies over it."""
+        with paid.open("a") as file:
+            file.write(to)
+        os._exit(9)
+
+    child = agent(journal, script=[action("pay", "Ada"), final("?")], tools=[pay_and_die])
+    top = parent(journal, child.as_tool(), script=asks("Pay Ada.", "Pay her, I said."))
+    process = multiprocessing.get_context("fork").Process(target=top.run, args=["?"], kwargs={"session": "bills"})
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    turn = top.run("?", session="bills")  # before anybody goes on with the other one
+    resumed = top.resume(next(row.head.run for row in Journal(journal).runs() if row.head.run != turn.id))
+    assert (turn.status, resumed.status, paid.read_text()) == ("waiting", "waiting", "Ada")
+    assert top.resume(resumed, "no").answer == "Over." and paid.read_text() == "Ada"

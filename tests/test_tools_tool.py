@@ -96,7 +96,7 @@ def test_a_tool_is_still_the_function() -> None:
 
 
 async def test_async_functions_and_partials_and_callable_objects_are_told_apart() -> None:
-    @tool(inline=True, timeout=2.5)
+    @tool(timeout=2.5)
     async def later(x: int) -> int:
         return x + 1
 

@@ -38,7 +38,7 @@ from plait.runtime.agent_description import (
     suggest_arguments,
 )
 from plait.runtime.attachments import UserQuestion, check_acceptance, restore_files
-from plait.runtime.background import EventStream, run_blocking
+from plait.runtime.background import EventStream, check_call, run_blocking
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import make_agent_tool
 from plait.runtime.grounding import Grounding
@@ -186,9 +186,11 @@ class Agent(Generic[OutputT]):
     ) -> Run[OutputT]:
         """Run a task to its end. Cancelling this call cancels the run and records that.
 
-        `on_event` receives each event as it happens; the last is `Ended`, also for a cancelled run. `label` is a name
-        by which the journal finds the run again. For the other arguments see `run`.
+        `on_event`, a plain function, receives each event as it happens; the last is `Ended`, also for a cancelled run.
+        If it raises, the run is cancelled, and this call raises that error. `label` is a name by which the journal
+        finds the run again. For the other arguments see `run`.
         """
+        check_call(on_event)
         run_spec, head = await self._parts.prepare_run(question, session, on_wait, history, now, deps)
         head = msgspec.structs.replace(head, label=label)
         log = await runs.open_log(run_spec, head, self._parts.journal)
@@ -327,6 +329,7 @@ class Agent(Generic[OutputT]):
         on_wait: OnWait | None = None,
     ) -> Run[OutputT]:
         """Resume a run. See `resume`. `force` takes over a run that another machine started."""
+        check_call(on_event)
         if answer is not None and not isinstance(answer, str):
             raise ConfigError(f"The answer is {answer!r}.", hint='Give a text, such as "yes" or "no, and why".')
         if isinstance(run, Run) and question is None and isinstance(run.outcome, Waiting):
@@ -385,6 +388,7 @@ class Agent(Generic[OutputT]):
         label: str = "",
     ) -> Run[OutputT]:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
+        check_call(on_event)
         journal = self._parts.require_journal()
         row = journal.run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:

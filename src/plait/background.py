@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import sys
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
+
+from plait.core.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -26,6 +29,7 @@ class BackgroundLoop:
         """Return the running loop. A forked process gets a new one: it does not have the thread."""
         with self._lock:
             if self._loop is None or self._thread is None or not self._thread.is_alive():
+                _check_gevent()
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_run, args=(self._loop,), name=self._name, daemon=True)
                 self._thread.start()
@@ -52,6 +56,16 @@ class BackgroundLoop:
         if self._loop is not None and self._thread is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(2)
+
+
+def _check_gevent() -> None:
+    """Raise `ConfigError` where gevent has replaced selectors or threads, but not both: an event loop would hang."""
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("selectors") != monkey.is_module_patched("threading"):
+        raise ConfigError(
+            "Plait runs on asyncio, and gevent has patched this process in part, so that asyncio would hang.",
+            hint="Patch all, with gevent.monkey.patch_all(), or pass both thread=False and select=False.",
+        )
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

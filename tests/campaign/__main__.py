@@ -21,6 +21,7 @@ sys.path[0:1] = [str(HERE.parent), str(HERE)]
 import approving  # noqa: E402
 import bodies  # noqa: E402
 import broken_endpoints  # noqa: E402
+import cancelling  # noqa: E402
 import damaging  # noqa: E402
 import escaping  # noqa: E402
 import guarding  # noqa: E402
@@ -41,6 +42,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "halves": (halving.run, "replies cut within the input of their call", 20_000, 2_000),
     "escapes": (escaping.run, "random texts of the readers' pieces, escaped and read again in parts", 100_000, 2_000),
     "kills": (killing.run, "SIGKILLs of runs of all loops, also of their resumes", 2_000, 60),
+    "cancel": (cancelling.run, "runs of all loops cancelled in all ways at random moments, and resumed", 1_000, 24),
     "damage": (damaging.run, "damaged files of a journal", 600, 36),
     "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),
     "approvals": (approving.run, "duplicate approvals, from Python and by HTTP", 10_000, 200),

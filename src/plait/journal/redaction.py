@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from plait.core.errors import JournalError
 from plait.core.secrets import Scrubber
+from plait.core.user_functions import call_plain, require_plain
 
 Redact: TypeAlias = Callable[[str], str]
 
@@ -29,6 +30,8 @@ _hook: Redact | None = None
 def redact_with(function: Redact | None) -> None:
     """Use this function for everything that this process stores in journals from now on; None stops redaction."""
     global _hook
+    if function is not None:
+        require_plain(function, "of redact_with")
     _hook = function
 
 
@@ -77,7 +80,7 @@ class RedactingScrubber(Scrubber):
 
     def _text(self, text: str) -> str:
         try:
-            found = self._redact(text)
+            found = call_plain(self._redact, text)
         except Exception as error:
             raise JournalError(
                 f"The redaction function failed, and nothing was stored: {type(error).__name__}: {error}.",

@@ -325,6 +325,11 @@ class Journal:
         except reader.NoJournal:
             return []
 
+    def open_turns(self, session: str, run: str) -> list[RunRow]:
+        """The turns of a conversation but `run` that have not ended, or ended with calls in doubt."""
+        with reader.reading(self.path) as connection:
+            return reader.open_turns(connection, self.path, session, run)
+
     def session_read_outside(self, session: str) -> bool:
         """Return whether a run of a conversation read content from outside, such as a web page."""
         try:

@@ -21,6 +21,7 @@ from msgspec import structs
 from plait.core import Call, Reply, Think, errors
 from plait.core.errors import BadRequest, ConfigError, ModelError
 from plait.core.notebook import repr_short
+from plait.core.user_functions import call_plain
 from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import chat_completions
@@ -143,7 +144,7 @@ class Scripted:
             await asyncio.sleep(self.delay)
         if isinstance(script, BaseException):
             raise script
-        said = script(think) if callable(script) else script
+        said = call_plain(script, think) if callable(script) else script
         response = Response(200, _encode_body(said if isinstance(said, Reply) else Reply(said), self.name))
         if on_text is not None:
             reply = self.decode(response, think)

@@ -16,6 +16,7 @@ from plait import loops
 from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
+from plait.core.user_functions import require_plain
 from plait.journal.records import RunHead
 from plait.loops.compaction import COMPACT
 from plait.models.base import Model
@@ -132,8 +133,11 @@ def check_fields(agent: Description, loop: Loop) -> None:
     _require_one_of("taint", agent.taint, get_args(Taint))
     _require_one_of("grounding", agent.grounding, get_args(Grounding))
     _require_one_of("on_interrupted_call", agent.on_interrupted_call, get_args(OnInterruptedCall))
+    require_plain(loop.run, f"run of the loop '{loop.name}'", "Give a generator, which yields effects.")
     if not callable(agent.approve):
         _require_one_of("approve", agent.approve, ("never", "effects", "always", "plan"))
+    else:
+        require_plain(agent.approve, "approve=", "Give a plain function; a hook's before_tool may be async.")
     if isinstance(agent.sandbox, str) and agent.sandbox not in (AUTO, *BACKENDS):
         sandbox(agent.sandbox)  # raises an error that lists the sandboxes
     is_sandbox = isinstance(agent.sandbox, str) or (hasattr(agent.sandbox, "open") and hasattr(agent.sandbox, "name"))

@@ -1,4 +1,4 @@
-"""How plain code runs coroutines, and how events are streamed.
+"""How plain code runs coroutines, how a cancelled caller waits for a run's end, and how events are streamed.
 
 Blocking calls share one event loop in a separate thread, so they also work inside a running loop.
 """
@@ -7,18 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
+import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from plait.background import BackgroundLoop
 from plait.core import Event
-from plait.tools.threads import wait_serving
+from plait.core.errors import ConfigError
+from plait.core.user_functions import require_plain
+from plait.tools.call_context import call_services, cancelled
+from plait.tools.threads import serve_object
 
 T = TypeVar("T")
 
 PATIENCE = 10.0
 """Seconds that a cancelled run gets to record its end before Ctrl-C is passed on."""
+
+LOOKS = 0.05
+"""Seconds after which a run that a tool's thread waits for looks whether the call of the tool was cancelled."""
 
 _LOOP = BackgroundLoop("plait")
 
@@ -36,23 +45,36 @@ class _Job(Generic[T]):
     def cancel(self) -> None:
         if self.task is not None:
             self.task.cancel()
+        else:  # interrupted before it began: it never will
+            self._work.close()
+            self.done.set()
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end from plain code, also from inside a running event loop (a notebook).
 
-    Ctrl-C cancels the work, waits until it has recorded its end, and then raises KeyboardInterrupt.
+    Ctrl-C cancels the work, waits until it has recorded its end, and then raises KeyboardInterrupt. So does every other
+    exception that a signal handler raises meanwhile.
     """
     if _LOOP.is_current():
         # A tool on the background loop runs an agent. The loop cannot wait for itself.
         return _aside(work)
+    try:
+        loop = _LOOP.start()
+    except ConfigError:
+        work.close()
+        raise
     job = _Job(work)
-    loop = _LOOP.start()
     try:
         loop.call_soon_threadsafe(job.begin)
-        wait_serving(job.done.is_set)
-        job.done.wait()
-    except KeyboardInterrupt:
+        in_tool, is_left = call_services() is not None, False
+        while not job.done.is_set():
+            if cancelled() and not is_left:  # the run whose tool this is: this one must not outlive it
+                loop.call_soon_threadsafe(job.cancel)
+                is_left = True
+            if not serve_object():
+                job.done.wait(LOOKS if in_tool else None)
+    except BaseException:  # Ctrl-C, or whatever another signal handler, or gevent's time-out, raises here
         loop.call_soon_threadsafe(job.cancel)
         job.done.wait(PATIENCE)
         raise
@@ -68,6 +90,69 @@ def _aside(work: Coroutine[Any, Any, T]) -> T:
         return pool.submit(contextvars.copy_context().run, asyncio.run, work).result()
 
 
+def check_call(on_event: Callable[[Event], None] | None = None) -> None:
+    """Raise `ConfigError` if this code does not run in a task of asyncio, or for an `on_event` that is async."""
+    if on_event is not None:
+        if not callable(on_event):
+            raise ConfigError(f"on_event={on_event!r} is not a function.", hint="Give a function of one event.")
+        require_plain(on_event, "on_event=", "Give a plain function, such as the put_nowait of a queue.")
+    with suppress(RuntimeError):
+        if asyncio.current_task() is not None:
+            return
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_run():
+        where, hint = "this code runs on trio", "await trio.to_thread.run_sync(agent.run, question)"
+    else:
+        where, hint = "no task of asyncio runs here", "asyncio.run(agent.arun(question))"
+    raise ConfigError(f"Plait runs on asyncio, and {where}.", hint=f"Call: {hint}.")
+
+
+async def wait_to_end(task: asyncio.Task[Any], grace: float | None = None) -> None:
+    """Wait until a task has ended. Cancelling the caller cancels the task, once.
+
+    The cancellation is raised when the task has ended, or after `grace` seconds, however often the caller is cancelled
+    meanwhile: anyio cancels in every turn of the event loop.
+    """
+    first: asyncio.CancelledError | None = None
+    until = None
+    clock = asyncio.get_running_loop().time
+    try:
+        while not task.done() and (until is None or clock() < until):
+            try:
+                await asyncio.wait([task], timeout=None if until is None else until - clock())
+            except asyncio.CancelledError as why:
+                if first is None:
+                    first, until = why, None if grace is None else clock() + grace
+                    if not task.cancelling():
+                        task.cancel(*why.args)
+    except GeneratorExit:  # nobody waits any more
+        with suppress(RuntimeError):  # the event loop is closed
+            task.cancel()
+        raise
+    if first is not None:
+        raise first
+
+
+async def call_either(function: Callable[..., Awaitable[T] | T], *arguments: Any) -> T:
+    """Call a function that may be async, and return its result.
+
+    A `CancelledError` that it raises although nobody cancelled the run becomes a `RuntimeError`.
+    """
+    try:
+        value = function(*arguments)
+        return await value if inspect.isawaitable(value) else value
+    except asyncio.CancelledError as why:
+        if is_cancelled():
+            raise
+        raise RuntimeError(f"CancelledError: {why}".rstrip(": ")) from why
+
+
+def is_cancelled() -> bool:
+    """Return whether somebody cancelled the task that goes on here."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 class EventStream:
     """A run's events as they happen: `async for event in stream`, or `for event in stream` in plain code.
 
@@ -75,36 +160,37 @@ class EventStream:
     run. A stream can be iterated once.
     """
 
-    def __init__(self, begin: Callable[[Callable[[Event], None]], Awaitable[Any]]) -> None:
-        self._events = _yield_events(begin)
+    def __init__(self, begin: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Any]]) -> None:
+        self._begin = begin
+        self._run: asyncio.Task[Any] | None = None
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self._events
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        check_call()
+        if self._run is not None:
+            return
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._run = asyncio.get_running_loop().create_task(self._begin(queue.put_nowait))
+        self._run.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            self._run.result()
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
         """Cancel the run if it goes on, and wait until it has recorded its end."""
-        await self._events.aclose()
+        if self._run is not None and not self._run.done():
+            self._run.cancel()
+            await wait_to_end(self._run)
 
     def __iter__(self) -> Iterator[Event]:
+        events = self.__aiter__()
         try:
             while True:
                 try:
-                    yield run_blocking(anext(self._events))
+                    yield run_blocking(anext(events))
                 except StopAsyncIteration:
                     return
         finally:
-            run_blocking(self.aclose())
-
-
-async def _yield_events(begin: Callable[[Callable[[Event], None]], Awaitable[Any]]) -> AsyncGenerator[Event, None]:
-    queue: asyncio.Queue[Event | None] = asyncio.Queue()
-    task = asyncio.ensure_future(begin(queue.put_nowait))
-    task.add_done_callback(lambda _: queue.put_nowait(None))
-    try:
-        while (event := await queue.get()) is not None:
-            yield event
-        task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait([task])
+            run_blocking(events.aclose())

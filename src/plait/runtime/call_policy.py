@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from plait.core import Call, Observation
+from plait.core import Call
 from plait.core.errors import BadInput, ConfigError
+from plait.core.user_functions import call_plain
 from plait.journal import codec
 from plait.journal.effects import digest_of_call
 from plait.runtime.bound_calls import replace_input
 from plait.runtime.run_context import Approve, RunContext
+from plait.tools.user_code import show_error
 
 
 class CallPolicy:
@@ -18,13 +20,6 @@ class CallPolicy:
     def __init__(self, run_context: RunContext) -> None:
         self._context = run_context
         self._tools = run_context.run_spec.tools
-        self._doubtful: set[bytes] = set()
-        """The calls that are in doubt."""
-
-    @property
-    def has_doubts(self) -> bool:
-        """Return whether a call of the run is in doubt."""
-        return bool(self._doubtful)
 
     def is_question(self, call: Call) -> bool:
         tool = self._tools.get(call.tool)
@@ -57,21 +52,26 @@ class CallPolicy:
         """The journal may have lost rows that say that the call was made, perhaps in other words."""
         return self._context.run_spec.past.lost is not None and not self.may_repeat(call)
 
-    def note_doubt(self, call: Call, observation: Observation) -> None:
-        if observation.trouble == "in_doubt":
-            self._doubtful.update(self._keys(call))
+    def note_doubt(self, call: Call) -> None:
+        """Whether this call took effect is not known."""
+        self._context.doubts.tree.append(self._tools.with_own_name(call))
 
     def is_in_doubt(self, call: Call) -> bool:
-        """The same call was made before, it is not known whether it took effect, and it may not be repeated."""
-        return bool(self._doubtful) and not self.may_repeat(call) and not self._doubtful.isdisjoint(self._keys(call))
+        """An identical call of the tree or the session may have taken effect, and it may not be repeated."""
+        if self.may_repeat(call) or not (doubts := self._context.doubts.read_all()):
+            return False
+        keys = self._keys(self._tools.with_own_name(call))
+        return any(not keys.isdisjoint(self._keys(each)) for each in doubts)
 
     def _keys(self, call: Call) -> set[bytes]:
-        """What an identical call shares: its input as the model wrote it, and as the tool takes it."""
-        found = {codec.encode((call.tool, call.input))}
-        tool = self._tools.get(call.tool)
-        if tool is not None:
+        """What an identical call shares: its input as recorded, and as the tool takes it. `call` has its own name."""
+        written = self._context.log.scrub(codec.encode(call.input))  # the record of another run has no secrets
+        found, input = {codec.encode(call.tool) + written}, codec.decode_plain(written.decode())
+        names, artifacts = {own: name for name, own in self._tools.own.items()}, self._context.artifacts
+        if (tool := self._tools.get(names.get(call.tool, call.tool))) is not None:
             with suppress(BadInput):
-                args, kwargs = tool.bind(self._context.artifacts.fill_input(call.input, tool))
+                filled = artifacts.fill_exact_input(input) if call.by_code else artifacts.fill_input(input, tool)
+                args, kwargs = tool.bind(filled)
                 found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
         return found
 
@@ -95,10 +95,10 @@ class CallPolicy:
         if approve == "effects":
             return tool.spec.has_effects
         try:
-            return approve(self._context.run_spec.tools.with_own_name(replace_input(call)))
+            return call_plain(approve, self._context.run_spec.tools.with_own_name(replace_input(call)))
         except (Exception, SystemExit) as why:
             raise ConfigError(
-                f"The function approve= failed for a call of '{call.tool}': {type(why).__name__}: {why}.",
+                f"The function approve= failed for a call of '{call.tool}': {show_error(why)}.",
                 hint="Correct it, then resume the run.",
             ) from why
 

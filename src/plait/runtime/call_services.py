@@ -7,7 +7,8 @@ import base64
 import hashlib
 import logging
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from plait.runtime.attachments import UserQuestion, identify_question
 from plait.runtime.bound_calls import BoundCall
 from plait.runtime.call_model import ask_model, limit_reply
 from plait.runtime.context import CallLogger, Context
-from plait.runtime.make_call import GRACE, make_call
+from plait.runtime.make_call import make_call
 from plait.runtime.meter import BudgetSpent, LimitReached
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
@@ -48,13 +49,17 @@ class ToolServices:
         self.run_context, self.n, self.i, self.step, self.call, self.past = run_context, n, i, step, call, past
         self.hooks = hooks
         self.loop = asyncio.get_running_loop()
-        self.meter = run_context.meter
+        self.meter, self.doubts = run_context.meter, run_context.doubts
         self._recorded = {k: asked for (j, k), asked in past.asked.items() if j == i}
         self._asked = max(self._recorded, default=-1) + 1
         self._limit = asyncio.timeout(None)
         self._left = 0.0
         self._children: set[asyncio.Task[object]] = set()
         """The tasks that perform child runs."""
+        self._asking: set[asyncio.Task[object]] = set()
+        """The tasks that ask models."""
+        self._is_over = False
+        """Whether nothing more may begin for this call."""
         self._questions: Counter[str] = Counter()
         self._waits: ChildWaits | None = None
         self.stopped: Stopped | None = None
@@ -72,41 +77,56 @@ class ToolServices:
 
         Raises `ChildWaits` if one of them waits for the user, after the others have ended.
         """
+        self._is_over = False
         try:
             made = await make_call(tools, bound, seconds, self)
         except ChildWaits:
             pass
         except BaseException:
-            await self._cancel_children()
+            await self._cancel_work()
             raise
         if self._waits is None:
-            await self._cancel_children()
+            await self._cancel_work()
             return made if self.stopped is None else structs.replace(made, stopped=self.stopped)
         try:
             if self._children:
                 await asyncio.wait(self._children)
         except asyncio.CancelledError:
-            await self._cancel_children()
+            await self._cancel_work()
             raise
         raise self._waits
 
-    async def _cancel_children(self) -> None:
-        for task in self._children:
+    async def _cancel_work(self) -> None:
+        """Cancel what goes on for this call, and wait for its end: a tool's thread may have begun it."""
+        self._is_over = True
+        for task in self._children | self._asking:
             task.cancel()
-        if self._children:
-            await asyncio.wait(self._children, timeout=GRACE)
+        while work := self._children | self._asking:
+            await asyncio.wait(work, timeout=0.02)  # such a task may go on with something else
+
+    @contextmanager
+    def _working(self, tasks: set[asyncio.Task[object]]) -> Iterator[None]:
+        """Count the current task among those that work for this call. Raises `ToolError` if the call is over."""
+        if self._is_over:
+            raise ToolError(f"The call of '{self.call.tool}' is over: nothing more can begin for it.")
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            yield
+        finally:
+            tasks.discard(task)
 
     async def run_child(self, agent: ChildAgent[OutputT], question: UserQuestion, deps: object) -> Run[OutputT]:
         """Run an agent as a child run of this call; see `Context.arun`."""
         name = identify_question(question)
         self._questions[name] += 1
         number = self._questions[name]
-        task = asyncio.current_task()
-        assert task is not None
-        self._pause()
-        self._children.add(task)
+        if not self._children:
+            self._pause()
         try:
-            return await self.run_context.run_spec.run_child(self, agent, question, deps, number)
+            with self._working(self._children):
+                return await self.run_context.run_spec.run_child(self, agent, question, deps, number)
         except ChildWaits as why:
             tool = self.run_context.run_spec.tools.get(self.call.tool)
             if tool is not None and not tool.spec.repeatable:
@@ -118,7 +138,6 @@ class ToolServices:
             self._waits = why
             raise
         finally:
-            self._children.remove(task)
             self._go_on()
 
     def time_limit(self, seconds: float) -> asyncio.Timeout:
@@ -128,7 +147,7 @@ class ToolServices:
 
     def _pause(self) -> None:
         until = self._limit.when()
-        if not self._children and until is not None:
+        if until is not None:
             self._left = until - self.loop.time()
             self._limit.reschedule(None)
 
@@ -156,7 +175,8 @@ class ToolServices:
         if not question.strip():
             raise ToolError("The question is empty.", hint="Give the whole question: nothing else is seen.")
         try:
-            text = await self._ask(question, model, rules, max_tokens)
+            with self._working(self._asking):
+                text = await self._ask(question, model, rules, max_tokens)
         except (LimitNear, LimitReached) as why:
             raise BudgetSpent(why) from None
         except HookRefused as why:

@@ -113,9 +113,6 @@ class Actor:
             raise differs(n, step, lines_of(past.planned), lines_of(calls))
         self._count_questions(past)
         made = {each.i: each.call for each in past.calls}
-        for i, observation in past.observed.items():
-            self._policy.note_doubt(made[i], observation)
-            self._policy.note_doubt(past.calls[i].shown, observation)
         results = await self._hooks.after_tools(n, step, made, past.observed, past)
         if self.run_context.run_spec.replay and len(results) < len(calls):
             raise RecordEnds
@@ -271,7 +268,6 @@ class Actor:
         run_context = self.run_context
         if (
             past.is_recorded
-            or self._policy.has_doubts
             or self._hooks.has("before_tool")
             or run_context.outside.asks
             or run_context.sources is not None
@@ -279,7 +275,7 @@ class Actor:
         ):
             return False
         return all(each == "never" for each in run_context.run_spec.approve) and not any(
-            map(self._policy.waits_always, calls)
+            self._policy.waits_always(call) or self._policy.is_in_doubt(call) for call in calls
         )
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
@@ -360,6 +356,7 @@ class Actor:
                     return None
                 except BaseException:  # the run is cancelled, or a limit stops it
                     if not self._policy.is_repeatable(call):
+                        self._policy.note_doubt(call)
                         said = f"{_in_doubt(call).text} Its input: {input_of(bound.call)}"
                         self.run_context.remark(group.step, "in_doubt", said)
                     raise
@@ -414,8 +411,9 @@ class Actor:
             observation = self._check_as_answer(call, observation)
         if changed_by:
             observation = structs.replace(observation, note=f"{CHANGED[changed_by]} {input_of(call)}.")
-        self._policy.note_doubt(call, observation)
-        self._policy.note_doubt(group.candidates[i].bound.written, observation)
+        if observation.trouble == "in_doubt":
+            self._policy.note_doubt(call)
+            self._policy.note_doubt(group.candidates[i].bound.written)
         note = self.run_context.breaker.remark(group.alike[i], observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip(), repeated=True)

@@ -84,21 +84,26 @@ async def run_child(
         output = recorded_output(output_of(agent.output), row.head)
         return runs.read_finished_run(row, context.journal, recorded_loop(row.head), output)
     if row is None:
-        services.meter.before_child()
-    began = "resumed" if row is not None else "started"
-    asked = shorten(split_question(question)[0], 200)[0]
-    context.remark(services.step, "child", f"{services.call.tool} {began} run {id}: {asked}")
-    await context.log.append()
-    on_wait = context.ask_person if context.run_spec.on_wait is not None else None
-    if row is None:
-        run_spec, head = await agent._parts.prepare_run(question, None, on_wait, None, None, deps)
-        caller = ParentCall(context.log.run, services.n, services.i)
-        head = structs.replace(head, run=id, caller=caller)
-        run_spec = _with_policies(run_spec, services)
-        log = await runs.open_log(run_spec, head, context.journal)
-    else:
-        agent = agent._with_loop_of(row.head)  # kept until the run ends
-        run_spec, log, head = await _claim_child(services, agent, row, on_wait, deps)
+        services.meter.reserve_child(id)
+    try:
+        began = "resumed" if row is not None else "started"
+        asked = shorten(split_question(question)[0], 200)[0]
+        context.remark(services.step, "child", f"{services.call.tool} {began} run {id}: {asked}")
+        await context.log.append()
+        on_wait = context.ask_person if context.run_spec.on_wait is not None else None
+        if row is None:
+            run_spec, head = await agent._parts.prepare_run(question, None, on_wait, None, None, deps)
+            caller = ParentCall(context.log.run, services.n, services.i)
+            head = structs.replace(head, run=id, caller=caller)
+            run_spec = _with_policies(run_spec, services)
+            log = await runs.open_log(run_spec, head, context.journal)
+        else:
+            agent = agent._with_loop_of(row.head)  # kept until the run ends
+            run_spec, log, head = await _claim_child(services, agent, row, on_wait, deps)
+    except BaseException:
+        if row is None:
+            del services.meter.children[id]  # it has not begun
+        raise
     run = await runs.perform(run_spec, head, log, context.journal, resumed=row is not None)
     services.outside |= run.outside
     if isinstance(run.outcome, Waiting):

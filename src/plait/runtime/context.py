@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from plait.core import Usage
 from plait.core.errors import ConfigError
+from plait.runtime.background import check_call
 from plait.tools.call_context import CallContext
-from plait.tools.threads import wait_serving
+from plait.tools.threads import serve_object
 
 if TYPE_CHECKING:
     from plait.models.base import Model
@@ -74,7 +75,7 @@ class Context(CallContext, Generic[Deps]):
         call again after a crash, the same question gets the recorded reply. Raises `ToolError` if a limit is reached,
         if the model fails, or if its reply is empty.
         """
-        return await self._require_services().ask_model(question, model, system, max_tokens)
+        return await self._services_of_loop().ask_model(question, model, system, max_tokens)
 
     def ask_model(
         self, question: str, *, model: str | Model | None = None, system: str = "", max_tokens: int | None = None
@@ -92,7 +93,7 @@ class Context(CallContext, Generic[Deps]):
         to an agent resumes the same child instead of starting another. Raises `ToolError` if the run allows no further
         child.
         """
-        return await self._require_services().run_child(agent, question, self.deps if deps is None else deps)
+        return await self._services_of_loop().run_child(agent, question, self.deps if deps is None else deps)
 
     def run(self, agent: ChildAgent[OutputT], question: UserQuestion, *, deps: Any = None) -> Run[OutputT]:
         """Run an agent as a child of this run, blocking, for a synchronous tool. See `arun`."""
@@ -105,6 +106,16 @@ class Context(CallContext, Generic[Deps]):
                 hint="In a test, replace the function that does so.",
             )
         return self.services
+
+    def _services_of_loop(self) -> ToolServices:
+        """Return the services for an async method. Raises `ConfigError` on another event loop than the run's."""
+        services = self._require_services()
+        check_call()
+        if not _is_running(services.loop):
+            raise ConfigError(
+                "This is another event loop than that of the run.", hint="In a plain function, call run or ask_model."
+            )
+        return services
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine on the run's event loop, from another thread."""
@@ -119,7 +130,8 @@ class Context(CallContext, Generic[Deps]):
             work.close()
             raise
         future = asyncio.run_coroutine_threadsafe(work, loop)
-        wait_serving(future.done)
+        while not future.done() and serve_object():
+            pass
         return future.result()
 
 

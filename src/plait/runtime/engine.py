@@ -120,6 +120,8 @@ class Engine:
                             self._thrown = why
                     outcome = await self._after_hooks(self._settled(self._returned))
                 finally:
+                    if not clock.expired():
+                        clock.reschedule(None)  # it must not cancel what ends the run
                     try:
                         self._close_loop()
                     finally:
@@ -132,7 +134,7 @@ class Engine:
             limit = f"The limit of {self.run_spec.limits.seconds} seconds is reached."
             outcome = Stopped("seconds", limit) if clock.expired() else self._ended_by(why)
         except asyncio.CancelledError as why:
-            outcome = Cancelled(str(why.args[0])) if why.args else Cancelled()
+            outcome = _cancelled(why)
         except EndedByTool as why:
             outcome = await self._end_as_tool_says(why)
         except Exception as why:
@@ -162,8 +164,8 @@ class Engine:
     async def _end_as_tool_says(self, why: EndedByTool) -> Outcome:
         try:
             return await self._after_hooks(why.outcome)
-        except asyncio.CancelledError:
-            return Cancelled()
+        except asyncio.CancelledError as found:
+            return _cancelled(found)
         except Exception as found:
             return self._ended_by(found)
 
@@ -194,6 +196,7 @@ class Engine:
             "seconds": round(meter.seconds, 6),
             **({"tree": meter.tree_total.json()} if meter.children else {}),
             **({"outside": True} if self.run_context.outside.sources else {}),
+            **({"doubts": True} if self.run_context.doubts.tree else {}),
         }
 
     # -- the walk
@@ -414,6 +417,12 @@ class Engine:
         if self.run_spec.replay or self.run_spec.limits.seconds is None:
             return None
         return max(0.0, self.run_spec.limits.seconds - self.run_spec.past.seconds)
+
+
+def _cancelled(why: asyncio.CancelledError) -> Cancelled:
+    """Return the outcome of a cancelled run, with the reason that was given: not the note that anyio gives."""
+    reason = str(why.args[0]) if why.args else ""
+    return Cancelled(reason) if reason and not reason.startswith("Cancelled via cancel scope ") else Cancelled()
 
 
 def _cut_short(outcome: Outcome, how: str, text: str) -> Outcome:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
-from plait.runtime.output import count_required, function_name, is_async
+from plait.core.user_functions import call_plain, require_plain
+from plait.runtime.output import count_required, function_name
 from plait.tools.user_code import show_error
 
 
 def check_instructions(instructions: Callable[..., str]) -> None:
     """Raise `ConfigError` for a function of instructions that Plait cannot call."""
     name = function_name(instructions)
-    if is_async(instructions):
-        raise ConfigError(f"The function '{name}' of instructions is async.", hint="Give a plain function.")
+    require_plain(instructions, f"'{name}' of instructions")
     if count_required(instructions) > 1:
         raise ConfigError(
             f"The function '{name}' of instructions has {count_required(instructions)} parameters without a default.",
@@ -31,7 +31,7 @@ def render_instructions(instructions: str | Callable[..., str], deps: object = N
         return instructions
     name = function_name(instructions)
     try:
-        text = instructions(deps) if count_required(instructions) else instructions()
+        text = call_plain(instructions, *((deps,) if count_required(instructions) else ()))
     except Exception as why:
         raise ConfigError(
             f"The function '{name}' of instructions broke: {show_error(why)}.",

@@ -17,6 +17,8 @@ from plait.core import JSON, Artifact, Attachment, Observation
 from plait.core.attachments import find_attachment
 from plait.core.errors import CallLost, ConfigError, ToolError
 from plait.core.tools import Trouble
+from plait.core.user_functions import call_plain
+from plait.runtime.background import is_cancelled, wait_to_end
 from plait.runtime.bound_calls import BoundCall
 from plait.runtime.known_values import exact_result
 from plait.runtime.run_context import ChildWaits
@@ -137,8 +139,7 @@ async def _run_within_limit(
 
     if tool.runs_inline:
         try:
-            made = call_function()
-            return made if isinstance(made, Observation) else read(made)
+            return read(call_plain(tool.function, *args, **kwargs))
         except TimeoutError as why:
             raise _as_tool_error(why) from why
     place = nullcontext(start_thread) if tool.owner is None else tool.owner.use(tool.name, seconds, tool.parallel)
@@ -164,8 +165,7 @@ def _as_tool_error(why: TimeoutError) -> ToolError:
 def _is_cancellation(why: BaseException) -> bool:
     """Return whether the run was stopped; False for a tool that raises such an error itself."""
     if isinstance(why, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is None or task.cancelling() > 0
+        return is_cancelled()
     return isinstance(why, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
@@ -181,12 +181,12 @@ def _describe_error(why: BaseException) -> str:
 
 async def _await_with_grace(work: Awaitable[Any]) -> Any:
     """Await a tool's work. If it is cancelled, it gets `GRACE` seconds to end, and is abandoned then."""
-    task = asyncio.ensure_future(_hold_error(work))
+    task = asyncio.get_running_loop().create_task(_hold_error(work))
     try:
-        await asyncio.wait([task])
+        await wait_to_end(task, GRACE)
     except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait([task], timeout=GRACE)
+        if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+            work.close()  # cancelled before its first step
         # Left behind for good: that the loop closes over it is known, and nothing to warn of.
         setattr(task, "_log_destroy_pending", False)  # noqa: B010
         raise

@@ -121,8 +121,8 @@ class Meter:
         """USD of the last model call, about what the reserved one will cost."""
         return (self._last.cost or 0.0) if self._last is not None else 0.0
 
-    def before_child(self) -> None:
-        """Raise `BudgetSpent` if the limits allow no further child run."""
+    def reserve_child(self, run: str) -> None:
+        """Count a child run that is about to begin. Raises `BudgetSpent` if the limits allow no further one."""
         for distance, meter in [(0, self), *self.above]:
             limits = meter.limits
             if distance + 1 > limits.depth:
@@ -130,6 +130,7 @@ class Meter:
                 raise BudgetSpent(LimitNear("depth", f"{levels} are allowed"))
             if meter.tree_total.runs > limits.children:
                 raise BudgetSpent(LimitNear("children", f"the run has its {limits.children} child runs"))
+        self.children[run] = Spent(1)
 
     def went_on(self, seconds: float) -> None:
         """Count the time an earlier process spent on this run."""
@@ -335,9 +336,8 @@ class Share:
         """
         self.release()
         meter = self._meter
-        if self.attempts:
-            self.may_repeat()
         again = int(self.attempts > 0)  # the first attempt is counted already
+        self.may_repeat(again)
         for _, outer in meter.above:
             if outer.limits.calls is not None and outer.tree_total.requests + again >= outer.limits.calls:
                 why = f"one of {outer.limits.calls} model calls is left"
@@ -351,11 +351,15 @@ class Share:
     def _meters(self) -> list[tuple[int, Meter]]:
         return [(0, self._meter), *self._meter.above]
 
-    def may_repeat(self) -> None:
-        """Raises what `attempt` does where the limit of calls leaves no room for a further attempt."""
+    def may_repeat(self, again: int = 1) -> None:
+        """Raises what `attempt` does where the limit of calls leaves no room for a further attempt.
+
+        `again` is 0 for the first one: while a hook looked at its request, others may have been counted.
+        """
         max_calls, sent = self._meter.limits.calls, self._meter.tree_total.requests
-        if max_calls is not None and sent + (0 if self._last else 1) >= max_calls:
-            raise self._over("calls", f"{sent} of {max_calls} requests were sent, and the last failed")
+        if max_calls is not None and sent + again - int(self._last) >= max_calls:
+            done = f"{sent} of {max_calls} requests were sent, and the last failed"
+            raise self._over("calls", done if again else f"one of {max_calls} model calls is left")
 
     def _limit_tokens(self, model: Model, body: bytes, wanted: int | None) -> int | None:
         meter = self._meter

@@ -19,6 +19,7 @@ from plait.core.json_schema import shape_of, types_of
 from plait.core.notebook import repr_short
 from plait.core.output import WRAPPED, OutputMethod, find_output_faults, is_object, read_output
 from plait.core.schema_check import find_schema_fault
+from plait.core.user_functions import call_plain, require_plain
 from plait.journal.records import RunHead
 from plait.models.base import Model
 from plait.models.fallback import has_native_calls
@@ -174,7 +175,7 @@ def _close_objects(schema: Any) -> None:
 def call_check(check: Callable[..., str | None], value: Any, context: object) -> str:
     """Return the objection of one of the user's checks; "" if it has none. Raises `OutputError` if the check broke."""
     try:
-        found: object = check(context, value) if count_required(check) == 2 else check(value)
+        found: object = call_plain(check, *((context, value) if count_required(check) == 2 else (value,)))
     except ValueError as why:
         return str(why) or "the value is not valid"
     except (Exception, SystemExit) as why:
@@ -266,14 +267,10 @@ def _list_checks(checks: object) -> tuple[Callable[..., str | None], ...]:
         raise ConfigError(f"OutputType(checks={checks!r}) is invalid.", hint="Give a list of functions.")
     found = tuple(checks)
     for each in found:
-        if not callable(each) or is_async(each):
-            raise ConfigError(f"The output check {each!r} is no plain function.", hint="Give a function of one value.")
+        if not callable(each):
+            raise ConfigError(f"The output check {each!r} is not a function.", hint="Give a function of one value.")
+        require_plain(each, f"'{function_name(each)}' of the output's checks")
     return found
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether a function, or an object that can be called, is async."""
-    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import inspect
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,7 +26,9 @@ from plait.models.base import Model
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.attachments import find_contents
+from plait.runtime.background import call_either
 from plait.runtime.bound_calls import CallBinder, replace_input
+from plait.runtime.doubts import Doubts
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.hooks import Hook
 from plait.runtime.limits import Limits
@@ -40,6 +41,7 @@ from plait.runtime.taint import OutsideContent, Taint
 from plait.runtime.tracing import UNWATCHED, RunSpan, Tracer
 from plait.sandbox import AUTO, Sandbox
 from plait.tools import Toolset
+from plait.tools.call_context import call_services
 from plait.tools.user_code import show_error
 
 if TYPE_CHECKING:
@@ -175,11 +177,18 @@ class RunContext:
     """Where the model may take values from, if Plait checks that."""
     outside: OutsideContent = field(init=False)
     """What the model has seen from outside."""
+    doubts: Doubts = field(init=False)
+    """The calls in doubt of the tree of runs that this one belongs to, and of its session."""
 
     def __post_init__(self) -> None:
         self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)
         self.binder = CallBinder(self.run_spec.tools, self.artifacts, self.log.scrub)
         self.outside = OutsideContent(self.run_spec.taint, self.run_spec.outside)
+        services = call_services()
+        self.doubts = services.doubts if services is not None else Doubts()
+        self.doubts.tree += self.run_spec.past.doubts
+        if self.run_spec.session and self.journal is not None:
+            self.doubts.unread.append((self.journal, self.run_spec.session, self.log.run))
         if self.run_spec.grounding != "off":
             self.sources = sources_of(
                 self.run_spec.task, self.run_spec.context.system, self.run_spec.context.instructions
@@ -262,8 +271,7 @@ class RunContext:
             self.clock.reschedule(None)
         began = time.monotonic()
         try:
-            given = self.run_spec.on_wait(waiting)
-            answer = await given if inspect.isawaitable(given) else given
+            answer = await call_either(self.run_spec.on_wait, waiting)
         except (Exception, SystemExit) as why:
             raise ConfigError(
                 f"The function on_wait= failed: {show_error(why)}.",

@@ -8,7 +8,6 @@ depends on it.
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
@@ -22,6 +21,7 @@ from plait.core.notebook import repr_short
 from plait.core.text import shorten
 from plait.journal.records import HookRecord
 from plait.journal.timeline import HookDecision
+from plait.runtime.background import call_either
 from plait.runtime.bound_calls import REBINDS, BoundCall, replace_input
 from plait.runtime.context import Context
 from plait.runtime.hooks import AskApproval, Hook, HookPoint, Refuse, has_point
@@ -351,8 +351,7 @@ class RunHooks:
         # Each hook gets an input of its own. What it writes into it changes nothing, unless it returns the call.
         own = [replace_input(each) if isinstance(each, Call) else each for each in arguments]
         try:
-            found = getattr(hook, point)(context, *own)
-            return await found if inspect.isawaitable(found) else found
+            return await call_either(getattr(hook, point), context, *own)
         except (Exception, SystemExit) as why:
             raise ConfigError(
                 f"The hook {hook.name} failed in {point}: {show_error(why)}.", hint="Correct it, then resume the run."

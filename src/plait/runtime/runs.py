@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from plait.core import Event, Loop, Outcome
+from plait.core import Cancelled, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
 from plait.journal.effects import Lost
@@ -28,8 +28,11 @@ from plait.journal.store import Journal
 from plait.journal.timeline import Question, Timeline, select_rows_before
 from plait.runtime.approvals import open_question, waiting_with, without_id
 from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.background import wait_to_end
 from plait.runtime.bound_calls import CallBinder
+from plait.runtime.doubts import read_doubts
 from plait.runtime.engine import Engine
+from plait.runtime.listener import Listener
 from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_effects import Past
 from plait.runtime.recorded_events import recorded_loop
@@ -96,7 +99,9 @@ async def claim(
             if answer is None:
                 raise
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
-    past = Past(journal.timeline(head.run), read_children_spent(journal, head.run))
+    timeline = journal.timeline(head.run)
+    past = Past(timeline, read_children_spent(journal, head.run))
+    past.doubts = read_doubts(journal, head, timeline)
     return _changed(run_spec, past=past, trust_until=head.fork_at), log
 
 
@@ -137,7 +142,9 @@ async def fork(
         raise ConfigError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
     records = [(row.record, row.body) for row in kept]
     log = await journal.begin(head, owner_of_this_process(), records, secrets=run_spec.phases.secrets())
-    return _changed(run_spec, past=Past(Timeline(kept)), trust_until=at), log
+    past = Past(Timeline(kept))
+    past.doubts = read_doubts(journal, head, past.timeline)
+    return _changed(run_spec, past=past, trust_until=at), log
 
 
 def read_finished_run(
@@ -217,7 +224,28 @@ async def perform(
     *,
     resumed: bool = False,
 ) -> Run[Any]:
-    """Perform an opened run to its end. If the run was cancelled, and has recorded that, the cancellation goes on."""
+    """Perform an opened run to its end, in a task of its own.
+
+    Whoever is cancelled here is so when the run has ended and recorded that. Raises what `on_event` raised.
+    """
+    listener = Listener(on_event) if on_event is not None else None
+    work = _perform(run_spec, head, log, journal, listener, resumed)
+    task = asyncio.get_running_loop().create_task(work, name=f"plait run {head.run}")
+    if listener is not None:
+        listener.run = task
+    try:
+        await wait_to_end(task)
+    finally:
+        if task.cancelled():  # before its first step, as when the event loop ends: nothing else records the end
+            await log.end(Cancelled.status, msgspec.to_builtins(Cancelled()), {})
+    if listener is not None and listener.error is not None:
+        raise listener.error
+    return task.result()
+
+
+async def _perform(
+    run_spec: RunSpec, head: RunHead, log: AnyLog, journal: Journal | None, on_event: Emit | None, resumed: bool
+) -> Run[Any]:
     if on_event is not None:
         on_event(ev.Began(head.run, head.question, head.loop["name"], resumed, "" if resumed else head.parent))
         if run_spec.past.lost is not None and resumed:
@@ -242,9 +270,6 @@ async def perform(
     )
     if on_event is not None:
         on_event(ev.Ended(outcome, run))
-    task = asyncio.current_task()
-    if run.status in ("cancelled", "crashed") and task is not None and task.cancelling():
-        raise asyncio.CancelledError
     return run
 
 

@@ -19,6 +19,7 @@ from msgspec import Struct, convert, structs, to_builtins
 from plait.core import Exchange, PastCall, ToolSpec
 from plait.core.errors import ConfigError, JournalError, ToolError
 from plait.core.text import shorten
+from plait.core.user_functions import require_plain
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead, SessionTurn
 from plait.journal.store import Journal
@@ -62,7 +63,9 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
                 raise ConfigError(f"History({name}={value!r}) is invalid.", hint="Give a whole number from 0 up.")
         if isinstance(self.embedder, str) and self.embedder:
             return
-        if not callable(self.embedder) and not isinstance(self.embedder, EmbedderObject):
+        if isinstance(self.embedder, EmbedderObject) or callable(self.embedder):
+            require_plain(getattr(self.embedder, "embed", self.embedder), "embedder=")
+        else:
             raise ConfigError(
                 f"History(embedder={self.embedder!r}) is invalid.",
                 hint='Give "local", "openai:NAME" or a function from a list of texts to vectors.',

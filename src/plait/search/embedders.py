@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from plait.core.errors import ConfigError, PlaitError
+from plait.core.user_functions import call_plain, require_plain
 from plait.installation import install_hint
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class FunctionEmbedder:
     """
 
     def __init__(self, function: EmbedFunction, name: str = "") -> None:
+        require_plain(function, "embedder=")
         self._function = function
         self._label = f"The function {getattr(function, '__qualname__', '') or type(function).__name__}"
         self.name = f"function:{name}" if name else ""
@@ -91,7 +93,7 @@ class FunctionEmbedder:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Raise `PlaitError` if the function does not return one row of numbers per text, all of one length."""
-        rows = self._function(list(texts)) if texts else []
+        rows = call_plain(self._function, list(texts)) if texts else []
         vectors = normalize_rows(rows, len(texts), self.dim, self._label)
         self.dim = vectors.shape[1]
         return vectors

@@ -15,9 +15,10 @@ class CallContext:
 
 
 class CallServices(Protocol):
-    """What the runtime offers to one tool call. `meter` counts what its run uses."""
+    """What the runtime offers to one tool call. `meter` counts what its run uses, `doubts` holds the calls in doubt."""
 
     meter: Any
+    doubts: Any
 
     def report_progress(self, text: str) -> None:
         """Show how far the tool is. Called on the run's own event loop."""

@@ -50,14 +50,16 @@ class ObjectThread(threading.Thread):
             self._jobs.get(timeout=SERVE)()
 
 
-def wait_serving(is_done: Callable[[], bool]) -> None:
-    """In an object's thread, wait until something is done, and do the object's other jobs meanwhile.
+def serve_object() -> bool:
+    """In an object's thread, do the object's next job or wait a moment for one; return False in other threads.
 
     A method that waits for an agent holds the thread, and the agent may call the same object.
     """
     thread = threading.current_thread()
-    while isinstance(thread, ObjectThread) and not is_done():
+    if isinstance(thread, ObjectThread):
         thread.serve()
+        return True
+    return False
 
 
 def start_thread(job: Work) -> None:

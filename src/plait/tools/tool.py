@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from plait.core.errors import ConfigError
 from plait.core.messages import JSON
 from plait.core.tools import ToolSpec
+from plait.core.user_functions import require_plain
 from plait.tools.names import VALID
 
 if TYPE_CHECKING:
@@ -74,6 +75,13 @@ class Tool(Struct, frozen=True, dict=True):
             raise ConfigError(f"The tool {self.name} can't be both read_only and destructive.", hint="Drop one.")
         if self.timeout is not None and not self.timeout > 0:
             raise ConfigError(f"The tool {self.name} has a timeout of {self.timeout}.", hint="Give seconds above 0.")
+        if not isinstance(self.requires_approval, bool):
+            hint = "Give True or False. A function that decides for each call is Agent(approve=)."
+            raise ConfigError(f"The tool {self.name} has requires_approval={self.requires_approval!r}.", hint=hint)
+        if self.inline:
+            require_plain(
+                self.function, f"of the inline tool {self.name}", "Leave out inline, or give a plain function."
+            )
         if self.name in self.excludes:
             raise ConfigError(f"The tool {self.name} can't exclude itself.", hint="Name the other tool.")
 

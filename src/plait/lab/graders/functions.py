@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.core.errors import ConfigError, PlaitError
+from plait.core.user_functions import is_async
 from plait.lab.graders.scores import describe_end, grade_of_run
 from plait.lab.tasks import Grade, Grader, SuiteTask
 from plait.runtime.run import Run
@@ -38,10 +39,8 @@ def load_function_grader(word: str) -> Grader:
             return grade_of_run(run, Grade(False, 0.0, "wrong", describe_end(run)))
         try:
             given = (task, run) if whole else (run.answer, task.answer)
-            if inspect.iscoroutinefunction(function):
-                value = await function(*given)
-            else:
-                value = await asyncio.to_thread(function, *given)
+            value = function(*given) if is_async(function) else await asyncio.to_thread(function, *given)
+            value = await value if inspect.isawaitable(value) else value
         except PlaitError:
             raise
         except Exception as error:  # a user's code may fail in any way

@@ -1,0 +1,59 @@
+"""The calls in doubt that a tree of runs shares: those that began, and of which nobody knows whether they took effect.
+
+A run at the top makes the `Doubts`, and its child runs use the same object. A resumed run begins with what is on record
+of its tree (`read_doubts`). The earlier turns of a session are read when the first call with effects is to be made.
+"""
+
+from __future__ import annotations
+
+from plait.core import Call
+from plait.core.errors import UnknownRun
+from plait.journal.records import RunHead, RunRow
+from plait.journal.store import Journal
+from plait.journal.timeline import Timeline
+
+
+class Doubts:
+    """Collects the calls in doubt. `tree` are those of the runs of this tree."""
+
+    def __init__(self) -> None:
+        self.tree: list[Call] = []
+        self._earlier: list[Call] = []
+        self.unread: list[tuple[Journal, str, str]] = []
+        """Sessions whose earlier turns are not read yet: the journal, the session, and the run that belongs to it."""
+
+    def read_all(self) -> list[Call]:
+        """Return all calls in doubt, with their tools' own names. Raises `JournalError` for an unreadable turn."""
+        for journal, session, run in self.unread:
+            self._earlier += [call for row in journal.open_turns(session, run) for call in read(journal, row)]
+        self.unread.clear()
+        return [*self._earlier, *self.tree]
+
+
+def read_doubts(journal: Journal, head: RunHead, timeline: Timeline) -> list[Call]:
+    """Return the calls in doubt of a run and its child runs; of a fork, also those of the child runs that its first
+    steps started in the run that it comes from."""
+    repeatable = {tool["name"] for tool in head.tools if tool.get("read_only") or tool.get("idempotent")}
+    found = [
+        each.call
+        for each in timeline.tool_calls
+        if each.begun
+        and each.call.tool not in repeatable
+        and (each.observation is None or each.observation.trouble == "in_doubt")
+    ]
+    effects, run = {each.n for each in timeline.tool_calls}, head
+    while True:
+        for row in journal.children(run.run):
+            if row.head.caller is not None and row.head.caller.n in effects:
+                found += read(journal, row)
+        try:
+            run = journal.head(run.parent)
+        except UnknownRun:  # it is no fork, or the run that it comes from was deleted
+            return found
+
+
+def read(journal: Journal, run: RunRow) -> list[Call]:
+    """Return the calls in doubt of another run and of its child runs; if it goes on, also those under way."""
+    if run.outcome is not None and not run.totals.get("doubts"):
+        return []
+    return read_doubts(journal, run.head, journal.timeline(run.head.run, bodies=False))
