@@ -8,7 +8,7 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -22,6 +22,7 @@ from plait.runtime.run_context import ChildWaits
 from plait.runtime.tool_prints import collecting
 from plait.tools import Tool, Toolset, render
 from plait.tools.call_context import set_cancel_event
+from plait.tools.collect import MOST_CHARACTERS, MOST_VALUES, collect_stream, collect_values
 from plait.tools.render import replace_surrogates
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ GRACE = 5.0
 
 UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it in another way, or say so."
 """What the model reads about a call in doubt."""
+
+CUT = f"The tool gives more than {MOST_VALUES:,} values or {MOST_CHARACTERS:,} characters. The rest was not read."
+"""What the model reads about a generator that does not end in time."""
 
 
 async def make_call(tools: Toolset, call: Call, seconds: float, services: ToolServices) -> Observation:
@@ -73,7 +77,7 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
     limit = tool.timeout if tool.timeout is not None else seconds
     began = time.perf_counter()
     try:
-        value = await _run_within_limit(tool, args, kwargs, services.time_limit(limit))
+        value, cut = await _run_within_limit(tool, args, kwargs, services.time_limit(limit))
         if isinstance(value, Artifact):
             handle, plain = artifacts.keep(value), keep(value)
             text = f"{handle.id}: {handle.about}"
@@ -92,22 +96,32 @@ async def _call_tool(tools: Toolset, call: Call, seconds: float, services: ToolS
             raise
         trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
         return Observation(_describe_error(why), trouble=trouble, seconds=time.perf_counter() - began)
-    spent = time.perf_counter() - began
-    return Observation(text, value=plain, exact=exact, unfit=unfit, seconds=spent, attachments=tuple(seen))
+    spent, note = time.perf_counter() - began, CUT if cut else ""
+    return Observation(text, note=note, value=plain, exact=exact, unfit=unfit, seconds=spent, attachments=tuple(seen))
 
 
-async def _run_within_limit(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: asyncio.Timeout) -> Any:
+async def _run_within_limit(
+    tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: asyncio.Timeout
+) -> tuple[Any, bool]:
+    """Return the result with lists in place of iterators, and whether such a list was cut."""
     if tool.inline:
         try:
-            return tool.function(*args, **kwargs)
+            return collect_values(tool.function(*args, **kwargs))
         except TimeoutError as why:
             raise _as_tool_error(why) from why
     async with limit as clock:
         try:
             if tool.is_async:
-                return await _await_with_grace(tool.function(*args, **kwargs))
-            result = await _run_in_thread(lambda: tool.function(*args, **kwargs))
-            return await _await_with_grace(result) if inspect.isawaitable(result) else result
+                result, cut = tool.function(*args, **kwargs), False
+            else:
+                result, cut = await _run_in_thread(lambda: collect_values(tool.function(*args, **kwargs)))
+            if inspect.isawaitable(result):
+                awaited = await _await_with_grace(result)
+                lazy = isinstance(awaited, Iterator)  # its code may block
+                result, cut = await _run_in_thread(lambda: collect_values(awaited)) if lazy else collect_values(awaited)
+            if isinstance(result, AsyncIterator):
+                result, cut = await _await_with_grace(collect_stream(result))
+            return result, cut
         except TimeoutError as why:
             if clock.expired():
                 raise

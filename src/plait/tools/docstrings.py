@@ -56,7 +56,10 @@ def _styles() -> tuple[Any, ...]:
     others = ("Note", "Notes", "Warning", "Warnings", "See Also", "References", "Todo")
     sections = [
         *google.DEFAULT_SECTIONS,
-        *(google.Section(title, "param", entries) for title in ("Keyword Args", "Keyword Arguments", "Other Parameters")),
+        *(
+            google.Section(title, "param", entries)
+            for title in ("Keyword Args", "Keyword Arguments", "Other Parameters")
+        ),
         *(google.Section(title, "examples", one) for title in others),
     ]
     sections += [google.Section(each.title.lower(), each.key, each.type) for each in sections]
