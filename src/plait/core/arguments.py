@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.json_schema import types_of
-from plait.core.loose_json import PREFIXES, PYTHON, QUOTES, NotJson, is_unclosed, read_python_text, read_value
+from plait.core.loose_json import MIXED, PREFIXES, PYTHON, QUOTES, NotJson, is_unclosed, read_python_text, read_value
 from plait.core.messages import JSON
 
 FENCE = "a code fence around the input was dropped"
@@ -261,7 +261,9 @@ def _read_json(text: str, parameters: Mapping[str, Any], closed: bool) -> Parsed
     """Read the JSON value at the beginning of a text, and what follows it; None if the text looks like plain text."""
     try:
         found = read_value(text)
-    except NotJson:
+    except NotJson as why:
+        if why.what == MIXED:
+            raise InvalidArguments(MIXED) from None
         return None
     if not isinstance(found.value, dict | list | str):
         return None

@@ -1,10 +1,13 @@
-"""Reads JSON as models write it: strictly first, then with named repairs.
+r"""Reads JSON as models write it: strictly first, then with named repairs.
 
 `read_value` reads one value at a place in a text. `objects` finds the objects in prose. The repairs are: curly or
 single quotes as delimiters, unquoted keys, trailing commas, `True`/`False`/`None`, line breaks and tabs inside strings,
 backslashes that escape nothing, comments, crossed brackets. Inside brackets, tuples, numbers and strings are read as in
 Python: `(1, 2)`, `50_000`, `1/6`, `r'a'`. A value that is never closed is not repaired: what it lacks is unknown, and
 running a tool on half an input is worse than asking again. `is_unclosed` recognises such a text.
+
+If a string has an escape that JSON does not know, as in `C:\Users\new`, the model did not escape: all backslashes of
+that string are literal. If the string has escapes as well (a line break, a backslash, a character), it is refused.
 
 Time is linear in the text: strings are matched by possessive patterns, and a search through prose has a fixed budget of
 looks at each character.
@@ -61,10 +64,13 @@ _ONE_COMMENT = re.compile(r"[\[{][ \t]*+(?:#|//).*+")
 _QUOTED = re.compile(r"['‘’“”„](?:[^'‘’“”\\]++|\\.)*+['‘’“”]", re.S)
 _KEY = re.compile(r"([A-Za-z_]\w*+)\s*+(?=:)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
+_LINE_END = re.compile(r"\\[nrt](?=\s|\\|\Z)")
 _MAYBE_OBJECT = re.compile(r"""\{(?=\s*+(?:["'‘’“”„}/#]|[A-Za-z_]\w*+\s*+:))""")
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
+BARE_SIGNS = "'‘’“”\n:\uff1a`"
+"""Signs behind a backslash that mean the bare sign: Plait shows data with such escapes, and models copy them."""
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _PYTHON: dict[str, Any] = {"True": True, "False": False, "None": None}
 
@@ -79,6 +85,7 @@ CROSSED = "crossed brackets"
 PYTHON = "a tuple, a number or a string written as in Python"
 HALF = "half of a surrogate pair"
 TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
+MIXED = r"a string has both escapes and single backslashes: write each backslash of a text as \\"
 TOO_MANY = "too many texts look like an object and are not one"
 
 
@@ -147,7 +154,10 @@ def read_python_text(text: str, at: int = 0, *, joined: bool = False) -> tuple[s
             return None
         python |= bool(parts or prefix) or kind < 5
         quoted = _BARE_QUOTE.sub(lambda sign: sign[1] or '\\"', part[kind])
-        parts.append(part[kind] if "r" in prefix else read_value(f'"{quoted}"').value)
+        try:
+            parts.append(part[kind] if "r" in prefix else read_value(f'"{quoted}"').value)
+        except NotJson:
+            return None
     return ("".join(parts), at) if python else None
 
 
@@ -346,11 +356,23 @@ class _Reader:
             self.note_repair(QUOTES)
         if _CONTROL.search(match[1]):
             self.note_repair(RAW_BREAK)
-        return self.unescape(match[1], quote), match.end()
+        return self.unescape(match[1], quote, at), match.end()
 
-    def unescape(self, raw: str, quote: str) -> str:
+    def unescape(self, raw: str, quote: str, at: int) -> str:
+        """Return the text of a string that begins at `at`. Raises `NotJson` if it is not clear which backslashes are
+        meant as escapes."""
         if "\\" not in raw:
             return raw
+        escapes: list[str] = _ESCAPE.findall(raw)
+        if any(len(each) == 1 and each not in _SIMPLE and each not in BARE_SIGNS for each in escapes):
+            is_share = raw.startswith("\\\\")  # a network path
+            if "\\" not in escapes[is_share:]:
+                if _LINE_END.search(raw) or any(len(each) > 1 for each in escapes):
+                    raise NotJson(MIXED, at)
+                self.note_repair(BACKSLASH)
+                return raw.replace(f"\\{quote}", quote)
+            if any(each[0] in "bfnrtu" for each in escapes if each in _SIMPLE or len(each) > 1):
+                raise NotJson(MIXED, at)
 
         def one(match: re.Match[str]) -> str:
             what = match[1]
@@ -361,8 +383,7 @@ class _Reader:
             if what in "'‘’“”" and quote != '"':
                 return what
             self.note_repair(BACKSLASH)
-            # Plait shows data with such escapes (see scan.py): a model that copies one means the bare sign.
-            return what if what in "'\n:\uff1a`" else match[0]
+            return what if what in BARE_SIGNS else match[0]
 
         text = _ESCAPE.sub(one, raw)
         if _SURROGATE.search(text):  # a pair written as two escapes is one character

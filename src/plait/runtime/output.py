@@ -110,26 +110,33 @@ class OutputType(Generic[OutputT]):
             return self._adapter.validate_json(msgspec.json.encode(value))
         except pydantic.ValidationError as why:
             raise OutputError(f"The answer is no {_show_type(self.type)}: {_describe(why)}.") from None
+        except (Exception, SystemExit) as why:  # the user's validators may raise anything
+            raise OutputError(f"The answer is no {_show_type(self.type)}: {show_error(why)}.") from why
 
     def make_partial(self, text: str) -> Any:
         """Return the value of the beginning of an answer: of the type if that is possible, else JSON; None if there is
         no value yet."""
-        import pydantic
         from pydantic_core import from_json
 
         is_structure = self.spec is not None and types_of(self.spec.schema, self.spec.schema) <= {"object", "array"}
         begin = _STRUCTURE.search(text) if is_structure else None
-        try:
+
+        def read() -> Any:
             value = from_json(text[begin.start() :] if begin else text, allow_partial="trailing-strings")
             if self.spec is not None and not is_object(self.spec.schema) and isinstance(value, dict):
-                value = value.get(WRAPPED, value)
-            if self._adapter is None:
-                return value
-            return self._adapter.validate_python(value, experimental_allow_partial="trailing-strings")
-        except pydantic.ValidationError:
+                return value.get(WRAPPED, value)
             return value
+
+        try:
+            value = read()
         except ValueError:
             return None
+        if self._adapter is None:
+            return value
+        try:
+            return self._adapter.validate_python(value, experimental_allow_partial="trailing-strings")
+        except (Exception, SystemExit):  # validators are written for whole values
+            return read()  # they may have changed the first one
 
     @cached_property
     def _adapter(self) -> Any:
