@@ -154,10 +154,7 @@ def read_python_text(text: str, at: int = 0, *, joined: bool = False) -> tuple[s
             return None
         python |= bool(parts or prefix) or kind < 5
         quoted = _BARE_QUOTE.sub(lambda sign: sign[1] or '\\"', part[kind])
-        try:
-            parts.append(part[kind] if "r" in prefix else read_value(f'"{quoted}"').value)
-        except NotJson:
-            return None
+        parts.append(part[kind] if "r" in prefix else without_halves(_Reader("").decode(quoted, '"'))[0])
     return ("".join(parts), at) if python else None
 
 
@@ -373,6 +370,10 @@ class _Reader:
                 return raw.replace(f"\\{quote}", quote)
             if any(each[0] in "bfnrtu" for each in escapes if each in _SIMPLE or len(each) > 1):
                 raise NotJson(MIXED, at)
+        return self.decode(raw, quote)
+
+    def decode(self, raw: str, quote: str) -> str:
+        """Return a text with its escapes decoded; a backslash that escapes nothing stays."""
 
         def one(match: re.Match[str]) -> str:
             what = match[1]
