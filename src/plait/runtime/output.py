@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import UnionType
-from typing import Any, Generic, TypeAlias, _SpecialForm, cast, get_args
+from typing import Any, Generic, TypeAlias, _SpecialForm, get_args
 
 import msgspec
 from typing_extensions import TypeVar
@@ -143,10 +143,10 @@ class OutputType(Generic[OutputT]):
         """Return pydantic's adapter of the type; None for text and for a JSON Schema."""
         if self.type is str or isinstance(self.type, Mapping):
             return None
-        import pydantic
+        from plait.tools.python_types import make_adapter
 
         try:
-            return pydantic.TypeAdapter(cast(Any, self.type))
+            return make_adapter(self.type)
         except Exception as why:
             raise _not_a_type(self.type, why) from why
 
