@@ -53,8 +53,9 @@ class Signature(Struct, frozen=True):
 
     @property
     def names(self) -> list[str]:
-        """The names of the parameters in order, without `*names`."""
-        return [name for name in self.schema["properties"] if name != self.spread]
+        """The names that values in order get: all parameters, or those before `*names`."""
+        names = list(self.schema["properties"])
+        return names[: names.index(self.spread)] if self.spread else names
 
     @property
     def takes_artifacts(self) -> bool:
