@@ -18,7 +18,17 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.json_schema import types_of
-from plait.core.loose_json import MIXED, PREFIXES, PYTHON, QUOTES, NotJson, is_unclosed, read_python_text, read_value
+from plait.core.loose_json import (
+    MIXED,
+    PREFIXES,
+    PYTHON,
+    QUOTES,
+    NotJson,
+    is_unclosed,
+    read_float,
+    read_python_text,
+    read_value,
+)
 from plait.core.messages import JSON
 
 FENCE = "a code fence around the input was dropped"
@@ -207,7 +217,7 @@ def _read_in_order(text: str, parameters: Mapping[str, Any]) -> ParsedInput | No
     if needed < 2 or "," not in text or text[0] in "{[":
         return None
     try:
-        values = json.loads(f"[{text}]")
+        values = json.loads(f"[{text}]", parse_float=read_float)
     except (ValueError, RecursionError):
         return None
     fits = needed <= len(values) <= len(parameter_names(parameters))

@@ -18,6 +18,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from msgspec import Struct
@@ -123,7 +125,14 @@ def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-_STRICT = json.JSONDecoder(parse_constant=_refuse)
+def read_float(written: str) -> float | str:
+    """Return the number of a JSON text, or the text itself if a float changes its value: a parameter or a field that
+    takes a Decimal gets all digits, and one that takes a float reads the text as a number."""
+    value = float(written)
+    return value if isfinite(value) and Decimal(repr(value)) == Decimal(written) else written
+
+
+_STRICT = json.JSONDecoder(parse_float=read_float, parse_constant=_refuse)
 
 
 def read_value(text: str, start: int = 0) -> Found:
@@ -326,7 +335,7 @@ class _Reader:
             return _compute(constant[0], at), constant.end()
         if number is not None:
             try:
-                return json.loads(number[0]), number.end()
+                return json.loads(number[0], parse_float=read_float), number.end()
             except ValueError:
                 raise NotJson("a number has too many digits", at) from None
         if (marked := _MARKED.match(self.text, at)) is not None:

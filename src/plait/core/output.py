@@ -70,9 +70,9 @@ def wrap_schema(schema: dict[str, Any], key: str) -> dict[str, Any]:
 def read_output(answer: JSON, schema: Schema) -> JSON:
     """Return the JSON value that an answer holds: the first reading that fits the schema, else the first one.
 
-    An answer in text may have a fence or words around it, and broken JSON. If the schema allows no object, the value
-    may be the one property of an object. Words are never the value of an object. A value that JSON writes otherwise becomes what the schema requires ("3"
-    becomes 3). null for a property that may be left out counts as left out.
+    An answer in text may have a fence or words around it, and broken JSON. Words are never the value of an object. If
+    the schema allows no object, the value may be the one property of an object. A value that JSON writes otherwise
+    becomes what the schema requires ("3" becomes 3). null for a property that may be left out counts as left out.
     """
     readings = [_adapt(each, schema) for each in _readings(answer, schema)]
     if lone := _as_only_property(readings[0], schema):
