@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import operator
 import textwrap
 import typing
 from collections.abc import Callable
@@ -78,21 +79,22 @@ def _with_types(function: Any, signature: Signature, passed: set[Any]) -> Signat
     inner = inspect.unwrap(function)
     inner = inner.__init__ if isinstance(inner, type) else inner
     written = {each.name: each.annotation for each in signature.parameters.values() if each.kind not in passed}
-    written["return"] = signature.return_annotation
-    hints = _evaluate(inner, {name: hint for name, hint in written.items() if hint is not Parameter.empty})
+    written |= {"return": signature.return_annotation} if not passed else {}
+    hints = _evaluate({name: hint for name, hint in written.items() if hint is not Parameter.empty}, function, inner)
     if inner is not function:  # `functools.wraps` replaced the annotations of the decorator by those of the function
         with suppress(Exception):  # there may be no source
             (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function.__code__))).body
             arguments = definition.args  # type: ignore[attr-defined]
             for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
                 if each.annotation is not None:
-                    hints |= _evaluate(function, {each.arg: ast.unparse(each.annotation)})
+                    hints |= _evaluate({each.arg: ast.unparse(each.annotation)}, function)
     parameters = [
         each.replace(annotation=hints.get(each.name, Parameter.empty)) for each in signature.parameters.values()
     ]
     return signature.replace(parameters=parameters, return_annotation=hints.get("return", Parameter.empty))
 
 
-def _evaluate(function: Any, written: dict[str, Any]) -> dict[str, Any]:
-    holder, seen = SimpleNamespace(__annotations__=written), getattr(function, "__globals__", {})
-    return typing.get_type_hints(holder, seen, include_extras=True)
+def _evaluate(written: dict[str, Any], *functions: Any) -> dict[str, Any]:
+    """Return the types of annotations, by the names that the modules of these functions know. The last one wins."""
+    seen = functools.reduce(operator.or_, (getattr(each, "__globals__", {}) for each in functions))
+    return typing.get_type_hints(SimpleNamespace(__annotations__=written), seen, include_extras=True)
