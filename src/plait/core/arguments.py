@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -247,8 +248,10 @@ def read_structure(text: str) -> JSON:
     """Read a text as a list or an object, with repairs, and ignore what follows; None if it is neither."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
-    found = _read_json(text.strip(), {"properties": {}}, False)
-    return found.value if found is not None else None
+    with suppress(InvalidArguments):
+        found = _read_json(text.strip(), {"properties": {}}, False)
+        return found.value if found is not None else None
+    return None
 
 
 def _read_in_fence(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
@@ -469,7 +472,8 @@ def _split_arguments(
 def read_literal(text: str, schema: Any, root: Mapping[str, Any]) -> tuple[JSON, tuple[str, ...]] | None:
     """Read a whole text as one literal: its value and what was repaired in it; None if it is not a literal.
 
-    A tuple or a constant such as `1/6` is not one for a parameter whose `schema` allows a text.
+    A tuple or a constant such as `1/6` is not one for a parameter whose `schema` allows a text. Raises
+    `InvalidArguments` for a string whose backslashes are unclear.
     """
     text = _BARE.sub(lambda match: f'"{match[0]}"' if match[1] else match[0], text.strip())
     bare = text[1:-1] if text[:1] == "(" and text[-1] == ")" else text
@@ -478,7 +482,9 @@ def read_literal(text: str, schema: Any, root: Mapping[str, Any]) -> tuple[JSON,
     inside = text[:1] in _PYTHON_SIGNS and "string" not in types_of(schema, root)
     try:
         found = read_value(f"[{text}\n]" if inside else text)
-    except NotJson:
+    except NotJson as why:
+        if why.what == MIXED:
+            raise InvalidArguments(MIXED) from None
         return None
     if inside and (len(found.value) != 1 or found.end != len(text) + 3):
         return None
