@@ -42,7 +42,8 @@ def read_parameters(function: Callable[..., Any]) -> tuple[Signature, frozenset[
         signature, bound = read_parameters(function.__func__)
         first, *others = signature.parameters.values()
         return signature.replace(parameters=others if first.kind in _IN_ORDER else [first, *others]), bound
-    inside = None if "__signature__" in getattr(function, "__dict__", ()) else getattr(function, "__wrapped__", None)
+    says_itself = "__signature__" in getattr(function, "__dict__", ())
+    inside: Any = None if says_itself else getattr(function, "__wrapped__", None)
     call = type(function).__call__
     if inside is None and not isinstance(function, type) and hasattr(call, "__globals__"):
         return read_parameters(MethodType(call, function))
@@ -76,8 +77,8 @@ def read_parameters(function: Callable[..., Any]) -> tuple[Signature, frozenset[
 def _with_types(function: Any, signature: Signature, passed: set[Any]) -> Signature:
     """Return the signature with types in place of annotations, which may be texts; of no parameter of a kind that is
     passed on."""
-    inner = inspect.unwrap(function)
-    inner = inner.__init__ if isinstance(inner, type) else inner
+    inner: Any = inspect.unwrap(function)
+    inner = inner.__init__ if isinstance(inner, type) else inner  # type: ignore[misc]
     written = {each.name: each.annotation for each in signature.parameters.values() if each.kind not in passed}
     written |= {"return": signature.return_annotation} if not passed else {}
     hints = _evaluate({name: hint for name, hint in written.items() if hint is not Parameter.empty}, function, inner)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _EXACT = {"any", "none", "str", "int", "float", "bool", "literal", "list", "dict", "nullable", "union", "is-instance"}
 """Types of pydantic's core schema whose JSON Schema says all that a value must be."""
 
-_TYPED_DICTS = threading.Lock()
+_TYPED_DICTS = threading.RLock()
 
 
 class Misfit(Exception):
@@ -124,17 +124,17 @@ def make_adapter(hint: Any, config: Any = None) -> TypeAdapter[Any]:
     if sys.version_info >= (3, 12):
         return TypeAdapter(hint, config=config)
     with _TYPED_DICTS:
-        pydantic_schema._SUPPORTS_TYPEDDICT = True
+        before, pydantic_schema._SUPPORTS_TYPEDDICT = pydantic_schema._SUPPORTS_TYPEDDICT, True
         try:
             while True:
                 try:
                     return TypeAdapter(hint, config=config)
                 except AttributeError as error:
-                    if error.name != "__orig_bases__" or not typing.is_typeddict(error.obj):  # type: ignore[arg-type]
+                    if error.name != "__orig_bases__" or not typing.is_typeddict(error.obj):
                         raise
-                    error.obj.__orig_bases__ = (typing.TypedDict,)  # type: ignore[union-attr]
+                    setattr(error.obj, "__orig_bases__", (typing.TypedDict,))  # noqa: B010
         finally:
-            pydantic_schema._SUPPORTS_TYPEDDICT = False
+            pydantic_schema._SUPPORTS_TYPEDDICT = before
 
 
 @functools.lru_cache(maxsize=512)
