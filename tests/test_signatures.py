@@ -254,6 +254,13 @@ def test_a_partial_that_cannot_be_called_is_refused_without_its_values() -> None
     with pytest.raises(plait.ConfigError, match="arguments that it does not take") as caught:
         _ = plait.tool(functools.partial(send, 1, 2, 3, SECRET)).spec
     assert SECRET not in str(caught.value)
+    for bad in (
+        lambda: plait.Agent("react", tools=functools.partial(send, SECRET)),
+        lambda: plait.OutputType(str, checks=[functools.partial(asynchronous, SECRET)]),
+    ):
+        with pytest.raises(plait.ConfigError, match=r"partial\(<function") as refused:
+            bad()
+        assert SECRET not in str(refused.value)
 
 
 class Fancy(pydantic.BaseModel):

@@ -274,7 +274,9 @@ def _list_checks(checks: object) -> tuple[Callable[..., str | None], ...]:
     found = tuple(checks)
     for each in found:
         if not callable(each) or is_async(each):
-            raise ConfigError(f"The output check {each!r} is no plain function.", hint="Give a function of one value.")
+            raise ConfigError(
+                f"The output check {repr_short(each)} is no plain function.", hint="Give a function of one value."
+            )
     return found
 
 
