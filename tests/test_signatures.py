@@ -239,7 +239,8 @@ def test_a_bound_secret_is_nowhere_in_what_the_model_reads(loop: str) -> None:
     run = agent.run("q")
     sent = b"".join(each.request for each in run.timeline.model_calls)
     assert b"tenant" in sent and SECRET.encode() not in sent and b"The key of the user" not in sent
-    assert SECRET not in f"{agent!r} {agent.specs} {plait.tool(bound)!r} {run!r}"
+    checked = agent.using(output=plait.OutputType(str, checks=[functools.partial(send, SECRET)]))
+    assert SECRET not in f"{agent!r} {agent.specs} {plait.tool(bound)!r} {run!r} {checked!r}"
 
 
 @pytest.mark.parametrize("name", ["user", "token"])

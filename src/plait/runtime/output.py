@@ -40,7 +40,7 @@ OutputT = TypeVar("OutputT", default=str, covariant=True)
 """The type of an agent's answers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OutputType(Generic[OutputT]):
     """The type of an agent's answers, and how they are checked.
 
@@ -57,6 +57,10 @@ class OutputType(Generic[OutputT]):
     checks: Iterable[Callable[..., str | None]] = ()
     retries: int = 2
     method: OutputMethod | None = None
+
+    def __repr__(self) -> str:
+        checks = ", ".join(map(function_name, self.checks))  # a functools.partial would show what it binds
+        return f"OutputType({_show_type(self.type)}, checks=[{checks}], retries={self.retries}, method={self.method!r})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checks", _list_checks(self.checks))
