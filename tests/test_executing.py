@@ -428,7 +428,7 @@ def f(a: int, b: str = "", *rest: int) -> None:
         (OutCall("f"), None),
         (OutCall("f", (1,)), {"a": 1}),
         (OutCall("f", (1,), {"b": "x"}), {"a": 1, "b": "x"}),
-        (OutCall("f", (1, "x", 3, 4)), [1, "x", 3, 4]),
+        (OutCall("f", (1, "x", 3, 4)), {"a": 1, "b": "x", "rest": [3, 4]}),
         (OutCall("f", (1,), {"a": 2}), {"args": [1], "a": 2}),
         (OutCall("g", (1, "x")), [1, "x"]),
         (OutCall("f", ((1, 2),)), {"a": {"$tuple": [1, 2]}}),

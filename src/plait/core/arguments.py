@@ -13,12 +13,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
 
 from plait.core.json_schema import types_of
-from plait.core.loose_json import PREFIXES, PYTHON, QUOTES, NotJson, is_unclosed, read_python_text, read_value
+from plait.core.loose_json import (
+    MIXED,
+    PREFIXES,
+    PYTHON,
+    QUOTES,
+    NotJson,
+    is_unclosed,
+    read_float,
+    read_python_text,
+    read_value,
+)
 from plait.core.messages import JSON
 
 FENCE = "a code fence around the input was dropped"
@@ -207,7 +218,7 @@ def _read_in_order(text: str, parameters: Mapping[str, Any]) -> ParsedInput | No
     if needed < 2 or "," not in text or text[0] in "{[":
         return None
     try:
-        values = json.loads(f"[{text}]")
+        values = json.loads(f"[{text}]", parse_float=read_float)
     except (ValueError, RecursionError):
         return None
     fits = needed <= len(values) <= len(parameter_names(parameters))
@@ -237,8 +248,10 @@ def read_structure(text: str) -> JSON:
     """Read a text as a list or an object, with repairs, and ignore what follows; None if it is neither."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
-    found = _read_json(text.strip(), {"properties": {}}, False)
-    return found.value if found is not None else None
+    with suppress(InvalidArguments):
+        found = _read_json(text.strip(), {"properties": {}}, False)
+        return found.value if found is not None else None
+    return None
 
 
 def _read_in_fence(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
@@ -261,7 +274,9 @@ def _read_json(text: str, parameters: Mapping[str, Any], closed: bool) -> Parsed
     """Read the JSON value at the beginning of a text, and what follows it; None if the text looks like plain text."""
     try:
         found = read_value(text)
-    except NotJson:
+    except NotJson as why:
+        if why.what == MIXED:
+            raise InvalidArguments(MIXED) from None
         return None
     if not isinstance(found.value, dict | list | str):
         return None
@@ -457,7 +472,8 @@ def _split_arguments(
 def read_literal(text: str, schema: Any, root: Mapping[str, Any]) -> tuple[JSON, tuple[str, ...]] | None:
     """Read a whole text as one literal: its value and what was repaired in it; None if it is not a literal.
 
-    A tuple or a constant such as `1/6` is not one for a parameter whose `schema` allows a text.
+    A tuple or a constant such as `1/6` is not one for a parameter whose `schema` allows a text. Raises
+    `InvalidArguments` for a string whose backslashes are unclear.
     """
     text = _BARE.sub(lambda match: f'"{match[0]}"' if match[1] else match[0], text.strip())
     bare = text[1:-1] if text[:1] == "(" and text[-1] == ")" else text
@@ -466,7 +482,9 @@ def read_literal(text: str, schema: Any, root: Mapping[str, Any]) -> tuple[JSON,
     inside = text[:1] in _PYTHON_SIGNS and "string" not in types_of(schema, root)
     try:
         found = read_value(f"[{text}\n]" if inside else text)
-    except NotJson:
+    except NotJson as why:
+        if why.what == MIXED:
+            raise InvalidArguments(MIXED) from None
         return None
     if inside and (len(found.value) != 1 or found.end != len(text) + 3):
         return None

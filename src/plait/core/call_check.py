@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from plait.core.arguments import InvalidArguments, is_no_input, read_input, read_structure
@@ -330,7 +331,7 @@ def _read_as(value: Any, schema: Schema) -> Any:
         number = _read_number(value) if isinstance(value, str) else value
         if kind == "number":
             return number
-        return int(number) if isinstance(number, int) or number.is_integer() else _UNREADABLE
+        return int(Decimal(repr(number))) if isinstance(number, int) or number.is_integer() else _UNREADABLE
     if kind == "boolean" and not isinstance(value, float):
         return _BOOLEANS.get(str(value).strip().lower(), _UNREADABLE)
     if kind in ("array", "object") and isinstance(value, str):

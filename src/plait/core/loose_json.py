@@ -1,10 +1,13 @@
-"""Reads JSON as models write it: strictly first, then with named repairs.
+r"""Reads JSON as models write it: strictly first, then with named repairs.
 
 `read_value` reads one value at a place in a text. `objects` finds the objects in prose. The repairs are: curly or
 single quotes as delimiters, unquoted keys, trailing commas, `True`/`False`/`None`, line breaks and tabs inside strings,
 backslashes that escape nothing, comments, crossed brackets. Inside brackets, tuples, numbers and strings are read as in
 Python: `(1, 2)`, `50_000`, `1/6`, `r'a'`. A value that is never closed is not repaired: what it lacks is unknown, and
 running a tool on half an input is worse than asking again. `is_unclosed` recognises such a text.
+
+If a string has an escape that JSON does not know, as in `C:\Users\new`, the model did not escape: all backslashes of
+that string are literal. If the string has escapes as well (a line break, a backslash, a character), it is refused.
 
 Time is linear in the text: strings are matched by possessive patterns, and a search through prose has a fixed budget of
 looks at each character.
@@ -15,6 +18,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from msgspec import Struct
@@ -61,10 +66,13 @@ _ONE_COMMENT = re.compile(r"[\[{][ \t]*+(?:#|//).*+")
 _QUOTED = re.compile(r"['‘’“”„](?:[^'‘’“”\\]++|\\.)*+['‘’“”]", re.S)
 _KEY = re.compile(r"([A-Za-z_]\w*+)\s*+(?=:)")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
+_LINE_END = re.compile(r"\\[nrt](?=\s|\\|\Z)")
 _MAYBE_OBJECT = re.compile(r"""\{(?=\s*+(?:["'‘’“”„}/#]|[A-Za-z_]\w*+\s*+:))""")
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
+BARE_SIGNS = "'‘’“”\n:\uff1a`"
+"""Signs behind a backslash that mean the bare sign: Plait shows data with such escapes, and models copy them."""
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _PYTHON: dict[str, Any] = {"True": True, "False": False, "None": None}
 
@@ -79,6 +87,7 @@ CROSSED = "crossed brackets"
 PYTHON = "a tuple, a number or a string written as in Python"
 HALF = "half of a surrogate pair"
 TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
+MIXED = r"a string has both escapes and single backslashes: write each backslash of a text as \\"
 TOO_MANY = "too many texts look like an object and are not one"
 
 
@@ -116,7 +125,14 @@ def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-_STRICT = json.JSONDecoder(parse_constant=_refuse)
+def read_float(written: str) -> float | str:
+    """Return the number of a JSON text, or the text itself if a float changes its value: a parameter or a field that
+    takes a Decimal gets all digits, and one that takes a float reads the text as a number."""
+    value = float(written)
+    return value if isfinite(value) and Decimal(repr(value)) == Decimal(written) else written
+
+
+_STRICT = json.JSONDecoder(parse_float=read_float, parse_constant=_refuse)
 
 
 def read_value(text: str, start: int = 0) -> Found:
@@ -147,7 +163,7 @@ def read_python_text(text: str, at: int = 0, *, joined: bool = False) -> tuple[s
             return None
         python |= bool(parts or prefix) or kind < 5
         quoted = _BARE_QUOTE.sub(lambda sign: sign[1] or '\\"', part[kind])
-        parts.append(part[kind] if "r" in prefix else read_value(f'"{quoted}"').value)
+        parts.append(part[kind] if "r" in prefix else without_halves(_Reader("").decode(quoted, '"'))[0])
     return ("".join(parts), at) if python else None
 
 
@@ -319,7 +335,7 @@ class _Reader:
             return _compute(constant[0], at), constant.end()
         if number is not None:
             try:
-                return json.loads(number[0]), number.end()
+                return json.loads(number[0], parse_float=read_float), number.end()
             except ValueError:
                 raise NotJson("a number has too many digits", at) from None
         if (marked := _MARKED.match(self.text, at)) is not None:
@@ -346,11 +362,27 @@ class _Reader:
             self.note_repair(QUOTES)
         if _CONTROL.search(match[1]):
             self.note_repair(RAW_BREAK)
-        return self.unescape(match[1], quote), match.end()
+        return self.unescape(match[1], quote, at), match.end()
 
-    def unescape(self, raw: str, quote: str) -> str:
+    def unescape(self, raw: str, quote: str, at: int) -> str:
+        """Return the text of a string that begins at `at`. Raises `NotJson` if it is not clear which backslashes are
+        meant as escapes."""
         if "\\" not in raw:
             return raw
+        escapes: list[str] = _ESCAPE.findall(raw)
+        if any(len(each) == 1 and each not in _SIMPLE and each not in BARE_SIGNS for each in escapes):
+            is_share = raw.startswith("\\\\")  # a network path
+            if "\\" not in escapes[is_share:]:
+                if _LINE_END.search(raw) or any(len(each) > 1 for each in escapes):
+                    raise NotJson(MIXED, at)
+                self.note_repair(BACKSLASH)
+                return raw.replace(f"\\{quote}", quote)
+            if any(each[0] in "bfnrtu" for each in escapes if each in _SIMPLE or len(each) > 1):
+                raise NotJson(MIXED, at)
+        return self.decode(raw, quote)
+
+    def decode(self, raw: str, quote: str) -> str:
+        """Return a text with its escapes decoded; a backslash that escapes nothing stays."""
 
         def one(match: re.Match[str]) -> str:
             what = match[1]
@@ -361,8 +393,7 @@ class _Reader:
             if what in "'‘’“”" and quote != '"':
                 return what
             self.note_repair(BACKSLASH)
-            # Plait shows data with such escapes (see scan.py): a model that copies one means the bare sign.
-            return what if what in "'\n:\uff1a`" else match[0]
+            return what if what in BARE_SIGNS else match[0]
 
         text = _ESCAPE.sub(one, raw)
         if _SURROGATE.search(text):  # a pair written as two escapes is one character

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from html import escape
 
 from plait.core.text import visible
@@ -46,8 +47,8 @@ def hash_source(text: str) -> str:
 
 
 def repr_short(value: object, limit: int = 60) -> str:
-    """Return `repr(value)` with at most `limit` characters."""
-    text = repr(value)
+    """Return `repr(value)` with at most `limit` characters; of a `functools.partial`, without the bound values."""
+    text = f"partial({repr_short(value.func)})" if isinstance(value, partial) else repr(value)
     return text if len(text) <= limit else f"{text[: limit - 4]}...{text[-1]}"
 
 

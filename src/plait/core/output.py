@@ -70,13 +70,13 @@ def wrap_schema(schema: dict[str, Any], key: str) -> dict[str, Any]:
 def read_output(answer: JSON, schema: Schema) -> JSON:
     """Return the JSON value that an answer holds: the first reading that fits the schema, else the first one.
 
-    An answer in text may have a fence or words around it, and broken JSON. If the schema allows no object, the value
-    may be the one property of an object. A value that JSON writes otherwise becomes what the schema requires ("3"
-    becomes 3). null for a property that may be left out counts as left out.
+    An answer in text may have a fence or words around it, and broken JSON. Words are never the value of an object. If
+    the schema allows no object, the value may be the one property of an object. A value that JSON writes otherwise
+    becomes what the schema requires ("3" becomes 3). null for a property that may be left out counts as left out.
     """
     readings = [_adapt(each, schema) for each in _readings(answer, schema)]
     if lone := _as_only_property(readings[0], schema):
-        readings.append(_adapt(lone, schema))
+        readings.append(lone)
     return next((each for each in readings if not any(find_faults(each, schema, schema))), readings[0])
 
 
@@ -118,9 +118,9 @@ def strip_fence(text: str) -> str:
 
 def _as_only_property(value: JSON, schema: Schema) -> JSON:
     """Return an object with the value as its one property, as models leave out a name that is the only one; None if the
-    schema is not that of such an object."""
+    schema is not that of such an object. A text is never the property: it may be a refusal in words."""
     names = list(schema.get("properties", ())) if is_object(schema) else []
-    return {names[0]: value} if len(names) == 1 and not isinstance(value, dict) else None
+    return {names[0]: value} if len(names) == 1 and not isinstance(value, dict | str | None) else None
 
 
 def _values_in(text: str) -> Iterator[JSON]:

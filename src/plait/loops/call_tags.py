@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from plait.core import JSON
-from plait.core.arguments import read_literal, read_structure
+from plait.core.arguments import InvalidArguments, read_literal, read_structure
 from plait.core.json_schema import types_of
 
 FAMILY = r"(?:[a-z]{2,12}:|[|｜]\w{2,12}[|｜])?"
@@ -62,7 +63,8 @@ def read_content(text: str, parameters: Mapping[str, Any]) -> JSON:
 def _value(text: str, schema: Any, root: Mapping[str, Any]) -> JSON:
     """Return the literal that a text holds, unless the parameter may be a text: then without the line breaks beside
     its tags."""
-    literal = None if {"string", "any"} & types_of(schema, root) else read_literal(text, schema, root)
-    if literal is not None:
-        return literal[0]
+    with suppress(InvalidArguments):
+        literal = None if {"string", "any"} & types_of(schema, root) else read_literal(text, schema, root)
+        if literal is not None:
+            return literal[0]
     return text.removeprefix("\n").removesuffix("\n").strip(" \t") if "\n" not in text.strip() else text.strip("\n")

@@ -23,7 +23,7 @@ from plait.core.arguments import (
     read_input,
     read_keywords,
 )
-from plait.core.loose_json import NotJson, is_unclosed, read_value
+from plait.core.loose_json import NotJson, is_unclosed, read_float, read_value
 from plait.loops.brackets import close_of_bracket
 from plait.loops.escape import LabelGuard
 from plait.loops.format import LineSplitter, Remark, Unreadable
@@ -217,7 +217,7 @@ def _scalar(text: str) -> JSON:
 def _listed(text: str) -> JSON:
     """Read `"a", 3` as a list, if it has two values or more."""
     try:
-        value: Any = json.loads(f"[{_with_quotes(text)}]")
+        value: Any = json.loads(f"[{_with_quotes(text)}]", parse_float=read_float)
     except (ValueError, RecursionError):
         return None
     return value if len(value) > 1 else None

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from plait.core import JSON, Plan, Step, ToolSpec
-from plait.core.loose_json import without_halves
+from plait.core.loose_json import read_float, without_halves
 from plait.loops import gbnf
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, is_plain_name, repair_remark, tool_name
@@ -151,7 +151,7 @@ def read_plan_file(text: str, tools: Iterable[ToolSpec]) -> Plan:
         return read.plan
     try:
         # A user's JSON is not repaired as a model's is: that would drop the rest of a file that was cut.
-        given = json.loads(text)
+        given = json.loads(text, parse_float=read_float)
         return check_plan(msgspec.convert(given.get("plan", given), Plan), tools)
     except msgspec.ValidationError as why:
         raise Unreadable(f"This is no plan: {why}. {JSON_SHAPE}") from None

@@ -20,6 +20,7 @@ from msgspec import structs
 
 from plait.core import Call, Reply, Think, errors
 from plait.core.errors import BadRequest, ConfigError, ModelError
+from plait.core.loose_json import read_float
 from plait.core.notebook import repr_short
 from plait.core.user_functions import call_plain
 from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
@@ -102,7 +103,7 @@ class Scripted:
         """
         where = str(path)
         try:
-            value = msgspec.json.decode(Path(path).read_bytes())
+            value = msgspec.json.Decoder(float_hook=read_float).decode(Path(path).read_bytes())
         except OSError as error:
             raise ConfigError(f"The script {where} can't be read: {error.strerror}.") from None
         except msgspec.DecodeError as error:

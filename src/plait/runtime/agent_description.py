@@ -391,4 +391,4 @@ def _require_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
 
 def _require(name: str, value: object, fits: bool, wanted: str) -> None:
     if not fits:
-        raise ConfigError(f"Agent({name}={value!r}) is invalid.", hint=f"Give {wanted}.")
+        raise ConfigError(f"Agent({name}={repr_short(value, 200)}) is invalid.", hint=f"Give {wanted}.")

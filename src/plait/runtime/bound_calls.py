@@ -104,11 +104,11 @@ class CallBinder:
         except (RecursionError, ValueError) as why:
             said = "the input is nested too deeply" if isinstance(why, RecursionError) else str(why)
             raise BadInput(f"{tool.name}: {said}.") from None
-        defaults = {}
+        defaults: dict[str, Any] = {}
         for name, make in tool.signature.defaults.items():
             if name not in values:
                 with suppress(Exception):  # a default that JSON cannot hold stays Python's own
-                    value = make()
+                    value = make(values | defaults)
                     shown[name] = to_json(value, None)
                     defaults[name] = value
         order = [*tool.signature.schema["properties"], *values]

@@ -6,9 +6,9 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import nullcontext, suppress
-from types import NoneType
+from types import AsyncGeneratorType, NoneType
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
@@ -25,7 +25,7 @@ from plait.runtime.run_context import ChildWaits
 from plait.runtime.tool_prints import collecting
 from plait.tools import Tool, Toolset
 from plait.tools.end_run import EndRun, find_ending
-from plait.tools.render import render_simple, replace_surrogates, simplify
+from plait.tools.render import CHARACTERS, ITEMS, MORE, render_simple, replace_surrogates, simplify
 from plait.tools.threads import run_in_thread, start_thread
 
 if TYPE_CHECKING:
@@ -130,12 +130,14 @@ async def _run_within_limit(
     """
 
     def read(value: Any) -> Observation:
-        returned.set()
+        if not isinstance(value, Iterator):  # a generator goes on with its work while it is read
+            returned.set()
         return observe(value)
 
-    def call_function() -> Observation | Awaitable[Any]:
+    def call_function() -> Any:
+        """Call the function. Return its observation, or what must be awaited before."""
         value = tool.function(*args, **kwargs)
-        return value if inspect.isawaitable(value) else read(value)
+        return value if inspect.isawaitable(value) or isinstance(value, AsyncIterator) else read(value)
 
     if tool.runs_inline:
         try:
@@ -147,7 +149,9 @@ async def _run_within_limit(
         try:
             made = call_function() if tool.is_async else await run_in_thread(call_function, start)
             if not isinstance(made, Observation):
-                value = await _await_with_grace(made)
+                value = await _await_with_grace(made) if inspect.isawaitable(made) else made
+                if isinstance(value, AsyncIterator):
+                    value = await _await_with_grace(_collect_stream(value))
                 simple = type(value) in (str, NoneType, bool, int, float)
                 made = read(value) if simple else await run_in_thread(lambda: read(value), start)
             return cast(Observation, made)
@@ -194,6 +198,24 @@ async def _await_with_grace(work: Awaitable[Any]) -> Any:
     if error is not None:
         raise error
     return result
+
+
+async def _collect_stream(stream: AsyncIterator[Any]) -> list[Any]:
+    """Return the values of an async iterator, up to the limits of `simplify`, which says that there may be more. An
+    async generator is closed at the end, also when the call is cancelled."""
+    values: list[Any] = []
+    room = CHARACTERS
+    try:
+        async for each in stream:
+            values.append(each)
+            room -= len(each) if isinstance(each, str | bytes) else 0
+            if len(values) == ITEMS or room < 0:
+                values.append(MORE)
+                break
+    finally:
+        if isinstance(stream, AsyncGeneratorType):
+            await stream.aclose()
+    return values
 
 
 async def _hold_error(work: Awaitable[Any]) -> tuple[Any, BaseException | None]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import UnionType
-from typing import Any, Generic, TypeAlias, _SpecialForm, cast, get_args
+from typing import Any, Generic, TypeAlias, _SpecialForm, get_args
 
 import msgspec
 from typing_extensions import TypeVar
@@ -41,7 +41,7 @@ OutputT = TypeVar("OutputT", default=str, covariant=True)
 """The type of an agent's answers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OutputType(Generic[OutputT]):
     """The type of an agent's answers, and how they are checked.
 
@@ -58,6 +58,10 @@ class OutputType(Generic[OutputT]):
     checks: Iterable[Callable[..., str | None]] = ()
     retries: int = 2
     method: OutputMethod | None = None
+
+    def __repr__(self) -> str:
+        checks = ", ".join(map(function_name, self.checks))  # a functools.partial would show what it binds
+        return f"OutputType({_show_type(self.type)}, checks=[{checks}], retries={self.retries}, method={self.method!r})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checks", _list_checks(self.checks))
@@ -111,36 +115,43 @@ class OutputType(Generic[OutputT]):
             return self._adapter.validate_json(msgspec.json.encode(value))
         except pydantic.ValidationError as why:
             raise OutputError(f"The answer is no {_show_type(self.type)}: {_describe(why)}.") from None
+        except (Exception, SystemExit) as why:  # the user's validators may raise anything
+            raise OutputError(f"The answer is no {_show_type(self.type)}: {show_error(why)}.") from why
 
     def make_partial(self, text: str) -> Any:
         """Return the value of the beginning of an answer: of the type if that is possible, else JSON; None if there is
         no value yet."""
-        import pydantic
         from pydantic_core import from_json
 
         is_structure = self.spec is not None and types_of(self.spec.schema, self.spec.schema) <= {"object", "array"}
         begin = _STRUCTURE.search(text) if is_structure else None
-        try:
+
+        def read() -> Any:
             value = from_json(text[begin.start() :] if begin else text, allow_partial="trailing-strings")
             if self.spec is not None and not is_object(self.spec.schema) and isinstance(value, dict):
-                value = value.get(WRAPPED, value)
-            if self._adapter is None:
-                return value
-            return self._adapter.validate_python(value, experimental_allow_partial="trailing-strings")
-        except pydantic.ValidationError:
+                return value.get(WRAPPED, value)
             return value
+
+        try:
+            value = read()
         except ValueError:
             return None
+        if self._adapter is None:
+            return value
+        try:
+            return self._adapter.validate_python(value, experimental_allow_partial="trailing-strings")
+        except (Exception, SystemExit):  # validators are written for whole values
+            return read()  # they may have changed the first one
 
     @cached_property
     def _adapter(self) -> Any:
         """Return pydantic's adapter of the type; None for text and for a JSON Schema."""
         if self.type is str or isinstance(self.type, Mapping):
             return None
-        import pydantic
+        from plait.tools.python_types import make_adapter
 
         try:
-            return pydantic.TypeAdapter(cast(Any, self.type))
+            return make_adapter(self.type)
         except Exception as why:
             raise _not_a_type(self.type, why) from why
 
@@ -268,7 +279,8 @@ def _list_checks(checks: object) -> tuple[Callable[..., str | None], ...]:
     found = tuple(checks)
     for each in found:
         if not callable(each):
-            raise ConfigError(f"The output check {each!r} is not a function.", hint="Give a function of one value.")
+            hint = "Give a function of one value."
+            raise ConfigError(f"The output check {repr_short(each)} is no function.", hint=hint)
         require_plain(each, f"'{function_name(each)}' of the output's checks")
     return found
 

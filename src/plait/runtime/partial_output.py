@@ -22,7 +22,11 @@ class PartialAnswer:
         """Add the next part of the answer's text."""
         self._text += text
         value = self._output.make_partial(self._text)
-        if value is not None and value != self._last:
+        try:
+            is_new = value is not None and bool(value != self._last)
+        except Exception:  # the user's own comparison, of a half value
+            is_new = True
+        if is_new:
             self._last = value
             self._show(value)
 

@@ -190,9 +190,12 @@ def call_of(out: OutCall, tools: Toolset) -> Call:
         return Call(out.name, by_code=tool is not None)
     write = _plain if tool is None else _written
     args, kwargs = [write(each) for each in out.args], {_key(name): write(each) for name, each in out.kwargs.items()}
-    names = tool.signature.names if tool is not None else []
-    if tool is not None and len(args) <= len(names) and not kwargs.keys() & set(names[: len(args)]):
-        return Call(out.name, {**dict(zip(names, args, strict=False)), **kwargs}, by_code=True)
+    names, spread = (tool.signature.names, tool.signature.spread) if tool is not None else ([], "")
+    placed = dict(zip(names, args, strict=False))
+    if spread and len(args) > len(names):
+        placed[spread] = args[len(names) :]
+    if tool is not None and (spread or len(args) <= len(names)) and not kwargs.keys() & placed.keys():
+        return Call(out.name, placed | kwargs, by_code=True)
     return Call(out.name, {"args": args, **kwargs} if kwargs else args, by_code=tool is not None)
 
 

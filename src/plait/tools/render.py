@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from functools import cache
 from io import IOBase
-from types import NoneType
+from types import GeneratorType, NoneType
 from typing import Any, TypeAlias
 
 import msgspec
 
 from plait.core.artifacts import MARK, Artifact
 from plait.core.messages import JSON
+from plait.tools.call_context import cancelled
 
 NO_RESULT = "(no result)"
 _DEPTH = 60
@@ -26,6 +27,11 @@ MOST = 2_000_000
 
 ITEMS = 100_000
 """Maximum number of values that are read from an iterator, which may be endless."""
+
+CHARACTERS = 20_000_000
+"""Maximum length of the texts and bytes that are read from an iterator."""
+
+MORE = "(there may be more: the rest is not read)"
 
 BITS = 13_000
 """Maximum bits of a whole number in a result (3,900 digits; Python prints at most 4,300)."""
@@ -178,14 +184,20 @@ class _Reader:
 
     def _read_all(self, values: Iterable[Any], path: tuple[int, ...]) -> list[Any]:
         found: list[Any] = []
+        lazy, room = isinstance(values, Iterator), CHARACTERS
         try:
             for each in values:
                 found.append(self.read(each, path))
-                if self._left < 0 or (len(found) == ITEMS and isinstance(values, Iterator)):
-                    found.append("(there may be more: the rest is not read)")
+                if lazy:
+                    room -= len(each) if isinstance(each, str | bytes) else 0
+                if self._left < 0 or (lazy and (len(found) == ITEMS or room < 0 or cancelled())):
+                    found.append(MORE)
                     break
         except Exception as why:  # what came before is kept: the call has been made
             found.append(f"(no more can be read: {type(why).__name__})")
+        finally:
+            if isinstance(values, GeneratorType):
+                values.close()
         return found
 
 

@@ -8,7 +8,7 @@ import inspect
 import re
 import typing
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,8 +21,9 @@ from plait.core.json_schema import shape_of, show_place, words_of
 from plait.core.messages import JSON
 from plait.tools.call_context import CallContext
 from plait.tools.docstrings import read_docstring
+from plait.tools.parameters import read_parameters
 from plait.tools.python_types import Misfit, PythonType, Undescribable, describe_types
-from plait.tools.tool import innermost
+from plait.tools.tool import docstring_of
 
 _KINDS = inspect.Parameter
 _MISSING = inspect.Parameter.empty
@@ -35,8 +36,9 @@ class Signature(Struct, frozen=True):
     describes the result, `result` is its type as Python writes it; both are "" if unknown. A tool that is a Python
     function has `types`, the Python type of each parameter (`**` for arguments with other names), and `function` if its
     arguments cannot all be given by name. `spread` is the name of `*names`. `context` is the type hint of a first
-    parameter that takes the call's context, which is no part of the schema; None without one. `defaults` make the
-    value of a parameter that is not given.
+    parameter that takes the call's context, which is no part of the schema; None without one. `bound` are the names
+    that `functools.partial` gave a value: no input may have them. `defaults` make the value of a parameter that is not
+    given from the other arguments. Those in `fields` are pydantic's `Field`, which Python itself would pass.
     """
 
     schema: dict[str, Any]
@@ -47,12 +49,15 @@ class Signature(Struct, frozen=True):
     function: inspect.Signature | None = None
     spread: str = ""
     context: Any = None
-    defaults: Mapping[str, Callable[[], Any]] = {}
+    bound: frozenset[str] = frozenset()
+    defaults: Mapping[str, Callable[[dict[str, Any]], Any]] = {}
+    fields: frozenset[str] = frozenset()
 
     @property
     def names(self) -> list[str]:
-        """The names of the parameters in order, without `*names`."""
-        return [name for name in self.schema["properties"] if name != self.spread]
+        """The names that values in order get: all parameters, or those before `*names`."""
+        names = list(self.schema["properties"])
+        return names[: names.index(self.spread)] if self.spread else names
 
     @property
     def takes_artifacts(self) -> bool:
@@ -76,37 +81,45 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
 
     Raises `ConfigError` if a type hint cannot be resolved or JSON cannot describe it.
     """
-    described = read_docstring(innermost(function).__doc__)
-    hints = _hints(function, name)
-    python, context = _without_context(_python_signature(function, name), hints, name)
+    described = read_docstring(docstring_of(function))
+    python, bound = _read_parameters(function, name)
+    python, context = _without_context(python, name)
     wanted: dict[str, Any] = {}
     texts: dict[str, str] = {}
-    defaults: dict[str, Any] = {}
-    makers: dict[str, Callable[[], Any]] = {}
+    shown: dict[str, Any] = {}
+    makers: dict[str, Callable[[dict[str, Any]], Any]] = {}
+    fields: set[str] = set()
     spread = ""
     for parameter in python.parameters.values():
-        hint, defaults[parameter.name], said = _unwrapped(hints.get(parameter.name, Any), parameter.default)
-        if defaults[parameter.name] is not _MISSING:
-            makers[parameter.name] = partial(_make_default, parameter.default)
+        hint, default = parameter.annotation, parameter.default
+        if hint is _MISSING:
+            hint = bool if isinstance(default, bool) else Any
+        hint, default, make, said = _unwrapped(hint, default)
+        if make is not None:
+            makers[parameter.name] = make
+            fields.add(parameter.name)
+        elif default is not _MISSING:
+            makers[parameter.name] = partial(_copy_default, default)
         if parameter.kind is _KINDS.VAR_POSITIONAL:
             spread, hint = parameter.name, list.__class_getitem__(hint)
         wanted["**" if parameter.kind is _KINDS.VAR_KEYWORD else parameter.name] = hint
         texts[parameter.name] = described.parameters.get(parameter.name) or said
+        shown[parameter.name] = default
     types, definitions = _describe(wanted, name)
     properties: dict[str, Any] = {}
     for key in wanted:
         if key != "**":
             properties[key] = {**types[key].schema} | ({"description": texts[key]} if texts[key] else {})
-            if defaults[key] is None or isinstance(defaults[key], bool | int | float | str):
-                properties[key]["default"] = defaults[key]
+            if shown[key] is None or isinstance(shown[key], bool | int | float | str):
+                properties[key]["default"] = shown[key]
     schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if required := [key for key in properties if defaults[key] is _MISSING and key != spread]:
+    if required := [key for key in properties if shown[key] is _MISSING and key != spread]:
         schema["required"] = required
     schema["additionalProperties"] = (types["**"].schema or True) if "**" in types else False
     if definitions:
         schema["$defs"] = definitions
     in_order = any(one.kind in (_KINDS.POSITIONAL_ONLY, _KINDS.VAR_POSITIONAL) for one in python.parameters.values())
-    returned = hints.get("return", _MISSING)
+    returned = _collected(python.return_annotation)
     return Signature(
         schema,
         described.summary,
@@ -116,23 +129,24 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
         python if in_order else None,
         spread,
         context,
+        bound,
         makers,
+        frozenset(fields),
     )
 
 
-def _without_context(
-    python: inspect.Signature, hints: Mapping[str, Any], name: str
-) -> tuple[inspect.Signature, Any | None]:
+def _without_context(python: inspect.Signature, name: str) -> tuple[inspect.Signature, Any | None]:
     """Return the signature without a first parameter for the call's context, and the type hint of that parameter."""
-    takers = [each for each in python.parameters if _is_context(hints.get(each))]
+    takers = [each for each in python.parameters.values() if _is_context(each.annotation)]
     if not takers:
         return python, None
     first, *others = python.parameters.values()
-    if takers != [first.name] or first.kind not in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD):
+    if takers != [first] or first.kind not in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD):
         raise ConfigError(
-            f"The tool {name} takes its context as the parameter {takers[-1]!r}.", hint="Make it the first parameter."
+            f"The tool {name} takes its context as the parameter {takers[-1].name!r}.",
+            hint="Make it the first parameter.",
         )
-    return python.replace(parameters=others), hints[first.name]
+    return python.replace(parameters=others), first.annotation
 
 
 def _is_context(hint: Any) -> bool:
@@ -150,21 +164,14 @@ def _describe(wanted: dict[str, Any], name: str) -> tuple[dict[str, PythonType],
         ) from error
 
 
-def _python_signature(function: Callable[..., Any], name: str) -> inspect.Signature:
+def _read_parameters(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, frozenset[str]]:
     try:
-        return inspect.signature(function)
-    except (ValueError, TypeError) as error:
+        return read_parameters(function)
+    except ValueError as error:
         raise ConfigError(
             f"The tool {name} can't be described: its function does not show its parameters ({error}).",
             hint="Wrap it in a typed Python function.",
         ) from error
-
-
-def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    inner = inspect.unwrap(innermost(function))
-    inner = inner.__init__ if inspect.isclass(inner) else inner
-    try:
-        return typing.get_type_hints(inner, include_extras=True)
     except Exception as error:  # a hint is any expression, and may fail in any way
         raise ConfigError(
             f"The tool {name} has a type hint that can't be resolved: {error}.",
@@ -172,23 +179,41 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         ) from error
 
 
-def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, str]:
-    """Return the hint, the default and the description, out of `Annotated` and pydantic's `Field`."""
-    if type(default).__module__.startswith("pydantic.") and hasattr(default, "is_required"):
-        hint = typing.Annotated[hint, default]
-        default = _MISSING if default.is_required() else default.get_default(call_default_factory=True)
-    said = ""
+def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, Callable[[dict[str, Any]], Any] | None, str]:
+    """Return the hint with all that pydantic's `Field` says, the default as the schema shows it, what makes the default
+    of a `Field` from the other arguments (None for Python's own default), and the description."""
+    if _is_field(default):
+        hint, default = typing.Annotated[hint, default], _MISSING
+    said, field = "", None
     for extra in getattr(hint, "__metadata__", ()):
         text = extra if isinstance(extra, str) else getattr(extra, "description", None)
         said = text if isinstance(text, str) else said
-    return hint, default, said
+        field = extra if _is_field(extra) and not extra.is_required() else field
+    if field is None or default is not _MISSING:
+        return hint, default, None, said
+    make = partial(field.get_default, call_default_factory=True)
+    # What a factory makes is not shown: it may be new for each call.
+    return hint, ... if field.default_factory else field.default, lambda others: make(validated_data=others), said
 
 
-def _make_default(default: Any) -> Any:
-    """Return the value of a default: a copy, so that no call changes it for the next one."""
-    if hasattr(default, "get_default") and type(default).__module__.startswith("pydantic."):
-        return default.get_default(call_default_factory=True)
+def _copy_default(default: Any, others: dict[str, Any]) -> Any:
+    """Return a copy of Python's own default, so that no call changes it for the next one."""
     return copy.deepcopy(default)
+
+
+def _is_field(value: Any) -> bool:
+    """Whether it is a `Field` of pydantic, or of a library that derives from it."""
+    return not isinstance(value, type) and hasattr(value, "is_required") and hasattr(value, "default_factory")
+
+
+def _collected(returned: Any) -> Any:
+    """Return the type of a tool's result: of a generator, the list of what it yields."""
+    kind = typing.get_origin(returned) or returned
+    if kind not in (Iterable, AsyncIterable) and not (
+        isinstance(kind, type) and issubclass(kind, Iterator | AsyncIterator)
+    ):
+        return returned
+    return list.__class_getitem__(next(iter(typing.get_args(returned)), Any))
 
 
 def _returns(hint: Any) -> str:
@@ -230,6 +255,8 @@ def bind_values(tool: str, signature: Signature, given: JSON, kept: Mapping[str,
     """
     try:
         placed, faults = place_arguments(signature.schema, given, signature.spread, by_name=kept is not None)
+        if signature.bound:
+            faults += [f"there is no parameter '{name}'" for name in sorted(signature.bound & placed.keys())]
         values: dict[str, Any] = {}
         for name, value in placed.items():
             try:
@@ -252,6 +279,9 @@ def bind_values(tool: str, signature: Signature, given: JSON, kept: Mapping[str,
 
 def split_arguments(signature: Signature, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the values by name, or in order if Python cannot take them all by name."""
+    values = values | {
+        name: make(values) for name, make in signature.defaults.items() if name in signature.fields - values.keys()
+    }
     if signature.function is None:
         return (), values
     named = signature.schema["properties"]

@@ -30,7 +30,24 @@ def innermost(function: Any) -> Any:
         function = function.func
     if isroutine(function) or isinstance(function, type):
         return function
-    return type(function).__call__
+    return innermost(function.__wrapped__) if hasattr(function, "__wrapped__") else type(function).__call__
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a function, of the one in a `functools.partial`, or of the class of an object."""
+    while isinstance(function, partial) and not hasattr(function, "__name__"):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def docstring_of(function: Any) -> str | None:
+    """Return the docstring of a function or, for an object that is called, of its `__call__` or its class."""
+    while isinstance(function, partial):
+        if text := vars(function).get("__doc__"):
+            return str(text)
+        function = function.func
+    text = innermost(function).__doc__
+    return text if text or isroutine(function) else type(function).__doc__
 
 
 class Tool(Struct, frozen=True, dict=True):
@@ -241,7 +258,7 @@ def tool(
             raise ConfigError(f"{wrapped.name} is a tool already.", hint="Decorate it once.")
         made: FunctionTool[..., Any] = FunctionTool(
             wrapped,
-            name or str(getattr(innermost(wrapped), "__name__", type(wrapped).__name__)),
+            name or name_of(wrapped),
             description,
             returns,
             read_only,

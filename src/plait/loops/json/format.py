@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from plait.core import Call, Splitter, ToolSpec
-from plait.core.loose_json import Found, NotJson, objects, read_value
+from plait.core.loose_json import Found, NotJson, objects, read_float, read_value
 from plait.loops import label_scan
 from plait.loops.call_escape import disarm_calls, disarm_objects
 from plait.loops.call_notations import calls_in
@@ -29,6 +29,7 @@ FAIL_TASK = "fail_task"
 ASK_USER = "ask_user"
 BUILT_INS = (FINAL_ANSWER, FAIL_TASK, ASK_USER)
 
+_DECODER = msgspec.json.Decoder(float_hook=read_float)
 _KEYS = ("thought", "tool", "tool_input")
 _TOOL_KEYS = ("tool", "tool_name", "action")
 _INPUT_KEYS = ("tool_input", "action_input", "input", "arguments", "args", "parameters", "params")
@@ -216,7 +217,7 @@ def _canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:
     if not text.startswith("{") or "<" in text:
         return None
     try:
-        fields = msgspec.json.decode(text)
+        fields = _DECODER.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
     if tuple(fields) != _KEYS or not isinstance(fields["thought"], str):

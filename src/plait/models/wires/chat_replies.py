@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -232,9 +233,10 @@ def cost_of(usage: Mapping[str, Any]) -> float | None:
 
 
 def _amount(value: Any) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-        return None
-    return Decimal(repr(value))
+    with suppress(ArithmeticError, TypeError, ValueError):  # a number of many digits is read as a text
+        found = Decimal(str(value))
+        return found if not isinstance(value, bool) and 0 <= found < 10**12 else None
+    return None
 
 
 def _first_count(*places: tuple[Any, str]) -> int:

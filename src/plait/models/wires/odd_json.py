@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from plait.core.loose_json import read_float
+
 UNREADABLE = "\udcff"
 """Stands for a value or a character that cannot be read. As a byte that UTF-8 never has, it joins no other."""
 MAX_DEPTH = 100
@@ -25,8 +27,11 @@ _HALF = re.compile("[\ud800-\udfff]")
 _NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
+_decoder = msgspec.json.Decoder(float_hook=read_float)
+
+
 def _read_float(word: str) -> float | str:
-    return value if math.isfinite(value := float(word)) else UNREADABLE
+    return read_float(word) if math.isfinite(float(word)) else UNREADABLE
 
 
 _raw_decode = json.JSONDecoder(strict=False, parse_float=_read_float, parse_constant=lambda _: UNREADABLE).raw_decode
@@ -38,7 +43,7 @@ def read_values(data: bytes | str) -> tuple[list[Any], str]:
     From a line on that is broken JSON, nothing is read. Raises nothing.
     """
     try:
-        return [msgspec.json.decode(data)], ""
+        return [_decoder.decode(data)], ""
     except (ValueError, RecursionError):  # msgspec.DecodeError and UnicodeError are a ValueError
         text = data if isinstance(data, str) else data.decode("utf-8", "surrogateescape")
     text = text.translate(_CONTROL)

@@ -1,0 +1,179 @@
+"""Generators, iterators and views as results of tools: a list of their values, within limits, closed at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import itertools
+import json
+import sqlite3
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+import plait
+from plait.core import Observation
+from plait.core.events import Observed
+from plait.tools import collect
+
+
+def make_agent(function: Callable[[], Any], loop: str = "react") -> plait.Agent[str]:
+    each = plait.tool(name="tried", read_only=True, timeout=0.3)(function)
+    script = {
+        "react": ['Thought: x\nAction:\n```\n{"action": "tried", "action_input": null}\n```', "Final Answer: x"],
+        "codeact": [
+            " x.\nACTION 1:\n```python\nkept = tried()\nprint(type(kept).__name__, kept)\n```",
+            " x.\nACTION 2:\n```python\nstop('x')\n```",
+        ],
+    }[loop]
+    return plait.Agent(loop, model=plait.Scripted(script), tools=[each], journal=False)
+
+
+def call(function: Callable[[], Any]) -> Observation:
+    (seen,) = (event.observation for event in make_agent(function).run("q").events if isinstance(event, Observed))
+    return seen
+
+
+def values() -> Iterator[int]:
+    yield from range(3)
+
+
+async def async_values() -> AsyncIterator[int]:
+    for each in range(3):
+        await asyncio.sleep(0)
+        yield each
+
+
+async def returns_generator() -> Iterator[int]:
+    return values()
+
+
+async def returns_stream() -> AsyncIterator[int]:
+    return async_values()
+
+
+def rows() -> Any:
+    return sqlite3.connect(":memory:").execute("select 1, 2 union select 3, 4")
+
+
+RESULTS: dict[str, tuple[Callable[[], Any], Any]] = {
+    "generator": (values, [0, 1, 2]),
+    "async generator": (async_values, [0, 1, 2]),
+    "async function with a generator": (returns_generator, [0, 1, 2]),
+    "async function with an async generator": (returns_stream, [0, 1, 2]),
+    "function with an async generator": (lambda: async_values(), [0, 1, 2]),
+    "generator expression": (lambda: (str(each) for each in range(2)), ["0", "1"]),
+    "map": (lambda: map(str, [1, 2]), ["1", "2"]),
+    "zip": (lambda: zip("ab", [1, 2], strict=True), [["a", 1], ["b", 2]]),
+    "filter": (lambda: filter(None, [0, 1]), [1]),
+    "enumerate": (lambda: enumerate("a"), [[0, "a"]]),
+    "reversed": (lambda: reversed([1, 2]), [2, 1]),
+    "range": (lambda: range(3), [0, 1, 2]),
+    "keys": (lambda: {"a": 1}.keys(), ["a"]),
+    "values": (lambda: {"a": 1}.values(), [1]),
+    "items": (lambda: {"a": 1}.items(), [["a", 1]]),
+    "deque": (lambda: deque([1, 2]), [1, 2]),
+    "islice": (lambda: itertools.islice(itertools.count(), 2), [0, 1]),
+    "no values": (lambda: iter(()), []),
+    "rows of a database": (rows, [[1, 2], [3, 4]]),
+    "records of a table": (lambda: csv.DictReader(io.StringIO("a,b\n1,2\n")), [{"a": "1", "b": "2"}]),
+    "inside": (
+        lambda: {"a": values(), "b": [map(str, [1]), {"c": {"d": 1}.keys()}], "e": (1, range(2))},
+        {"a": [0, 1, 2], "b": [["1"], {"c": ["d"]}], "e": [1, [0, 1]]},
+    ),
+    "generator of generators": (lambda: (range(each) for each in (1, 2)), [[0], [0, 1]]),
+}
+
+
+@pytest.mark.parametrize("case", RESULTS)
+def test_the_values_of_an_iterator_are_a_json_list(case: str) -> None:
+    function, expected = RESULTS[case]
+    seen = call(function)
+    assert (json.loads(seen.text), seen.value, seen.note) == (expected, expected, "")
+
+
+def test_code_gets_a_list() -> None:
+    run = make_agent(async_values, "codeact").run("q")
+    assert "list [0, 1, 2]" in str([event for event in run.events if type(event).__name__ == "Executed"])
+
+
+def test_the_model_reads_that_the_result_is_a_list() -> None:
+    spec = plait.tool(async_values).spec
+    assert (spec.result, spec.returns) == ("list[int]", "a list with a whole number each")
+
+
+def test_a_result_that_holds_itself_ends() -> None:
+    def selfish() -> Any:
+        kept: list[Any] = [1]
+        kept += [kept, kept]
+        return kept
+
+    assert "nested too deeply" in call(selfish).text
+
+
+def test_an_error_in_the_middle_is_the_result() -> None:
+    def breaks() -> Iterator[int]:
+        yield 1
+        raise LookupError("no second value")
+
+    seen = call(breaks)
+    assert (seen.text, seen.trouble) == ("Error: LookupError: no second value", "raised")
+
+
+@pytest.mark.parametrize("endless", [itertools.count, lambda: itertools.repeat("x" * 300)], ids=["count", "texts"])
+def test_an_endless_iterator_is_cut_with_a_note(endless: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "MOST_VALUES", 100)
+    monkeypatch.setattr(collect, "MOST_CHARACTERS", 1_000)
+    seen = call(endless)
+    assert len(seen.value) == (100 if endless is itertools.count else 3) and "was not read" in seen.note
+
+
+def test_a_slow_generator_is_closed_when_its_time_is_over() -> None:
+    ended: list[str] = []
+
+    def slow() -> Iterator[int]:
+        try:
+            for each in itertools.count():
+                yield each
+                time.sleep(0.01)
+        finally:
+            ended.append("generator")
+
+    async def slow_stream() -> AsyncIterator[int]:
+        try:
+            for each in itertools.count():
+                yield each
+                await asyncio.sleep(0.01)
+        finally:
+            await asyncio.sleep(0)
+            ended.append("stream")
+
+    assert [call(each).trouble for each in (slow, slow_stream)] == ["timeout", "timeout"]
+    deadline = time.monotonic() + 5
+    while len(ended) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sorted(ended) == ["generator", "stream"]
+
+
+async def test_a_stream_is_closed_when_the_run_is_cancelled() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> AsyncIterator[int]:
+        try:
+            while True:
+                began.set()
+                yield 1
+                await asyncio.sleep(0.001)
+        finally:
+            ended.set()
+
+    running = asyncio.create_task(make_agent(endless).arun("q"))
+    await began.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ended.is_set()

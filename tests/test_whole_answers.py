@@ -1,0 +1,292 @@
+"""Answers of a type: words are no object, and validators that are written for whole values meet half ones."""
+
+from __future__ import annotations
+
+import json
+import typing
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Annotated, Any, Generic, Literal, NotRequired, Required, TypeVar
+
+import pytest
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field, field_validator, model_validator
+
+import plait
+from plait.core.events import Ended, PartialOutput
+from typed_support import LOOPS, QUESTION, agent, script
+
+T = TypeVar("T")
+REFUSAL = "I am sorry, I have no such city."
+
+
+class City(BaseModel):
+    name: str
+
+
+class Noted(BaseModel):
+    name: str
+    note: str | None = None
+
+
+class Anything(BaseModel):
+    data: Any
+
+
+class Wrapper(BaseModel):
+    city: City
+
+
+class Names(BaseModel):
+    names: list[str]
+
+
+class People(BaseModel):
+    people: int
+
+
+@dataclass
+class Place:
+    name: str
+
+
+class PlaceDict(typing.TypedDict):
+    name: str
+
+
+OBJECTS: dict[str, tuple[Any, str]] = {
+    "model": (City, '{"name": "Lyon"}'),
+    "optional field": (Noted, '{"name": "Lyon"}'),
+    "any field": (Anything, '{"data": "Lyon"}'),
+    "wrapper": (Wrapper, '{"city": {"name": "Lyon"}}'),
+    "list field": (Names, '{"names": ["Lyon"]}'),
+    "dataclass": (Place, '{"name": "Lyon"}'),
+    "TypedDict": (PlaceDict, '{"name": "Lyon"}'),
+    "list of objects": (list[City], '[{"name": "Lyon"}]'),
+    "union": (City | People, '{"name": "Lyon"}'),
+    "nullable": (City | None, '{"name": "Lyon"}'),
+    "schema": ({"type": "object", "properties": {"name": {"type": "string"}}}, '{"name": "Lyon"}'),
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("case", ["model", "dataclass"])
+def test_no_loop_takes_a_refusal_in_words_for_an_object(case: str, loop: str) -> None:
+    output, good = OBJECTS[case]
+    words = json.dumps(REFUSAL) if loop in ("json", "codeact") else REFUSAL
+    run = agent(loop, output, words, good, good).run(QUESTION)
+    assert (run.status, run.answer) == ("answered", json.loads(good)), run.reason
+
+
+@pytest.mark.parametrize("words", [REFUSAL, f'"{REFUSAL}"', "Lyon", "42", f"```\n{REFUSAL}\n```", "name: Lyon", "null"])
+@pytest.mark.parametrize("case", OBJECTS)
+def test_words_are_no_object_of_any_type(case: str, words: str) -> None:
+    output, good = OBJECTS[case]
+    if (case, words) in (("nullable", "null"), ("any field", "42")):
+        return  # these are values of the type
+    run = agent("tool_calling", output, words, good, good).run(QUESTION)
+    assert run.answer == json.loads(good) and len(run.timeline.model_calls) == 2, run.reason
+
+
+@pytest.mark.parametrize(
+    ("output", "answer", "value"),
+    [(People, "5", People(people=5)), (Names, '["Lyon"]', Names(names=["Lyon"])), (str | City, REFUSAL, REFUSAL)],
+)
+def test_other_lone_values_and_types_with_text_stay(output: Any, answer: str, value: Any) -> None:
+    assert agent("tool_calling", output, answer).run(QUESTION).output == value
+
+
+# -- validators
+
+
+class Keyed(BaseModel):
+    title: str
+    status: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def check(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return {"title": data["title"], "status": data["status"].lower()}
+
+
+class Emptied(BaseModel):
+    title: str
+    size: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def check(cls, data: dict[str, Any]) -> dict[str, Any]:
+        taken = dict(data)
+        data.clear()
+        return {"title": taken["title"], "size": taken["size"]}
+
+
+class Mean(BaseModel):
+    parts: list[int]
+
+    @model_validator(mode="after")
+    def check(self) -> Mean:
+        assert sum(self.parts) / len(self.parts) > 1
+        return self
+
+
+class Dated(BaseModel):
+    when: Annotated[date, BeforeValidator(lambda text: date(*[int(text.split(".")[i]) for i in (2, 1, 0)]))]
+
+
+class Named(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def check(cls, value: str) -> str:
+        if len(value.split(" ")) < 2:
+            raise SystemExit("no second name")
+        return value
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    title: str = Field(min_length=5, pattern="^[A-Z]")
+    kind: Literal["a", "b"]
+
+
+class Computed(BaseModel):
+    parts: list[int]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def mean(self) -> float:
+        return sum(self.parts) / len(self.parts)
+
+
+class Unequal(BaseModel):
+    parts: list[int]
+
+    def __eq__(self, other: object) -> bool:
+        return self.parts[2] == other.parts[2]  # type: ignore[attr-defined]
+
+
+@dataclass
+class Posted:
+    first: str
+    rest: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.last = self.rest[1]
+
+
+VALIDATED: dict[str, tuple[Any, str]] = {
+    "before": (Keyed, '{"title": "Alpha", "status": "ok"}'),
+    "before, in place": (Emptied, '{"title": "Alpha", "size": 3}'),
+    "after": (Mean, '{"parts": [1, 2, 3]}'),
+    "before a field": (Dated, '{"when": "05.03.2026"}'),
+    "field": (Named, '{"name": "Ana Lund"}'),
+    "strict": (Strict, '{"title": "Alpha beta", "kind": "a"}'),
+    "computed": (Computed, '{"parts": [1, 2, 3]}'),
+    "comparison": (Unequal, '{"parts": [1, 2, 3]}'),
+    "post_init": (Posted, '{"first": "a", "rest": ["b", "c"]}'),
+    "list": (list[Keyed], '[{"title": "Alpha", "status": "ok"}, {"title": "Beta", "status": "ok"}]'),
+    "union": (Mean | Dated, '{"parts": [1, 2, 3]}'),
+}
+
+
+@pytest.mark.parametrize("loop", ["react", "tool_calling", "json"])
+@pytest.mark.parametrize("case", VALIDATED)
+async def test_a_stream_ends_as_the_run_does_whatever_validators_do_with_half_values(case: str, loop: str) -> None:
+    output, text = VALIDATED[case]
+    made = plait.Agent(loop, model=plait.Scripted(script(loop, text), chunk=3), output=output, journal=False)
+    events = [each async for each in made.stream(QUESTION)]
+    (ended,) = (each.run for each in events if isinstance(each, Ended))
+    run = await made.arun(QUESTION)
+    assert (ended.status, ended.answer, run.answer) == ("answered", run.answer, json.loads(text)), ended.reason
+    assert run.output is not None and any(isinstance(each, PartialOutput) for each in events)
+
+
+@pytest.mark.parametrize(
+    ("case", "bad"), [("before", '{"title": "Alpha"}'), ("field", '{"name": "Ana"}'), ("after", '{"parts": []}')]
+)
+def test_a_validator_that_breaks_on_a_whole_answer_is_an_objection(case: str, bad: str) -> None:
+    output, good = VALIDATED[case]
+    run = agent("tool_calling", output, bad, good).run(QUESTION)
+    assert run.status == "answered" and len(run.timeline.model_calls) == 2, run.reason
+    failed = agent("tool_calling", output, *[bad] * 4).run(QUESTION)
+    assert failed.status == "failed" and "The answer does not fit" in str(failed.reason)
+
+
+# -- typing.TypedDict on Python 3.11
+
+
+class Point(typing.TypedDict):
+    x: int
+    y: int
+
+
+class Options(typing.TypedDict, total=False):
+    a: int
+    b: Required[str]
+
+
+class Child(Point, total=False):
+    label: NotRequired[str]
+
+
+class Nested(typing.TypedDict):
+    at: Point
+    more: list[Child]
+    options: Options | None
+
+
+class Item(typing.TypedDict, Generic[T]):
+    item: T
+
+
+class Node(typing.TypedDict):
+    value: int
+    nodes: list[Node]
+
+
+class Bounded(typing.TypedDict):
+    size: Annotated[int, Field(ge=1)]
+
+
+@dataclass
+class Holder:
+    at: Point
+    more: list[Child] = field(default_factory=list)
+
+
+Functional = typing.TypedDict("Functional", {"in": int, "my key": str})
+
+DICTS: dict[str, tuple[Any, Any, Any]] = {
+    "plain": (Point, {"x": 1, "y": 2}, {"x": 1}),
+    "not total": (Options, {"b": "s"}, {"a": 1}),
+    "inherited": (Child, {"x": 1, "y": 2}, {"label": "a"}),
+    "nested": (Nested, {"at": {"x": 1, "y": 2}, "more": [{"x": 1, "y": 2}], "options": None}, {"at": {}}),
+    "generic": (Item[int], {"item": 3}, {"item": "no number"}),
+    "recursive": (Node, {"value": 1, "nodes": [{"value": 2, "nodes": []}]}, {"value": 1, "nodes": [{}]}),
+    "bounded": (Bounded, {"size": 1}, {"size": 0}),
+    "functional": (Functional, {"in": 1, "my key": "a"}, {"in": 1}),
+    "in a list": (list[Point], [{"x": 1, "y": 2}], [{"x": 1}]),
+    "in a dict": (dict[str, Point], {"k": {"x": 1, "y": 2}}, {"k": 1}),
+    "in a union": (Point | Options, {"b": "s"}, {"z": 1}),
+    "in a dataclass": (Holder, {"at": {"x": 1, "y": 2}, "more": []}, {"at": 1}),
+}
+
+
+@pytest.mark.parametrize("case", DICTS)
+def test_a_typed_dict_is_a_parameter_a_result_and_an_output(case: str) -> None:
+    kind, good, bad = DICTS[case]
+
+    def take(given: Any) -> Any:
+        return given
+
+    take.__annotations__ = {"given": kind, "return": kind}
+    each = plait.tool(take)
+    _, arguments = each.bind({"given": good})
+    taken = arguments["given"]
+    assert (vars(taken) if isinstance(taken, Holder) else taken) == good
+    with pytest.raises(plait.PlaitError, match="take: given"):
+        each.bind({"given": bad})
+    assert each.spec.returns
+    run = agent("tool_calling", kind, json.dumps(bad), json.dumps(good), json.dumps(good)).run(QUESTION)
+    assert run.answer == good and len(run.timeline.model_calls) == 2, run.reason
