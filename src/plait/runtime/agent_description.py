@@ -25,7 +25,7 @@ from plait.runtime.grounding import Grounding
 from plait.runtime.hooks import Hook, require_hooks
 from plait.runtime.instructions import check_instructions
 from plait.runtime.limits import Limits
-from plait.runtime.output import describe_output, function_name, output_of, read_recorded_output
+from plait.runtime.output import describe_output, output_of, read_recorded_output
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import Approve, OnInterruptedCall
 from plait.runtime.sessions import SESSION, History, tools_of
@@ -34,6 +34,7 @@ from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
 from plait.tools import Tool
 from plait.tools.load import check_word, tools_from
+from plait.tools.tool import function_name
 
 T = TypeVar("T")
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.core.user_functions import call_plain, require_plain
-from plait.runtime.output import count_required, function_name
+from plait.runtime.output import count_required
+from plait.tools.tool import function_name
 from plait.tools.user_code import show_error
 
 

@@ -23,6 +23,7 @@ from plait.core.user_functions import call_plain, require_plain
 from plait.journal.records import RunHead
 from plait.models.base import Model
 from plait.models.fallback import has_native_calls
+from plait.tools.tool import function_name
 from plait.tools.user_code import show_error
 
 NAME = "answer"
@@ -283,10 +284,6 @@ def _list_checks(checks: object) -> tuple[Callable[..., str | None], ...]:
             raise ConfigError(f"The output check {repr_short(each)} is no function.", hint=hint)
         require_plain(each, f"'{function_name(each)}' of the output's checks")
     return found
-
-
-def function_name(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
 
 
 TEXT: OutputType[str] = OutputType(str)

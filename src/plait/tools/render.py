@@ -97,8 +97,9 @@ def simplify(value: Any) -> tuple[Any, str]:
 
     Plain are values that JSON can hold, other numbers, dates, bytes, tuples, sets and artifacts.
     Iterators, views and other collections become lists and dicts, an object with fields a dict, an Enum its value,
-    arrays of numbers lists, a missing date None. Any other value becomes its text. Never raises, whatever the objects
-    do when they are read, and ends for values that contain themselves and for endless iterators.
+    arrays of numbers lists, a missing date None. Any other value becomes its text. Ends for values that contain
+    themselves and for endless iterators, whatever the objects do when they are read. Raises only what an iterator that
+    is the whole result raises: that is the tool's own code.
     """
     reader = _Reader()
     plain, types = reader.read(value, ()), ", ".join(reader.texts)
@@ -127,6 +128,8 @@ class _Reader:
                 return kind(self._read_all(value, path))
             return self._read_object(value, path)
         except BaseException:  # a user's object may raise anything while it is read
+            if len(path) == 1 and isinstance(value, Iterator):
+                raise
             self.texts[kind.__name__] = None
             return f"(a {kind.__name__} that can't be shown)"
 
@@ -194,6 +197,8 @@ class _Reader:
                     found.append(MORE)
                     break
         except Exception as why:  # what came before is kept: the call has been made
+            if lazy and len(path) == 1:
+                raise
             found.append(f"(no more can be read: {type(why).__name__})")
         finally:
             if isinstance(values, GeneratorType):

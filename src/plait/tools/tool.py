@@ -33,7 +33,7 @@ def innermost(function: Any) -> Any:
     return innermost(function.__wrapped__) if hasattr(function, "__wrapped__") else type(function).__call__
 
 
-def name_of(function: Any) -> str:
+def function_name(function: Any) -> str:
     """Return the name of a function, of the one in a `functools.partial`, or of the class of an object."""
     while isinstance(function, partial) and not hasattr(function, "__name__"):
         function = function.func
@@ -258,7 +258,7 @@ def tool(
             raise ConfigError(f"{wrapped.name} is a tool already.", hint="Decorate it once.")
         made: FunctionTool[..., Any] = FunctionTool(
             wrapped,
-            name or name_of(wrapped),
+            name or function_name(wrapped),
             description,
             returns,
             read_only,
