@@ -419,6 +419,8 @@ def test_the_journal_has_the_call_as_written_as_seen_and_as_made(journal: Path) 
     assert (made.call.input, made.changed_by) == ({"to": "Ada", "amount": 2.5}, "hook")
     shown = [each.call.input for each in run.events if isinstance(each, ev.Called)]
     assert shown == [{"to": "Ada", "amount": 2.5}]
+    run = agent_of(pay, {"to": "Ada", "amount": 5}, journal=journal).run("go")
+    assert repr(run.timeline.tool_calls[0].bound.input) == "{'to': 'Ada', 'amount': 5.0}"
     unchanged = agent_of(pay, ["Ada", "5"], journal=journal).run("go")
     assert [each.call.input for each in unchanged.events if isinstance(each, ev.Called)] == [["Ada", "5"]]
 
@@ -446,9 +448,12 @@ async def test_an_edited_call_that_is_made_again_has_the_edited_input(journal: P
     assert GOT == [50.0, 50.0]
 
 
+COMPUTED: Any = Field(default_factory=lambda: [len(GOT)])
+
+
 def test_computed_defaults_make_no_call_new_for_the_loop_breaker_and_for_doubts(journal: Path) -> None:
     @plait.tool(timeout=0.05)
-    async def pay_once(to: str, code: list[int] = Field(default_factory=lambda: [len(GOT)])) -> str:
+    async def pay_once(to: str, code: list[int] = COMPUTED) -> str:
         """Pays."""
         GOT.append(to)
         await asyncio.sleep(0 if to == "Bob" else 60)
@@ -462,3 +467,24 @@ def test_computed_defaults_make_no_call_new_for_the_loop_breaker_and_for_doubts(
     assert run.status == "waiting" and "The same call was made before" in str(run.reason)
     run = turns(*[["Bob"]] * 6).run("go")
     assert (run.status, run.outcome.limit) == ("stopped", "loop")  # type: ignore[union-attr]
+
+
+def test_hooks_of_the_same_name_in_a_run_and_the_run_above_both_decide(journal: Path) -> None:
+    def limit(most: float, asks: float) -> plait.Hook:
+        def method(self: plait.Hook, context: Any, call: Call) -> Any:
+            amount = call.input.get("amount", 0)
+            return plait.Refuse(f"above {most}") if amount > most else plait.AskApproval("?") if amount > asks else None
+
+        return type("Limit", (plait.Hook,), {"before_tool": method})()
+
+    def run(above: plait.Hook, below: plait.Hook) -> tuple[plait.Agent[Any], plait.Run[Any]]:
+        child = agent_of(pay, ["Ada", 50], hooks=[below], journal=journal)
+        parent = agent_of(child.as_tool("child"), "go", hooks=[above], journal=journal)
+        return parent, parent.run("go")
+
+    for hooks in ((limit(10, 10), limit(99, 99)), (limit(99, 99), limit(10, 10))):
+        assert run(*hooks)[1].status == "answered" and GOT == []
+    parent, waiting = run(limit(999, 10), limit(999, 60))
+    waiting = parent.resume(waiting, 'edit ["Ada", 70]')  # the other hook has not asked
+    assert waiting.status == "waiting" and GOT == []
+    assert parent.resume(waiting, "yes").status == "answered" and GOT == [("Ada", 70.0)]

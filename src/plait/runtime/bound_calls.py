@@ -39,12 +39,9 @@ class BoundCall(Struct, frozen=True):
     @property
     def written(self) -> Call:
         """The call without the defaults."""
-        given = self.call.input
-        return (
-            structs.replace(self.call, input={k: given[k] for k in given if k not in self.filled})
-            if self.filled
-            else self.call
-        )
+        if not self.filled:
+            return self.call
+        return structs.replace(self.call, input={k: v for k, v in self.call.input.items() if k not in self.filled})
 
 
 class CallBinder:

@@ -57,7 +57,7 @@ LONG = 0.05
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateCall:
     """A call on its way through the guards: as it is bound, who changed it, what hooks decided about it, which of its
     values the model made up, why it is refused, and how often the user has edited it."""
 
@@ -79,7 +79,7 @@ class Group:
     wrote: tuple[Call, ...]
     seen: tuple[Call, ...]
     alike: tuple[Call, ...]
-    candidates: dict[int, Candidate]
+    candidates: dict[int, CandidateCall]
     past: PastEffect
     fixed: bool = False
 
@@ -136,7 +136,7 @@ class Actor:
                     raise near
         if bound:
             candidates = {
-                i: Candidate(each, past.calls[i].changed_by if i in past.begun else "", edits=len(edits[i]))
+                i: CandidateCall(each, past.calls[i].changed_by if i in past.begun else "", edits=len(edits[i]))
                 for i, each in bound.items()
             }
             group = Group(n, step, calls, seen, alike, candidates, past, effect.fixed)
@@ -193,7 +193,7 @@ class Actor:
         except BadInput as why:
             return BoundCall(given, error=str(why))
 
-    async def _admit(self, group: Group, i: int) -> Candidate:
+    async def _admit(self, group: Group, i: int) -> CandidateCall:
         """Take a call to its hooks, and look for made-up values in it."""
         bound, edits = group.candidates[i].bound, group.candidates[i].edits
         if bound.error:
@@ -209,9 +209,9 @@ class Actor:
             others = (tool.name for tool in self.run_context.run_spec.tools if tool.name != bound.call.tool)
             refusal = refuse_invented(invented, others)
         changed_by: ChangedBy = "hook" if decided.changed else "user" if edits else ""
-        return Candidate(bound, changed_by, decided, invented, refusal, edits)
+        return CandidateCall(bound, changed_by, decided, invented, refusal, edits)
 
-    def _find_questions(self, candidate: Candidate, fixed: bool) -> dict[str, str]:
+    def _find_questions(self, candidate: CandidateCall, fixed: bool) -> dict[str, str]:
         """Return the guards that want the user's approval of a call, each with its part of the question."""
         call, found = candidate.bound.call, dict[str, str]()
         if candidate.invented and self.run_context.run_spec.grounding == "ask":
@@ -287,7 +287,7 @@ class Actor:
                     found = describe_findings(each.invented)
                     self.run_context.remark(group.step, "invented", f"{each.bound.call.tool}: {found}")
             pairs = enumerate(zip(group.wrote, group.seen, strict=True))
-            bound = {i: seen.input for i, (wrote, seen) in pairs if seen.input != wrote.input}
+            bound = {i: seen.input for i, (wrote, seen) in pairs if codec.encode(seen) != codec.encode(wrote)}
             intent.append((Acting(group.n, group.step, group.wrote, free, bound), None))
         elif free:
             intent.append((Begun(group.n, free), None))
@@ -331,7 +331,7 @@ class Actor:
                 refusal = Observation("The call was edited too often. It was not made.", trouble="refused")
                 return await self._ended(group, i, refusal)
             bound = self._bind(i, said.edit(call), group.past, edits + 1)
-            group.candidates[i] = Candidate(bound, "user", edits=edits + 1)
+            group.candidates[i] = CandidateCall(bound, "user", edits=edits + 1)
             group.candidates[i] = candidate = await self._admit(group, i)
             if failed := bound.error or candidate.refusal:
                 trouble: Trouble = "bad_input" if bound.error else "refused"

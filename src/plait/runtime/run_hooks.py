@@ -156,29 +156,31 @@ class RunHooks:
             asked: dict[str, tuple[Call, str]] = {}  # what each hook saw or returned last, and its question
             changers: dict[str, None] = {}
             changes = 0
-            while hook := next((each for each in hooks if asked.get(each.name, (None,))[0] != bound.call), None):
-                made = await self._call_hooks("before_tool", bound.call, hooks=(hook,))
+            while name := next((each for each in hooks if asked.get(each, (None,))[0] != bound.call), ""):
+                made = await self._call_hooks("before_tool", bound.call, hooks=(hooks[name],))
                 if made.refusal:
-                    return made
-                asked[hook.name] = (made.value, made.question)
+                    return structs.replace(made, hooks=(name,))
+                asked[name] = (made.value, made.question)
                 if made.value == bound.call:
                     continue
                 try:
                     now = self.run_context.binder.bind_changed(made.value, bound)
                 except BadInput as why:
-                    said = f"The hook {hook.name} gave it an input that the tool does not take. {why}"
-                    return Decided(bound.call, said, hooks=(hook.name,))
+                    said = f"The hook {name} gave it an input that the tool does not take. {why}"
+                    return Decided(bound.call, said, hooks=(name,))
                 if now.call == bound.call:
-                    asked[hook.name] = (bound.call, "")
+                    asked[name] = (bound.call, "")
                     continue
                 bound, changes = now, changes + 1
-                changers[hook.name] = None
+                changers[name] = None
                 if changes > REBINDS:
                     return Decided(bound.call, "Hooks changed its input again and again.", hooks=tuple(changers))
             questions = {name: question for name, (_, question) in asked.items() if question}
             return Decided(bound.call, "", "\n".join(questions.values()), tuple(questions or changers))
 
-        hooks = self._hooks["before_tool"]
+        hooks: dict[str, Hook] = {}
+        for hook in self._hooks["before_tool"]:  # a hook of a run above may have the same name
+            hooks[f"{hook.name} {len(hooks) + 1}" if hook.name in hooks else hook.name] = hook
         decided = await self._decide(place, bound.call, CALL, ask=ask_hooks)
         return bound, decided
 
