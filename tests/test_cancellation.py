@@ -205,8 +205,9 @@ WAYS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("how", [run, stream], ids=["run", "stream"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("how", "kind"), [*((run, kind) for kind in KINDS), (stream, "wait_on_loop"), (stream, "child")]
+)
 def test_whoever_cancels_gets_their_own_error_and_the_run_is_recorded_first(
     kind: str, how: Any, way: str, journal: Path
 ) -> None:

@@ -75,8 +75,7 @@ def limited(loop: str, journal: Any, **limits: Any) -> plait.Agent:
     )
 
 
-@pytest.mark.parametrize("hooks", [[], [Looks()]], ids=["", "hook"])
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize(("kept", "hooks"), [(True, []), (False, [Looks()])], ids=["journal", "hook"])
 @pytest.mark.parametrize("loop", PARALLEL)
 def test_of_ten_parallel_child_runs_exactly_as_many_run_as_may(
     loop: str, kept: bool, hooks: list[Any], journal: Path
@@ -116,10 +115,9 @@ def test_the_children_of_child_runs_count_for_the_run_at_the_top(
     assert count(top.run("?")) == total
 
 
-@pytest.mark.parametrize("kept", [True, False])
-@pytest.mark.parametrize("hooks", [[], [Looks()]], ids=["", "hook"])
+@pytest.mark.parametrize(("kept", "hooks"), [(True, [Looks()]), (False, [])], ids=["journal", "memory"])
 @pytest.mark.parametrize("limits", [{"calls": 6}, {"tokens": 1_500}, {"usd": 0.02}], ids=["calls", "tokens", "usd"])
-@pytest.mark.parametrize("loop", [loop for loop in PARALLEL if loop != "codeact"])
+@pytest.mark.parametrize("loop", ["tool_calling", "rewoo", "arun"])
 def test_parallel_child_runs_stay_within_a_budget(
     loop: str, limits: dict[str, Any], hooks: list[Any], kept: bool, journal: Path
 ) -> None:

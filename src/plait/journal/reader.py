@@ -171,7 +171,7 @@ def turns(connection: sqlite3.Connection, session: str, before: str | None, limi
 
 def open_turns(connection: sqlite3.Connection, path: Path, session: str, run: str) -> list[RunRow]:
     """Return the runs of a conversation but `run` that have not ended, or ended with calls in doubt."""
-    where = f"{_SESSION} = ? AND id <> ? AND (outcome IS NULL OR json_extract(totals, '$.doubts'))"
+    where = f"{_SESSION} = ? AND id <> ? AND (outcome IS NULL OR json_extract(totals, '$.in_doubt'))"
     found = connection.execute(f"SELECT {RUN} FROM runs WHERE {where} ORDER BY n", (session, run))
     return [run_row(each, path) for each in found.fetchall()]
 

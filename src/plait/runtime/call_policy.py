@@ -54,14 +54,14 @@ class CallPolicy:
 
     def note_doubt(self, call: Call) -> None:
         """Whether this call took effect is not known."""
-        self._context.doubts.tree.append(self._tools.with_own_name(call))
+        self._context.calls_in_doubt.tree.append(self._tools.with_own_name(call))
 
     def is_in_doubt(self, call: Call) -> bool:
         """An identical call of the tree or the session may have taken effect, and it may not be repeated."""
-        if self.may_repeat(call) or not (doubts := self._context.doubts.read_all()):
+        if self.may_repeat(call) or not (known := self._context.calls_in_doubt.read_all()):
             return False
         keys = self._keys(self._tools.with_own_name(call))
-        return any(not keys.isdisjoint(self._keys(each)) for each in doubts)
+        return any(not keys.isdisjoint(self._keys(each)) for each in known)
 
     def _keys(self, call: Call) -> set[bytes]:
         """What an identical call shares: its input as recorded, and as the tool takes it. `call` has its own name."""

@@ -49,7 +49,7 @@ class ToolServices:
         self.run_context, self.n, self.i, self.step, self.call, self.past = run_context, n, i, step, call, past
         self.hooks = hooks
         self.loop = asyncio.get_running_loop()
-        self.meter, self.doubts = run_context.meter, run_context.doubts
+        self.meter, self.calls_in_doubt = run_context.meter, run_context.calls_in_doubt
         self._recorded = {k: asked for (j, k), asked in past.asked.items() if j == i}
         self._asked = max(self._recorded, default=-1) + 1
         self._limit = asyncio.timeout(None)

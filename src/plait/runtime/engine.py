@@ -196,7 +196,7 @@ class Engine:
             "seconds": round(meter.seconds, 6),
             **({"tree": meter.tree_total.json()} if meter.children else {}),
             **({"outside": True} if self.run_context.outside.sources else {}),
-            **({"doubts": True} if self.run_context.doubts.tree else {}),
+            **({"in_doubt": True} if self.run_context.calls_in_doubt.tree else {}),
         }
 
     # -- the walk

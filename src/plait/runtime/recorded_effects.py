@@ -95,7 +95,7 @@ class Past:
         self.timeline = timeline or Timeline()
         self.children = dict(children or {})
         """What the child runs used so far, by run."""
-        self.doubts: list[Call] = []
+        self.calls_in_doubt: list[Call] = []
         """The calls in doubt of the run and its child runs."""
         self.effects: dict[int, PastEffect] = {}
         self.artifacts: dict[str, tuple[str, bytes]] = {}

@@ -27,8 +27,12 @@ from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.attachments import find_contents
 from plait.runtime.background import call_either
+<<<<<<< ours
 from plait.runtime.bound_calls import CallBinder, replace_input
 from plait.runtime.doubts import Doubts
+=======
+from plait.runtime.calls_in_doubt import CallsInDoubt
+>>>>>>> theirs
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.hooks import Hook
 from plait.runtime.limits import Limits
@@ -177,7 +181,7 @@ class RunContext:
     """Where the model may take values from, if Plait checks that."""
     outside: OutsideContent = field(init=False)
     """What the model has seen from outside."""
-    doubts: Doubts = field(init=False)
+    calls_in_doubt: CallsInDoubt = field(init=False)
     """The calls in doubt of the tree of runs that this one belongs to, and of its session."""
 
     def __post_init__(self) -> None:
@@ -185,10 +189,10 @@ class RunContext:
         self.binder = CallBinder(self.run_spec.tools, self.artifacts, self.log.scrub)
         self.outside = OutsideContent(self.run_spec.taint, self.run_spec.outside)
         services = call_services()
-        self.doubts = services.doubts if services is not None else Doubts()
-        self.doubts.tree += self.run_spec.past.doubts
+        self.calls_in_doubt = services.calls_in_doubt if services is not None else CallsInDoubt()
+        self.calls_in_doubt.tree += self.run_spec.past.calls_in_doubt
         if self.run_spec.session and self.journal is not None:
-            self.doubts.unread.append((self.journal, self.run_spec.session, self.log.run))
+            self.calls_in_doubt.unread.append((self.journal, self.run_spec.session, self.log.run))
         if self.run_spec.grounding != "off":
             self.sources = sources_of(
                 self.run_spec.task, self.run_spec.context.system, self.run_spec.context.instructions

@@ -29,8 +29,12 @@ from plait.journal.timeline import Question, Timeline, select_rows_before
 from plait.runtime.approvals import open_question, waiting_with, without_id
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.background import wait_to_end
+<<<<<<< ours
 from plait.runtime.bound_calls import CallBinder
 from plait.runtime.doubts import read_doubts
+=======
+from plait.runtime.calls_in_doubt import read_calls_in_doubt
+>>>>>>> theirs
 from plait.runtime.engine import Engine
 from plait.runtime.listener import Listener
 from plait.runtime.output import OutputType, output_of, read_recorded_output
@@ -101,7 +105,7 @@ async def claim(
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
     timeline = journal.timeline(head.run)
     past = Past(timeline, read_children_spent(journal, head.run))
-    past.doubts = read_doubts(journal, head, timeline)
+    past.calls_in_doubt = read_calls_in_doubt(journal, head, timeline)
     return _changed(run_spec, past=past, trust_until=head.fork_at), log
 
 
@@ -143,7 +147,7 @@ async def fork(
     records = [(row.record, row.body) for row in kept]
     log = await journal.begin(head, owner_of_this_process(), records, secrets=run_spec.phases.secrets())
     past = Past(Timeline(kept))
-    past.doubts = read_doubts(journal, head, past.timeline)
+    past.calls_in_doubt = read_calls_in_doubt(journal, head, past.timeline)
     return _changed(run_spec, past=past, trust_until=at), log
 
 

@@ -15,10 +15,10 @@ class CallContext:
 
 
 class CallServices(Protocol):
-    """What the runtime offers to one tool call. `meter` counts what its run uses, `doubts` holds the calls in doubt."""
+    """What the runtime offers to one tool call. `meter` counts what its run uses, `calls_in_doubt` those in doubt."""
 
     meter: Any
-    doubts: Any
+    calls_in_doubt: Any
 
     def report_progress(self, text: str) -> None:
         """Show how far the tool is. Called on the run's own event loop."""

@@ -1,10 +1,12 @@
 """The calls in doubt that a tree of runs shares: those that began, and of which nobody knows whether they took effect.
 
-A run at the top makes the `Doubts`, and its child runs use the same object. A resumed run begins with what is on record
-of its tree (`read_doubts`). The earlier turns of a session are read when the first call with effects is to be made.
+A run at the top makes the object, and its child runs use the same one. A resumed run begins with what is on record of
+its tree. The earlier turns of a session are read when the first call with effects is to be made.
 """
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from plait.core import Call
 from plait.core.errors import UnknownRun
@@ -13,7 +15,7 @@ from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 
 
-class Doubts:
+class CallsInDoubt:
     """Collects the calls in doubt. `tree` are those of the runs of this tree."""
 
     def __init__(self) -> None:
@@ -30,7 +32,7 @@ class Doubts:
         return [*self._earlier, *self.tree]
 
 
-def read_doubts(journal: Journal, head: RunHead, timeline: Timeline) -> list[Call]:
+def read_calls_in_doubt(journal: Journal, head: RunHead, timeline: Timeline) -> list[Call]:
     """Return the calls in doubt of a run and its child runs; of a fork, also those of the child runs that its first
     steps started in the run that it comes from."""
     repeatable = {tool["name"] for tool in head.tools if tool.get("read_only") or tool.get("idempotent")}
@@ -41,19 +43,19 @@ def read_doubts(journal: Journal, head: RunHead, timeline: Timeline) -> list[Cal
         and each.call.tool not in repeatable
         and (each.observation is None or each.observation.trouble == "in_doubt")
     ]
-    effects, run = {each.n for each in timeline.tool_calls}, head
-    while True:
-        for row in journal.children(run.run):
+    effects, name, parent = {each.n for each in timeline.tool_calls}, head.run, head.parent
+    while name:
+        for row in journal.children(name):
             if row.head.caller is not None and row.head.caller.n in effects:
                 found += read(journal, row)
-        try:
-            run = journal.head(run.parent)
-        except UnknownRun:  # it is no fork, or the run that it comes from was deleted
-            return found
+        name, parent = parent, ""
+        with suppress(UnknownRun):  # deleted
+            parent = journal.head(name).parent if name else ""
+    return found
 
 
 def read(journal: Journal, run: RunRow) -> list[Call]:
     """Return the calls in doubt of another run and of its child runs; if it goes on, also those under way."""
-    if run.outcome is not None and not run.totals.get("doubts"):
+    if run.outcome is not None and not run.totals.get("in_doubt"):
         return []
-    return read_doubts(journal, run.head, journal.timeline(run.head.run, bodies=False))
+    return read_calls_in_doubt(journal, run.head, journal.timeline(run.head.run, bodies=False))
