@@ -27,12 +27,8 @@ from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.attachments import find_contents
 from plait.runtime.background import call_either
-<<<<<<< ours
 from plait.runtime.bound_calls import CallBinder, replace_input
-from plait.runtime.doubts import Doubts
-=======
 from plait.runtime.calls_in_doubt import CallsInDoubt
->>>>>>> theirs
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.hooks import Hook
 from plait.runtime.limits import Limits

@@ -29,12 +29,8 @@ from plait.journal.timeline import Question, Timeline, select_rows_before
 from plait.runtime.approvals import open_question, waiting_with, without_id
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.background import wait_to_end
-<<<<<<< ours
 from plait.runtime.bound_calls import CallBinder
-from plait.runtime.doubts import read_doubts
-=======
 from plait.runtime.calls_in_doubt import read_calls_in_doubt
->>>>>>> theirs
 from plait.runtime.engine import Engine
 from plait.runtime.listener import Listener
 from plait.runtime.output import OutputType, output_of, read_recorded_output

@@ -63,16 +63,10 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
                 raise ConfigError(f"History({name}={value!r}) is invalid.", hint="Give a whole number from 0 up.")
         if isinstance(self.embedder, str) and self.embedder:
             return
-<<<<<<< ours
-        embed: Any = getattr(self.embedder, "embed", self.embedder)
-        if isinstance(self.embedder, EmbedderObject) or callable(self.embedder):
-            require_plain(embed, "embedder=")
-=======
         if isinstance(self.embedder, EmbedderObject):
             require_plain(self.embedder.embed, "embed of embedder=")
         elif callable(self.embedder):
             require_plain(self.embedder, "embedder=")
->>>>>>> theirs
         else:
             raise ConfigError(
                 f"History(embedder={self.embedder!r}) is invalid.",
