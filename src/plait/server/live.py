@@ -20,7 +20,7 @@ from plait.journal.store import Journal
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
 from plait.server import run_search
-from plait.server.run_view import child_entry, has_plan, list_entry, open_questions, plan_view, run_facts
+from plait.server.run_view import child_entry, format_answer, has_plan, list_entry, open_questions, plan_view, run_facts
 from plait.server.timeline import ViewerTimeline, build_timeline
 from plait.tools.render import replace_surrogates
 
@@ -49,13 +49,24 @@ class PartialReplies:
             case ev.Asked(step=step, model=model):
                 self._stages[step] = Stage(model)
                 self._replies[step] = None if step in self._replies else []
-            case ev.Thought(step=step, text=text) | ev.Action(step=step, text=text) | ev.Answer(step=step, text=text):
+            case ev.Thought(step=step) | ev.Action(step=step) | ev.Answer(step=step) | ev.Text(step=step):
                 parts = self._replies.get(step)
                 if parts is None:
                     return
                 kind = type(event).__name__.lower()
+                if kind != "text":  # a whole reply repeats its texts by their kinds
+                    parts[:] = [part for part in parts if part[0] not in ("text", "output")]
                 before = parts.pop()[1] if parts and parts[-1][0] == kind else ""
-                parts.append((kind, (before + text)[-LONGEST:]))
+                parts.append((kind, (before + event.text)[-LONGEST:]))
+            case ev.PartialOutput(step=step, value=value):
+                # Only a typed answer that is a tool's input has no other event. Each value replaces the one before.
+                parts = self._replies.get(step)
+                if parts is not None and all(kind in ("thought", "output") for kind, _ in parts):
+                    from pydantic_core import to_jsonable_python
+
+                    with suppress(ValueError):  # a serializer of the user's type may not expect half a value
+                        text = format_answer(to_jsonable_python(value, fallback=str))
+                        parts[:] = [part for part in parts if part[0] != "output"] + [("output", text[-LONGEST:])]
             case ev.Noted(step=step, kind="retry" | "model_change") if self._replies.get(step):
                 self._replies[step] = []  # the reply starts again
             case ev.Replied(step=step):

@@ -4,7 +4,9 @@ import { long } from "./text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const STRANDS = ["thought", "action", "observation"];
-const ASKS = { question: "question to you", approval: "asks your leave", plan: "asks your leave for the plan" };
+// A reply of which it is not known yet whether calls follow it, and the value of a typed answer.
+const WRITING = { text: "answer", output: "answer" };
+const ASKS = { question: "question to you", approval: "needs your approval", plan: "needs your approval for the plan" };
 
 // Between two steps the strands change places.
 const crossing = (turn) => {
@@ -77,10 +79,10 @@ export class Braid {
     this.place.querySelectorAll(".writing").forEach((each) => each.remove());
     for (const { step, parts, stage, seconds } of steps) {
       const node = this.steps.get(step)?.nodes.get(asked.get(step));
-      const drawn = parts.filter(([, text]) => text.trim()).map(([kind, text]) => part(kind, kind, make(`div.text.${kind === "action" ? "code" : "prose"}`, {}, make("pre", { dir: "auto" }, shown(text.trim())))));
+      const drawn = parts.filter(([, text]) => text.trim()).map(([kind, text]) => part(WRITING[kind] || kind, kind === "text" ? "reply" : kind, make(`div.text.${kind === "action" ? "code" : "prose"}`, {}, make("pre", { dir: "auto" }, shown(text.trim())))));
       const going = node?.querySelector(".going");
       going?.before(make("div.writing", {}, drawn));
-      const doing = drawn.length ? " is writing " : seconds !== undefined ? ` · ${stage || "has not begun to write"} · ${seconds} s ` : "";
+      const doing = drawn.length ? " is writing " : seconds !== undefined ? ` · ${stage || "no text yet"} · ${seconds} s ` : "";
       if (doing) going?.querySelector(".doing")?.replaceChildren(doing);
     }
   }
@@ -148,7 +150,7 @@ export class Braid {
       details.querySelector("summary").addEventListener("click", () => { details.dataset.touched = "yes"; });
       drawn.push(part("action", item.reply ? "reply" : "written", details));
     }
-    if (item.state === "asking") drawn.push(make("p.going", {}, make("span.pulse", { "aria-hidden": "true" }), make("bdi", {}, shown(item.model)), make("span.doing", {}, " has not begun to write "), make("span.quiet", {}, ...shown(`(${item.phase})`))));
+    if (item.state === "asking") drawn.push(make("p.going", {}, make("span.pulse", { "aria-hidden": "true" }), make("bdi", {}, shown(item.model)), make("span.doing", {}, " · no text yet "), make("span.quiet", {}, ...shown(`(${item.phase})`))));
     if (item.finish === "length") drawn.push(make("div.part.note.is-cut", {}, make("span.label", {}, "cut"), make("div.inside", {}, "The reply was cut by the model's token limit.")));
     return drawn;
   }
