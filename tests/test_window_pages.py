@@ -186,6 +186,21 @@ async def test_what_a_model_writes_is_seen_before_its_reply_is_whole(browser: Br
         await page.close()
 
 
+async def test_a_run_graded_wrong_does_not_look_right(browser: Browser, journal: Path) -> None:
+    tasks = [{"question": f"How many live in {town}?", "answer": n} for town, n in (("Lyon", 522250), ("Nice", 348085))]
+    await acompare(tasks, loops="react", models=[Scripted([answer("522250")] * 2)], journal=journal)
+    with serving(react(journal)) as server:
+        page = await opened(browser, server)
+        assert await page.count("li.run .chip.is-answered") == 1 and await page.count("li.run .chip.is-wrong") == 1
+        assert "answered, graded wrong" in await page.text("li.run:has(.is-wrong)")
+        await page.click("li.run:has(.is-wrong) h3 a")
+        await page.wait_for("document.querySelector('.outcome.is-wrong') !== null")
+        assert "answered, graded wrong" in await page.text(".state") and "348085" in await page.text(".outcome")
+        assert await window_axe.found(page, "moderate") == []
+        assert page.problems == []
+        await page.close()
+
+
 @pytest.mark.parametrize("loop", ["tool_calling", "react", "json"])
 async def test_every_loop_streams_its_answer_to_the_page(browser: Browser, journal: Path, loop: str) -> None:
     text = "Lyon has 522,250 people, which is more than Nice has; and that is all there is to say."

@@ -115,7 +115,8 @@ def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
     view.close()
     if (answer := outcome.get("answer")) is not None:
         click.echo(f"Answer: {clean_text(answer if isinstance(answer, str) else as_json(answer))}")
-    parts = [row.status + (f": {clean_text(outcome['reason'])}" if outcome.get("reason") else "")]
+    why = outcome.get("reason") or (row.grade or {}).get("why")
+    parts = [row.verdict + (f": {clean_text(why)}" if why else "")]
     if "steps" in totals:
         usage = msgspec.convert(totals, Usage)
         parts += [format_count(totals["steps"], "step"), format_count(totals["calls"], "call"), format_tokens(usage)]

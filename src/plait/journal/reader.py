@@ -22,7 +22,8 @@ PATIENCE = 2.0
 RUN = """
     n, id, status, owner, started,
     max(updated, coalesce((SELECT at FROM events WHERE run = n ORDER BY seq DESC LIMIT 1), 0)),
-    head, outcome, totals"""
+    head, outcome, totals,
+    (SELECT json_extract(data, '$.grade') FROM results WHERE label <> '' AND cell = label AND run = runs.id)"""
 
 
 _SESSION = "session <> '' AND session"  # spelled as in its index
@@ -101,7 +102,7 @@ def read_content(connection: sqlite3.Connection, attachment: Attachment, path: P
 
 def run_row(found: tuple[Any, ...], path: Path) -> RunRow:
     """Return a run as listed. The status is "interrupted" if the run's process died before ending it."""
-    _, _, status, owned, started, updated, head, outcome, totals = found
+    _, _, status, owned, started, updated, head, outcome, totals, grade = found
     if status == "running" and (not owned or owner.life_of(owned, path) == "dead"):
         status = "interrupted"
     return RunRow(
@@ -112,6 +113,7 @@ def run_row(found: tuple[Any, ...], path: Path) -> RunRow:
         started,
         updated,
         owned,
+        codec.decode_plain(grade) if grade else None,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
@@ -20,6 +21,7 @@ from plait.journal.store import Journal
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
 from plait.server import run_search
+from plait.server.auth import RunLabel
 from plait.server.run_view import child_entry, format_answer, has_plan, list_entry, open_questions, plan_view, run_facts
 from plait.server.timeline import ViewerTimeline, build_timeline
 from plait.tools.render import replace_surrogates
@@ -30,6 +32,8 @@ IDLE = 1.0
 """The same when nothing has happened for a while."""
 BEAT = 15.0
 """After this many silent seconds a comment is sent, so that a broken connection is noticed."""
+GRADING = 60.0
+"""Seconds after a run of a comparison for which its page waits for the grade."""
 LONGEST = 4_000
 """Characters of one part of an unfinished reply: the last ones."""
 OVER = ("answered", "failed", "stopped", "cancelled", "crashed", "interrupted")
@@ -115,7 +119,7 @@ class RunFollower:
         with reader.reading(self.journal.path) as connection:
             self.row = reader.find(connection, run, self.journal.path)[1]
         self._read()
-        state = f"{self.row.status} {self.row.owner} {self.row.updated if self.over else ''}"
+        state = f"{self.row.verdict} {self.row.owner} {self.row.updated if self.row.status in OVER else ''}"
         changed, self._state = state != self._state, state
         if not changed and self.timeline.seq == seq:
             return None
@@ -132,7 +136,10 @@ class RunFollower:
     @property
     def over(self) -> bool:
         """Return whether nothing more follows, unless somebody resumes the run."""
-        return self.row.status in OVER
+        row = self.row
+        is_of_comparison = bool(row.head.label) and RunLabel.parse(row.head.label) is None
+        is_graded_soon = is_of_comparison and row.grade is None and time.time() < row.updated + GRADING
+        return row.status in OVER and not is_graded_soon
 
     def _read(self, until: int | None = None) -> None:
         with reader.reading(self.journal.path) as connection:
@@ -176,10 +183,10 @@ async def follow_run(
         if news is not None:
             quiet = 0.0
             yield format_event(news, follower.timeline.seq)
-            if follower.over:
-                yield b"event: over\ndata: {}\n\n"
-                return
-        elif quiet and quiet % BEAT < PAUSE:
+        if follower.over:
+            yield b"event: over\ndata: {}\n\n"
+            return
+        if news is None and quiet and quiet % BEAT < PAUSE:
             yield b": here\n\n"
         replies = partial_replies()
         steps = [] if replies is None else replies.steps()

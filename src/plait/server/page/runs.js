@@ -3,6 +3,7 @@ import { button, chip, duration, flat, line, link, make, many, money, number, sa
 
 const FILTERS = [["status", "How it ended"], ["loop", "Loop"], ["agent", "Agent"], ["session", "Session"], ["model", "Model"]];
 const STATUSES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted"];
+const stateOf = (run) => `${run.status} ${run.updated} ${run.grade?.mark || ""}`;
 const used = (run) => (run.in || run.out ? `${number((run.in || 0) + (run.out || 0))} tokens` : "");
 
 // So many runs the list keeps by itself; one that is left open for days would grow without end.
@@ -75,12 +76,12 @@ export const runsPage = async (place, source, wanted) => {
   };
   const drawn = (run) => {
     const said = run.answer || (run.status === "waiting" ? run.reason : run.answer === "" && run.status !== "running" ? run.reason : "");
-    return make("li.run", { "data-run": run.run, "data-n": run.n, "data-state": `${run.status} ${run.updated}` },
+    return make("li.run", { "data-run": run.run, "data-n": run.n, "data-state": stateOf(run) },
       pick(run),
       make("div.run-body", {},
         make("h3", {}, link(make("bdi", {}, shown(flat(run.question, 240))), `#/runs/${encodeURIComponent(run.run)}`)),
         said ? make("p.said", {}, make("bdi", {}, shown(flat(said, 240)))) : null,
-        line("facts-line", chip(run.status), make("bdi", {}, shown(run.loop)), run.agent ? make("bdi", {}, shown(run.agent)) : "", run.models.slice(0, 2).map((each) => make("bdi", {}, shown(each))), run.session ? make("bdi", { title: run.session }, flat(run.session, 24)) : "", run.parent ? `fork at step ${run.fork_at}` : "", run.steps ? many(run.steps, "step") : "", used(run), duration(run.seconds), run.cost === null || run.cost === undefined ? "" : money(run.cost), when(run.started))));
+        line("facts-line", chip(run), make("bdi", {}, shown(run.loop)), run.agent ? make("bdi", {}, shown(run.agent)) : "", run.models.slice(0, 2).map((each) => make("bdi", {}, shown(each))), run.session ? make("bdi", { title: run.session }, flat(run.session, 24)) : "", run.parent ? `fork at step ${run.fork_at}` : "", run.steps ? many(run.steps, "step") : "", used(run), duration(run.seconds), run.cost === null || run.cost === undefined ? "" : money(run.cost), when(run.started))));
   };
   const isLive = (run) => run.status === "running" || run.status === "waiting";
   const tidy = () => {
@@ -112,7 +113,7 @@ export const runsPage = async (place, source, wanted) => {
     const still = wanted.words || filtered;
     for (const run of news.runs) {
       const there = [...place.querySelectorAll("li.run")].find((each) => each.dataset.run === run.run);
-      if (there && there.dataset.state === `${run.status} ${run.updated}`) continue;
+      if (there && there.dataset.state === stateOf(run)) continue;
       const focused = there?.contains(document.activeElement);
       const item = drawn(run);
       if (there) {
