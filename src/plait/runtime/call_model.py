@@ -158,7 +158,8 @@ async def ask_model(
             share.may_repeat()
             wait = _pause(why, failures)
             on_note("retry", f"{why.message} Trying again in {wait:.1f} s ({failures} of {retries}).")
-            await asyncio.sleep(wait)
+            with meter.pausing():
+                await asyncio.sleep(wait)
             continue
         meter.learn(model, request.body, reply.usage)
         turn.settle(reply.usage.tokens)

@@ -260,7 +260,8 @@ class Actor:
             self.run_context.say(ev.Called(group.step, call))
 
             services = ToolServices(self.run_context, group.n, i, group.step, call, group.past, self._hooks)
-            with offer_services(services), self.run_context.span.tool(group.step, call, run_spec.tools) as span:
+            meter, traced = self.run_context.meter, self.run_context.span.tool(group.step, call, run_spec.tools)
+            with offer_services(services), meter.working(), traced as span:
                 try:
                     made = await self._make_and_repeat(group.step, call, services)
                 except ChildWaits as why:

@@ -108,7 +108,7 @@ class Engine:
         and `ReplayDiffers` in a replay."""
         try:
             async with asyncio.timeout(self._time()) as clock:
-                self.run_context.clock = clock
+                self.run_context.meter.deadline = clock
                 try:
                     while self._advance():
                         try:

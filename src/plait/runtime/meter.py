@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from statistics import median
 
 from plait.core import LimitNear, Reply, Usage
@@ -73,6 +75,15 @@ class Meter:
         self._clock = clock
         self._began = clock()
         self._before = 0.0
+        self.deadline: asyncio.Timeout | None = None
+        """The time limit of the run. It stands still while the run only waits."""
+        self._working = 0
+        """Model calls of the loop and tool calls under way."""
+        self._waiting = 0
+        """How many of them wait: for a user, or before a retry."""
+        self._paused_at: float | None = None
+        self._left: float | None = None
+        """Seconds until the deadline when the run began to wait."""
         services = call_services()
         self.parent: Meter | None = services.meter if services is not None else None
         self.children: dict[str, Meter | Spent] = dict(children or {})
@@ -81,8 +92,12 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Wall seconds of the run, earlier processes included, without the download and start-up of local models."""
-        return self._before + self._clock() - self._began
+        """Seconds of the run, earlier processes included.
+
+        Without the time in which the run only waited, and without the download and start-up of local models.
+        """
+        now = self._clock() if self._paused_at is None else self._paused_at
+        return self._before + now - self._began
 
     @property
     def cost(self) -> float | None:
@@ -134,6 +149,45 @@ class Meter:
     def went_on(self, seconds: float) -> None:
         """Count the time an earlier process spent on this run."""
         self._before += seconds
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Count a tool call as under way: while it works, the run's time goes on."""
+        self._count(working=1)
+        try:
+            yield
+        finally:
+            self._count(working=-1)
+
+    @contextmanager
+    def pausing(self) -> Iterator[None]:
+        """Stop the run's time and its deadline while all that is under way waits."""
+        self._count(waiting=1)
+        try:
+            yield
+        finally:
+            self._count(waiting=-1)
+
+    def _count(self, *, working: int = 0, waiting: int = 0) -> None:
+        self._working += working
+        self._waiting += waiting
+        is_paused = 0 < self._waiting >= self._working
+        if is_paused == (self._paused_at is not None):
+            return
+        now, deadline = self._clock(), self.deadline
+        with suppress(RuntimeError):  # the deadline has passed
+            if self._paused_at is None:
+                self._paused_at = now
+                if deadline is not None and (until := deadline.when()) is not None:
+                    self._left = until - asyncio.get_running_loop().time()
+                    deadline.reschedule(None)
+            else:
+                self._before -= now - self._paused_at
+                self._paused_at = None
+                if deadline is not None and self._left is not None:
+                    deadline.reschedule(asyncio.get_running_loop().time() + self._left)
+        if self.parent is not None:  # the tool call whose child run this is waits, too
+            self.parent._count(waiting=1 if is_paused else -1)
 
     def exclude_startup(self, seconds: float) -> None:
         """Do not count the time in which a local model was downloaded and loaded."""
@@ -315,11 +369,13 @@ class Share:
 
     def __enter__(self) -> Share:
         self._meter.requests += 1
+        self._meter._count(working=not self._by_tool)  # a tool that asks is counted already
         return self
 
     def __exit__(self, *_: object) -> None:
         if not self.attempts:
             self._meter.requests -= 1
+        self._meter._count(working=-(not self._by_tool))
         self.release()
 
     def release(self) -> None:

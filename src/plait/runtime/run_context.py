@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import inspect
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -161,8 +159,6 @@ class RunContext:
     breaker: Breaker
     on_event: Callable[[Event], None] | None = None
     span: RunSpan = UNWATCHED
-    clock: asyncio.Timeout | None = None
-    """The run's time limit, while it is performed."""
     journal: Journal | None = None
     children: list[Run] = field(default_factory=list)
     """The child runs, if there is no journal to read them from."""
@@ -244,19 +240,16 @@ class RunContext:
         return Suspend(waiting)
 
     async def ask_person(self, waiting: Waiting) -> str | None:
-        """Ask the user at the terminal, if there is one. The run's time limit is paused meanwhile.
+        """Ask the user at the terminal, if there is one. The run's time stands still meanwhile.
 
         Raises `ConfigError` if the function `on_wait` returns no text.
         """
         if self.run_spec.on_wait is None:
             return None
-        until = self.clock.when() if self.clock is not None else None
-        if self.clock is not None:
-            self.clock.reschedule(None)
-        began = time.monotonic()
         try:
-            given = self.run_spec.on_wait(waiting)
-            answer = await given if inspect.isawaitable(given) else given
+            with self.meter.pausing():
+                given = self.run_spec.on_wait(waiting)
+                answer = await given if inspect.isawaitable(given) else given
         except (Exception, SystemExit) as why:
             raise ConfigError(
                 f"The function on_wait= failed: {show_error(why)}.",
@@ -266,10 +259,6 @@ class RunContext:
             raise ConfigError(
                 f"The function on_wait= returned {answer!r}.", hint='Return a text, such as "yes", or None.'
             )
-        waited = time.monotonic() - began
-        self.meter.went_on(-waited)
-        if self.clock is not None and until is not None:
-            self.clock.reschedule(until + waited)
         return answer
 
 
