@@ -22,6 +22,7 @@ import plait
 from cli_support import Shell
 from faults_support import endpoint, plait_run, shell
 from models_server import Asked, Server, delta, event, whole_stream
+from plait.core.errors import ConfigError
 from plait.journal.records import Got, Thinking
 from plait.models.prices import Rate
 from plait.runtime.costs import spending
@@ -177,10 +178,9 @@ async def test_requests_that_the_endpoint_refused_cost_nothing() -> None:
     assert run.status == "crashed" and run.usage.tokens == 0 and run.cost_usd == 0.0
 
 
-async def test_a_limit_in_usd_without_a_price_stops_before_the_first_request() -> None:
-    run, server = await run_at(writing(10), limits=plait.Limits(usd=1.0))
-    assert run.status == "stopped" and "price of test:m is not known" in str(run.reason)
-    assert server.asked == []
+async def test_a_limit_in_usd_without_a_price_is_an_error_before_the_run() -> None:
+    with pytest.raises(ConfigError, match="knows none for test:m"):
+        await run_at(writing(10), limits=plait.Limits(usd=1.0))
 
 
 async def test_a_prompt_that_alone_exceeds_the_limit_is_not_sent() -> None:

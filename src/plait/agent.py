@@ -392,6 +392,7 @@ class Agent(Generic[OutputT]):
         check_deps(self.deps or row.head.settings.get("deps"), deps)
         require_hooks(self.hooks, row.head.run)
         require_loaded(self.tools)
+        self._parts.check_prices()
         await self._parts.load_tools()
         conversation = recorded_conversation(row.head, runs.fresh_id())
         shown = await asyncio.to_thread(self._parts.choose_tools, row.head.question, row.head)

@@ -191,6 +191,7 @@ def make_plan(
         models = {phase: resolve_word(each) if isinstance(each, str) else each for phase, each in given}
         general = models.pop("")
         loop_agent = agent.using(loop=variant.loop, model=general, models=models)
+        loop_agent._parts.check_prices()
         contender = variant.contender()
         contenders.append(contender)
         same = digest(_describe_agent(loop_agent))

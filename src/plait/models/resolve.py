@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import cast
@@ -171,6 +172,19 @@ def resolve_all(
         else add_settings(model, given[phase])
         for phase, model in wanted.items()
     }
+
+
+def require_prices(models: Iterable[Model]) -> None:
+    """Raise `ConfigError` if a price is unknown. Its hint has the lines that `plait.toml` needs."""
+    lacking = dict.fromkeys(split_settings(model.spec)[0] for model in models if not model.rate.is_known)
+    if not lacking:
+        return
+    names = ", ".join(lacking)
+    lines = "\n".join(f"{json.dumps(name)} = {{ input = 1.00, output = 10.00 }}" for name in lacking)
+    raise ConfigError(
+        f"A limit in USD needs the price of every model, and Plait knows none for {names}.",
+        hint=f"Add these lines to plait.toml, with the real prices in USD per 1,000,000 tokens:\n\n[prices]\n{lines}",
+    )
 
 
 def providers(config: ModelConfig | None = None) -> list[str]:
