@@ -229,10 +229,13 @@ def find(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, 
         some = ", ".join(row[1] for row in found) + ("" if len(found) < 5 else " ...")
         raise UnknownRun(f"More than one run begins with {prefix!r}: {some}.", hint="Write more of the id.")
     known = [each for (each,) in connection.execute("SELECT id FROM runs ORDER BY n DESC LIMIT 1000")]
-    near = difflib.get_close_matches(prefix, known, n=3, cutoff=0.5) or known[:3]
-    hint = f"Nearest: {', '.join(near)}." if near else "There is no run in it yet."
+    # Ids of one day share their first half, so only a mistyped sign or two makes an id near.
+    starts = {each[: len(prefix)]: each for each in reversed(known)}
+    near = [starts[each] for each in difflib.get_close_matches(prefix, starts, cutoff=0.85)]
+    near = near or [each for each in known if len(prefix) >= 4 and prefix in each][:3]
+    hint = f"Did you mean {' or '.join(near)}? " if near else "" if known else "It has no runs yet. "
     raise UnknownRun(
-        f"There is no run {prefix!r} in the journal; it may have been deleted.", hint=f"{hint} `plait runs` lists them."
+        f"There is no run {prefix!r} in the journal; it may have been deleted.", hint=f"{hint}`plait runs` lists them."
     )
 
 

@@ -344,7 +344,7 @@ class Journal:
     def run(self, prefix: str) -> RunRow:
         """The run whose id begins with `prefix`, or the newest for "last".
 
-        Raises JournalError naming the nearest when there is none, and all when there are several.
+        Raises JournalError naming near ones when there is none, and all when there are several.
         """
         with reader.reading(self.path) as connection:
             return reader.find(connection, prefix, self.path)[1]

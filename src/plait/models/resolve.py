@@ -322,7 +322,7 @@ def _model_of_plugin(spec: str, provider: str, name: str, config: ModelConfig) -
             return model
     known = providers(config)
     if ":" in spec:
-        near, otherwise = get_close_matches(provider, known, n=3, cutoff=0.5), f"There are: {', '.join(known)}."
+        near, otherwise = get_close_matches(provider, known), f"There are: {', '.join(known)}."
         what = f"{spec!r}: the provider {provider!r} is not known."
         also = f"Another server goes under [endpoints.{provider}] in plait.toml."
     else:
