@@ -1,4 +1,4 @@
-"""A mistyped journal is an error of every command, and reading creates nothing; TERM=dumb and NO_COLOR get no colors."""
+"""A mistyped journal is an error of every command, and reading creates nothing. Dumb terminals get no colors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent makes once for all its runs: tools, models, prompts, journal; and how it specifies a run."""
+"""The parts that an agent makes once for all its runs: tools, models, prompts, journal. Also prepares its runs."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ limits = combine(
 approve = click.option(
     "--approve",
     type=click.Choice(["never", "effects", "always", "plan"]),
-    help="Which tool calls need a person's approval (default never), or `plan` for the plan as a whole.",
+    help="Which tool calls need the user's approval (default never), or `plan` for the plan as a whole.",
 )
 grounding = click.option(
     "--grounding",

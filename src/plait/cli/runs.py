@@ -135,7 +135,7 @@ def rm(names: tuple[str, ...], yes: bool, dry_run: bool, journal: str | None) ->
 @dry_run
 @options.journal
 def prune(older_than: str | None, keep: int | None, yes: bool, dry_run: bool, journal: str | None) -> None:
-    """Delete old runs. Runs that are going on or wait for a person stay.
+    """Delete old runs. Runs in progress and runs that wait for the user stay.
 
     Without flags, the table [journal] of plait.toml decides (older_than = "30d", keep = 100).
     """
@@ -165,7 +165,7 @@ def _delete_runs(journal: Journal, rows: Sequence[RunRow], *, yes: bool, dry_run
     number = format_count(len(rows), "run")
     if dry_run or not rows:
         would = f"{number} would be deleted from {journal.path}."
-        click.echo(would if rows else "There is no run to delete.", err=True)
+        click.echo(would if rows else "No run to delete.", err=True)
         return
     if not yes:
         if not sys.stdin.isatty():

@@ -23,7 +23,7 @@ ENDED = frozenset({"answered", "failed", "stopped"})
 
 
 class AnyLog(Protocol):
-    """What a runtime writes to: a `RunLog` in a file, or a `MemoryLog`."""
+    """The log that a runtime writes to: a `RunLog` in a file, or a `MemoryLog`."""
 
     @property
     def run(self) -> str:
@@ -47,7 +47,7 @@ class AnyLog(Protocol):
         ...
 
     def scrub(self, data: bytes) -> bytes:
-        """The bytes as they stand on the record: secrets replaced."""
+        """Return the bytes as the record stores them, with secrets replaced."""
         ...
 
 

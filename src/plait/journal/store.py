@@ -187,7 +187,7 @@ class Journal:
         rows: int | None = None,
         records: Sequence[Entry] = (),
     ) -> RunLog:
-        """Take over a run, to go on with it: nobody else can claim it from then on.
+        """Take over a run to resume it: nobody else can claim it from then on.
 
         `rows` is how many rows the caller has read; `records` are written together with the claim. So what was decided
         by these rows, such as an answer to an open question, is recorded only if nobody wrote since. Where calls are in
@@ -350,7 +350,7 @@ class Journal:
             return reader.find(connection, prefix, self.path)[1]
 
     def head(self, run_id: str) -> RunHead:
-        """What a run was started with."""
+        """Return the head of a run: the settings that it was started with."""
         return self.run(run_id).head
 
     def contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:

@@ -163,11 +163,11 @@ _CHANGES: dict[type[Record], Change] = {
     StartRecord: "started",
     TookRecord: "took",
 }
-"""What the records change that are entries themselves and belong to no earlier row."""
+"""The change of each record that is an entry itself and belongs to no earlier row."""
 
 
 class Moment(Struct, frozen=True):
-    """What a row changed: the entry after the change. `seq` is the row's number, `at` its time (seconds since 1970)."""
+    """The change of a row: the entry after it. `seq` is the row's number, `at` its time (seconds since 1970)."""
 
     seq: int
     at: float

@@ -47,11 +47,11 @@ from plait.loops.transcript import Entry, Observe, Scratchpad, Transcript, Trans
 
 
 class Read(Protocol):
-    """What a reader made of a reply: a turn, a plan."""
+    """The result of reading a reply: a turn or a plan."""
 
     @property
     def remarks(self) -> Sequence[Remark]:
-        """What was repaired or cut."""
+        """The repairs and cuts."""
         ...
 
 

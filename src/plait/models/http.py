@@ -78,7 +78,7 @@ async def close() -> None:
 
 
 class HttpAnswer:
-    """What was received so far, also if an error is raised."""
+    """The bytes received so far, also if an error is raised."""
 
     __slots__ = ("body", "cut", "headers", "status", "timed_out")
 

@@ -1,4 +1,4 @@
-"""How a user's word becomes a model: `provider:name`, `local`, `scripted:FILE`, or a plug-in's word."""
+"""Makes a model from a user's word: `provider:name`, `local`, `scripted:FILE`, or a plug-in's word."""
 
 from __future__ import annotations
 

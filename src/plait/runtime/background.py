@@ -1,4 +1,4 @@
-"""How plain code runs coroutines, and how events are streamed.
+"""Runs coroutines from plain code, and streams events.
 
 Blocking calls share one event loop in a separate thread, so they also work inside a running loop.
 """

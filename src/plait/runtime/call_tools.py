@@ -1,4 +1,4 @@
-"""Performs act effects: the loop breaker, leave where it is needed, then the calls, side by side.
+"""Performs act effects: the loop breaker, approval where it is needed, then the calls, side by side.
 
 A call is on the record before it begins, unless its tool may be called again: then nothing can be lost, and its
 beginning is written when the call takes longer than `LONG`, or with the next intent.
@@ -141,7 +141,7 @@ class Actor:
         )
 
     async def _make(self, n: int, step: int, effect: Act, todo: list[int], past: PastEffect) -> dict[int, Observation]:
-        """Make the calls that have no result yet: those in doubt by policy, those that need leave after it is given."""
+        """Make the calls without a result. Calls in doubt follow the policy, and calls that need approval wait for it."""
         calls = effect.calls
         if self._needs_nobody(past, calls):
             return await self._begin(Group(n, step, calls, calls, calls, past, {}), tuple(todo))
@@ -207,7 +207,7 @@ class Actor:
         )
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
-        """Put on the record that the calls are made, and make those that nothing holds up."""
+        """Record that the calls start. Make those that need no approval at once, and ask for the others."""
         intent: list[Entry] = []
         if not group.past.planned:
             for i, found in group.invented.items():
@@ -229,7 +229,7 @@ class Actor:
                 later.cancel()
 
     async def _with_leave(self, group: Group, i: int) -> Observation:
-        """Make a call once the person has given leave."""
+        """Ask the user for approval of a call, then make it."""
         call = group.calls[i]
         question = f"May '{call.tool}' be called with {input_of(call)}?"
         if i in group.invented and self.run_context.run_spec.grounding == "ask":
@@ -355,7 +355,7 @@ class Actor:
     def _learn(self, calls: tuple[Call, ...], seen: tuple[Observation, ...]) -> None:
         """What was observed is a source from now on, but for made-up values that an error says once more.
 
-        What only tells of tools is no source: a search of them, and what is said of a call that no tool could take.
+        Results about tools are no sources: a search for tools, and the error for a call that fits no tool.
         """
         if self.run_context.sources is None:
             return

@@ -94,7 +94,7 @@ class Breaker:
             self._counted.add(key)
 
     def remark(self, call: Call, observation: Observation) -> str:
-        """What to say to the model about a result that is about to be counted, "" when nothing."""
+        """Return the note for the model about the next result; "" for none."""
         if not self._repeats or self._last.get(key := _key(call)) != observation.text or key in self._counted:
             return ""
         times = self._seen[key] + 1

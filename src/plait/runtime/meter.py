@@ -422,6 +422,8 @@ class Share:
         self._waits = False
         rooms: list[tuple[float, str, str]] = []
         price = 0.0
+        least = 1 if self._last else min(SMALLEST_REPLY, wanted or SMALLEST_REPLY)
+        lacks = "does not cover another call" + ("" if self._last else " and the final answer")
         for distance, each in self._meters():
             limits, spent, (reserved_tokens, reserved_usd) = each.limits, each.tree_total, each.tree_reserve
             # A run above keeps what its own last call may take, and shares the rest among its children.
@@ -432,21 +434,18 @@ class Share:
                 )
             if limits.tokens is not None:
                 left = limits.tokens - spent.usage.tokens - reserved_tokens
-                words = (
-                    f"{max(0, int(left)):,} of {limits.tokens:,} tokens are left, and the prompt takes about {prompt:,}"
-                )
+                need = f"{math.ceil(self._need(prompt, 1.0, together, least)):,}"
+                words = f"the rest of the limit, {max(0, int(left)):,} tokens, {lacks} (about {need})"
                 rooms.append((self._room(left, prompt, 1.0, together), "tokens", words))
             if limits.usd is not None:
                 base = model.rate.cost(Usage(prompt, 0)) or 0.0
                 price = ((model.rate.cost(Usage(prompt, 1_000_000)) or 0.0) - base) / 1_000_000
                 left_usd = limits.usd - (spent.cost_usd or 0.0) - reserved_usd
-                words = (
-                    f"{max(0.0, left_usd):.5f} of {limits.usd:.5f} USD are left, and the prompt costs about {base:.5f}"
-                )
+                need = f"{self._need(base, price, together, least):.5f}"
+                words = f"the rest of the budget, {max(0.0, left_usd):.5f} USD, {lacks} (about {need})"
                 rooms.append((self._room(left_usd, base, price, together), "usd", words))
                 self._usd = base
         room, limit, words = min(rooms)
-        least = 1 if self._last else min(SMALLEST_REPLY, wanted or SMALLEST_REPLY)
         if room < least:
             self._usd = 0.0
             raise self._over(limit, words)
@@ -470,6 +469,13 @@ class Share:
         if self._last or (self._meter.calls == 0 and together == 1 and half < SMALLEST_REPLY * price):
             return whole / price  # a small budget is for one call
         return min(half, whole) / price
+
+    def _need(self, prompt: float, price: float, together: int, least: int) -> float:
+        """Return how much must be left for the shortest reply, in the units of `_room`."""
+        whole = prompt + least * price
+        if self._last:
+            return whole
+        return together * (whole + least * price) + prompt + self._meter.last_output * price
 
     def _over(self, limit: str, words: str) -> Exception:
         near = self._meter.near

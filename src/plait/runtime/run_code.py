@@ -184,7 +184,7 @@ def _ended(ran: Ran) -> tuple[str, str]:
 
 
 def call_of(out: OutCall, tools: Toolset) -> Call:
-    """A call out of the sandbox as any other: its arguments by name, where the tool's parameters are known."""
+    """Return a call that the code made as a call like any other, with arguments by name if the tool is known."""
     tool = tools.get(out.name)
     if not out.args and not out.kwargs:
         return Call(out.name, by_code=tool is not None)

@@ -1,4 +1,4 @@
-"""What one run consists of, shared by all code that performs it."""
+"""The parts of one run, shared by all code that performs it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[C
 """Which calls need the user's approval: none, those with effects, all, those a function selects; or the plan."""
 
 OnInterruptedCall: TypeAlias = Literal["skip", "repeat"]
-"""What a resumed run does with a call that may have happened, of a tool that is not repeatable."""
+"""The policy of a resumed run for a call of a tool that is not repeatable, if the call may have happened."""
 
 OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None] | str | None]
 """Answers for the user during a run, as a plain or an async function; None leaves the run waiting."""
@@ -54,7 +54,7 @@ OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None] | str | None]
 WaitKind: TypeAlias = Literal["question", "approval", "plan"]
 
 TRIES = 5
-"""How many times a user at a terminal is asked again after an edit that Plait cannot read. Then the run waits."""
+"""Number of times that Plait asks a user at a terminal again after an unreadable edit. Then the run waits."""
 
 YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 """Words that approve a call; all others refuse it."""
@@ -119,7 +119,7 @@ class RunSpec:
     grounding: Grounding = "off"
     taint: Taint = "off"
     outside: tuple[str, ...] = ()
-    """What the context holds from outside at the start (`taint.outside_from_start`)."""
+    """The content from outside in the context at the start (`taint.outside_from_start`)."""
     hooks: tuple[Hook, ...] = ()
     inherited_hooks: tuple[Hook, ...] = ()
     """The hooks of the runs above it, which see its model calls and tool calls."""
@@ -168,7 +168,7 @@ class RunContext:
     sources: Sources | None = None
     """Where the model may take values from, if Plait checks that."""
     outside: OutsideContent = field(init=False)
-    """What the model has seen from outside."""
+    """The content from outside that the model has seen."""
 
     def __post_init__(self) -> None:
         self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)

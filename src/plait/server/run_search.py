@@ -23,9 +23,9 @@ PAGE = 40
 """Runs on one page by default."""
 MOST = 200
 RECENT = 200
-"""How many of the newest runs are watched for changes, besides the active ones."""
+"""Number of the newest runs that are watched for changes, besides the active ones."""
 LATELY = 5_000
-"""How many of the newest runs are searched for active ones. A filter by status finds older ones."""
+"""Number of the newest runs that are searched for active ones. A filter by status finds older ones."""
 STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted")
 UNFINISHED = ("running", "waiting", "interrupted")
 

@@ -35,7 +35,7 @@ export class Braid {
     this.items = new Map();
   }
 
-  // Puts in what is new or changed. Many steps at once are drawn a few at a time, so that the page stays at hand.
+  // Adds new and changed steps. Draws many steps in parts, so that the page keeps responding.
   async grow(steps) {
     for (let at = 0; at < steps.length; at += 25) {
       for (const step of steps.slice(at, at + 25)) this.put(step);
@@ -52,7 +52,7 @@ export class Braid {
     for (const item of step.items) {
       const drawn = make("div.item", { "data-item": item.id, "data-kind": item.kind }, this.draw(item));
       const old = held.nodes.get(item.id);
-      // A form that somebody may be filling in stays as it is, for as long as it is asked for.
+      // Keeps an open form, because the user may be filling it in.
       if (old?.querySelector("form.answer") && drawn.querySelector("form.answer")) continue;
       if (old) old.replaceWith(drawn);
       else held.body.append(drawn);
@@ -72,7 +72,7 @@ export class Braid {
     return held.root;
   }
 
-  // What models are writing now, in the replies that are not whole yet: [{step, parts: [[kind, text]]}], all of it each time.
+  // Shows the unfinished replies: [{step, parts: [[kind, text]]}]. Each call has all of their text.
   // Before the first word of one: {step, parts: [], stage, seconds}.
   write(steps) {
     const asked = new Map([...this.items.values()].filter((each) => each.kind === "model" && each.state === "asking").map((each) => [each.step, each.id]));
@@ -87,7 +87,7 @@ export class Braid {
     }
   }
 
-  // What came of a call that a person was asked about stands below the question, as it came after it.
+  // Moves the result of a call below the question for approval, because it came after it.
   settle(held, id) {
     const call = held.nodes.get(`c${id}`), wait = held.nodes.get(`w${id}`);
     const seen = call && wait ? call.querySelectorAll(":scope > .part.observation, :scope > .part.note, :scope > .going") : [];
@@ -102,7 +102,7 @@ export class Braid {
     const turn = ((step.n - 1) % 3 + 3) % 3;
     const head = make("header.step-head"), body = make("div.items");
     const root = make("li.step", { id: `step-${step.n}`, "data-turn": turn, "data-step": step.n }, make("div.gutter", { "aria-hidden": "true" }, make("i"), make("i"), make("i")), head, body, crossing(turn));
-    // Steps come in order, but work of an earlier one may be told later.
+    // Steps come in order, but a result of an earlier step may come later.
     const after = [...this.place.children].find((each) => Number(each.dataset.step) > step.n);
     this.place.insertBefore(root, after || null);
     return { root, head, body, nodes: new Map() };
@@ -113,7 +113,7 @@ export class Braid {
     return long(item[field], { rest: load, className, label, missing: this.missing });
   }
 
-  // Whether a text is the run's answer, which stands above: it is not told twice.
+  // Whether a text is the run's answer. The page shows the answer above and not again.
   above([text, more]) {
     const answer = this.answer()?.trim(), said = text.trim();
     return Boolean(answer) && (more ? answer.startsWith(said) : answer === said);

@@ -1,4 +1,4 @@
-// One run: how it ended on top, then its steps, growing while it goes on.
+// The page of one run: the outcome on top, then the steps, which grow while the run continues.
 import { actsOf, forkDialog, waitForm } from "./acts.js";
 import { Braid, stepActs } from "./braid.js";
 import { button, chip, duration, endOf, flat, line, link, make, many, money, number, say, shown, tokens, when } from "./dom.js";
@@ -80,12 +80,12 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     answer.replaceChildren(...(how || []).filter(Boolean));
     answer.hidden = !how;
     answer.className = `outcome is-${endOf(run)}`;
-    // A button that is drawn anew while somebody presses it hears no click: it stays while it means the same.
+    // Keeps a button that means the same: a button that is replaced while the user presses it gets no click.
     if (source.live && acts.dataset.of !== `${run.status} ${run.owner}`) {
       acts.dataset.of = `${run.status} ${run.owner}`;
       acts.replaceChildren(...actsOf(source, run, reopen));
     }
-    // What somebody just opened beside the steps stays open while the run goes on.
+    // Keeps the details open that the user opened, while the run continues.
     const open = [...side.querySelectorAll("details")].map((each) => each.open);
     side.replaceChildren(...[phases(run), about(run, source.live)].filter(Boolean));
     side.querySelectorAll("details").forEach((each, i) => { each.open = open[i] || false; });

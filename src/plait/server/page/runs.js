@@ -6,13 +6,13 @@ const STATUSES = ["answered", "failed", "stopped", "cancelled", "waiting", "cras
 const stateOf = (run) => `${run.status} ${run.updated} ${run.grade?.mark || ""}`;
 const used = (run) => (run.in || run.out ? `${number((run.in || 0) + (run.out || 0))} tokens` : "");
 
-// So many runs the list keeps by itself; one that is left open for days would grow without end.
+// Maximum number of runs in the list. Without it, a list that is open for days would keep growing.
 const KEPT = 300;
 
-// The two runs that were chosen to be looked at side by side, kept while other pages are looked at.
+// The two runs to show side by side, kept while the user looks at other pages.
 const chosen = [];
 
-// The filter that was just changed: the list is drawn anew, and whoever chooses with the arrow keys goes on there.
+// The filter that the user just changed. It keeps the focus when the list is drawn again.
 let touched = "";
 
 export const runsPage = async (place, source, wanted) => {
@@ -40,7 +40,7 @@ export const runsPage = async (place, source, wanted) => {
   form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
 
   const live = make("ol.runs"), list = make("ol.runs"), state = make("p.quiet", { role: "status" }), lost = make("p.lost", { role: "status" });
-  const liveSection = make("section", { "aria-labelledby": "live-title" }, make("h2", { id: "live-title" }, "Going on, or waiting"), live);
+  const liveSection = make("section", { "aria-labelledby": "live-title" }, make("h2", { id: "live-title" }, "Running, or waiting for you"), live);
   const more = button("Show more", async () => {
     more.disabled = true;
     try {
@@ -100,7 +100,7 @@ export const runsPage = async (place, source, wanted) => {
     tidy();
     if (before) list.children[before]?.querySelector("a").focus();
   };
-  // The oldest go, and come back with "Show more".
+  // Removes the oldest runs. "Show more" brings them back.
   const trim = () => {
     while (list.children.length > most) {
       last = Math.max(last, Number(list.lastElementChild.dataset.n) + 1);
@@ -108,7 +108,7 @@ export const runsPage = async (place, source, wanted) => {
       more.hidden = false;
     }
   };
-  // With filters the list stands still; only what is in it changes.
+  // With filters, the list gets no new runs; only the runs in it change.
   const take = (news) => {
     const still = wanted.words || filtered;
     for (const run of news.runs) {
@@ -129,7 +129,7 @@ export const runsPage = async (place, source, wanted) => {
     tidy();
   };
   place.replaceChildren(make("header.list-head", {}, make("h1", { tabindex: "-1" }, "Runs"), link("Start a run", "#/new", { class: "main-act" })), form, state, lost, compare, liveSection, make("section", { "aria-labelledby": "all-title" }, make("h2", { id: "all-title" }, wanted.words || filtered ? "What was found" : "Earlier"), list, more));
-  // Of two changes in a row only the last one's list is seen.
+  // After two changes in a row, only the list of the last one is shown.
   if (place.isConnected) touched = "";
   if (back) place.querySelector(`#${back}`).focus();
   tellChosen();
