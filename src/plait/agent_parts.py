@@ -129,7 +129,7 @@ class AgentParts:
 
     @property
     def _given_models(self) -> dict[str, str | Model]:
-        """Return the models of the phases as they were given."""
+        """Return the models of the phases as the user gave them."""
         agent, loop = self._agent, self._agent.loop
         wanted = {**dict.fromkeys(phases_with_settings(agent.settings), agent.model), **agent.models}
         if any(phase not in wanted for phase in (("act",) if isinstance(loop, str) else loop.phases)):
@@ -172,7 +172,7 @@ class AgentParts:
         """Return the journal. Raises `ConfigError` if the agent keeps none."""
         if self.journal is None:
             raise ConfigError(
-                "This agent keeps no journal (journal=False): there is no record, and no session.",
+                "This agent keeps no journal (journal=False), so it has no records and no sessions.",
                 hint="Give journal=PATH.",
             )
         return self.journal

@@ -69,8 +69,9 @@ Examples:
   plait costs API_RUN LOCAL_RUN --hardware 1500
 
 Seconds are the sum of all model and tool calls. A column "run:TOOL" has what the child runs of a tool used; "tools" has
-the time of the tools without it. The cells of a row add up to "in all" as they are shown. "-" means that the loop has no
-such phase, "?" that a price is unknown. "cached" is the share of the input tokens that the provider read from its cache.
+the time of the tools without it. The cells of a row add up to "in all" as they are shown. "-" means that the loop has
+no such phase, "?" that a price is unknown. "cached" is the share of the input tokens that the provider read from its
+cache.
 """
 
 

@@ -87,7 +87,7 @@ class RunLog:
         self._digest = origin if digest is None else digest
         self._effects = effects
         self.lost: Lost | None = None
-        """What the claim found to be in doubt."""
+        """The calls that the claim found in doubt."""
 
     @property
     def run(self) -> str:
@@ -96,12 +96,12 @@ class RunLog:
 
     @property
     def rows(self) -> int:
-        """How many rows the run's record has, those in line included."""
+        """Return the number of rows of the run, with those that wait."""
         return self._seq
 
     @property
     def unsaved_count(self) -> int:
-        """How many records wait to be written: buffered ones, and those of a failed append."""
+        """Return the number of records that wait to be written: buffered ones, and those of a failed append."""
         return len(self._line)
 
     @property

@@ -107,7 +107,7 @@ class Journal:
         return f"Journal({str(self.path)!r})"
 
     def close(self) -> None:
-        """Close this journal's connections. It can be used again: they are opened anew."""
+        """Close this journal's connections. The next use opens new ones."""
         with self._lock:
             writers, self._writers = self._writers, {}
         for each in writers.values():
@@ -193,9 +193,9 @@ class Journal:
         by these rows, such as an answer to an open question, is recorded only if nobody wrote since. Where calls are in
         doubt because the journal has lost rows (`RunLog.lost`), the `Resumed` among the records says so.
 
-        Raises RecordChanged when the record has more rows, and JournalError when the run has ended for good (answered,
-        failed or stopped), when the process that performs it still lives, or (without `force`) when that can't be told.
-        The log goes on at the next place of the record.
+        Raises RecordChanged if the record has more rows. Raises JournalError if the run has ended for good (answered,
+        failed or stopped), or if its process still lives; without `force` also if nobody knows whether it lives. The
+        log continues at the next place of the record.
         """
         self._must_exist()
         writer = self.writer()

@@ -36,8 +36,8 @@ from plait.tools import tools_from
 
 AnyModel: TypeAlias = str | Model
 BLOCK = 8
-"""Number of tasks that each contender does before the next contender's turn. An interrupted table then covers the same tasks
-for all, and a local model still finds the beginning of a prompt in its cache."""
+"""Number of tasks that each contender does before the next contender's turn. An interrupted table then covers the same
+tasks for all, and a local model still finds the beginning of a prompt in its cache."""
 
 _NOT_IN_DIGEST = {"rate", "abilities", "checked"}
 _NOT_IN_DIGEST_OF_LOCAL = {"threads", "slots", "cache_mib"}

@@ -340,7 +340,7 @@ def is_repetition(seen: Observation | None) -> bool:
 
 
 def describe_repetition(context: LoopContext, call: Call, seen: Observation) -> str:
-    """What is said in place of a turn that only repeated a call, "" where the turn has to stay. A model copies what it
+    """Return the text in place of a turn that only repeated a call; "" if the turn stays. A model copies what it
     sees of itself, so the repetition is not shown to it."""
     tool = context.tool(call.tool)
     if not seen.repeated or (tool is not None and not tool.repeatable):

@@ -65,7 +65,7 @@ class CallPolicy:
         return bool(self._doubtful) and not self.may_repeat(call) and not self._doubtful.isdisjoint(self._keys(call))
 
     def _keys(self, call: Call) -> set[bytes]:
-        """What an identical call shares: its input as the model wrote it, and as the tool takes it."""
+        """Return the parts that identical calls share: the input as written, and as the tool takes it."""
         found = {codec.encode((call.tool, call.input))}
         tool = self._tools.get(call.tool)
         if tool is not None:

@@ -141,7 +141,7 @@ class Actor:
         )
 
     async def _make(self, n: int, step: int, effect: Act, todo: list[int], past: PastEffect) -> dict[int, Observation]:
-        """Make the calls without a result. Calls in doubt follow the policy, and calls that need approval wait for it."""
+        """Make the calls without a result. Calls in doubt follow the policy; others may wait for approval first."""
         calls = effect.calls
         if self._needs_nobody(past, calls):
             return await self._begin(Group(n, step, calls, calls, calls, past, {}), tuple(todo))
@@ -165,7 +165,7 @@ class Actor:
         lost = [i for i in todo if i not in refused and i not in questions and self._policy.is_lost(group.calls[i])]
         rest = [i for i in todo if i not in (*refused, *questions, *lost)]
         asks = group.invented if policy == "ask" else {}
-        # What the person was asked needs their answer, whatever the policy says by now.
+        # A question to the user needs an answer, also if the policy has changed.
         asked = [
             i
             for i in rest
@@ -353,7 +353,7 @@ class Actor:
         return {i: each for i, each in found.items() if each}
 
     def _learn(self, calls: tuple[Call, ...], seen: tuple[Observation, ...]) -> None:
-        """What was observed is a source from now on, but for made-up values that an error says once more.
+        """Add the observations to the sources, without made-up values that an error repeats.
 
         Results about tools are no sources: a search for tools, and the error for a call that fits no tool.
         """
@@ -382,7 +382,7 @@ class Actor:
         return [group.calls[i] for i in indexes if not self._policy.is_repeatable(group.calls[i])]
 
     async def _asked(self, group: Group, i: int) -> Observation:
-        """What the person answers to a call that is a question."""
+        """Return the user's answer to a call that is a question."""
         tool = self.run_context.run_spec.tools.get(group.calls[i].tool)
         assert tool is not None
         if not self.run_context.run_spec.context.can_ask:

@@ -371,7 +371,7 @@ class Engine:
         return answer_warning(found)
 
     def _doubted(self, effect: CheckGrounding) -> tuple[str, ...]:
-        """The made-up values that the model is to be told of, or for which something is not to be carried out."""
+        """Return the made-up values that the model gets a note about, or that stop an effect."""
         sources, policy, context = self.run_context.sources, self.run_spec.grounding, self.run_spec.context
         if sources is None or policy in ("off", "note") or (effect.strict and policy != "refuse"):
             return ()

@@ -38,7 +38,7 @@ class Breaker:
         self._answers: Counter[bytes] = Counter()  # those that were not taken
 
     def forget_calls(self) -> None:
-        """Count calls anew, except the last ones."""
+        """Start the counts again, except for the last calls."""
         self._last = dict(list(self._last.items())[-REMEMBERED:])
         self._seen = Counter({key: self._seen[key] for key in self._last})
         self._stale = 0

@@ -29,7 +29,7 @@ SMALLEST_REPLY = 16
 
 
 class LimitReached(Exception):
-    """The reserve is used up as well: the run ends as stopped."""
+    """The reserved call is used, too: the run ends as stopped."""
 
     def __init__(self, limit: str, detail: str) -> None:
         super().__init__(detail)
@@ -256,7 +256,7 @@ class Meter:
         return None
 
     def before_think(self, model: Model, *, repair: bool, started: bool = False) -> LimitNear | None:
-        """What to throw into the loop in place of the model call it wants, if anything.
+        """Return the exception for the loop in place of the model call that it wants; None if the call may start.
 
         A call that is `started` beside others never gets the one in reserve. Raises `LimitReached` when that
         was used already, and for a limit in USD where the model's price is not known.
@@ -275,21 +275,21 @@ class Meter:
         return near
 
     def not_asked(self) -> None:
-        """The model call that was let through was not made: if it was the one in reserve, it is there again."""
+        """Note that an allowed model call was not made. If it was the reserved one, the reserve is available again."""
         self._reserve = True
 
     def before_act(self) -> None:
-        """Raises `LimitReached` when a loop that was told to conclude wants to act once more."""
+        """Raise `LimitReached` if a loop wants to act although it had to conclude."""
         if self.near is not None:
             raise LimitReached(self.near.limit, self.near.detail)
 
     def conclude(self, limit: str, detail: str) -> LimitNear:
-        """Bring the run to its conclusion for another reason than a number."""
+        """Make the run conclude for a reason other than a number."""
         self.near = LimitNear(limit, detail)
         return self.near
 
     def was_near(self, limit: str, detail: str) -> None:
-        """A recorded run was told that this limit is near."""
+        """Note that a recorded run learned that this limit was near."""
         self.near = LimitNear(limit, detail)
 
     def _require_price(self, model: Model) -> None:
@@ -343,8 +343,8 @@ class Meter:
         return None
 
     def _usual_seconds(self) -> float:
-        """How long a model call takes. The first one also loads the model and reads a prompt that later ones share:
-        it counts half where it is the only one, and not at all beside others."""
+        """Return the usual seconds of a model call. The first call also loads the model and reads a prompt that later
+        ones share: it counts half if it is the only one, and not at all beside others."""
         first, *others = self._durations
         return median(others) if others else first / 2
 
@@ -353,7 +353,7 @@ NO_PRICE = "a limit in USD is set, but the price of this model is not known"
 
 
 class Share:
-    """What one model call may use: worked out before each attempt, reserved until the call has ended.
+    """The share of the limits that one model call may use: computed before each attempt, reserved until its end.
 
     `last` marks the call kept in reserve, after which the run ends. A call `by_tool` never brings the run to its end.
     """

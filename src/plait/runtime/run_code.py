@@ -40,7 +40,7 @@ LARGE = 20_000
 """Bytes of a call that are not read on the event loop."""
 
 DEEPEST = 200
-"""How deep what came from a sandbox may be: deeper than either lets out."""
+"""Maximum depth of values from a sandbox, above the limit of each sandbox."""
 
 _RAISED = re.compile(r"Error: (\w+): (.*)", re.DOTALL)
 _ADDRESS = re.compile(rb" at 0x[0-9a-f]+")
@@ -197,7 +197,7 @@ def call_of(out: OutCall, tools: Toolset) -> Call:
 
 
 def result_of(call: Call, observation: Observation) -> Result:
-    """What the code gets for a call: the value, or the exception that the trouble is."""
+    """Return what the code gets for a call: the value, or an exception for the trouble."""
     match observation.trouble:
         case "" if observation.unfit:
             return Result(error="TypeError", message=f"{call.tool}(): {observation.unfit}")
@@ -227,7 +227,7 @@ def _written(value: Any) -> Any:
 
 
 def _key(name: str) -> str:
-    # What code makes can't pass for a handle that it was not given, nor for another kind of value.
+    # The code must not imitate a handle that it did not get, or another kind of value.
     return name.lstrip("$")
 
 
@@ -240,7 +240,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        # What code makes can't pass for a handle that it was not given.
+        # The code must not imitate a handle that it did not get.
         return {"thing" if key == MARK else str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (set, frozenset)):
         return [_plain(each) for each in sorted(value, key=repr)]

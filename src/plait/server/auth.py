@@ -29,7 +29,7 @@ FAILURES, PERIOD = 5, 60.0
 
 @dataclass(frozen=True)
 class Caller:
-    """The sender of a request. `owner` names its token in the journal, "" for none; `full`: may see and do everything."""
+    """The sender of a request. `owner` names its token in the journal, "" for none; `full`: may see and do all."""
 
     owner: str = ""
     full: bool = True
