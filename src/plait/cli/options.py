@@ -239,7 +239,7 @@ def journal_path(given: str | None, defaults: RunDefaults | None = None) -> str 
         named = defaults.journal
     if named:
         folder = Path(named) if named.endswith(("/", os.sep)) else Path(named).parent
-        if not folder.expanduser().is_dir():
+        if not folder.expanduser().exists():
             hint = "Create the folder, or correct --journal (PLAIT_JOURNAL, or `journal` in plait.toml)."
             raise ConfigError(f"The journal {named} can't be opened: there is no folder {folder}.", hint=hint)
     return named
