@@ -225,23 +225,21 @@ def tree_cost_row(row: RunRow, store: Journal) -> CostRow:
         assert child.head.caller is not None
         phase = f"run:{tools.get((child.head.caller.n, child.head.caller.i), 'tool')}"
         below = tree_cost_row(child, store)
-        parts = [replace(part, phase=phase) for part in below.spent if not part.is_work]
+        own, parts = whole.spent, [replace(part, phase=phase) for part in below.spent if not part.is_work]
         if parts:
-            seconds = parts[0].seconds + sum(part.seconds for part in below.spent if part.is_work)
-            parts[0] = replace(parts[0], seconds=round(seconds, 6))
-            took = round(below.wall or in_all(below.spent).seconds, 6)
-            whole = dataclasses.replace(whole, spent=tuple(_without_time(part, took) for part in whole.spent))
+            work = sum(part.seconds for part in below.spent if part.is_work)
+            parts[0] = replace(parts[0], seconds=round(parts[0].seconds + work, 6))
+            took = below.wall or in_all(below.spent).seconds
+            own = tuple(
+                replace(each, seconds=round(max(0.0, each.seconds - took), 6))
+                if each.is_work and each.phase == TOOLS
+                else each
+                for each in own
+            )
         rates = {(phase, model): rate for (_, model), rate in below.rates.items()}
-        spent = merge_spending((*whole.spent, *parts))
+        spent = merge_spending((*own, *parts))
         whole = dataclasses.replace(whole, spent=spent, rates={**rates, **whole.rates})
     return whole
-
-
-def _without_time(part: PhaseSpending, seconds: float) -> PhaseSpending:
-    """Return the tools' row without the time of a child run; other rows unchanged."""
-    if part.phase != TOOLS or not part.is_work:
-        return part
-    return replace(part, seconds=round(max(0.0, part.seconds - seconds), 6))
 
 
 def average_rows(rows: Iterable[CostRow]) -> list[CostRow]:

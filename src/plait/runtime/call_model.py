@@ -158,7 +158,7 @@ async def ask_model(
             share.may_repeat()
             wait = _pause(why, failures)
             on_note("retry", f"{why.message} Trying again in {wait:.1f} s ({failures} of {retries}).")
-            with meter.pausing():
+            with meter.counted(waiting=1):
                 await asyncio.sleep(wait)
             continue
         meter.learn(model, request.body, reply.usage)

@@ -261,7 +261,7 @@ class Actor:
 
             services = ToolServices(self.run_context, group.n, i, group.step, call, group.past, self._hooks)
             meter, traced = self.run_context.meter, self.run_context.span.tool(group.step, call, run_spec.tools)
-            with offer_services(services), meter.working(), traced as span:
+            with offer_services(services), meter.counted(working=1), traced as span:
                 try:
                     made = await self._make_and_repeat(group.step, call, services)
                 except ChildWaits as why:

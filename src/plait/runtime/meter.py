@@ -76,14 +76,10 @@ class Meter:
         self._began = clock()
         self._before = 0.0
         self.deadline: asyncio.Timeout | None = None
-        """The time limit of the run. It stands still while the run only waits."""
-        self._working = 0
-        """Model calls of the loop and tool calls under way."""
-        self._waiting = 0
-        """How many of them wait: for a user, or before a retry."""
+        # The model calls of the loop and the tool calls under way, and how many of them wait for a user or a retry.
+        self._working = self._waiting = 0
         self._paused_at: float | None = None
-        self._left: float | None = None
-        """Seconds until the deadline when the run began to wait."""
+        self._left: float | None = None  # seconds until the deadline when the run began to wait
         services = call_services()
         self.parent: Meter | None = services.meter if services is not None else None
         self.children: dict[str, Meter | Spent] = dict(children or {})
@@ -151,22 +147,13 @@ class Meter:
         self._before += seconds
 
     @contextmanager
-    def working(self) -> Iterator[None]:
-        """Count a tool call as under way: while it works, the run's time goes on."""
-        self._count(working=1)
+    def counted(self, *, working: int = 0, waiting: int = 0) -> Iterator[None]:
+        """Count work or a wait. The run's time and its deadline stand still while all work waits."""
+        self._count(working=working, waiting=waiting)
         try:
             yield
         finally:
-            self._count(working=-1)
-
-    @contextmanager
-    def pausing(self) -> Iterator[None]:
-        """Stop the run's time and its deadline while all that is under way waits."""
-        self._count(waiting=1)
-        try:
-            yield
-        finally:
-            self._count(waiting=-1)
+            self._count(working=-working, waiting=-waiting)
 
     def _count(self, *, working: int = 0, waiting: int = 0) -> None:
         self._working += working
@@ -186,7 +173,7 @@ class Meter:
                 self._paused_at = None
                 if deadline is not None and self._left is not None:
                     deadline.reschedule(asyncio.get_running_loop().time() + self._left)
-        if self.parent is not None:  # the tool call whose child run this is waits, too
+        if self.parent is not None:  # the tool call that started this child run waits, too
             self.parent._count(waiting=1 if is_paused else -1)
 
     def exclude_startup(self, seconds: float) -> None:
@@ -424,6 +411,7 @@ class Share:
         price = 0.0
         least = 1 if self._last else min(SMALLEST_REPLY, wanted or SMALLEST_REPLY)
         lacks = "does not cover another call" + ("" if self._last else " and the final answer")
+        usual = 0 if self._last else meter.last_output
         for distance, each in self._meters():
             limits, spent, (reserved_tokens, reserved_usd) = each.limits, each.tree_total, each.tree_reserve
             # A run above keeps what its own last call may take, and shares the rest among its children.
@@ -432,17 +420,18 @@ class Share:
                 together = max(
                     1, sum(isinstance(child, Meter) and not child.is_over for child in list(each.children.values()))
                 )
+            calls = 1 if self._last else together + 1
             if limits.tokens is not None:
                 left = limits.tokens - spent.usage.tokens - reserved_tokens
-                need = f"{math.ceil(self._need(prompt, 1.0, together, least)):,}"
-                words = f"the rest of the limit, {max(0, int(left)):,} tokens, {lacks} (about {need})"
+                need = math.ceil(prompt * calls + least * calls + usual)
+                words = f"the rest of the limit, {max(0, int(left)):,} tokens, {lacks} (about {need:,})"
                 rooms.append((self._room(left, prompt, 1.0, together), "tokens", words))
             if limits.usd is not None:
                 base = model.rate.cost(Usage(prompt, 0)) or 0.0
                 price = ((model.rate.cost(Usage(prompt, 1_000_000)) or 0.0) - base) / 1_000_000
                 left_usd = limits.usd - (spent.cost_usd or 0.0) - reserved_usd
-                need = f"{self._need(base, price, together, least):.5f}"
-                words = f"the rest of the budget, {max(0.0, left_usd):.5f} USD, {lacks} (about {need})"
+                need_usd = base * calls + price * (least * calls + usual)
+                words = f"the rest of the budget, {max(0.0, left_usd):.5f} USD, {lacks} (about {need_usd:.5f})"
                 rooms.append((self._room(left_usd, base, price, together), "usd", words))
                 self._usd = base
         room, limit, words = min(rooms)
@@ -469,13 +458,6 @@ class Share:
         if self._last or (self._meter.calls == 0 and together == 1 and half < SMALLEST_REPLY * price):
             return whole / price  # a small budget is for one call
         return min(half, whole) / price
-
-    def _need(self, prompt: float, price: float, together: int, least: int) -> float:
-        """Return how much must be left for the shortest reply, in the units of `_room`."""
-        whole = prompt + least * price
-        if self._last:
-            return whole
-        return together * (whole + least * price) + prompt + self._meter.last_output * price
 
     def _over(self, limit: str, words: str) -> Exception:
         near = self._meter.near

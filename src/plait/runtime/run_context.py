@@ -247,7 +247,7 @@ class RunContext:
         if self.run_spec.on_wait is None:
             return None
         try:
-            with self.meter.pausing():
+            with self.meter.counted(waiting=1):
                 given = self.run_spec.on_wait(waiting)
                 answer = await given if inspect.isawaitable(given) else given
         except (Exception, SystemExit) as why:

@@ -299,11 +299,12 @@ def question_text(waits: Waiting | Question) -> str:
 
 def _as_call(text: str) -> str:
     """Return a question for approval with the call as in code: `send(to='ann')`; other text unchanged."""
-    if (asked := re.match(r"May '([^']+)' be called with ", text)) is None:
-        return text
+    asked = re.match(r"May '([^']+)' be called with ", text)
     try:
-        end = json.JSONDecoder().raw_decode(text, asked.end())[1]
+        end = json.JSONDecoder().raw_decode(text, asked.end())[1] if asked is not None else 0
     except ValueError:
+        asked = None
+    if asked is None:
         return text
     given = text[asked.end() : end]  # as it is, because another form could lose digits
     if given.startswith("{"):
