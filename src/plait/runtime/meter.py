@@ -410,8 +410,6 @@ class Share:
         rooms: list[tuple[float, str, str]] = []
         price = 0.0
         least = 1 if self._last else min(SMALLEST_REPLY, wanted or SMALLEST_REPLY)
-        lacks = "does not cover another call" + ("" if self._last else " and the final answer")
-        usual = 0 if self._last else meter.last_output
         for distance, each in self._meters():
             limits, spent, (reserved_tokens, reserved_usd) = each.limits, each.tree_total, each.tree_reserve
             # A run above keeps what its own last call may take, and shares the rest among its children.
@@ -420,17 +418,20 @@ class Share:
                 together = max(
                     1, sum(isinstance(child, Meter) and not child.is_over for child in list(each.children.values()))
                 )
-            calls = 1 if self._last else together + 1
+            # What `_room` asks for: prompts, and tokens of replies.
+            is_only = self._last or (meter.calls == 0 and together == 1)
+            calls, replies = (1, least) if is_only else (together + 1, 2 * together * least + meter.last_output)
+            lacks = "does not cover another call" + ("" if is_only else " and the final answer")
             if limits.tokens is not None:
                 left = limits.tokens - spent.usage.tokens - reserved_tokens
-                need = math.ceil(prompt * calls + least * calls + usual)
+                need = prompt * calls + replies
                 words = f"the rest of the limit, {max(0, int(left)):,} tokens, {lacks} (about {need:,})"
                 rooms.append((self._room(left, prompt, 1.0, together), "tokens", words))
             if limits.usd is not None:
                 base = model.rate.cost(Usage(prompt, 0)) or 0.0
                 price = ((model.rate.cost(Usage(prompt, 1_000_000)) or 0.0) - base) / 1_000_000
                 left_usd = limits.usd - (spent.cost_usd or 0.0) - reserved_usd
-                need_usd = base * calls + price * (least * calls + usual)
+                need_usd = base * calls + price * replies
                 words = f"the rest of the budget, {max(0.0, left_usd):.5f} USD, {lacks} (about {need_usd:.5f})"
                 rooms.append((self._room(left_usd, base, price, together), "usd", words))
                 self._usd = base
