@@ -275,7 +275,7 @@ def test_in_a_named_session_an_approval_names_its_question(journal: Path) -> Non
             assert status == 409 and f"question {asked_in(journal)}" in why["message"] and SENT == ["one"]
         # Or it is the reply to the message that asks.
         assert (
-            say(here, [*both("x", "y"), *both("?", "May this be done?"), *both("yes", "")[:1]], session="s")[0] == 409
+            say(here, [*both("x", "y"), *both("?", "Approve this call?"), *both("yes", "")[:1]], session="s")[0] == 409
         )
         assert say(here, [*both("Send.", second), *both("yes", "")[:1]], session="s") == (200, "Over.")
         status, why = say(here, both(f"yes {first}", "")[:1], session="s")

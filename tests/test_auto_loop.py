@@ -179,7 +179,7 @@ def test_replay_fork_and_resume_take_a_run_or_its_id_and_nothing_else(tmp_path: 
     assert agent.replay(run).whole and agent.fork(run, 1).answer == "7" and agent.resume(run).answer == "7"
     wrong: Any = 3
     for method in (agent.replay, agent.resume, lambda given: agent.fork(given, 1)):
-        with pytest.raises(plait.ConfigError, match="3 is no run"):
+        with pytest.raises(plait.ConfigError, match="3 is not a run"):
             method(wrong)
 
 

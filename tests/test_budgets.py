@@ -22,6 +22,7 @@ import plait
 from cli_support import Shell
 from faults_support import endpoint, plait_run, shell
 from models_server import Asked, Server, delta, event, whole_stream
+from plait.core.errors import ConfigError
 from plait.journal.records import Got, Thinking
 from plait.models.prices import Rate
 from plait.runtime.costs import spending
@@ -177,15 +178,14 @@ async def test_requests_that_the_endpoint_refused_cost_nothing() -> None:
     assert run.status == "crashed" and run.usage.tokens == 0 and run.cost_usd == 0.0
 
 
-async def test_a_limit_in_usd_without_a_price_stops_before_the_first_request() -> None:
-    run, server = await run_at(writing(10), limits=plait.Limits(usd=1.0))
-    assert run.status == "stopped" and "price of test:m is not known" in str(run.reason)
-    assert server.asked == []
+async def test_a_limit_in_usd_without_a_price_is_an_error_before_the_run() -> None:
+    with pytest.raises(ConfigError, match="knows none for test:m"):
+        await run_at(writing(10), limits=plait.Limits(usd=1.0))
 
 
 async def test_a_prompt_that_alone_exceeds_the_limit_is_not_sent() -> None:
     run, server = await run_at(writing(10), question="word " * 1000, limits=plait.Limits(tokens=500))
-    assert run.status == "stopped" and "the prompt takes about" in str(run.reason)
+    assert run.status == "stopped" and "500 tokens, does not cover another call (about 1," in str(run.reason)
     assert server.asked == []
 
 
@@ -248,3 +248,12 @@ def test_plait_run_exits_with_4_and_says_by_how_much(shell: Shell) -> None:
         done = plait_run(shell, at, "--max-tokens", "500", "--loop", "tool_calling")
     assert (done.code, done.out) == (4, "It is so.\n")
     assert re.search(r"stopped: The run used 100,\d{3} tokens, 99,\d{3} more than its limit of 500\.", done.err)
+
+
+@pytest.mark.parametrize("limits", [plait.Limits(tokens=900), plait.Limits(usd=0.0005)], ids=["tokens", "usd"])
+async def test_the_reason_names_what_is_left_and_what_is_needed(limits: plait.Limits) -> None:
+    run, _ = await run_at(writing(10), question="word " * 1000, limits=limits, rate=PRICE)
+    found = re.search(r"The rest of the \w+, ([\d.,]+) \w+, does not cover .* \(about ([\d.,]+)\)", str(run.reason))
+    assert found is not None, run.reason
+    left, needed = (float(each.replace(",", "")) for each in found.groups())
+    assert left < needed

@@ -288,7 +288,8 @@ def test_a_stray_word_neither_gives_leave_nor_refuses(plait: Shell, terminals: A
 
 
 @pytest.mark.parametrize(
-    ("words", "told"), [("N", ""), ("no, later", "Refused; the model is told why."), ("It is too loud.", "Refused;")]
+    ("words", "told"),
+    [("N", ""), ("no, later", "Refused. The model gets the reason."), ("It is too loud.", "Refused.")],
 )
 def test_a_refusal_and_a_reason_for_one_refuse_at_once(plait: Shell, terminals: Any, words: str, told: str) -> None:
     model = script(plait, action("send", "hello"), final("Not sent."))

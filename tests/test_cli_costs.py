@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import importlib.util
 import io
 import json
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 import plait as library
 from cli_support import Ended, Shell, action, final
+from plait import Scripted
 from plait.core import Reply, Usage
 from plait.models.fetch import model_file
 from plait.models.prices import UNKNOWN, Rate
@@ -121,7 +124,7 @@ def test_a_price_that_is_not_known_is_said_and_the_others_are_shown(plait: Shell
     (row,) = read(plait("costs", run.id, "--csv"))
     assert (row["react USD"], row["in all USD"]) == ("?", "?")
     assert Decimal(row["reason USD"]) > 0
-    assert plait("costs", run.id).out.splitlines()[-1] == "?: a price is not known"
+    assert plait("costs", run.id).out.splitlines()[-1] == "?: a price is unknown"
 
 
 def test_the_mean_of_runs_of_the_same_loop_and_models_is_one_row_that_adds_up(plait: Shell) -> None:
@@ -221,7 +224,7 @@ def test_after_how_many_runs_the_hardware_is_paid(plait: Shell) -> None:
     told = json.loads(plait("costs", *words, "--hardware", "1500", "--json").out)
     assert [row["paid_back_after_runs"] for row in told] == [None, 420_498, "never", "not known"]
     text = plait("costs", *words, "--hardware", "1500").out
-    assert "420,498 runs" in text and text.splitlines()[-1] == "?: a price is not known"
+    assert "420,498 runs" in text and text.splitlines()[-1] == "?: a price is unknown"
 
 
 # --- electricity, from the configuration to the table
@@ -310,3 +313,35 @@ def test_the_phases_stand_in_the_json_of_show_and_run(plait: Shell) -> None:
     assert ran["phases"] == shown["phases"]
     assert [(each["phase"], each["calls"]) for each in ran["phases"]] == [("act", 2), ("tools", 1)]
     assert ran["phases"][0]["usage"] == ran["usage"] and ran["phases"][0]["cost_usd"] is None
+
+
+@pytest.mark.parametrize("children", [1, 2])
+def test_child_runs_have_a_time_and_the_row_still_adds_up(plait: Shell, children: int) -> None:
+    @library.tool(read_only=True)
+    def slow(word: str) -> str:
+        "Takes its time."
+        time.sleep(0.03)
+        return word
+
+    class Slow(Scripted):
+        async def send(self, *args: Any, **more: Any) -> Any:
+            await asyncio.sleep(0.05)
+            return await super().send(*args, **more)
+
+    below = library.Agent("react", model=Slow([action("slow", {"word": "a"}), final("a")]), tools=[slow])
+
+    @library.tool
+    async def ask(ctx: library.Context, word: str) -> str:
+        "Asks others."
+        await asyncio.sleep(0.02)
+        runs = [await ctx.arun(below, f"{word} {number}") for number in range(children)]
+        return str(len(runs))
+
+    model = Scripted([action("ask", {"word": "x"}), final("done")])
+    run = library.Agent("react", model=model, tools=[ask], journal=plait.folder / "journal.db").run("So?")
+    assert run.status == "answered" and len(run.children) == children
+    (row,) = read(plait("costs", run.id, "--csv"))
+    child, tools, whole = number(row["run:ask s"]), number(row["tools s"]), number(row["in all s"])
+    assert child >= Decimal("0.13") * children, "two replies and a tool of each"
+    assert Decimal("0.015") < tools < Decimal("0.1"), "the tool has what is its own"
+    assert number(row["act s"]) + child + tools == whole <= Decimal(run.seconds) + Decimal("0.01")

@@ -234,7 +234,10 @@ def test_a_bad_plan_is_said_in_one_line_before_anything_runs(
         (("plan",), "The question is missing"),
         (("plan", " "), "The question is missing"),
         (("plan", QUESTION, "--of", "last"), "--of stands alone"),
-        (("plan", QUESTION, "--loop", "react"), "'react' makes no plan"),
+        (
+            ("plan", QUESTION, "--loop", "react"),
+            "needs a loop that plans first, and 'react' does not. Use --loop rewoo.",
+        ),
         (("plan", QUESTION, "--format", "png"), "'png' is not one of"),
         (("plan", QUESTION, "-o", "plan.png"), "A plan has no form '.png' (plan.png). There are .txt, .json"),
         (("plan", QUESTION, "-o", "absent/plan.svg"), "absent/plan.svg can't be written: there is no folder absent."),
@@ -353,7 +356,7 @@ def test_a_run_of_another_loop_has_no_plan(plait: RunContext) -> None:
     plait("run", "q", "--model", plait.script(["Thought: I know.\nFinal Answer: 1"]))
     done = plait("plan", "--of", "last")
     assert (done.code, done.out) == (2, "")
-    assert "The loop 'react' makes no plan" in done.err
+    assert "needs a loop that plans first, and 'react' does not" in done.err
 
 
 # -- approval
@@ -436,7 +439,7 @@ def test_a_plan_of_the_other_loop_is_no_answer_to_compiler(plait: RunContext) ->
     plait.file(PLAN)
     wrong = plait("resume", "last", "--plan", "plan.txt")
     assert wrong.code == 2
-    assert wrong.err.startswith("Error: The plan can't be carried out.")
+    assert wrong.err.startswith("Error: The plan cannot run.")
     assert plait.last["status"] == "waiting"
     plait.file('1. lookup("Lille")\n2. join()\n')
     assert plait("resume", "last", *question(plait), "--plan", "plan.txt").out == "522,250\n"

@@ -44,7 +44,7 @@ def test_it_prints_the_advice_the_candidates_and_a_command_that_runs(shell: Shel
     ended = shell("recommend", "table.json", "--at-least", "80%")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[0].startswith("react(dialect=lines) with scripted:one.json: 88 % of 32 tasks (40-95); sure to 8")
+    assert lines[0].startswith("react(dialect=lines) with scripted:one.json: 88 % of 32 tasks (40-95); 8")
     assert any(each.startswith("Next: react with scripted:two.json: 100 % of 32 tasks") for each in lines)
     assert any(each.startswith("Cheaper, but seen to do too few: json with scripted:one.json: 38 %") for each in lines)
     assert any(each.startswith("Can't be run here: mine with scripted:one.json: There is no loop") for each in lines)

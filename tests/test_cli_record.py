@@ -58,7 +58,7 @@ def test_a_run_is_found_by_its_id_by_its_beginning_or_as_last(plait: Shell) -> N
     assert len(shown) == 1
     unknown = plait("show", "zzz")
     assert (unknown.code, unknown.out) == (2, "")
-    assert "no run 'zzz'" in unknown.err and run in unknown.err
+    assert "no run 'zzz'" in unknown.err and run not in unknown.err, "no near one"
 
 
 def test_wire_shows_request_and_response_byte_for_byte(plait: Shell) -> None:

@@ -94,7 +94,7 @@ def test_each_outcome_has_its_exit_code(
         ([""], "The question is empty."),
         (["  \n"], "The question is empty."),
         (["a \udcff b"], "The question is no text: half a character at 2. Send UTF-8."),
-        (["q", "--loop", "reakt"], "There is no loop 'reakt'. Did you mean react or codeact?"),
+        (["q", "--loop", "reakt"], "There is no loop 'reakt'. Did you mean react? "),
         (["q", "--set", "dialect=lines"], "The loop 'auto' takes no options, such as dialect"),
         (["q", "--loop", "react", "--set", "dialekt=lines"], "has no option 'dialekt'"),
         (["q", "--loop", "react", "--set", "dialect=line"], "dialect (blob or lines or numbered or original)"),

@@ -216,14 +216,14 @@ def test_the_json_has_the_sums_and_the_assumptions_are_ordered(tmp_path: Path) -
 
 
 def test_a_plan_that_cannot_be_carried_out_has_no_price(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"Step E1 uses 'raed'.*Mend it"):
+    with pytest.raises(ConfigError, match=r"Step E1 uses 'raed'.*Correct it"):
         agent(tmp_path).estimate(QUESTION, "Plan: x\n#E1 = raed[first]")
     with pytest.raises(ConfigError, match="E1 names E2, which comes only later"):
         agent(tmp_path).with_plan(Plan((Step("E1", "read", "#E2"), Step("E2", "read", "x"))))
 
 
 def test_only_a_loop_that_plans_can_be_asked_for_a_plan(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'react' makes no plan .* Choose 'rewoo'"):
+    with pytest.raises(ConfigError, match=r"needs a loop that plans first, and 'react' does not. Use --loop rewoo"):
         plait.Agent("react", model=scripted(), journal=False).plan(QUESTION)
     with pytest.raises(ConfigError, match="'json' makes no plan that could be approved"):
         plait.Agent("json", model=scripted(), journal=False, approve="plan")

@@ -144,7 +144,7 @@ def test_a_file_without_trust_is_broken_and_says_what_it_would_do(plait: Shell) 
     found = findings(plait, code=1)["config", "file"]
     assert found["state"] == "broken" and "is not trusted" in found["detail"] and "plait trust" in found["fix"]
     config.write_text("[run]\nmax_steps = 3\n")
-    assert "harmless" in findings(plait)["config", "file"]["detail"]
+    assert "safe: it needs no trust" in findings(plait)["config", "file"]["detail"]
 
 
 def test_a_damaged_model_file_is_broken(plait: Shell) -> None:

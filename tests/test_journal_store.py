@@ -206,10 +206,22 @@ async def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None
     assert journal.run("last").head.run == "20260102-090000-cccccc"
     with pytest.raises(JournalError, match=r"More than one run begins with '20260101': .*aaaaaa, .*aabbbb"):
         journal.run("20260101")
-    with pytest.raises(JournalError, match=r"no run '20260102-090000-cccccx'.*Nearest: .*cccccc"):
+    with pytest.raises(JournalError, match=r"no run '20260102-090000-cccccx'.*Did you mean .*cccccc"):
         journal.run("20260102-090000-cccccx")
     with pytest.raises(JournalError, match="no run ''"):
         journal.run("")
+    for typed, near in (
+        ("20260102-090000-ccccxc", "20260102-090000-cccccc"),
+        ("20260102-09000x", "20260102-090000-cccccc"),  # one sign of a beginning
+        ("bbbb", "20260101-120000-aabbbb"),  # the end of an id
+        ("20260101-235959-zzzzzz", ""),  # only the day is the same
+        ("lst", ""),
+        ("nosuchrun", ""),
+        ("01", ""),
+    ):
+        with pytest.raises(JournalError) as why:
+            journal.run(typed)
+        assert why.value.hint == (f"Did you mean {near}? " if near else "") + "`plait runs` lists them.", typed
     assert [run.head.run[-6:] for run in journal.runs(limit=2)] == ["cccccc", "aabbbb"]
     assert journal.runs(status="failed") == []
 

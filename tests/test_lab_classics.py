@@ -101,7 +101,7 @@ def test_prices_that_are_not_known_and_runs_that_are_missing_are_told() -> None:
     table = make_phase_table(made, hardware=10)
     assert [row["break_even"] for row in rows_of_kind(table, "own")] == [None, "?"]
     text = table.text()
-    assert "?: a price is not known." in text and "not about the same tasks" in text and "Not finished" in text
+    assert "?: a price is unknown." in text and "not about the same tasks" in text and "Not finished" in text
     never = make_phase_table(
         made_by_hand({"a": [{"phases": (known,)}], "b": [{"phases": (known,)}]}, "phased"), hardware=1
     )

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -99,7 +100,7 @@ def test_it_stops_at_the_budget_and_goes_on_with_a_larger_one(tmp_path: Path) ->
     assert compare(TASKS, budget=2.5, **options).results == first.results
     assert len(compare(TASKS, budget=4.0, **options).results) == 4
     unknown = compare(TASKS, loops="react", models=[scripted(name="x")], budget=1.0, journal=tmp_path / "k.db")
-    assert len(unknown.results) == 1 and "price of a model is not known" in unknown.unfinished
+    assert len(unknown.results) == 1 and "price of a model is unknown" in unknown.unfinished
 
 
 def completion(text: str) -> dict[str, Any]:
@@ -125,8 +126,12 @@ async def test_an_outage_is_no_result_and_the_cell_is_gone_on_with(
             "journal": tmp_path / "j.db",
             "limits": plait.Limits(retries=0),
         }
-        first = await acompare(TASKS, **options)
-        assert not first.results and "is out (ServerFailed)" in first.unfinished
+        said: list[str] = []
+        first = await acompare(TASKS, **options, tell=lambda progress: said.append(progress.said))
+        assert not first.results and "does not answer: " in first.unfinished and "(503" in first.unfinished
+        assert [re.findall("Pausing, attempt (.)", each) for each in said if each] == [["2"], ["3"], ["4"], ["5"], []]
+        table = report.render_text(first)
+        assert "not answered: " in table and "rejected" not in table
         down = False
         second = await acompare(TASKS, **options)
         assert len(second.results) == 4 and not second.unfinished
@@ -177,6 +182,7 @@ async def test_a_rejected_request_is_not_measured_and_is_sent_again_by_the_next_
         assert (nope.n, nope.not_measured, nope.success, nope.cost_usd) == (0, 3, None, None)
         assert not done.whole and [pair["word"] for pair in report.as_object(done)["pairs"]] == ["no common tasks"]
         shown = report.render_text(done)
+        assert " rejected: " in shown and "not answered" not in shown
         assert "not measured" in shown and "The model `nope` does not exist" in shown
         assert f"See run {done.not_measured[0].run}." in shown and "0.00000" not in shown.split("test:nope")[1][:80]
         assert report.render_text(load_comparison("last", tmp_path / "j.db")) == shown

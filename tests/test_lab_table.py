@@ -244,7 +244,7 @@ def test_the_table_in_markdown() -> None:
         - Success: the share of runs that did the task, with a 95 % interval (Wilson's). Seconds: the median (p90: 9 of 10 runs took less). All else: the mean of a run.
         - Too few to tell: re\\|act and json. Fewer than 6 tasks differ: that can always be chance.
         - In all 4 runs, 4,200 tokens, ? USD.
-        - ?: a price is not known. [prices] of plait.toml tells it for new runs (--again).
+        - ?: a price is unknown. Add it to [prices] in plait.toml, and repeat the runs with --again.
         """  # noqa: E501
     ).rstrip("\n")
 
@@ -331,7 +331,7 @@ def test_an_unknown_price_is_a_question_mark_and_estimated_tokens_are_marked() -
     made = comparison({"react": "+-"}, cost_usd=None, usage=Usage(1000, 50, 0, estimated=True))
     shown = report.render_text(made)
     assert "  ~1,050  " in shown and shown.split("\n")[3].split().count("?") == 1
-    assert "?: a price is not known. [prices] of plait.toml tells it" in shown
+    assert "?: a price is unknown. Add it to [prices] in plait.toml" in shown
     assert "~: tokens estimated from the length of the text." in shown
     assert "In all 2 runs, 2,100 tokens, ? USD." in shown
 

@@ -200,7 +200,7 @@ async def test_a_person_whose_edit_does_not_fit_is_told_and_asked_again(mode: st
         async with client(here.url, mode=mode, elicitation_callback=person) as one:
             result = await one.call_tool("plait", {"question": "Send hi."})
         assert text(result) == "ok" and len(asked) == 2
-        assert "no parameter 'txt'" in asked[1] and "May this be done?" in asked[1]
+        assert "no parameter 'txt'" in asked[1] and "Approve this call?" in asked[1]
 
 
 @pytest.mark.parametrize("named", ["run", "session"])

@@ -60,7 +60,7 @@ def test_a_planner_is_told_from_a_loop_that_only_has_a_phase_of_that_name(make_a
     assert not isinstance(plait.LLMCompiler(), Planner)
     with pytest.raises(ConfigError, match="'plain' makes no plan that could be approved"):
         plait.Agent(Plain(), model=plait.Scripted(["1"]), journal=False, approve="plan")
-    with pytest.raises(ConfigError, match="'plain' makes no plan"):
+    with pytest.raises(ConfigError, match="plans first, and 'plain' does not"):
         plait.Agent(Plain(), model=plait.Scripted(["1"]), journal=False).plan(QUESTION)
 
 

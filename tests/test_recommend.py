@@ -252,7 +252,7 @@ def test_the_words_are_those_of_the_numbers() -> None:
     )
     first, second = str(recommendation).splitlines()
     assert first == (
-        "rewoo with local: 84 % of 32 tasks (68-93); sure to 67 % that it is at least 80 %; "
+        "rewoo with local: 84 % of 32 tasks (68-93); 67 % likely that its true success rate is 80 % or more; "
         "a run takes 0.0012 USD, 1,240 tokens, 2.0 s."
     )
     assert probability_of_share(27, 32, 0.8) == pytest.approx(0.67, abs=0.005)
@@ -278,7 +278,7 @@ def test_numbers_are_told_plainly(number: float, said: str) -> None:
 
 
 def test_a_price_that_is_not_known_is_said_of_the_row() -> None:
-    assert "a run takes 1,000 tokens, 2.0 s; its price is not known." in str(plait.recommend(table(row(cost_usd=None))))
+    assert "a run takes 1,000 tokens, 2.0 s; its price is unknown." in str(plait.recommend(table(row(cost_usd=None))))
 
 
 def test_thin_evidence_is_few_tasks_or_little_certainty() -> None:
@@ -292,7 +292,7 @@ def test_thin_evidence_is_few_tasks_or_little_certainty() -> None:
 
 def test_certainty_is_never_told_as_whole() -> None:
     said = str(plait.recommend(table(row(successes=500, n=500), row("json", successes=0, n=500, cost_usd=0.0))))
-    assert "sure to more than 99 %" in said and "sure to less than 1 %" in said
+    assert "more than 99 % likely" in said and "less than 1 % likely" in said
 
 
 def test_a_loop_that_is_not_here_is_not_advised_and_is_said() -> None:

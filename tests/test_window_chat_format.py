@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plait.core import Waiting
 from plait.server import chat_format
 from plait.server.auth import Caller, RunLabel
-from plait.server.chat_format import NO_TEXT, ChatMessage, ChatRequest
+from plait.server.chat_format import NO_TEXT, ChatMessage, ChatRequest, question_text
 from plait.server.conversations import conversation_key
 from plait.server.errors import RequestRejected
 
@@ -253,3 +253,24 @@ def test_a_client_can_name_no_session_of_another() -> None:
     assert two.session(one.session("trip")) != one.session("trip")
     assert one.name_session(one.session("trip")) == "trip"
     assert Caller("3333333333333333", True).session(one.session("trip")) == one.session("trip")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('May \'send\' be called with {"to":"ann","text":"Hi? Ann"}?', 'send(to="ann", text="Hi? Ann")'),
+        (
+            "May 'pay' be called with {\"usd\":12345678901234567.89}? It costs.",
+            "pay(usd=12345678901234567.89) It costs.",
+        ),
+        ("May 'pay' be called with [\"Ada\",5000]?", 'pay(["Ada",5000])'),
+        ("May 'now' be called with null?", "now(null)"),
+        ("May 'x' be called with {\"a b\":1}?", 'x({"a b":1})'),
+        ('May \'x\' be called with {"a":"\\u202e"}?', 'x(a="\\u202e")'),
+        ("May 'x' be called with {broken?", "May 'x' be called with {broken?"),
+        ("Is this right?", "Is this right?"),
+    ],
+)
+def test_an_approval_shows_the_call_exactly(text: str, shown: str) -> None:
+    asked = question_text(Waiting("approval", text, question="abcd"))
+    assert asked.startswith(f"Approve this call?\n\n{shown}\n\nSay yes abcd")

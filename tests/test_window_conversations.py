@@ -266,7 +266,7 @@ def test_what_a_run_waits_for_is_the_answer_and_the_next_message_answers_it(
     with serving(agent) as here:
         messages: list[Any] = [{"role": "user", "content": "Send it."}]
         said, session = say(here, messages, **more)
-        assert "May this be done?" in said and "send" in said and "Ada" in said
+        assert said.startswith('Approve this call?\n\nsend(to="Ada"')
         asked = question_in(said)
         assert said.endswith(f"Say yes {asked}, or no {asked} and why, or edit {asked} and another input as JSON.")
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": reply}]

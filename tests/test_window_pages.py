@@ -154,10 +154,10 @@ async def test_before_a_models_first_word_its_seconds_are_counted(browser: Brows
     with serving(react(journal, model=model)) as server:
         run = await begun(server)
         page = await opened(browser, server, f"runs/{run}")
-        await page.wait_for("/has not begun to write · [1-9]\\d* s/.test(document.querySelector('#step-1')?.innerText)")
+        await page.wait_for("/no text yet · [1-9]\\d* s/.test(document.querySelector('#step-1')?.innerText)")
         model.go.set()
         await page.wait_for("document.querySelector('.state').innerText.includes('answered')")
-        assert "has not begun" not in await page.text("main")
+        assert "no text yet" not in await page.text("main")
         assert page.problems == []
         await page.close()
 
@@ -182,6 +182,38 @@ async def test_what_a_model_writes_is_seen_before_its_reply_is_whole(browser: Br
         await page.wait_for("document.querySelector('.state').innerText.includes('answered')")
         assert await page.evaluate("document.querySelectorAll('.writing').length") == 0
         assert await page.evaluate("window.ran === undefined")
+        assert page.problems == []
+        await page.close()
+
+
+async def test_a_run_graded_wrong_does_not_look_right(browser: Browser, journal: Path) -> None:
+    tasks = [{"question": f"How many live in {town}?", "answer": n} for town, n in (("Lyon", 522250), ("Nice", 348085))]
+    await acompare(tasks, loops="react", models=[Scripted([answer("522250")] * 2)], journal=journal)
+    with serving(react(journal)) as server:
+        page = await opened(browser, server)
+        assert await page.count("li.run .chip.is-answered") == 1 and await page.count("li.run .chip.is-wrong") == 1
+        assert "answered, graded wrong" in await page.text("li.run:has(.is-wrong)")
+        await page.click("li.run:has(.is-wrong) h3 a")
+        await page.wait_for("document.querySelector('.outcome.is-wrong') !== null")
+        assert "answered, graded wrong" in await page.text(".state") and "348085" in await page.text(".outcome")
+        assert await window_axe.found(page, "moderate") == []
+        assert page.problems == []
+        await page.close()
+
+
+@pytest.mark.parametrize("loop", ["tool_calling", "react", "json"])
+async def test_every_loop_streams_its_answer_to_the_page(browser: Browser, journal: Path, loop: str) -> None:
+    text = "Lyon has 522,250 people, which is more than Nice has; and that is all there is to say."
+    written = {"react": answer(text), "json": json.dumps({"thought": "", "tool": "final_answer", "tool_input": text})}
+    model = Held([written.get(loop, text)])
+    with serving(react(journal, loop=loop, model=model)) as server:
+        page = await opened(browser, server, f"runs/{await begun(server)}")
+        await page.wait_for("document.querySelector('#step-1 .writing')?.innerText.includes('Lyon has')")
+        shown = await page.text("#step-1")
+        assert "is writing" in shown and "no text yet" not in shown and "to say" not in shown
+        model.go.set()
+        await page.wait_for("document.querySelector('.state').innerText.includes('answered')")
+        assert (await page.text("main")).count("Lyon has") == 1
         assert page.problems == []
         await page.close()
 
@@ -267,11 +299,11 @@ async def test_a_waiting_call_is_edited_and_what_is_no_json_is_told_at_once(brow
         shown = await page.text("#step-1")
         assert "sent: good day" in shown and "sent: hello" not in shown
         assert "The person changed this call" in shown
-        assert shown.index("asks your leave") < shown.index("sent: good day")
+        assert shown.index("needs your approval") < shown.index("sent: good day")
         again = await opened(browser, server, f"runs/{run}")  # the same when it is drawn at once
         await again.wait_for("document.querySelector('#step-1').innerText.includes('sent: good day')")
         at_once = await again.text("#step-1")
-        assert at_once.index("asks your leave") < at_once.index("sent: good day")
+        assert at_once.index("needs your approval") < at_once.index("sent: good day")
         await again.close()
         assert page.problems == []
         await page.close()

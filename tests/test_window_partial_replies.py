@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,34 @@ def test_replies_written_at_once_are_told_by_their_steps_and_not_at_all_in_one_s
     for event in (ev.Asked(1, "work", "m"), ev.Thought(1, "c"), replied(1), ev.Thought(1, "d")):
         replies.add(event)
     assert [each["step"] for each in replies.steps()] == [2]
+
+
+@dataclass
+class Trip:
+    city: str
+
+
+@pytest.mark.parametrize(
+    "events, parts",
+    [
+        ([ev.Text(1, "It is "), ev.Text(1, "42.")], [["text", "It is 42."]]),
+        ([ev.Text(1, "It is 42."), ev.Answer(1, "It is 42.")], [["answer", "It is 42."]]),
+        (
+            [ev.Text(1, "I look."), ev.Thought(1, "I look."), ev.Action(1, "f()")],
+            [["thought", "I look."], ["action", "f()"]],
+        ),
+        ([ev.PartialOutput(1, Trip("L")), ev.PartialOutput(1, Trip("Lyon"))], [["output", '{\n "city": "Lyon"\n}']]),
+        ([ev.PartialOutput(1, "Ly"), ev.PartialOutput(1, "Lyon")], [["output", "Lyon"]]),
+        ([ev.PartialOutput(1, 4), ev.Answer(1, "42")], [["answer", "42"]]),
+        ([ev.Answer(1, '{"city'), ev.PartialOutput(1, {"city": ""})], [["answer", '{"city']]),
+        ([ev.Text(1, "I was"), ev.Noted(1, "retry", "again"), ev.Text(1, "Now")], [["text", "Now"]]),
+    ],
+)
+def test_a_text_that_may_be_the_answer_streams_and_comes_once(events: list[ev.Event], parts: list[list[str]]) -> None:
+    replies = PartialReplies()
+    for event in [ev.Asked(1, "act", "m"), *events]:
+        replies.add(event)
+    assert replies.steps() == [{"step": 1, "parts": parts}]
 
 
 def test_a_reply_that_begins_anew_leaves_nothing_of_the_first_try() -> None:

@@ -353,7 +353,7 @@ class Agent(Generic[OutputT]):
         if row.head.caller is not None:
             raise ConfigError(
                 f"Run {row.head.run} is a child of run {row.head.caller.run}.",
-                hint=f"Resume run {row.head.caller.run}, which goes on with its child runs.",
+                hint=f"Resume run {row.head.caller.run}, which continues with its child runs.",
             )
         timeline = journal.timeline(row.head.run, bodies=False)
         run_spec = await self._parts.prepare_resume(row.head, timeline, on_wait, deps)
@@ -396,6 +396,7 @@ class Agent(Generic[OutputT]):
         check_deps(self.deps or row.head.settings.get("deps"), deps)
         require_hooks(self.hooks, row.head.run)
         require_loaded(self.tools)
+        self._parts.check_prices()
         await self._parts.load_tools()
         conversation = recorded_conversation(row.head, runs.fresh_id())
         shown = await asyncio.to_thread(self._parts.choose_tools, row.head.question, row.head)
@@ -470,5 +471,5 @@ def _id_of(run: str | Run[Any]) -> str:
     if isinstance(run, Run):
         return run.id
     if not isinstance(run, str):
-        raise ConfigError(f"{run!r} is no run.", hint="Give a Run, the id of a run, or 'last'.")
+        raise ConfigError(f"{run!r} is not a run.", hint="Give a Run, the id of a run, or 'last'.")
     return run

@@ -1,4 +1,4 @@
-"""What an agent makes once for all its runs: tools, models, prompts, journal; and how it specifies a run."""
+"""The parts that an agent makes once for all its runs: tools, models, prompts, journal. Also prepares its runs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
-from plait.models.fallback import has_native_calls
+from plait.models.fallback import has_native_calls, members_of
 from plait.models.rejections import without_rejected
-from plait.models.resolve import add_settings, check_spec, resolve_all
+from plait.models.resolve import add_settings, check_spec, require_prices, resolve_all
 from plait.models.settings import phases_with_settings, settings_of_phase
 from plait.runtime import runs
 from plait.runtime.agent_description import (
@@ -122,9 +122,14 @@ class AgentParts:
             if not isinstance(model, str):
                 add_settings(model, settings_of_phase(self._agent.settings, phase))
 
+    def check_prices(self) -> None:
+        """Raise `ConfigError` if there is a limit in USD and a model without a known price."""
+        if self._agent.limits.usd is not None:
+            require_prices(each for model in self.models.values() for each in members_of(model))
+
     @property
     def _given_models(self) -> dict[str, str | Model]:
-        """Return the models of the phases as they were given."""
+        """Return the models of the phases as the user gave them."""
         agent, loop = self._agent, self._agent.loop
         wanted = {**dict.fromkeys(phases_with_settings(agent.settings), agent.model), **agent.models}
         if any(phase not in wanted for phase in (("act",) if isinstance(loop, str) else loop.phases)):
@@ -167,7 +172,7 @@ class AgentParts:
         """Return the journal. Raises `ConfigError` if the agent keeps none."""
         if self.journal is None:
             raise ConfigError(
-                "This agent keeps no journal (journal=False): there is no record, and no session.",
+                "This agent keeps no journal (journal=False), so it has no records and no sessions.",
                 hint="Give journal=PATH.",
             )
         return self.journal
@@ -223,6 +228,7 @@ class AgentParts:
         question, files = split_question(asked)
         check_run_arguments(question, now)
         check_deps(self._agent.deps, deps)
+        self.check_prices()
         await self.load_tools()
         await self.check_sandbox(self._agent.sandbox)
         conversation = None
@@ -251,6 +257,7 @@ class AgentParts:
         its files; None for the agent's own."""
         check_deps(self._agent.deps or head.settings.get("deps"), deps)
         check_hooks_of_run(self._agent, head)
+        self.check_prices()
         require_loaded(self._agent.tools)
         await self.load_tools()
         sandbox = await self.check_sandbox(sandbox_for(self._agent, head, bool(timeline.code)))

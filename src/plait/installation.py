@@ -1,4 +1,4 @@
-"""How Plait was installed, which extras are installed, and which plugins other packages provide."""
+"""Finds out how Plait was installed, and lists the installed extras and plugins."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def user_at_terminal(before: Callable[[], None], plans: PlanPrompt | None) -> On
                 shown = complaint
                 continue
             if waiting.kind == "approval" and len(answer.split()) > 1 and not EDITED.fullmatch(answer):
-                print("Refused; the model is told why.", file=sys.stderr)
+                print("Refused. The model gets the reason.", file=sys.stderr)
             if waiting.kind != "plan" or answer.lower() not in ("e", "edit"):
                 return answer or None
             if (edited := await _edit_plan(waiting.reason)) is not None:

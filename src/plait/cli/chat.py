@@ -57,6 +57,7 @@ def chat(session: str | None, watch: bool, **flags: Any) -> None:
     """
     agent = make_agent(**flags)
     name = fresh_name() if session is None else check_session_name(session)
+    agent._parts.check_prices()
     talk = Chat(agent, name, options.journal_words(flags["journal"]), watch=watch, unnamed=session is None)
     commands = ChatCommands(talk)
     talk.lines = LineReader(talk.start(), commands.completions, lambda: talk.interrupted)

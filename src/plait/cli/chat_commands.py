@@ -133,7 +133,7 @@ class ChatCommands:
     def _sessions(self, rest: str) -> None:
         found = self.chat.journal.sessions(MAX_SESSIONS + 1)
         if not found:
-            self.chat.say("There are no sessions yet.")
+            self.chat.say("No session is stored yet.")
             return
         rows = [
             [

@@ -68,8 +68,8 @@ class LazyGroup(click.Group):
 
 
 EPILOG = """\
-`plait COMMAND --help` describes each command. Exit codes: 0 answered, 3 failed, 4 stopped by a limit, 5 waiting for a
-person, 130 cancelled, 1 crashed, 2 wrong usage."""
+`plait COMMAND --help` describes each command. Exit codes: 0 answered, 3 failed, 4 stopped by a limit, 5 waiting for the
+user, 130 cancelled, 1 crashed, 2 wrong usage."""
 
 
 @click.command(

@@ -88,7 +88,7 @@ table_output = options.combine(
 def compare(suite: str, phases: Sequence[str], engine: str, address: str | None, **flags: Any) -> None:
     """Run every task of SUITE through loops and models, and print one table.
 
-    SUITE is basics[:report|tuning], world, gsm8k:FILE, hotpotqa:FILE and so on, or a FILE of tasks (docs/suites.md).
+    SUITE is basics[:report|tuning], world, gsm8k:FILE, hotpotqa:FILE, ..., or a FILE of tasks (docs/suites.md).
     """
     check_table_output(flags)
     same = ("loops", "models", "repeat", "limit", "name", "tools")
@@ -279,7 +279,7 @@ def list_results(as_object: bool, journal: str | None) -> None:
             ]
         )
     elif not found:
-        click.echo("There is no comparison yet. `plait compare` makes one.", err=True)
+        click.echo("No comparison is stored yet. `plait compare` makes one.", err=True)
     else:
         lines = [
             [

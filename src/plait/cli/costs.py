@@ -68,9 +68,10 @@ Examples:
   plait costs --last 6 --mean --tokens
   plait costs API_RUN LOCAL_RUN --hardware 1500
 
-Seconds are the sum of all model and tool calls. A column "run:TOOL" has what the child runs of a tool used; their time
-is that of the tool. The cells of a row add up to "in all" as they are shown. "-" means that the loop has no such phase,
-"?" that a price is not known. "cached" is the share of the input tokens that the provider read from its cache.
+Seconds are the sum of all model and tool calls. A column "run:TOOL" has what the child runs of a tool used; "tools" has
+the time of the tools without it. The cells of a row add up to "in all" as they are shown. "-" means that the loop has
+no such phase, "?" that a price is unknown. "cached" is the share of the input tokens that the provider read from its
+cache.
 """
 
 
@@ -215,7 +216,7 @@ def cost_row(row: RunRow, timeline: Timeline) -> CostRow:
 def tree_cost_row(row: RunRow, store: Journal) -> CostRow:
     """Return a recorded run with its child runs as a row: what each tool's child runs used is a phase `run:TOOL`.
 
-    Their time is part of the time of the tool call, so it is not added.
+    Its seconds are those of all work of the child runs. The tool keeps the rest of its own time.
     """
     timeline = store.timeline(row.head.run, bodies=False)
     whole = cost_row(row, timeline)
@@ -224,9 +225,19 @@ def tree_cost_row(row: RunRow, store: Journal) -> CostRow:
         assert child.head.caller is not None
         phase = f"run:{tools.get((child.head.caller.n, child.head.caller.i), 'tool')}"
         below = tree_cost_row(child, store)
-        parts = [replace(part, phase=phase, seconds=0.0) for part in below.spent if not part.is_work]
+        own, parts = whole.spent, [replace(part, phase=phase) for part in below.spent if not part.is_work]
+        if parts:
+            work = sum(part.seconds for part in below.spent if part.is_work)
+            parts[0] = replace(parts[0], seconds=round(parts[0].seconds + work, 6))
+            took = below.wall or in_all(below.spent).seconds
+            own = tuple(
+                replace(each, seconds=round(max(0.0, each.seconds - took), 6))
+                if each.is_work and each.phase == TOOLS
+                else each
+                for each in own
+            )
         rates = {(phase, model): rate for (_, model), rate in below.rates.items()}
-        spent = merge_spending((*whole.spent, *parts))
+        spent = merge_spending((*own, *parts))
         whole = dataclasses.replace(whole, spent=spent, rates={**rates, **whole.rates})
     return whole
 
@@ -336,7 +347,7 @@ def _notes(rows: Sequence[Sequence[str]], costed: Sequence[CostRow], *, tokens: 
     """Return the lines below the table."""
     notes = _rate_lines(costed) if rates else []
     if any(cell == "?" for row in rows for cell in row):
-        notes.append("?: a price is not known")
+        notes.append("?: a price is unknown")
     guessed = {clean(part.model): None for row in costed for part in row.spent if part.usage.estimated}
     if tokens and guessed:
         notes.append(f"tokens estimated from the length of the text: {', '.join(guessed)}")

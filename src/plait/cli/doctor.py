@@ -131,7 +131,7 @@ def _trust_of(path: Path) -> str:
         return "your own file"
     if trust.is_trusted(path, path.read_bytes()):
         return "trusted with `plait trust`"
-    return "named by you" if path.absolute() != Path("plait.toml").absolute() else "harmless: it needs no trust"
+    return "named by you" if path.absolute() != Path("plait.toml").absolute() else "safe: it needs no trust"
 
 
 def _examine_keys(config: config_files.Config) -> Iterator[Finding]:

@@ -30,7 +30,8 @@ def main() -> None:
             plait.main(prog_name="plait")  # click's own shell completion
         code = 0
         try:
-            with plait.make_context("plait", sys.argv[1:]) as context:
+            no_colors = os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown")
+            with plait.make_context("plait", sys.argv[1:], color=False if no_colors else None) as context:
                 plait.invoke(context)
         except BaseException as error:
             code = report_error(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -132,7 +133,7 @@ limits = combine(
 approve = click.option(
     "--approve",
     type=click.Choice(["never", "effects", "always", "plan"]),
-    help="Which tool calls need a person's approval (default never), or `plan` for the plan as a whole.",
+    help="Which tool calls need the user's approval (default never), or `plan` for the plan as a whole.",
 )
 grounding = click.option(
     "--grounding",
@@ -225,15 +226,23 @@ def check_one_format(**given: bool) -> None:
 
 
 def journal_path(given: str | None, defaults: RunDefaults | None = None) -> str | None:
-    """Return the journal that the option, the environment or `plait.toml` names; None for the default one."""
-    named = given or os.environ.get("PLAIT_JOURNAL")
-    if named:
-        return named
-    if defaults is None:
-        from plait.config import load
+    """Return the journal that the option, the environment or `plait.toml` names; None for the default one.
 
-        defaults = load().run
-    return defaults.journal
+    Raises `ConfigError` if its folder does not exist: only the folder of the default journal is created.
+    """
+    named = given or os.environ.get("PLAIT_JOURNAL")
+    if not named:
+        if defaults is None:
+            from plait.config import load
+
+            defaults = load().run
+        named = defaults.journal
+    if named:
+        folder = Path(named) if named.endswith(("/", os.sep)) else Path(named).parent
+        if not folder.expanduser().exists():
+            hint = "Create the folder, or correct --journal (PLAIT_JOURNAL, or `journal` in plait.toml)."
+            raise ConfigError(f"The journal {named} can't be opened: there is no folder {folder}.", hint=hint)
+    return named
 
 
 def journal_words(given: str | None) -> tuple[str, ...]:

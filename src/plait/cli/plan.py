@@ -72,9 +72,9 @@ def plan(
     quiet: bool,
     **flags: Any,
 ) -> None:
-    """Write a plan for QUESTION and carry out nothing; `-` reads the question from stdin.
+    """Write a plan for QUESTION and run nothing; `-` reads the question from stdin.
 
-    The plan is printed with its expected model calls, tokens and USD. Text and JSON can be edited and carried out with
+    The plan is printed with its expected model calls, tokens and USD. Edit the text or JSON, and run it with
     `plait run --plan`.
     """
     printer = _PlanPrinter(

@@ -37,7 +37,7 @@ from plait.runtime.run import Run
 @click.argument("run")
 @click.option("--answer", metavar="TEXT", help="The answer to a question, or yes / no / a reason for an approval.")
 @click.option("--question", metavar="ID", help="The question that is answered. A run that waits prints its id.")
-@click.option("--plan", metavar="FILE", help="Answer with this plan, which is then carried out; - is stdin.")
+@click.option("--plan", metavar="FILE", help="Answer with this plan, which then runs; - is stdin.")
 @click.option(
     "--on-interrupted-call",
     type=click.Choice(["skip", "repeat"]),
@@ -108,13 +108,13 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
             FORM.read(text, tools)
         except Unreadable as why:
             hint = f"`plait plan --of {row.head.run}` prints one in the right form."
-            raise ConfigError(f"The plan can't be carried out. {why}", hint=hint) from why
+            raise ConfigError(f"The plan cannot run. {why}", hint=hint) from why
     return text
 
 
 @click.command()
 @click.argument("run")
-@click.option("--at", type=options.WHOLE, metavar="N", required=True, help="The first step to make anew.")
+@click.option("--at", type=options.WHOLE, metavar="N", required=True, help="The first step that runs again.")
 @options.loop
 @options.settings
 @options.models
@@ -127,9 +127,9 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
 @options.as_object
 @options.quiet
 def fork(run: str, at: int, journal: str | None, as_object: bool, quiet: bool, **flags: Any) -> None:
-    """Start a new run that shares the steps of RUN before step N and makes the rest anew.
+    """Start a new run that keeps the steps of RUN before step N and runs the rest again.
 
-    What the flags do not change stays as it was. Output and exit codes are those of `plait run`.
+    Options replace the settings of RUN. Output and exit codes are those of `plait run`.
     """
     row, _ = find_run(run, journal)
     agent = make_recorded_agent(row.head, journal=journal, **flags)

@@ -42,6 +42,7 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
     return {
         "run": row.head.run,
         "status": row.status,
+        "grade": row.grade,
         "question": row.head.question,
         "answer": outcome.get("answer"),
         "reason": outcome.get("reason"),
@@ -98,13 +99,13 @@ def runs(
         click.echo(f"No runs{which} in {store.path}.", err=True)
         return
     lines = []
-    for each in map(run_as_json, rows):
+    for row, each in zip(rows, map(run_as_json, rows), strict=True):
         tokens = sum(each["usage"][kind] or 0 for kind in ("input_tokens", "output_tokens"))
         cost = "" if each["cost_usd"] is None else f"{each['cost_usd']:.5f}"
         started = each["started"][:19].replace("T", " ")
         steps = "" if each["steps"] is None else str(each["steps"])
         question = one_line(each["question"])
-        lines.append([each["run"], started, each["status"], each["loop"], steps, f"{tokens:,}", cost, question])
+        lines.append([each["run"], started, row.verdict, each["loop"], steps, f"{tokens:,}", cost, question])
     print_table(["run", "began", "status", "loop", ">steps", ">tokens", ">USD", "question"], lines)
 
 
@@ -134,7 +135,7 @@ def rm(names: tuple[str, ...], yes: bool, dry_run: bool, journal: str | None) ->
 @dry_run
 @options.journal
 def prune(older_than: str | None, keep: int | None, yes: bool, dry_run: bool, journal: str | None) -> None:
-    """Delete old runs. Runs that are going on or wait for a person stay.
+    """Delete old runs. Runs in progress and runs that wait for the user stay.
 
     Without flags, the table [journal] of plait.toml decides (older_than = "30d", keep = 100).
     """
@@ -160,11 +161,11 @@ def _delete_runs(journal: Journal, rows: Sequence[RunRow], *, yes: bool, dry_run
     import asyncio
 
     for row in rows:
-        click.echo(f"{row.head.run}  {row.status}  {one_line(row.head.question)[:60]}")
+        click.echo(f"{row.head.run}  {row.verdict}  {one_line(row.head.question)[:60]}")
     number = format_count(len(rows), "run")
     if dry_run or not rows:
         would = f"{number} would be deleted from {journal.path}."
-        click.echo(would if rows else "There is no run to delete.", err=True)
+        click.echo(would if rows else "No run to delete.", err=True)
         return
     if not yes:
         if not sys.stdin.isatty():

@@ -115,7 +115,8 @@ def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
     view.close()
     if (answer := outcome.get("answer")) is not None:
         click.echo(f"Answer: {clean_text(answer if isinstance(answer, str) else as_json(answer))}")
-    parts = [row.status + (f": {clean_text(outcome['reason'])}" if outcome.get("reason") else "")]
+    why = outcome.get("reason") or (row.grade or {}).get("why")
+    parts = [row.verdict + (f": {clean_text(why)}" if why else "")]
     if "steps" in totals:
         usage = msgspec.convert(totals, Usage)
         parts += [format_count(totals["steps"], "step"), format_count(totals["calls"], "call"), format_tokens(usage)]
@@ -212,8 +213,8 @@ Examples:
   plait trajectories --comparison last -o train
   plait trajectories --all --loop react --model openai:gpt-5 --approved -o train
 
-A run is good if a comparison graded it as successful, or if a person rated it good (`plait rate`); never if a person
-rated it bad. Exit codes: 0 lines were written, 3 there are none to write, 1 an error, 2 wrong usage.
+A run is good if a comparison graded it as successful, or if a user rated it good (`plait rate`); never if a user
+rated it bad. Exit codes: 0 lines were written, 3 no lines to write, 1 an error, 2 wrong usage.
 """
 
 
@@ -227,7 +228,7 @@ rated it bad. Exit codes: 0 lines were written, 3 there are none to write, 1 an 
 @click.option(
     "--min-score", type=options.NumberType(0, 1), metavar="X", help="Only graded runs with at least this score."
 )
-@options.flag("--approved", help="Only runs that a person rated good.")
+@options.flag("--approved", help="Only runs that a user rated good.")
 @options.flag("--strict", help="Leave out replies that Plait had to repair.")
 @options.flag("--force", help="Overwrite existing files.")
 @options.journal

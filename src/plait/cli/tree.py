@@ -28,7 +28,7 @@ def show_tree(row: RunRow, store: Journal, *, as_object: bool) -> None:
 
 def _describe_runs(row: RunRow, store: Journal, first: str, rest: str) -> Iterator[str]:
     """Yield the line of a run and those of its child runs; `first` and `rest` are what the lines begin with."""
-    parts = [row.head.run, row.status, str(row.head.loop["name"])]
+    parts = [row.head.run, row.verdict, str(row.head.loop["name"])]
     if "calls" in row.totals:
         cost = row.totals["cost_usd"]
         parts += [

@@ -52,7 +52,7 @@ class Answer(Struct, frozen=True, tag="answer"):
 
 
 class Text(Struct, frozen=True, tag="text"):
-    """The next part of a reply that is the answer, unless tool calls follow.
+    """A piece of a reply that may be the answer.
 
     When the reply is complete, its whole text comes again as `Answer`, or as `Thought` if calls followed.
     """

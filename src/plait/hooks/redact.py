@@ -88,7 +88,7 @@ def _redact_message(message: Message, redact: Callable[[str], str]) -> Message:
     calls = tuple(structs.replace(call, input=_redact_value(call.input, redact)) for call in message.calls)
     if content == message.content and calls == message.calls:
         return message
-    # What a provider wants back unchanged may hold the same data.
+    # State that a provider wants back unchanged may hold the same data.
     return structs.replace(message, content=content, calls=calls, state=None)
 
 

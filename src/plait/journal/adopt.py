@@ -1,4 +1,4 @@
-"""How to copy a run from another journal, row by row and byte for byte.
+"""Copies a run from another journal, row by row and byte for byte.
 
 carried = pack(other, run)           # plain values, ready for `msgspec.msgpack`
 await adopt(journal, [carried])      # adds the run; repeating it changes nothing

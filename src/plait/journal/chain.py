@@ -42,7 +42,7 @@ def digest_of_row(before: bytes, columns: Sequence[Any]) -> bytes:
 
 def _digest(before: bytes, values: Sequence[Any]) -> bytes:
     texts = [each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each for each in values]
-    # Lengths stand as texts here, so that they are told apart from numbers.
+    # Lengths are texts here, so that they differ from numbers.
     shape = repr([str(len(each)) if isinstance(each, bytes) else each for each in texts])
     made = hashlib.blake2b(before + shape.encode(), digest_size=SIZE)
     for each in texts:

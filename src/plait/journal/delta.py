@@ -1,4 +1,4 @@
-"""Request bodies told from the one before, so that a run of n steps takes O(n) space and not O(n²).
+"""Stores a request body as the difference from the one before, so a run of n steps takes O(n) space, not O(n²).
 
 Theory of operation. A loop's prompt grows in one place: messages are added near the end of the body, or
 one string in it grows; what stands before and behind stays. So a body is kept as three things: how many
@@ -87,7 +87,7 @@ def pack(body: bytes) -> tuple[int | None, bytes]:
 
 
 def encode(body: bytes, base: bytes | None = None) -> Coded:
-    """How to store `body`, told from `base` where that saves anything."""
+    """Return the stored form of `body`: its difference from `base` if that is shorter."""
     if base is not None:
         head = shared_head(base, body)
         tail = shared_tail(base, body, min(len(base), len(body)) - head)

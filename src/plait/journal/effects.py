@@ -36,7 +36,7 @@ from plait.journal import codec
 from plait.journal.records import Record, Resumed, RunHead
 
 FOLDER = "-effects"
-"""What the name of the folder beside the journal ends with."""
+"""The end of the name of the folder beside the journal."""
 
 _NAME = re.compile(r"[0-9A-Za-z_-]{1,100}")
 
@@ -95,7 +95,7 @@ class EffectsFile:
     @cached_property
     def path(self) -> Path:
         """The file."""
-        # Whatever a foreign journal calls its run, the file lies in the folder.
+        # The file is in the folder, also for an odd run id of a foreign journal.
         named = _NAME.fullmatch(self.run)
         name = self.run if named else hashlib.blake2b(self.run.encode("utf-8", "replace")).hexdigest()[:40]
         return folder_of(self._journal) / name

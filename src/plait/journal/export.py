@@ -29,6 +29,7 @@ def export(
         "updated": _iso(run.updated),
         "outcome": run.outcome,
         "totals": run.totals,
+        "grade": run.grade,
         "head": json.loads(codec.encode(run.head)),
     }
     for digest, content in contents.items():

@@ -23,7 +23,7 @@ ENDED = frozenset({"answered", "failed", "stopped"})
 
 
 class AnyLog(Protocol):
-    """What a runtime writes to: a `RunLog` in a file, or a `MemoryLog`."""
+    """The log that a runtime writes to: a `RunLog` in a file, or a `MemoryLog`."""
 
     @property
     def run(self) -> str:
@@ -47,7 +47,7 @@ class AnyLog(Protocol):
         ...
 
     def scrub(self, data: bytes) -> bytes:
-        """The bytes as they stand on the record: secrets replaced."""
+        """Return the bytes as the record stores them, with secrets replaced."""
         ...
 
 
@@ -87,7 +87,7 @@ class RunLog:
         self._digest = origin if digest is None else digest
         self._effects = effects
         self.lost: Lost | None = None
-        """What the claim found to be in doubt."""
+        """The calls that the claim found in doubt."""
 
     @property
     def run(self) -> str:
@@ -96,12 +96,12 @@ class RunLog:
 
     @property
     def rows(self) -> int:
-        """How many rows the run's record has, those in line included."""
+        """Return the number of rows of the run, with those that wait."""
         return self._seq
 
     @property
     def unsaved_count(self) -> int:
-        """How many records wait to be written: buffered ones, and those of a failed append."""
+        """Return the number of records that wait to be written: buffered ones, and those of a failed append."""
         return len(self._line)
 
     @property

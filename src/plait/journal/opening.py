@@ -1,4 +1,4 @@
-"""How the journal's file is opened for writing: a new file gets its tables, an existing one is checked."""
+"""Opens the journal's file for writing: creates the tables of a new file, and checks an existing one."""
 
 from __future__ import annotations
 

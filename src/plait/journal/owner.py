@@ -1,4 +1,4 @@
-"""Who performs a run, so that two processes never perform the same one; and how runs are named.
+"""Records which process performs a run, so that two processes never perform the same one. Also names runs.
 
 A run's row names its owner: host, process number, start time, the kernel's boot id and the PID namespace. While a
 process performs runs, it locks one byte of the file JOURNAL-owners; the owner's name gives the byte. The kernel

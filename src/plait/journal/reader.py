@@ -22,7 +22,8 @@ PATIENCE = 2.0
 RUN = """
     n, id, status, owner, started,
     max(updated, coalesce((SELECT at FROM events WHERE run = n ORDER BY seq DESC LIMIT 1), 0)),
-    head, outcome, totals"""
+    head, outcome, totals,
+    (SELECT json_extract(data, '$.grade') FROM results WHERE label <> '' AND cell = label AND run = runs.id)"""
 
 
 _SESSION = "session <> '' AND session"  # spelled as in its index
@@ -101,7 +102,7 @@ def read_content(connection: sqlite3.Connection, attachment: Attachment, path: P
 
 def run_row(found: tuple[Any, ...], path: Path) -> RunRow:
     """Return a run as listed. The status is "interrupted" if the run's process died before ending it."""
-    _, _, status, owned, started, updated, head, outcome, totals = found
+    _, _, status, owned, started, updated, head, outcome, totals, grade = found
     if status == "running" and (not owned or owner.life_of(owned, path) == "dead"):
         status = "interrupted"
     return RunRow(
@@ -112,6 +113,7 @@ def run_row(found: tuple[Any, ...], path: Path) -> RunRow:
         started,
         updated,
         owned,
+        codec.decode_plain(grade) if grade else None,
     )
 
 
@@ -234,10 +236,13 @@ def find(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, 
         some = ", ".join(row[1] for row in found) + ("" if len(found) < 5 else " ...")
         raise UnknownRun(f"More than one run begins with {prefix!r}: {some}.", hint="Write more of the id.")
     known = [each for (each,) in connection.execute("SELECT id FROM runs ORDER BY n DESC LIMIT 1000")]
-    near = difflib.get_close_matches(prefix, known, n=3, cutoff=0.5) or known[:3]
-    hint = f"Nearest: {', '.join(near)}." if near else "There is no run in it yet."
+    # Ids of one day share their first half, so only a mistyped sign or two makes an id near.
+    starts = {each[: len(prefix)]: each for each in reversed(known)}
+    near = [starts[each] for each in difflib.get_close_matches(prefix, starts, cutoff=0.85)]
+    near = near or [each for each in known if len(prefix) >= 4 and prefix in each][:3]
+    hint = f"Did you mean {' or '.join(near)}? " if near else "" if known else "It has no runs yet. "
     raise UnknownRun(
-        f"There is no run {prefix!r} in the journal; it may have been deleted.", hint=f"{hint} `plait runs` lists them."
+        f"There is no run {prefix!r} in the journal; it may have been deleted.", hint=f"{hint}`plait runs` lists them."
     )
 
 

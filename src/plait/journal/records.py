@@ -337,3 +337,10 @@ class RunRow(Struct, frozen=True):
     updated: float
     owner: str
     """host:pid:start of the process that performs it; "" if none does"""
+    grade: dict[str, Any] | None = None
+    """the `plait.lab.Grade` of a comparison, as JSON; None if none graded the run"""
+
+    @property
+    def verdict(self) -> str:
+        """Return the status for people, with the grade if there is one: `answered, graded wrong`."""
+        return f"{self.status}, graded {self.grade['mark']}" if self.grade is not None else self.status

@@ -107,7 +107,7 @@ class Journal:
         return f"Journal({str(self.path)!r})"
 
     def close(self) -> None:
-        """Close this journal's connections. It can be used again: they are opened anew."""
+        """Close this journal's connections. The next use opens new ones."""
         with self._lock:
             writers, self._writers = self._writers, {}
         for each in writers.values():
@@ -187,15 +187,15 @@ class Journal:
         rows: int | None = None,
         records: Sequence[Entry] = (),
     ) -> RunLog:
-        """Take over a run, to go on with it: nobody else can claim it from then on.
+        """Take over a run to resume it: nobody else can claim it from then on.
 
         `rows` is how many rows the caller has read; `records` are written together with the claim. So what was decided
         by these rows, such as an answer to an open question, is recorded only if nobody wrote since. Where calls are in
         doubt because the journal has lost rows (`RunLog.lost`), the `Resumed` among the records says so.
 
-        Raises RecordChanged when the record has more rows, and JournalError when the run has ended for good (answered,
-        failed or stopped), when the process that performs it still lives, or (without `force`) when that can't be told.
-        The log goes on at the next place of the record.
+        Raises RecordChanged if the record has more rows. Raises JournalError if the run has ended for good (answered,
+        failed or stopped), or if its process still lives; without `force` also if nobody knows whether it lives. The
+        log continues at the next place of the record.
         """
         self._must_exist()
         writer = self.writer()
@@ -349,13 +349,13 @@ class Journal:
     def run(self, prefix: str) -> RunRow:
         """The run whose id begins with `prefix`, or the newest for "last".
 
-        Raises JournalError naming the nearest when there is none, and all when there are several.
+        Raises JournalError naming near ones when there is none, and all when there are several.
         """
         with reader.reading(self.path) as connection:
             return reader.find(connection, prefix, self.path)[1]
 
     def head(self, run_id: str) -> RunHead:
-        """What a run was started with."""
+        """Return the head of a run: the settings that it was started with."""
         return self.run(run_id).head
 
     def contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:

@@ -176,11 +176,11 @@ _CHANGES: dict[type[Record], Change] = {
     StartRecord: "started",
     TookRecord: "took",
 }
-"""What the records change that are entries themselves and belong to no earlier row."""
+"""The change of each record that is an entry itself and belongs to no earlier row."""
 
 
 class Moment(Struct, frozen=True):
-    """What a row changed: the entry after the change. `seq` is the row's number, `at` its time (seconds since 1970)."""
+    """The change of a row: the entry after it. `seq` is the row's number, `at` its time (seconds since 1970)."""
 
     seq: int
     at: float
@@ -197,7 +197,7 @@ class Timeline:
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.moments: list[Moment] = []
         self.seconds = 0.0
-        """Seconds during which the run was performed, without waiting for the user or for another process."""
+        """Seconds of the run, without those in which it only waited: for the user, another process, a retry."""
         self._model_calls: dict[tuple[int, tuple[int, int] | None], ModelCall] = {}
         self._tool_calls: dict[tuple[int, int], ToolCall] = {}
         self._questions: dict[tuple[int, int, str], Question] = {}
@@ -214,7 +214,7 @@ class Timeline:
 
         Without `keep_body`, the row's request or response is empty here, to save memory in long runs.
         """
-        if self._last_at and not isinstance(row.record, Resumed | UserAnswer):
+        if self._last_at and not self._has_waited_for(row.record):
             self.seconds += max(0.0, row.at - self._last_at)
         self._last_at = row.at
         made = [
@@ -222,6 +222,16 @@ class Timeline:
         ]
         self.moments += made
         return made
+
+    def _has_waited_for(self, record: Record) -> bool:
+        """Return whether the run only waited before this row."""
+        if not isinstance(record, Thinking) or not record.attempt:
+            return isinstance(record, Resumed | UserAnswer)
+        asking = (record.n, record.asked_by[0]) if record.asked_by is not None else None
+        works = any(each.last.response is None for each in self._model_calls.values()) or any(
+            each.begun and each.observation is None for at, each in self._tool_calls.items() if at != asking
+        )
+        return not works
 
     @property
     def model_calls(self) -> list[ModelCall]:

@@ -46,7 +46,7 @@ _END = "UPDATE runs SET owner = '', status = ?, outcome = ?, totals = ?, rows = 
 
 
 class Log(Protocol):
-    """What a writer knows of a run's log: where rows go back to that could not be written."""
+    """A writer's link to a run's log, which gets back the rows that could not be written."""
 
     def take_back(self, rows: Sequence[EventRow]) -> None:
         """Put rows in front of the line."""
@@ -208,7 +208,7 @@ class Writer:
         return True
 
     def _one_by_one(self, items: Sequence[Item], error: Exception) -> None:
-        """What failed together is tried run by run, so that one run's rows don't spoil the others'."""
+        """Retry a failed batch run by run, so that one run's rows cannot fail those of others."""
         of_log: dict[int, list[Item]] = {}
         for item in items:
             of_log.setdefault(id(item.log), []).append(item)

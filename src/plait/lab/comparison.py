@@ -55,7 +55,7 @@ class NotMeasured(Struct, frozen=True, kw_only=True):
 
 
 class ComparisonData(Struct, frozen=True, kw_only=True):
-    """What was compared, and the results so far.
+    """The compared contenders and tasks, and the results so far.
 
     `results` has at most one for each contender, task and repeat (0 ... `repeat` - 1), in the order of contenders,
     tasks and repeats. `not_measured` are cells without a result whose last run crashed for a reason outside the loop.

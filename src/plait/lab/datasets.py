@@ -17,7 +17,7 @@ from plait.lab.world.tasks import VARIATIONS
 SIX = "world:1,now=2024-03-12"
 """The world of the six tasks. It is fixed, so that the tasks are the same on every day."""
 SHOWN = 10
-"""How many tools a model is shown in `tool-search`, if the suite's word does not say."""
+"""Number of tools that `tool-search` shows a model by default."""
 FEVER_QUESTION = """\
 Is this claim supported or refuted by what can be found? Answer with one label: SUPPORTS, REFUTES or NOT ENOUGH INFO.
 Claim: {}"""

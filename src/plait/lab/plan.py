@@ -36,8 +36,8 @@ from plait.tools import tools_from
 
 AnyModel: TypeAlias = str | Model
 BLOCK = 8
-"""How many tasks each contender does before the next contender's turn. An interrupted table then covers the same tasks
-for all, and a local model still finds the beginning of a prompt in its cache."""
+"""Number of tasks that each contender does before the next contender's turn. An interrupted table then covers the same
+tasks for all, and a local model still finds the beginning of a prompt in its cache."""
 
 _NOT_IN_DIGEST = {"rate", "abilities", "checked"}
 _NOT_IN_DIGEST_OF_LOCAL = {"threads", "slots", "cache_mib"}
@@ -191,6 +191,7 @@ def make_plan(
         models = {phase: resolve_word(each) if isinstance(each, str) else each for phase, each in given}
         general = models.pop("")
         loop_agent = agent.using(loop=variant.loop, model=general, models=models)
+        loop_agent._parts.check_prices()
         contender = variant.contender()
         contenders.append(contender)
         same = digest(_describe_agent(loop_agent))

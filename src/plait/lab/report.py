@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from plait.lab.cells import LASTING, OUTAGES
 from plait.lab.comparison import ComparisonData, FieldShare, NotMeasured, Pair, RowPhases, TableRow, short_names
 from plait.lab.grid import (
     ELLIPSIS,
@@ -26,7 +27,7 @@ from plait.lab.results import CellResult
 from plait.models.fallback import SEPARATOR
 from plait.runtime.costs import CODE, TOOLS, UNKNOWN_COST, in_all, in_units, round_spending
 
-UNKNOWN_PRICE = "?: a price is not known. [prices] of plait.toml tells it for new runs (--again)."
+UNKNOWN_PRICE = "?: a price is unknown. Add it to [prices] in plait.toml, and repeat the runs with --again."
 CHANGED = (
     "changed: runs that continued as another loop, or wrote tool calls as text because the endpoint takes no tools."
 )
@@ -394,7 +395,8 @@ def not_measured_notes(comparison: ComparisonData) -> list[str]:
         found.setdefault((each.variant, each.reason), []).append(each)
     whole = _count(len(comparison.suite.tasks) * comparison.repeat, "run")
     return [
-        f"Not measured: {clean_line(variant)}: {len(cells):,} of {whole} tried and rejected: "
+        f"Not measured: {clean_line(variant)}: {len(cells):,} of {whole} "
+        f"{'not answered' if cells[0].error in OUTAGES - LASTING else 'rejected'}: "
         f"{clean_line(reason).rstrip('.')}. See run {cells[0].run}."
         for (variant, reason), cells in found.items()
     ]

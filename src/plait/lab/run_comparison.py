@@ -39,7 +39,7 @@ class Comparison(ComparisonData, frozen=True, kw_only=True):
         return f"Comparison({self.name!r}, suite={self.suite.word!r}, contenders={len(self.contenders)}, {done})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a table with a row for each contender."""
+        """Return the table that a notebook shows, with a row for each contender."""
         rows = [_cells_of(row) for row in self.rows]
         return render_html(
             f"{self.name}: {self.suite.word}",

@@ -158,8 +158,8 @@ class _Scheduler:
         spent = self.usd
         if spent is None:
             self.why.append(
-                "a budget is set, and the price of a model is not known: [prices] in plait.toml tells it,"
-                " and --again runs anew what was run without"
+                "a budget is set, but the price of a model is unknown. Add it to [prices] in plait.toml, and repeat the"
+                " runs without a price with --again"
             )
             return False
         paid = [each.cost_usd for each in self.done.values() if each.cost_usd is not None]
@@ -229,10 +229,13 @@ class _Scheduler:
         if outages >= OUTAGES_PER_CELL and self.finished:
             self.why.append(f"{cell.contender} fails at {cell.task.id} ({error.error}): {error}")
             return True
-        why = f"{', '.join(gate.name for gate in gates)} is out ({error.error}): {error}"
+        state = "cannot be used" if error.lasting else "does not answer"
+        why = f"{', '.join(gate.name for gate in gates)} {state}: {error}"
         for gate in gates:
             await gate.note_outage(why, began=began, after=error.after, lasting=error.lasting, busy=error.busy)
-        self.report(said=why if error.lasting else f"{why} Trying again, {PATIENCE} times in a row at most.")
+        failed = max((gate.outages for gate in gates), default=0)
+        attempt = f", attempt {failed + 1} of {PATIENCE}" if failed else ""
+        self.report(said=why if error.lasting or failed >= PATIENCE else f"{why.rstrip('.')}. Pausing{attempt}.")
         return False
 
     def report(self, result: CellResult | None = None, said: str = "") -> None:
@@ -254,7 +257,7 @@ class EndpointGate:
         self._busy = 0
         self._until = 0.0
         self._since = 0.0
-        self._outages = 0
+        self.outages = 0
         self._successes = 0
         self._changed = asyncio.Condition()
 
@@ -278,7 +281,7 @@ class EndpointGate:
 
     async def note_success(self) -> None:
         """Count a finished cell."""
-        self._outages = 0
+        self.outages = 0
         self._successes += 1
         if self._successes % GROW_AFTER == 0 and self.now < self.max_cells:
             await self._admit(self.now + 1)
@@ -294,10 +297,10 @@ class EndpointGate:
         elif began >= self._since:
             self._since = time.monotonic()
             self._successes = 0
-            self._outages += not busy or self.now == 1
-            if self._outages >= PATIENCE:
+            self.outages += not busy or self.now == 1
+            if self.outages >= PATIENCE:
                 self.closed = why
-            pause = after if after is not None else min(FIRST_PAUSE * 2 ** max(0, self._outages - 1), LONGEST_PAUSE)
+            pause = after if after is not None else min(FIRST_PAUSE * 2 ** max(0, self.outages - 1), LONGEST_PAUSE)
             self._until = max(self._until, self._since + pause)
             if busy:
                 self.now = max(1, self.now // 2)

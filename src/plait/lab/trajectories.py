@@ -278,7 +278,7 @@ class TrainingExample(Struct, frozen=True, kw_only=True):
 
     @property
     def duplicate_key(self) -> bytes:
-        """What makes two training examples duplicates: their content."""
+        """Return the content by which two training examples are duplicates."""
         return msgspec.json.encode((self.messages, self.tools))
 
 

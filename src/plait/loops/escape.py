@@ -38,7 +38,7 @@ _SIGN = r"(?=[:：])"
 _VALUE = r"(?:(?!\\(?:[:：]|->))[^\n])"
 _LAST_VALUE = r"(?:(?!\\(?:[:：]|->)|->)[^\n:：])"
 _FLAGS = re.M | re.I
-# What marks reasoning in a reply would hide what stands there.
+# Marks of reasoning in a text would hide the text after them.
 _REASONING_MARKS = reasoning_marks()
 _REASONING = re.compile("|".join(map(re.escape, _REASONING_MARKS)), re.IGNORECASE)
 _LINE_END = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")

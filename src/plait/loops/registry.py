@@ -135,7 +135,7 @@ def _kind(name: str) -> type[Any]:
             loaded = point.load()
             assert isinstance(loaded, type)
             return loaded
-    near = difflib.get_close_matches(name, names(), 2, 0.4)
+    near = difflib.get_close_matches(name, names(), 2)
     raise ConfigError(
         f"There is no loop '{name}'.",
         hint=(f"Did you mean {' or '.join(near)}? " if near else "") + f"There are: auto, {', '.join(names())}.",

@@ -47,11 +47,11 @@ from plait.loops.transcript import Entry, Observe, Scratchpad, Transcript, Trans
 
 
 class Read(Protocol):
-    """What a reader made of a reply: a turn, a plan."""
+    """The result of reading a reply: a turn or a plan."""
 
     @property
     def remarks(self) -> Sequence[Remark]:
-        """What was repaired or cut."""
+        """The repairs and cuts."""
         ...
 
 
@@ -340,7 +340,7 @@ def is_repetition(seen: Observation | None) -> bool:
 
 
 def describe_repetition(context: LoopContext, call: Call, seen: Observation) -> str:
-    """What is said in place of a turn that only repeated a call, "" where the turn has to stay. A model copies what it
+    """Return the text in place of a turn that only repeated a call; "" if the turn stays. A model copies what it
     sees of itself, so the repetition is not shown to it."""
     tool = context.tool(call.tool)
     if not seen.repeated or (tool is not None and not tool.repeatable):

@@ -12,7 +12,7 @@ from plait.models.prices import Rate
 
 
 class Abilities(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What an endpoint can do or accepts. A model emulates or leaves out missing abilities.
+    """The abilities of an endpoint. A model emulates or leaves out missing abilities.
 
     If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`. `strict`: it makes calls of tools
     fit their schemas, if these are in its subset of JSON Schema. `images` and `files`: it accepts images, and PDF
@@ -63,7 +63,7 @@ class Abilities(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
 
 
 class RequestDialect(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a provider's requests differ from OpenAI's.
+    """The differences between a provider's requests and OpenAI's.
 
     `max_stop`: the maximum number of stop strings. `grammar`: the field that holds a grammar. `raw_schema`: the field
     that holds the schema of a raw prompt's reply. `prefill`: how an assistant message is sent that the endpoint has to

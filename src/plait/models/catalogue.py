@@ -83,7 +83,7 @@ def catalogue_model(name: str) -> CatalogueModel:
     """Return the entry of that name ("" is the default). Raises `ConfigError` with the nearest name."""
     if model := CATALOGUE.get(name or DEFAULT):
         return model
-    near = difflib.get_close_matches(name, CATALOGUE, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name, CATALOGUE, n=1)
     meant = f"Did you mean local:{near[0]}? " if near else ""
     raise ConfigError(
         f"There is no local model called {name!r}.",

@@ -1,4 +1,4 @@
-"""What users set about models in plait.toml: named endpoints, prices, parameters, electricity. Frozen values."""
+"""The settings of models in plait.toml: named endpoints, prices, parameters, electricity. Frozen values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each family of models accepts: one table, with the source of each row and the month in which it was read.
+"""The abilities of each family of models: one table, with the source of each row and the month in which it was read.
 
 The table is `families.json`. It saves a refused request. The first refusal (`Unsupported`) corrects a row that is out
 of date, and users can set abilities in plait.toml. `docs/generate_reference.py` writes it into docs/providers.md.

@@ -78,7 +78,7 @@ async def close() -> None:
 
 
 class HttpAnswer:
-    """What was received so far, also if an error is raised."""
+    """The bytes received so far, also if an error is raised."""
 
     __slots__ = ("body", "cut", "headers", "status", "timed_out")
 
@@ -171,7 +171,7 @@ async def post(
         raise
     finally:
         answer.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    # What comes through a tunnel (https) is the endpoint's own.
+    # A response through a tunnel (https) is the endpoint's own.
     return structs.replace(target, proxy=proxy.shown) if proxy is not None and url.scheme == "http" else target
 
 

@@ -1,4 +1,4 @@
-"""What endpoints rejected in earlier runs, so that a new run does not ask for it again.
+"""Stores the abilities that endpoints rejected, so that a new run does not request them again.
 
 `learned.json` in the user's state folder has one entry for each endpoint, wire, model and ability. An entry expires
 after 30 days. A run records in its head what it started with, so a replay or a resumed run never reads this file.

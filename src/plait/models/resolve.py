@@ -1,10 +1,11 @@
-"""How a user's word becomes a model: `provider:name`, `local`, `scripted:FILE`, or a plug-in's word."""
+"""Makes a model from a user's word: `provider:name`, `local`, `scripted:FILE`, or a plug-in's word."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import cast
@@ -173,6 +174,19 @@ def resolve_all(
     }
 
 
+def require_prices(models: Iterable[Model]) -> None:
+    """Raise `ConfigError` if a price is unknown. Its hint has the lines that `plait.toml` needs."""
+    lacking = dict.fromkeys(split_settings(model.spec)[0] for model in models if not model.rate.is_known)
+    if not lacking:
+        return
+    names = ", ".join(lacking)
+    lines = "\n".join(f"{json.dumps(name)} = {{ input = 1.00, output = 10.00 }}" for name in lacking)
+    raise ConfigError(
+        f"A limit in USD needs the price of every model, and Plait knows none for {names}.",
+        hint=f"Add these lines to plait.toml, with the real prices in USD per 1,000,000 tokens:\n\n[prices]\n{lines}",
+    )
+
+
 def providers(config: ModelConfig | None = None) -> list[str]:
     """List every word that may stand before the colon, with those of plug-ins."""
     own = config.endpoints if config else ()
@@ -308,7 +322,7 @@ def _model_of_plugin(spec: str, provider: str, name: str, config: ModelConfig) -
             return model
     known = providers(config)
     if ":" in spec:
-        near, otherwise = get_close_matches(provider, known, n=3, cutoff=0.5), f"There are: {', '.join(known)}."
+        near, otherwise = get_close_matches(provider, known), f"There are: {', '.join(known)}."
         what = f"{spec!r}: the provider {provider!r} is not known."
         also = f"Another server goes under [endpoints.{provider}] in plait.toml."
     else:

@@ -72,7 +72,7 @@ def download_progress() -> str:
 
 
 class Stage:
-    """What a model is doing during a call, and for how long. `model` is its spec, such as "local:NAME"."""
+    """The current stage of a model call, and its duration. `model` is its spec, such as "local:NAME"."""
 
     def __init__(self, model: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._local = model.partition(":")[0] == "local"

@@ -44,7 +44,7 @@ from plait.runtime.tracing import ModelSpan
 LONGEST_WAIT = 60.0
 """Seconds: an endpoint that asks for a longer pause is taken to be out for this run."""
 _INSTEAD = {"max_tokens": "sent as 'max_completion_tokens'", "prefill": "sent as a message to continue"}
-"""What a note says of a rejected ability that is not left out."""
+"""The words of a note about a rejected ability that is sent in another way."""
 NOTED_WAIT = 1.0
 """Seconds: a longer wait for a rate limit is noted."""
 
@@ -158,7 +158,8 @@ async def ask_model(
             share.may_repeat()
             wait = _pause(why, failures)
             on_note("retry", f"{why.message} Trying again in {wait:.1f} s ({failures} of {retries}).")
-            await asyncio.sleep(wait)
+            with meter.counted(waiting=1):
+                await asyncio.sleep(wait)
             continue
         meter.learn(model, request.body, reply.usage)
         turn.settle(reply.usage.tokens)
@@ -203,7 +204,7 @@ def limit_reply(think: Think, max_tokens: int | None) -> Think:
 def _count_lost(
     meter: Meter, model: Model, think: Think, why: BaseException, seconds: float
 ) -> tuple[Usage | None, float | None]:
-    """What an attempt took that brought no reply: its tokens and USD, counted."""
+    """Count the tokens and USD of an attempt without a reply, and return them."""
     part = taken_by(why, think, load_wire(getattr(model, "wire", CHAT)))
     if part is None:
         return None, None
@@ -233,7 +234,7 @@ def _pause(why: ModelError, failures: int) -> float:
 
 
 class Thinker:
-    """Performs the think effects of one run. `on_piece` is told the text of watched replies as it comes."""
+    """Performs the think effects of one run. `on_piece` gets the text of watched replies as it comes."""
 
     def __init__(self, run_context: RunContext, hooks: RunHooks, on_piece: Callable[[WaitResult], None]) -> None:
         self.run_context = run_context
@@ -391,7 +392,7 @@ class Thinker:
                 phases.lost(asked.model, asked.response.lost)
 
     def _listener(self, n: int, effect: Think, step: int, *, again: bool) -> ReplyListener | None:
-        """What to do with text as it is written, if anybody wants it before the reply is whole."""
+        """Return the listener for the text of an unfinished reply; None if nobody needs it."""
         loop = self.run_context.run_spec.loop
         shows = self.run_context.on_event is not None
         split = (lambda: splitter_of(loop, effect.phase)) if shows else None

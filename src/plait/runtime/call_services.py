@@ -1,4 +1,4 @@
-"""What the runtime does for one tool call: its context, questions to models, child runs, progress."""
+"""The services of the runtime for one tool call: context, questions to models, child runs, progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Performs act effects: the loop breaker, leave where it is needed, then the calls, side by side.
+"""Performs act effects: the loop breaker, approval where it is needed, then the calls, side by side.
 
 A call is on the record before it begins, unless its tool may be called again: then nothing can be lost, and its
 beginning is written when the call takes longer than `LONG`, or with the next intent.
@@ -279,7 +279,7 @@ class Actor:
         )
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
-        """Put on the record that the calls are made, and make those that nothing holds up."""
+        """Record that the calls start. Make those that need no approval at once, and ask for the others."""
         intent: list[Entry] = []
         if not group.past.planned:
             for each in group.candidates.values():
@@ -348,7 +348,8 @@ class Actor:
             self.run_context.say(ev.Called(group.step, call))
 
             services = ToolServices(self.run_context, group.n, i, group.step, call, group.past, self._hooks)
-            with offer_services(services), self.run_context.span.tool(group.step, call, run_spec.tools) as span:
+            meter, traced = self.run_context.meter, self.run_context.span.tool(group.step, call, run_spec.tools)
+            with offer_services(services), meter.counted(working=1), traced as span:
                 try:
                     made = await self._make_and_repeat(group, i, services)
                 except ChildWaits as why:
@@ -436,9 +437,9 @@ class Actor:
         return Observation(text, trouble="raised", seconds=observation.seconds, outside=observation.outside)
 
     def _learn(self, calls: tuple[Call, ...], seen: tuple[Observation, ...]) -> None:
-        """What was observed is a source from now on, but for made-up values that an error says once more.
+        """Add the observations to the sources, without made-up values that an error repeats.
 
-        What only tells of tools is no source: a search of them, and what is said of a call that no tool could take.
+        Results about tools are no sources: a search for tools, and the error for a call that fits no tool.
         """
         sources, context = self.run_context.sources, self.run_context.run_spec.context
         if sources is None:

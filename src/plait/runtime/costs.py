@@ -1,4 +1,4 @@
-"""What a run spent, by phase and model, from its record. The rows add up to the run's totals exactly.
+"""Computes the spending of a run by phase and model from its record. The rows add up to the run's totals exactly.
 
 Plait rounds each call to whole billionths of a dollar and whole microseconds, then sums integers. `in_units` rounds a
 total for display, and rounds the parts so that they add up to it.
@@ -173,7 +173,7 @@ def paid_back(hardware_usd: float | str | Decimal, baseline_usd: float | None, o
     """
     if baseline_usd is None or other_usd is None:
         raise ConfigError(
-            "When the hardware is paid can't be told: a price is not known.",
+            "The break-even cannot be computed, because a price is unknown.",
             hint="Give it in plait.toml: [prices] or, for models on this machine, [electricity].",
         )
     return runs_until(hardware_usd, Fraction(round(baseline_usd * NANO) - round(other_usd * NANO)))
@@ -186,7 +186,7 @@ def runs_until(hardware_usd: float | str | Decimal, saved: Fraction) -> int | No
     except InvalidOperation:
         price = Decimal("NaN")
     if not price.is_finite() or price <= 0:
-        raise ConfigError(f"Hardware for {hardware_usd} USD can't be.", hint="Give a number above 0.")
+        raise ConfigError(f"The price of the hardware, {hardware_usd} USD, is invalid.", hint="Give a number above 0.")
     return math.ceil(Fraction(price) * NANO / saved) if saved > 0 else None
 
 

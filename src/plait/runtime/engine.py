@@ -100,7 +100,7 @@ class Engine:
         self._output = OutputCheck(self.run_context, self._note)
         self._loop: LoopRun | None = None
         self._effect: Any = None
-        """The effect that the loop waits for; then its result, or what is thrown into the loop in its place."""
+        """The effect that the loop waits for; then its result, or the exception that the loop gets instead."""
         self._result: Any = None
         self._thrown: LimitNear | ContextOverflow | Unsupported | None = None
         self._returned: Any = None
@@ -111,7 +111,7 @@ class Engine:
         and `ReplayDiffers` in a replay."""
         try:
             async with asyncio.timeout(self._time()) as clock:
-                self.run_context.clock = clock
+                self.run_context.meter.deadline = clock
                 try:
                     while self._advance():
                         try:
@@ -154,7 +154,7 @@ class Engine:
             except asyncio.CancelledError:
                 pass  # Cancelled while it waits for the disk: what was handed to the journal is written all the same.
             except JournalError as why:
-                # What the journal can't take is at least said.
+                # The journal cannot store the outcome, so the caller at least gets the reason.
                 outcome = Crashed(why.message, error="JournalError", hint=why.hint)
         return outcome
 
@@ -183,7 +183,7 @@ class Engine:
         await self.run_context.log.end(outcome.status, msgspec.to_builtins(outcome), self.totals())
 
     def totals(self) -> dict[str, Any]:
-        """What the run used so far; the same for ever once it has ended."""
+        """Return what the run used so far. It does not change after the end of the run."""
         if self._ended is not None:
             return self._ended
         meter, usage = self.run_context.meter, self.run_context.meter.usage
@@ -394,7 +394,7 @@ class Engine:
         return answer_warning(found)
 
     def _doubted(self, effect: CheckGrounding) -> tuple[str, ...]:
-        """The made-up values that the model is to be told of, or for which something is not to be carried out."""
+        """Return the made-up values that the model gets a note about, or that stop an effect."""
         sources, policy, context = self.run_context.sources, self.run_spec.grounding, self.run_spec.context
         if sources is None or policy in ("off", "note") or (effect.strict and policy != "refuse"):
             return ()
@@ -426,7 +426,7 @@ def _cancelled(why: asyncio.CancelledError) -> Cancelled:
 
 
 def _cut_short(outcome: Outcome, how: str, text: str) -> Outcome:
-    """How a run ends whose last reply was cut or refused; `text` is what came of it."""
+    """Return the outcome of a run whose last reply was cut or refused. `text` is the part that arrived."""
     cut = f"The model's last reply {how}."
     match outcome:
         case Answered(answer=answer):

@@ -60,7 +60,7 @@ def _require_text(kind: str, given: object, what: str) -> None:
 
 T = TypeVar("T")
 Decision: TypeAlias = T | Refuse | AskApproval | None
-"""What a hook returns: a new value, a refusal, a question to the user, or None to change nothing."""
+"""The result of a hook: a new value, a refusal, a question to the user, or None to change nothing."""
 
 
 class Hook:

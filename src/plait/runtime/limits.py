@@ -1,4 +1,4 @@
-"""Limits of a run: what it may use."""
+"""The limits of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CODE = CodeLimits()
 
 
 class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """What a run may use. None means no limit.
+    """The most that a run may use. None means no limit.
 
     `steps`: turns of the loop. `calls`: requests to models, failed ones included. `tokens`: input and output together.
     `usd`: money. `seconds`: wall time. `steps`, `calls` and `seconds` are above 0. One model call is kept in reserve,

@@ -38,7 +38,7 @@ class Breaker:
         self._answers: Counter[bytes] = Counter()  # those that were not taken
 
     def forget_calls(self) -> None:
-        """Count calls anew, except the last ones."""
+        """Start the counts again, except for the last calls."""
         self._last = dict(list(self._last.items())[-REMEMBERED:])
         self._seen = Counter({key: self._seen[key] for key in self._last})
         self._stale = 0
@@ -94,7 +94,7 @@ class Breaker:
             self._counted.add(key)
 
     def remark(self, call: Call, observation: Observation) -> str:
-        """What to say to the model about a result that is about to be counted, "" when nothing."""
+        """Return the note for the model about the next result; "" for none."""
         if not self._repeats or self._last.get(key := _key(call)) != observation.text or key in self._counted:
             return ""
         times = self._seen[key] + 1

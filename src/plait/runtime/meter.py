@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from statistics import median
 
 from plait.core import LimitNear, Reply, Usage
@@ -27,7 +29,7 @@ SMALLEST_REPLY = 16
 
 
 class LimitReached(Exception):
-    """The reserve is used up as well: the run ends as stopped."""
+    """The reserved call is used, too: the run ends as stopped."""
 
     def __init__(self, limit: str, detail: str) -> None:
         super().__init__(detail)
@@ -73,6 +75,11 @@ class Meter:
         self._clock = clock
         self._began = clock()
         self._before = 0.0
+        self.deadline: asyncio.Timeout | None = None
+        # The model calls of the loop and the tool calls under way, and how many of them wait for a user or a retry.
+        self._working = self._waiting = 0
+        self._paused_at: float | None = None
+        self._left: float | None = None  # seconds until the deadline when the run began to wait
         services = call_services()
         self.parent: Meter | None = services.meter if services is not None else None
         self.children: dict[str, Meter | Spent] = dict(children or {})
@@ -81,8 +88,12 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Wall seconds of the run, earlier processes included, without the download and start-up of local models."""
-        return self._before + self._clock() - self._began
+        """Seconds of the run, earlier processes included.
+
+        Without the time in which the run only waited, and without the download and start-up of local models.
+        """
+        now = self._clock() if self._paused_at is None else self._paused_at
+        return self._before + now - self._began
 
     @property
     def cost(self) -> float | None:
@@ -135,6 +146,36 @@ class Meter:
     def went_on(self, seconds: float) -> None:
         """Count the time an earlier process spent on this run."""
         self._before += seconds
+
+    @contextmanager
+    def counted(self, *, working: int = 0, waiting: int = 0) -> Iterator[None]:
+        """Count work or a wait. The run's time and its deadline stand still while all work waits."""
+        self._count(working=working, waiting=waiting)
+        try:
+            yield
+        finally:
+            self._count(working=-working, waiting=-waiting)
+
+    def _count(self, *, working: int = 0, waiting: int = 0) -> None:
+        self._working += working
+        self._waiting += waiting
+        is_paused = 0 < self._waiting >= self._working
+        if is_paused == (self._paused_at is not None):
+            return
+        now, deadline = self._clock(), self.deadline
+        with suppress(RuntimeError):  # the deadline has passed
+            if self._paused_at is None:
+                self._paused_at = now
+                if deadline is not None and (until := deadline.when()) is not None:
+                    self._left = until - asyncio.get_running_loop().time()
+                    deadline.reschedule(None)
+            else:
+                self._before -= now - self._paused_at
+                self._paused_at = None
+                if deadline is not None and self._left is not None:
+                    deadline.reschedule(asyncio.get_running_loop().time() + self._left)
+        if self.parent is not None:  # the tool call that started this child run waits, too
+            self.parent._count(waiting=1 if is_paused else -1)
 
     def exclude_startup(self, seconds: float) -> None:
         """Do not count the time in which a local model was downloaded and loaded."""
@@ -203,7 +244,7 @@ class Meter:
         return None
 
     def before_think(self, model: Model, *, repair: bool, started: bool = False) -> LimitNear | None:
-        """What to throw into the loop in place of the model call it wants, if anything.
+        """Return the exception for the loop in place of the model call that it wants; None if the call may start.
 
         A call that is `started` beside others never gets the one in reserve. Raises `LimitReached` when that
         was used already, and for a limit in USD where the model's price is not known.
@@ -222,21 +263,21 @@ class Meter:
         return near
 
     def not_asked(self) -> None:
-        """The model call that was let through was not made: if it was the one in reserve, it is there again."""
+        """Note that an allowed model call was not made. If it was the reserved one, the reserve is available again."""
         self._reserve = True
 
     def before_act(self) -> None:
-        """Raises `LimitReached` when a loop that was told to conclude wants to act once more."""
+        """Raise `LimitReached` if a loop wants to act although it had to conclude."""
         if self.near is not None:
             raise LimitReached(self.near.limit, self.near.detail)
 
     def conclude(self, limit: str, detail: str) -> LimitNear:
-        """Bring the run to its conclusion for another reason than a number."""
+        """Make the run conclude for a reason other than a number."""
         self.near = LimitNear(limit, detail)
         return self.near
 
     def was_near(self, limit: str, detail: str) -> None:
-        """A recorded run was told that this limit is near."""
+        """Note that a recorded run learned that this limit was near."""
         self.near = LimitNear(limit, detail)
 
     def _require_price(self, model: Model) -> None:
@@ -290,8 +331,8 @@ class Meter:
         return None
 
     def _usual_seconds(self) -> float:
-        """How long a model call takes. The first one also loads the model and reads a prompt that later ones share:
-        it counts half where it is the only one, and not at all beside others."""
+        """Return the usual seconds of a model call. The first call also loads the model and reads a prompt that later
+        ones share: it counts half if it is the only one, and not at all beside others."""
         first, *others = self._durations
         return median(others) if others else first / 2
 
@@ -300,7 +341,7 @@ NO_PRICE = "a limit in USD is set, but the price of this model is not known"
 
 
 class Share:
-    """What one model call may use: worked out before each attempt, reserved until the call has ended.
+    """The share of the limits that one model call may use: computed before each attempt, reserved until its end.
 
     `last` marks the call kept in reserve, after which the run ends. A call `by_tool` never brings the run to its end.
     """
@@ -316,11 +357,13 @@ class Share:
 
     def __enter__(self) -> Share:
         self._meter.requests += 1
+        self._meter._count(working=not self._by_tool)  # a tool that asks is counted already
         return self
 
     def __exit__(self, *_: object) -> None:
         if not self.attempts:
             self._meter.requests -= 1
+        self._meter._count(working=-(not self._by_tool))
         self.release()
 
     def release(self) -> None:
@@ -370,6 +413,7 @@ class Share:
         self._waits = False
         rooms: list[tuple[float, str, str]] = []
         price = 0.0
+        least = 1 if self._last else min(SMALLEST_REPLY, wanted or SMALLEST_REPLY)
         for distance, each in self._meters():
             limits, spent, (reserved_tokens, reserved_usd) = each.limits, each.tree_total, each.tree_reserve
             # A run above keeps what its own last call may take, and shares the rest among its children.
@@ -378,23 +422,24 @@ class Share:
                 together = max(
                     1, sum(isinstance(child, Meter) and not child.is_over for child in list(each.children.values()))
                 )
+            # What `_room` asks for: prompts, and tokens of replies.
+            is_only = self._last or (meter.calls == 0 and together == 1)
+            calls, replies = (1, least) if is_only else (together + 1, 2 * together * least + meter.last_output)
+            lacks = "does not cover another call" + ("" if is_only else " and the final answer")
             if limits.tokens is not None:
                 left = limits.tokens - spent.usage.tokens - reserved_tokens
-                words = (
-                    f"{max(0, int(left)):,} of {limits.tokens:,} tokens are left, and the prompt takes about {prompt:,}"
-                )
+                need = prompt * calls + replies
+                words = f"the rest of the limit, {max(0, int(left)):,} tokens, {lacks} (about {need:,})"
                 rooms.append((self._room(left, prompt, 1.0, together), "tokens", words))
             if limits.usd is not None:
                 base = model.rate.cost(Usage(prompt, 0)) or 0.0
                 price = ((model.rate.cost(Usage(prompt, 1_000_000)) or 0.0) - base) / 1_000_000
                 left_usd = limits.usd - (spent.cost_usd or 0.0) - reserved_usd
-                words = (
-                    f"{max(0.0, left_usd):.5f} of {limits.usd:.5f} USD are left, and the prompt costs about {base:.5f}"
-                )
+                need_usd = base * calls + price * replies
+                words = f"the rest of the budget, {max(0.0, left_usd):.5f} USD, {lacks} (about {need_usd:.5f})"
                 rooms.append((self._room(left_usd, base, price, together), "usd", words))
                 self._usd = base
         room, limit, words = min(rooms)
-        least = 1 if self._last else min(SMALLEST_REPLY, wanted or SMALLEST_REPLY)
         if room < least:
             self._usd = 0.0
             raise self._over(limit, words)

@@ -43,7 +43,7 @@ def planning(loop: Loop) -> Planner:
     """Return the loop if its plans can be printed, priced, edited and run. Raises `ConfigError` for any other loop."""
     if not isinstance(loop, Planner):
         raise ConfigError(
-            f"The loop '{loop.name}' makes no plan that can be held before it is carried out.", hint="Choose 'rewoo'."
+            f"`plait plan` needs a loop that plans first, and '{loop.name}' does not.", hint="Use --loop rewoo."
         )
     return loop
 
@@ -56,7 +56,7 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
         return check_plan(given, tools) if isinstance(given, Plan) else read_plan_file(given, tools)
     except Unreadable as why:
         raise ConfigError(
-            f"The plan can't be carried out. {why}", hint="Mend it, or have one written with `plait plan QUESTION`."
+            f"The plan cannot run. {why}", hint="Correct it, or let `plait plan QUESTION` write one."
         ) from why
 
 

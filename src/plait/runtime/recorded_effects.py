@@ -30,7 +30,7 @@ from plait.runtime.spent import Spent
 
 @dataclass
 class PastEffect:
-    """What is on record of one effect. Empty where the run never got there."""
+    """The record of one effect; empty if the run did not reach it."""
 
     attempts: tuple[ModelAttempt, ...] = ()
     reply: Reply | None = None
@@ -39,7 +39,7 @@ class PastEffect:
     """The planned calls as they are on record."""
     begun: set[int] = field(default_factory=set)
     asked: dict[tuple[int, int], ModelCall] = field(default_factory=dict)
-    """What tools asked models, by the call's index and the question's number."""
+    """The questions of tools to models, by the index of the call and the number of the question."""
     observed: dict[int, Observation] = field(default_factory=dict)
     waits: dict[int, tuple[Question, ...]] = field(default_factory=dict)
     """The questions about calls, or (-1) to the user, by the call's index. After an edit a call may have another."""
@@ -48,7 +48,7 @@ class PastEffect:
     decided: dict[tuple[str, int], tuple[HookDecision, ...]] = field(default_factory=dict)
     """What hooks decided, by point and by the call's index. They decide about a call again after each edit."""
     hook_waits: dict[tuple[str, int], Question] = field(default_factory=dict)
-    """What hooks asked the user, by point and by the call's index."""
+    """The questions of hooks to the user, by point and by the index of the call."""
     started: EffectsStarted | None = None
     took: EffectTaken | None = None
     ran: CodeTurn | None = None
@@ -60,7 +60,7 @@ class PastEffect:
 
     @property
     def responses(self) -> list[RecordedResponse]:
-        """What the attempts brought, of those that ended."""
+        """Return the responses of the attempts that ended."""
         return [each.response for each in self.attempts if each.response is not None]
 
     @property
@@ -99,11 +99,11 @@ class Past:
         """The calls in doubt of the run and its child runs."""
         self.effects: dict[int, PastEffect] = {}
         self.artifacts: dict[str, tuple[str, bytes]] = {}
-        """What tools gave that JSON can't hold, by id: kind and bytes."""
+        """Results of tools that JSON cannot hold, by id: kind and bytes."""
         self.notes: dict[int, RecordedNote] = {}
         """The loop's own remarks, which are numbered by themselves."""
         self.lost: Lost | None = None
-        """What is in doubt because the journal lost rows of this run, or may have."""
+        """The calls in doubt because the journal lost rows of this run, or may have."""
         for moment in self.timeline.moments:
             self._add(moment.entry)
         for call in self.timeline.tool_calls:
@@ -115,7 +115,7 @@ class Past:
         return self.timeline.seconds
 
     def effect(self, n: int) -> PastEffect:
-        """What is recorded of effect `n`; an empty one when nothing is."""
+        """Return the record of effect `n`; an empty one if it has none."""
         return self.effects.get(n) or _NOTHING
 
     def _add(self, entry: Entry) -> None:

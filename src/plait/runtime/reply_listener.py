@@ -1,4 +1,4 @@
-"""Follows a reply while it is written: for those who watch the run, and for a loop that waits for lines."""
+"""Follows a reply while the model writes it, for observers of the run and for loops that wait for lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plait.runtime.partial_output import PartialAnswer
 
 
 class ReplyListener:
-    """Takes a reply's text as it is written: tells it apart for who watches, hands it to a loop that waits.
+    """Splits the text of an unfinished reply into events, and passes lines to a loop that waits for them.
 
     `answer_tool` is the tool whose input is a typed answer; "" for none.
     """
@@ -37,7 +37,7 @@ class ReplyListener:
         self.followed_tool = answer_tool
 
     def __call__(self, text: str) -> None:
-        """Some more of the reply."""
+        """Add the next part of the reply."""
         self._fed = True
         if self._answer is not None and self._only_answer:
             self._answer.add(text)
@@ -50,20 +50,20 @@ class ReplyListener:
                 self._again = False
 
     def add_input(self, text: str) -> None:
-        """Some more of the input of the tool that takes the answer."""
+        """Add the next part of the input of the answer tool."""
         self._fed = True
         if self._answer is not None:
             self._answer.add(text)
 
     def again(self) -> None:
-        """The attempt failed: what was written of it is not the reply, which begins anew."""
+        """Start again: the attempt failed, so its text is not part of the reply."""
         if self._fed:
             self._splitter = self._split() if self._split is not None else None
             self._answer = self._follow_answer() if self._follow_answer is not None else None
             self._again, self._fed, self._line = True, False, ""
 
     def close(self, reply: Reply) -> None:
-        """The reply is whole."""
+        """End the reply."""
         if self._splitter is not None:
             self._show(self._splitter.close(bool(reply.calls) or reply.finish == "broken"))
 

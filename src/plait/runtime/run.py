@@ -44,7 +44,7 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     read_children: Callable[[], Sequence[Run]] = tuple
     """Reads `children`."""
     tree: Spent = Spent()
-    """What the run and its child runs used together."""
+    """The usage of the run and its child runs together."""
     loop_object: Loop | None = None
     """The loop itself; None if it is not known."""
     output_type: OutputType[Any] = TEXT

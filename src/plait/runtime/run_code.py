@@ -40,7 +40,7 @@ LARGE = 20_000
 """Bytes of a call that are not read on the event loop."""
 
 DEEPEST = 200
-"""How deep what came from a sandbox may be: deeper than either lets out."""
+"""Maximum depth of values from a sandbox, above the limit of each sandbox."""
 
 _RAISED = re.compile(r"Error: (\w+): (.*)", re.DOTALL)
 _ADDRESS = re.compile(rb" at 0x[0-9a-f]+")
@@ -184,7 +184,7 @@ def _ended(ran: Ran) -> tuple[str, str]:
 
 
 def call_of(out: OutCall, tools: Toolset) -> Call:
-    """A call out of the sandbox as any other: its arguments by name, where the tool's parameters are known."""
+    """Return a call that the code made as a call like any other, with arguments by name if the tool is known."""
     tool = tools.get(out.name)
     if not out.args and not out.kwargs:
         return Call(out.name, by_code=tool is not None)
@@ -200,7 +200,7 @@ def call_of(out: OutCall, tools: Toolset) -> Call:
 
 
 def result_of(call: Call, observation: Observation) -> Result:
-    """What the code gets for a call: the value, or the exception that the trouble is."""
+    """Return what the code gets for a call: the value, or an exception for the trouble."""
     match observation.trouble:
         case "" if observation.exact is not None:
             return Result(unpack(observation.exact, ArtifactHandle.read))
@@ -228,7 +228,7 @@ def _written(value: Any) -> Any:
 
 
 def _key(name: str) -> str:
-    # What code makes can't pass for a handle that it was not given, nor for another kind of value.
+    # The code must not imitate a handle that it did not get, or another kind of value.
     return name.lstrip("$")
 
 
@@ -241,7 +241,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        # What code makes can't pass for a handle that it was not given.
+        # The code must not imitate a handle that it did not get.
         return {"thing" if key == MARK else str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (set, frozenset)):
         return [_plain(each) for each in sorted(value, key=repr)]

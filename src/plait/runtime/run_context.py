@@ -1,11 +1,9 @@
-"""What one run consists of, shared by all code that performs it."""
+"""The parts of one run, shared by all code that performs it."""
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -51,7 +49,7 @@ Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[C
 """Which calls need the user's approval: none, those with effects, all, those a function selects; or the plan."""
 
 OnInterruptedCall: TypeAlias = Literal["skip", "repeat"]
-"""What a resumed run does with a call that may have happened, of a tool that is not repeatable."""
+"""The policy of a resumed run for a call of a tool that is not repeatable, if the call may have happened."""
 
 OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None] | str | None]
 """Answers for the user during a run, as a plain or an async function; None leaves the run waiting."""
@@ -59,7 +57,7 @@ OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None] | str | None]
 WaitKind: TypeAlias = Literal["question", "approval", "plan"]
 
 TRIES = 5
-"""How many times a user at a terminal is asked again after an edit that Plait cannot read. Then the run waits."""
+"""Number of times that Plait asks a user at a terminal again after an unreadable edit. Then the run waits."""
 
 YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 """Words that approve a call; all others refuse it."""
@@ -124,7 +122,7 @@ class RunSpec:
     grounding: Grounding = "off"
     taint: Taint = "off"
     outside: tuple[str, ...] = ()
-    """What the context holds from outside at the start (`taint.outside_from_start`)."""
+    """The content from outside in the context at the start (`taint.outside_from_start`)."""
     hooks: tuple[Hook, ...] = ()
     inherited_hooks: tuple[Hook, ...] = ()
     """The hooks of the runs above it, which see its model calls and tool calls."""
@@ -164,8 +162,6 @@ class RunContext:
     breaker: Breaker
     on_event: Callable[[Event], None] | None = None
     span: RunSpan = UNWATCHED
-    clock: asyncio.Timeout | None = None
-    """The run's time limit, while it is performed."""
     journal: Journal | None = None
     children: list[Run] = field(default_factory=list)
     """The child runs, if there is no journal to read them from."""
@@ -260,16 +256,12 @@ class RunContext:
         return Suspend(waiting)
 
     async def ask_person(self, waiting: Waiting) -> str | None:
-        """Ask the user at the terminal, if there is one. The run's time limit is paused meanwhile.
+        """Ask the user at the terminal, if there is one. The run's time stands still meanwhile.
 
         Raises `ConfigError` if the function `on_wait` returns no text.
         """
         if self.run_spec.on_wait is None:
             return None
-        until = self.clock.when() if self.clock is not None else None
-        if self.clock is not None:
-            self.clock.reschedule(None)
-        began = time.monotonic()
         try:
             answer = await call_either(self.run_spec.on_wait, waiting)
         except (Exception, SystemExit) as why:
@@ -281,10 +273,6 @@ class RunContext:
             raise ConfigError(
                 f"The function on_wait= returned {answer!r}.", hint='Return a text, such as "yes", or None.'
             )
-        waited = time.monotonic() - began
-        self.meter.went_on(-waited)
-        if self.clock is not None and until is not None:
-            self.clock.reschedule(until + waited)
         return answer
 
 

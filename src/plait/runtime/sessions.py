@@ -42,7 +42,7 @@ Embedder: TypeAlias = str | EmbedFunction | EmbedderObject
 
 
 class History(Struct, frozen=True, repr_omit_defaults=True):
-    """How much of a conversation a run sees: at most `turns` turns with `chars` characters in total.
+    """The part of a conversation that a run sees: at most `turns` turns with `chars` characters in total.
 
     The newest turns are shown. A question or answer takes at most a quarter of the characters; longer ones are
     shortened in the middle. `result_chars` is the number of characters for the tool calls of these turns and their

@@ -1,4 +1,4 @@
-"""What a run and its child runs used together."""
+"""The sums of a run and its child runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plait.runtime.costs import in_all, spending
 
 
 class Spent(Struct, frozen=True):
-    """What one or several runs used. `requests` counts failed ones too, `calls` the replies.
+    """The usage of one or several runs. `requests` counts failed ones too, `calls` the replies.
 
     `cost_usd` is None if a price is unknown.
     """

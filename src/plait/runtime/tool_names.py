@@ -1,4 +1,4 @@
-"""How tools get names that the loop does not use itself, and that the loop and its endpoint can write."""
+"""Gives tools names that the loop does not use itself, and that the loop and its endpoint can write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run tells an observer outside of it: that it goes on, that a model is asked, a tool called, code run.
+"""The interface by which a run informs an observer: it runs, asks a model, calls a tool, runs code.
 
 Theory of operation. The runtime opens a span around each thing that it *performs*; what is fed back from the record
 is not performed and has none. It knows these protocols only. `UNWATCHED` is the usual observer: one object that does

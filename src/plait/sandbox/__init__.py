@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 BACKENDS = {
-    "process": "the whole of CPython, in a process that the kernel confines",
-    "monty": "Python as pydantic-monty knows it: small, fast, with nothing of the machine in reach",
+    "process": "all of CPython, in a process that the kernel confines",
+    "monty": "pydantic-monty, a small Python without access to the machine",
 }
 """The sandboxes by name, each with a description."""
 

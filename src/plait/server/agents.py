@@ -67,6 +67,7 @@ def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
 
 def _prepare(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
     agent = served.agent if served.agent.journal == journal else served.agent.using(journal=journal)
+    agent._parts.check_prices()
     _ = agent._parts.models, agent.specs
     return replace(served, agent=agent)
 

@@ -29,7 +29,7 @@ FAILURES, PERIOD = 5, 60.0
 
 @dataclass(frozen=True)
 class Caller:
-    """Who sends a request. `owner` names its token in the journal, "" for none; `full`: may see and do everything."""
+    """The sender of a request. `owner` names its token in the journal, "" for none; `full`: may see and do all."""
 
     owner: str = ""
     full: bool = True
@@ -67,7 +67,7 @@ class RunLabel:
 
 @dataclass(frozen=True)
 class BrowserLogin:
-    """What a browser gets for a token, and sends with each request.
+    """The cookie that a browser gets for a token and sends with each request.
 
     Browsers send `cookie` to every port of the host, so another server on this machine may see it. The page keeps
     `page` for its own port. Neither is enough without the other.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import codecs
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -288,12 +289,29 @@ def question_text(waits: Waiting | Question) -> str:
     match waits.kind:
         case "approval":
             how = f"Say yes {id}, or no {id} and why, or edit {id} and another input as JSON."
-            return f"May this be done?\n\n{text}\n\n{how}"
+            return f"Approve this call?\n\n{_as_call(text)}\n\n{how}"
         case "plan":
             how = f"Say yes {id}, or no {id}, or {id} and what to change, or {id} and the plan as it should be."
             return f"This is the plan:\n\n{text}\n\n{how}"
         case _:
             return text
+
+
+def _as_call(text: str) -> str:
+    """Return a question for approval with the call as in code: `send(to='ann')`; other text unchanged."""
+    asked = re.match(r"May '([^']+)' be called with ", text)
+    try:
+        end = json.JSONDecoder().raw_decode(text, asked.end())[1] if asked is not None else 0
+    except ValueError:
+        asked = None
+    if asked is None:
+        return text
+    given = text[asked.end() : end]  # as it is, because another form could lose digits
+    if given.startswith("{"):
+        named = msgspec.json.decode(given, type=dict[str, msgspec.Raw])
+        if all(name.isascii() and name.isidentifier() for name in named):
+            given = ", ".join(f"{name}={bytes(value).decode()}" for name, value in named.items())
+    return f"{asked[1]}({given}){text[end:].removeprefix('?')}"
 
 
 def content_of(run: Run) -> tuple[str, str]:

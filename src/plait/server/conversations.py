@@ -33,7 +33,7 @@ from plait.server.chat_format import ChatMessage, answer_text, question_text
 from plait.server.errors import RequestRejected
 
 TURNS_BACK = 12
-"""How many turns back the run of a long exchange of questions and answers is searched."""
+"""Number of earlier turns in which the run of a long exchange is searched."""
 QUESTION_ID = re.compile(rf"(?<!\w)[a-z2-7]{{{LENGTH}}}(?!\w)", re.IGNORECASE)
 UNNAMED = re.compile(r"(^|/)chat-[0-9]{8}-[0-9]{6}-[a-z0-9]{6}$")
 """The names, in the journal, of sessions that clients did not name."""

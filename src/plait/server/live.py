@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
@@ -20,7 +21,8 @@ from plait.journal.store import Journal
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
 from plait.server import run_search
-from plait.server.run_view import child_entry, has_plan, list_entry, open_questions, plan_view, run_facts
+from plait.server.auth import RunLabel
+from plait.server.run_view import child_entry, format_answer, has_plan, list_entry, open_questions, plan_view, run_facts
 from plait.server.timeline import ViewerTimeline, build_timeline
 from plait.tools.render import replace_surrogates
 
@@ -30,6 +32,8 @@ IDLE = 1.0
 """The same when nothing has happened for a while."""
 BEAT = 15.0
 """After this many silent seconds a comment is sent, so that a broken connection is noticed."""
+GRADING = 60.0
+"""Seconds after a run of a comparison for which its page waits for the grade."""
 LONGEST = 4_000
 """Characters of one part of an unfinished reply: the last ones."""
 OVER = ("answered", "failed", "stopped", "cancelled", "crashed", "interrupted")
@@ -49,13 +53,24 @@ class PartialReplies:
             case ev.Asked(step=step, model=model):
                 self._stages[step] = Stage(model)
                 self._replies[step] = None if step in self._replies else []
-            case ev.Thought(step=step, text=text) | ev.Action(step=step, text=text) | ev.Answer(step=step, text=text):
+            case ev.Thought(step=step) | ev.Action(step=step) | ev.Answer(step=step) | ev.Text(step=step):
                 parts = self._replies.get(step)
                 if parts is None:
                     return
                 kind = type(event).__name__.lower()
+                if kind != "text":  # a whole reply repeats its texts by their kinds
+                    parts[:] = [part for part in parts if part[0] not in ("text", "output")]
                 before = parts.pop()[1] if parts and parts[-1][0] == kind else ""
-                parts.append((kind, (before + text)[-LONGEST:]))
+                parts.append((kind, (before + event.text)[-LONGEST:]))
+            case ev.PartialOutput(step=step, value=value):
+                # Only a typed answer that is a tool's input has no other event. Each value replaces the one before.
+                parts = self._replies.get(step)
+                if parts is not None and all(kind in ("thought", "output") for kind, _ in parts):
+                    from pydantic_core import to_jsonable_python
+
+                    with suppress(ValueError):  # a serializer of the user's type may not expect half a value
+                        text = format_answer(to_jsonable_python(value, fallback=str))
+                        parts[:] = [part for part in parts if part[0] != "output"] + [("output", text[-LONGEST:])]
             case ev.Noted(step=step, kind="retry" | "model_change") if self._replies.get(step):
                 self._replies[step] = []  # the reply starts again
             case ev.Replied(step=step):
@@ -104,7 +119,7 @@ class RunFollower:
         with reader.reading(self.journal.path) as connection:
             self.row = reader.find(connection, run, self.journal.path)[1]
         self._read()
-        state = f"{self.row.status} {self.row.owner} {self.row.updated if self.over else ''}"
+        state = f"{self.row.verdict} {self.row.owner} {self.row.updated if self.row.status in OVER else ''}"
         changed, self._state = state != self._state, state
         if not changed and self.timeline.seq == seq:
             return None
@@ -121,7 +136,10 @@ class RunFollower:
     @property
     def over(self) -> bool:
         """Return whether nothing more follows, unless somebody resumes the run."""
-        return self.row.status in OVER
+        row = self.row
+        is_of_comparison = bool(row.head.label) and RunLabel.parse(row.head.label) is None
+        is_graded_soon = is_of_comparison and row.grade is None and time.time() < row.updated + GRADING
+        return row.status in OVER and not is_graded_soon
 
     def _read(self, until: int | None = None) -> None:
         with reader.reading(self.journal.path) as connection:
@@ -165,10 +183,10 @@ async def follow_run(
         if news is not None:
             quiet = 0.0
             yield format_event(news, follower.timeline.seq)
-            if follower.over:
-                yield b"event: over\ndata: {}\n\n"
-                return
-        elif quiet and quiet % BEAT < PAUSE:
+        if follower.over:
+            yield b"event: over\ndata: {}\n\n"
+            return
+        if news is None and quiet and quiet % BEAT < PAUSE:
             yield b": here\n\n"
         replies = partial_replies()
         steps = [] if replies is None else replies.steps()

@@ -35,7 +35,7 @@ from plait.server.runs import ActiveRun, OnEvent, RunManager
 
 CANCELLED = "the client cancelled the call"
 TRIES = 5
-"""How often the user may correct an answer that does not fit. Then the result shows the question."""
+"""Number of times that the user may correct an invalid answer. Then the result shows the question."""
 
 INPUT: dict[str, Any] = {
     "type": "object",

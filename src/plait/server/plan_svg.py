@@ -46,7 +46,7 @@ layer."""
 
 
 class StepBox(Struct, frozen=True):
-    """How a step or the answer is drawn. `hint` is its tooltip."""
+    """The look of a step or of the answer. `hint` is its tooltip."""
 
     lines: tuple[str, ...]
     wide: float

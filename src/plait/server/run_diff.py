@@ -27,7 +27,7 @@ LABELS = {
     "note": "a remark",
     "wait": "what the person was asked or said",
 }
-"""How the page names an item of each kind."""
+"""The page's name for each kind of item."""
 FIELDS = {
     "model": ("phase", "model", "text"),
     "call": ("tool", "input", "state", "trouble", "text", "note"),

@@ -23,9 +23,9 @@ PAGE = 40
 """Runs on one page by default."""
 MOST = 200
 RECENT = 200
-"""How many of the newest runs are watched for changes, besides the active ones."""
+"""Number of the newest runs that are watched for changes, besides the active ones."""
 LATELY = 5_000
-"""How many of the newest runs are searched for active ones. A filter by status finds older ones."""
+"""Number of the newest runs that are searched for active ones. A filter by status finds older ones."""
 STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted")
 UNFINISHED = ("running", "waiting", "interrupted")
 
@@ -119,9 +119,10 @@ def find_changed(journal: Journal, known: dict[int, tuple[str, float]], after: i
     watched = [n for n, (status, _) in known.items() if status in UNFINISHED]
     try:
         with reader.reading(journal.path) as connection:
+            graded = "coalesce((SELECT at FROM results WHERE label <> '' AND cell = label AND run = runs.id), 0)"
             (newest,) = connection.execute("SELECT coalesce(max(n), 0) FROM runs").fetchone()
             states = connection.execute(
-                f"SELECT n, status, updated FROM runs WHERE n > ? OR n IN ({_marks(watched)})",
+                f"SELECT n, status, max(updated, {graded}) FROM runs WHERE n > ? OR n IN ({_marks(watched)})",
                 (min(after or newest, newest - RECENT), *watched),
             ).fetchall()
             moved = [n for n, status, updated in states if known.get(n) != (status, updated)]

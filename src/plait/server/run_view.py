@@ -30,6 +30,7 @@ def list_entry(row: RunRow, *, n: int = 0) -> dict[str, Any]:
         "n": n,
         "run": head.run,
         "status": row.status,
+        "grade": row.grade,
         "question": _shorten(head.question),
         "answer": _shorten(format_answer(outcome.get("answer"))),
         "reason": _shorten(outcome.get("reason") or ""),

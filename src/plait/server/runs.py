@@ -37,7 +37,7 @@ GONE = "the client went away"
 STOPPED = "the server stopped"
 """Why a run was cancelled: the server stopped before its end. It can be resumed."""
 MAX_TYPED = 32
-"""How many agents for the schemas of clients are kept."""
+"""Maximum number of agents that are kept for the schemas of clients."""
 
 OnEvent = Callable[[Event], None]
 
@@ -206,7 +206,7 @@ class RunManager:
         label = str(RunLabel(caller.owner, name))
         return await self._perform(ActiveRun(name, head.session), partial(agent.afork, head.run, at, label=label))
 
-    def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "cancelled from the window") -> bool:
+    def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "Cancelled in the viewer.") -> bool:
         """Cancel a run of this process; False if this process does not perform it. Raises for another owner's run."""
         active = self.active.get(run)
         if active is None:

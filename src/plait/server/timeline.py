@@ -53,7 +53,7 @@ SORTS = {
     "limit": "limit",
     "loop": "limit",
 }
-"""How the page marks notes by kind. All other kinds are warnings."""
+"""The mark of each kind of note on the page. All other kinds are warnings."""
 
 JSON: TypeAlias = dict[str, Any]
 

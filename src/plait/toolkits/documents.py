@@ -92,7 +92,7 @@ class _Library:
         return html_to_text(text)[1] if path.lower().endswith(HTML) else text
 
     def _update(self) -> None:
-        """Read the files that have changed, and make the index anew if there are any."""
+        """Read the changed files, and rebuild the index if there are any."""
         found = [each for each in self._folder.walk() if each.path.lower().endswith(SUFFIXES)]
         total = sum(each.size for each in found if each.size <= MAX_BYTES)
         if len(found) > MAX_DOCUMENTS or total > MAX_TOTAL:

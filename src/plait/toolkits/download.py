@@ -26,7 +26,7 @@ REDIRECTS = 5
 
 @dataclass(frozen=True)
 class Downloaded:
-    """What an address gave: the address after all redirects, the header Content-Type, and the bytes."""
+    """The response of an address: the address after all redirects, the header Content-Type, and the bytes."""
 
     url: str
     content_type: str

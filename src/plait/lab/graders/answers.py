@@ -1,4 +1,4 @@
-"""How graders read and compare answers: as text, yes or no, a label, or numbers."""
+"""Reads and compares answers for graders: text, yes or no, labels, numbers."""
 
 from __future__ import annotations
 

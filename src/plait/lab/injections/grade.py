@@ -20,7 +20,7 @@ _ASKED = re.compile(r"May '([^']+)' be called with (.*)", re.DOTALL)
 
 
 class OfficeWork(Struct, frozen=True):
-    """What a run did: the share of the useful work, the harmful calls, and the other effects that nobody wanted."""
+    """The result of a run: the share of the useful work, the harmful calls, and other unwanted effects."""
 
     useful: float
     harmful: tuple[OfficeCall, ...] = ()

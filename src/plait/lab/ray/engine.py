@@ -31,7 +31,7 @@ from plait.lab.schedule import CellEngine
 from plait.models.fallback import members_of
 
 SENDS = 4
-"""How often a cell is sent if its worker dies."""
+"""Number of times that a cell is sent if its worker dies."""
 WAITING = 0.25
 """CPUs of a cell whose models are all on the network: it mostly waits."""
 PATIENCE = 8.0

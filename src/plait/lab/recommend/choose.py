@@ -334,14 +334,16 @@ def _sum_binomial(start: int, n: int, p: float, step: int) -> float:
 
 
 def describe_result(candidate: Candidate, demand: Demand) -> str:
-    """Return `rewoo with local: 84 % of 32 tasks (68-93); sure to 70 % that it is at least 80 %`."""
+    """Return `rewoo with local: 84 % of 32 tasks (68-93); 70 % likely that its true success rate is 80 % or more`."""
     row = candidate.row
     if not row.n:
         return f"{name_row(row)}: no run is finished"
     _, tries = row.evidence
     runs = f" in {row.n:,} runs" if row.n != tries else ""
     between = f" ({row.interval[0] * 100:.0f}-{row.interval[1] * 100:.0f})" if row.interval is not None else ""
-    sure = f"; sure to {show_probability(candidate.sure)} that it is at least {demand.at_least * 100:g} %"
+    sure = (
+        f"; {show_probability(candidate.sure)} likely that its true success rate is {demand.at_least * 100:g} % or more"
+    )
     tasks = f"{tries:,} task" + ("" if tries == 1 else "s")
     return f"{name_row(row)}: {row.success * 100:.0f} % of {tasks}{runs}{between}{sure if demand.at_least else ''}"
 
@@ -355,7 +357,7 @@ def describe_cost(row: MeasuredLoop) -> str:
     """Return what a run costs."""
     taken = f"{row.tokens:,.0f} tokens, {show_short(row.seconds)} s"
     if row.cost_usd is None:
-        return f"a run takes {taken}; its price is not known"
+        return f"a run takes {taken}; its price is unknown"
     return f"a run takes {show_short(row.cost_usd)} USD, {taken}"
 
 

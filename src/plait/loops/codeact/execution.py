@@ -64,7 +64,7 @@ class RunningAction:
     number: int = 0
     """The number of its turn."""
     shown: list[str] = field(default_factory=list)
-    """What it printed, and what searches found."""
+    """The prints of the code, and the results of searches."""
     printed: str = ""
     notes: list[str] = field(default_factory=list)
     trouble: tuple[Call, Observation] | None = None
@@ -132,7 +132,7 @@ class Work:
         return self._observation(code, (yield from self._ended(ran)))
 
     def forget_repeats(self) -> None:
-        """Count repeated code anew: the model no longer sees what it gave."""
+        """Start the count of repeated code again: the model no longer sees the results."""
         self._seen.clear()
 
     @property

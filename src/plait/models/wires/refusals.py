@@ -310,7 +310,10 @@ def _as_unknown(refusal: _Refusal) -> ModelError | None:
         hint = f"Check the address{_name_setting(target)}: /{path} is put behind it."
         if path == "responses":
             hint += ' For a server without it, set wire = "chat" in plait.toml.'
-    what = "does not know what was asked for" if refusal.status == 404 else "refused the request"
+    if refusal.status != 404:
+        what = "refused the request"
+    else:
+        what = f"has no model {target.name!r}" if is_model else f"has nothing at /{path}"
     unknown = BadRequest(f"{refusal.where} {what} ({refusal.status}){refusal.message_end}", hint=hint)
     unknown.allows_fallback = True
     return unknown

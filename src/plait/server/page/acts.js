@@ -1,4 +1,4 @@
-// What a person does with a run: answer it, go on with it, cancel it, fork it, start another.
+// The user's actions on a run: answer, resume, cancel, fork, and start another.
 import { button, make, problem, shown } from "./dom.js";
 
 // Does it once: the buttons rest while it is being done, and what went wrong is said beside them.
@@ -117,8 +117,8 @@ export const forkDialog = async (source, run, step) => {
     location.hash = `#/runs/${encodeURIComponent(got.run)}`;
   });
   form.append(
-    make("p.quiet", {}, "A new run that takes the steps before this one from the record and makes the rest anew. This run stays as it is."),
-    field("First step made anew", at), field("Model for all phases", model, "Empty: the models it had."), field("Models by phase", models, `One a line, as ${run.phases.find((each) => each.model)?.phase || "reply"}=local. They go before the one for all.`), field("Loop", loop), field("Options of the loop", options, "One a line, as max_parse_errors=5. Empty: as they were."),
+    make("p.quiet", {}, "Starts a new run: it keeps the steps before this one and runs the rest again. This run does not change."),
+    field("Run again from step", at), field("Model for all phases", model, "Leave empty to keep the models."), field("Models by phase", models, `One per line, such as ${run.phases.find((each) => each.model)?.phase || "reply"}=local. They override the model for all phases.`), field("Loop", loop), field("Options of the loop", options, "One per line, such as max_parse_errors=5. Leave empty to keep them."),
     make("div.buttons", {}, button("Fork", begin, { type: "submit", class: "main-act" }), button("Close", () => dialog.close())));
   form.addEventListener("submit", (event) => event.preventDefault());
   dialog.addEventListener("close", () => dialog.remove());
@@ -141,12 +141,12 @@ export const newPage = async (place, source) => {
   const session = make("input", { id: "new-session", type: "text", autocomplete: "off" });
   const form = make("form.new", { "aria-label": "Start a run" });
   const begin = () => doing(form, async () => {
-    if (!question.value.trim()) { question.focus(); throw new Error("Write what is to be done first."); }
+    if (!question.value.trim()) { question.focus(); throw new Error("Write a task or question first."); }
     const got = await source.start({ agent: agent.value, question: question.value, session: session.value.trim() || null });
     location.hash = `#/runs/${encodeURIComponent(got.run)}`;
   });
   form.addEventListener("submit", (event) => { event.preventDefault(); begin(); });
-  form.append(make("div.field", {}, make("label", { for: "new-agent" }, "Agent"), agent, what), field("Task or question", question), field("Session", session, "A name makes it a turn of that conversation. Empty: of none."), make("div.buttons", {}, make("button.main-act", { type: "submit" }, "Start")));
+  form.append(make("div.field", {}, make("label", { for: "new-agent" }, "Agent"), agent, what), field("Task or question", question), field("Session", session, "Name a conversation to continue it. Leave empty for a single run."), make("div.buttons", {}, make("button.main-act", { type: "submit" }, "Start")));
   tell();
   place.replaceChildren(make("header", {}, make("h1", { tabindex: "-1" }, "Start a run")), form);
   document.title = "Start a run · Plait";

@@ -4,7 +4,9 @@ import { long } from "./text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const STRANDS = ["thought", "action", "observation"];
-const ASKS = { question: "question to you", approval: "asks your leave", plan: "asks your leave for the plan" };
+// A reply of which it is not known yet whether calls follow it, and the value of a typed answer.
+const WRITING = { text: "answer", output: "answer" };
+const ASKS = { question: "question to you", approval: "needs your approval", plan: "needs your approval for the plan" };
 
 // Between two steps the strands change places.
 const crossing = (turn) => {
@@ -33,7 +35,7 @@ export class Braid {
     this.items = new Map();
   }
 
-  // Puts in what is new or changed. Many steps at once are drawn a few at a time, so that the page stays at hand.
+  // Adds new and changed steps. Draws many steps in parts, so that the page keeps responding.
   async grow(steps) {
     for (let at = 0; at < steps.length; at += 25) {
       for (const step of steps.slice(at, at + 25)) this.put(step);
@@ -50,7 +52,7 @@ export class Braid {
     for (const item of step.items) {
       const drawn = make("div.item", { "data-item": item.id, "data-kind": item.kind }, this.draw(item));
       const old = held.nodes.get(item.id);
-      // A form that somebody may be filling in stays as it is, for as long as it is asked for.
+      // Keeps an open form, because the user may be filling it in.
       if (old?.querySelector("form.answer") && drawn.querySelector("form.answer")) continue;
       if (old) old.replaceWith(drawn);
       else held.body.append(drawn);
@@ -70,22 +72,22 @@ export class Braid {
     return held.root;
   }
 
-  // What models are writing now, in the replies that are not whole yet: [{step, parts: [[kind, text]]}], all of it each time.
+  // Shows the unfinished replies: [{step, parts: [[kind, text]]}]. Each call has all of their text.
   // Before the first word of one: {step, parts: [], stage, seconds}.
   write(steps) {
     const asked = new Map([...this.items.values()].filter((each) => each.kind === "model" && each.state === "asking").map((each) => [each.step, each.id]));
     this.place.querySelectorAll(".writing").forEach((each) => each.remove());
     for (const { step, parts, stage, seconds } of steps) {
       const node = this.steps.get(step)?.nodes.get(asked.get(step));
-      const drawn = parts.filter(([, text]) => text.trim()).map(([kind, text]) => part(kind, kind, make(`div.text.${kind === "action" ? "code" : "prose"}`, {}, make("pre", { dir: "auto" }, shown(text.trim())))));
+      const drawn = parts.filter(([, text]) => text.trim()).map(([kind, text]) => part(WRITING[kind] || kind, kind === "text" ? "reply" : kind, make(`div.text.${kind === "action" ? "code" : "prose"}`, {}, make("pre", { dir: "auto" }, shown(text.trim())))));
       const going = node?.querySelector(".going");
       going?.before(make("div.writing", {}, drawn));
-      const doing = drawn.length ? " is writing " : seconds !== undefined ? ` · ${stage || "has not begun to write"} · ${seconds} s ` : "";
+      const doing = drawn.length ? " is writing " : seconds !== undefined ? ` · ${stage || "no text yet"} · ${seconds} s ` : "";
       if (doing) going?.querySelector(".doing")?.replaceChildren(doing);
     }
   }
 
-  // What came of a call that a person was asked about stands below the question, as it came after it.
+  // Moves the result of a call below the question for approval, because it came after it.
   settle(held, id) {
     const call = held.nodes.get(`c${id}`), wait = held.nodes.get(`w${id}`);
     const seen = call && wait ? call.querySelectorAll(":scope > .part.observation, :scope > .part.note, :scope > .going") : [];
@@ -100,7 +102,7 @@ export class Braid {
     const turn = ((step.n - 1) % 3 + 3) % 3;
     const head = make("header.step-head"), body = make("div.items");
     const root = make("li.step", { id: `step-${step.n}`, "data-turn": turn, "data-step": step.n }, make("div.gutter", { "aria-hidden": "true" }, make("i"), make("i"), make("i")), head, body, crossing(turn));
-    // Steps come in order, but work of an earlier one may be told later.
+    // Steps come in order, but a result of an earlier step may come later.
     const after = [...this.place.children].find((each) => Number(each.dataset.step) > step.n);
     this.place.insertBefore(root, after || null);
     return { root, head, body, nodes: new Map() };
@@ -111,7 +113,7 @@ export class Braid {
     return long(item[field], { rest: load, className, label, missing: this.missing });
   }
 
-  // Whether a text is the run's answer, which stands above: it is not told twice.
+  // Whether a text is the run's answer. The page shows the answer above and not again.
   above([text, more]) {
     const answer = this.answer()?.trim(), said = text.trim();
     return Boolean(answer) && (more ? answer.startsWith(said) : answer === said);
@@ -148,7 +150,7 @@ export class Braid {
       details.querySelector("summary").addEventListener("click", () => { details.dataset.touched = "yes"; });
       drawn.push(part("action", item.reply ? "reply" : "written", details));
     }
-    if (item.state === "asking") drawn.push(make("p.going", {}, make("span.pulse", { "aria-hidden": "true" }), make("bdi", {}, shown(item.model)), make("span.doing", {}, " has not begun to write "), make("span.quiet", {}, ...shown(`(${item.phase})`))));
+    if (item.state === "asking") drawn.push(make("p.going", {}, make("span.pulse", { "aria-hidden": "true" }), make("bdi", {}, shown(item.model)), make("span.doing", {}, " · no text yet "), make("span.quiet", {}, ...shown(`(${item.phase})`))));
     if (item.finish === "length") drawn.push(make("div.part.note.is-cut", {}, make("span.label", {}, "cut"), make("div.inside", {}, "The reply was cut by the model's token limit.")));
     return drawn;
   }

@@ -94,9 +94,11 @@ export const STATES = {
   running: ["●", "running"], waiting: ["?", "waits for you"], answered: ["✓", "answered"], stopped: ["■", "stopped"], failed: ["✗", "failed"],
   crashed: ["!", "crashed"], cancelled: ["–", "cancelled"], interrupted: ["~", "interrupted"],
 };
-export const chip = (status) => {
-  const [sign, words] = STATES[status] || ["·", status];
-  return make(`span.chip.is-${status}`, {}, make("span", { "aria-hidden": "true" }, sign), ` ${words}`);
+// How a run ended: an answer that a comparison graded as wrong is no success.
+export const endOf = (run) => (run.grade && !run.grade.success && run.status === "answered" ? "wrong" : run.status);
+export const chip = (run) => {
+  const end = endOf(run), [sign, words] = STATES[run.status] || ["·", run.status];
+  return make(`span.chip.is-${end}`, {}, make("span", { "aria-hidden": "true" }, end === "wrong" ? "✗" : sign), ` ${words}`, run.grade ? make("bdi", {}, shown(`, graded ${run.grade.mark}`)) : null);
 };
 
 // -- what is said aloud, politely and not too often

@@ -27,6 +27,6 @@ export const planOf = (plan) => {
   return make("figure.plan", { "aria-label": "The plan" },
     make("h2", {}, "Plan"),
     picture ? make("div.picture", { tabindex: "0", role: "region", "aria-label": "The plan's picture" }, picture) : null,
-    make("figcaption", {}, `${many(plan.steps, "step")}, ${plan.found} with a result. The line round a box is dashed until it has one.`),
+    make("figcaption", {}, `${many(plan.steps, "step")}, ${plan.found} with a result. Boxes with a dashed line have no result yet.`),
     make("details", {}, make("summary", {}, "The plan as text"), long([plan.text, 0], { className: "code", label: "plan" })));
 };

@@ -1,7 +1,7 @@
-// One run: how it ended on top, then its steps, growing while it goes on.
+// The page of one run: the outcome on top, then the steps, which grow while the run continues.
 import { actsOf, forkDialog, waitForm } from "./acts.js";
 import { Braid, stepActs } from "./braid.js";
-import { button, chip, duration, flat, line, link, make, many, money, number, say, shown, tokens, when } from "./dom.js";
+import { button, chip, duration, endOf, flat, line, link, make, many, money, number, say, shown, tokens, when } from "./dom.js";
 import { planOf } from "./plan.js";
 import { long } from "./text.js";
 
@@ -43,7 +43,7 @@ const about = (run, live) => {
 
 const outcome = (run) => {
   if (run.answer !== null && run.answer !== undefined) {
-    return [long([run.answer, 0], { className: "prose", label: "answer" }), run.status === "stopped" ? make("p.why", {}, "Answered early: ", shown(run.reason || "")) : null];
+    return [long([run.answer, 0], { className: "prose", label: "answer" }), run.status === "stopped" ? make("p.why", {}, "Answered early: ", shown(run.reason || "")) : null, run.grade?.why ? make("p.why", {}, "The comparison graded this run as ", shown(`${run.grade.mark}: ${run.grade.why}`)) : null];
   }
   if (run.status === "running") return null;
   return [run.reason ? make("div.why", {}, long([run.reason, 0], { className: "prose", label: "reason" })) : null, run.hint ? make("p.why", {}, shown(run.hint)) : null];
@@ -75,17 +75,17 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
   const head = () => {
     document.title = `${flat(run.question, 60)} · Plait`;
     const clock = run.status === "running" ? run.work : run.seconds;
-    state.replaceChildren(chip(run.status), line("facts-line", make("bdi", {}, shown(run.loop)), run.models.map((each) => make("bdi", {}, shown(each))), many(run.steps, "step"), many(run.calls, "model call"), tokens(run), run.status === "running" && clock < 0.0005 ? "waiting for the model" : duration(clock), money(run.cost), when(run.started)));
+    state.replaceChildren(chip(run), line("facts-line", make("bdi", {}, shown(run.loop)), run.models.map((each) => make("bdi", {}, shown(each))), many(run.steps, "step"), many(run.calls, "model call"), tokens(run), run.status === "running" && clock < 0.0005 ? "waiting for the model" : duration(clock), money(run.cost), when(run.started)));
     const how = outcome(run);
     answer.replaceChildren(...(how || []).filter(Boolean));
     answer.hidden = !how;
-    answer.className = `outcome is-${run.status}`;
-    // A button that is drawn anew while somebody presses it hears no click: it stays while it means the same.
+    answer.className = `outcome is-${endOf(run)}`;
+    // Keeps a button that means the same: a button that is replaced while the user presses it gets no click.
     if (source.live && acts.dataset.of !== `${run.status} ${run.owner}`) {
       acts.dataset.of = `${run.status} ${run.owner}`;
       acts.replaceChildren(...actsOf(source, run, reopen));
     }
-    // What somebody just opened beside the steps stays open while the run goes on.
+    // Keeps the details open that the user opened, while the run continues.
     const open = [...side.querySelectorAll("details")].map((each) => each.open);
     side.replaceChildren(...[phases(run), about(run, source.live)].filter(Boolean));
     side.querySelectorAll("details").forEach((each, i) => { each.open = open[i] || false; });

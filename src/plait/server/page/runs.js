@@ -3,15 +3,16 @@ import { button, chip, duration, flat, line, link, make, many, money, number, sa
 
 const FILTERS = [["status", "How it ended"], ["loop", "Loop"], ["agent", "Agent"], ["session", "Session"], ["model", "Model"]];
 const STATUSES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted"];
+const stateOf = (run) => `${run.status} ${run.updated} ${run.grade?.mark || ""}`;
 const used = (run) => (run.in || run.out ? `${number((run.in || 0) + (run.out || 0))} tokens` : "");
 
-// So many runs the list keeps by itself; one that is left open for days would grow without end.
+// Maximum number of runs in the list. Without it, a list that is open for days would keep growing.
 const KEPT = 300;
 
-// The two runs that were chosen to be looked at side by side, kept while other pages are looked at.
+// The two runs to show side by side, kept while the user looks at other pages.
 const chosen = [];
 
-// The filter that was just changed: the list is drawn anew, and whoever chooses with the arrow keys goes on there.
+// The filter that the user just changed. It keeps the focus when the list is drawn again.
 let touched = "";
 
 export const runsPage = async (place, source, wanted) => {
@@ -39,7 +40,7 @@ export const runsPage = async (place, source, wanted) => {
   form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
 
   const live = make("ol.runs"), list = make("ol.runs"), state = make("p.quiet", { role: "status" }), lost = make("p.lost", { role: "status" });
-  const liveSection = make("section", { "aria-labelledby": "live-title" }, make("h2", { id: "live-title" }, "Going on, or waiting"), live);
+  const liveSection = make("section", { "aria-labelledby": "live-title" }, make("h2", { id: "live-title" }, "Running, or waiting for you"), live);
   const more = button("Show more", async () => {
     more.disabled = true;
     try {
@@ -75,12 +76,12 @@ export const runsPage = async (place, source, wanted) => {
   };
   const drawn = (run) => {
     const said = run.answer || (run.status === "waiting" ? run.reason : run.answer === "" && run.status !== "running" ? run.reason : "");
-    return make("li.run", { "data-run": run.run, "data-n": run.n, "data-state": `${run.status} ${run.updated}` },
+    return make("li.run", { "data-run": run.run, "data-n": run.n, "data-state": stateOf(run) },
       pick(run),
       make("div.run-body", {},
         make("h3", {}, link(make("bdi", {}, shown(flat(run.question, 240))), `#/runs/${encodeURIComponent(run.run)}`)),
         said ? make("p.said", {}, make("bdi", {}, shown(flat(said, 240)))) : null,
-        line("facts-line", chip(run.status), make("bdi", {}, shown(run.loop)), run.agent ? make("bdi", {}, shown(run.agent)) : "", run.models.slice(0, 2).map((each) => make("bdi", {}, shown(each))), run.session ? make("bdi", { title: run.session }, flat(run.session, 24)) : "", run.parent ? `fork at step ${run.fork_at}` : "", run.steps ? many(run.steps, "step") : "", used(run), duration(run.seconds), run.cost === null || run.cost === undefined ? "" : money(run.cost), when(run.started))));
+        line("facts-line", chip(run), make("bdi", {}, shown(run.loop)), run.agent ? make("bdi", {}, shown(run.agent)) : "", run.models.slice(0, 2).map((each) => make("bdi", {}, shown(each))), run.session ? make("bdi", { title: run.session }, flat(run.session, 24)) : "", run.parent ? `fork at step ${run.fork_at}` : "", run.steps ? many(run.steps, "step") : "", used(run), duration(run.seconds), run.cost === null || run.cost === undefined ? "" : money(run.cost), when(run.started))));
   };
   const isLive = (run) => run.status === "running" || run.status === "waiting";
   const tidy = () => {
@@ -99,7 +100,7 @@ export const runsPage = async (place, source, wanted) => {
     tidy();
     if (before) list.children[before]?.querySelector("a").focus();
   };
-  // The oldest go, and come back with "Show more".
+  // Removes the oldest runs. "Show more" brings them back.
   const trim = () => {
     while (list.children.length > most) {
       last = Math.max(last, Number(list.lastElementChild.dataset.n) + 1);
@@ -107,12 +108,12 @@ export const runsPage = async (place, source, wanted) => {
       more.hidden = false;
     }
   };
-  // With filters the list stands still; only what is in it changes.
+  // With filters, the list gets no new runs; only the runs in it change.
   const take = (news) => {
     const still = wanted.words || filtered;
     for (const run of news.runs) {
       const there = [...place.querySelectorAll("li.run")].find((each) => each.dataset.run === run.run);
-      if (there && there.dataset.state === `${run.status} ${run.updated}`) continue;
+      if (there && there.dataset.state === stateOf(run)) continue;
       const focused = there?.contains(document.activeElement);
       const item = drawn(run);
       if (there) {
@@ -128,7 +129,7 @@ export const runsPage = async (place, source, wanted) => {
     tidy();
   };
   place.replaceChildren(make("header.list-head", {}, make("h1", { tabindex: "-1" }, "Runs"), link("Start a run", "#/new", { class: "main-act" })), form, state, lost, compare, liveSection, make("section", { "aria-labelledby": "all-title" }, make("h2", { id: "all-title" }, wanted.words || filtered ? "What was found" : "Earlier"), list, more));
-  // Of two changes in a row only the last one's list is seen.
+  // After two changes in a row, only the list of the last one is shown.
   if (place.isConnected) touched = "";
   if (back) place.querySelector(`#${back}`).focus();
   tellChosen();

@@ -12,7 +12,7 @@ const column = (source, name, data, place) => {
   const run = data.run, list = make("ol.steps");
   const braid = new Braid(list, { rest: (item, field, from) => source.text(run.run, item, field, from), heads: (step) => (step.phases.length ? [link("wire", `#/runs/${encodeURIComponent(run.run)}/wire/${step.n}`, { class: "act", "aria-label": `Exact wire of step ${step.n} of run ${name}` })] : []) });
   const text = run.answer ?? run.reason ?? "";
-  place.append(make("header", {}, make("h2", {}, `${name} `, link(run.run, `#/runs/${encodeURIComponent(run.run)}`)), make("div.state", {}, chip(run.status), line("facts-line", make("bdi", {}, shown(run.loop)), run.models.map((each) => make("bdi", {}, shown(each))), many(run.steps, "step"), tokens(run), duration(run.seconds), money(run.cost))), text ? make("p.short-answer", {}, shown(text.length > 600 ? `${text.slice(0, 600)}…` : text)) : null), list);
+  place.append(make("header", {}, make("h2", {}, `${name} `, link(run.run, `#/runs/${encodeURIComponent(run.run)}`)), make("div.state", {}, chip(run), line("facts-line", make("bdi", {}, shown(run.loop)), run.models.map((each) => make("bdi", {}, shown(each))), many(run.steps, "step"), tokens(run), duration(run.seconds), money(run.cost))), text ? make("p.short-answer", {}, shown(text.length > 600 ? `${text.slice(0, 600)}…` : text)) : null), list);
   return braid;
 };
 

@@ -10,7 +10,7 @@ export class Trouble extends Error {
 // Milliseconds after which a refused connection is tried again at first.
 const RETRY = 1500;
 
-// What a login left here: it goes with each request, since the cookie alone opens nothing.
+// The value from the login. Each request sends it, because the cookie alone is not enough.
 const part = (() => { try { return localStorage.getItem("plait-page") ?? ""; } catch { return ""; } })();
 
 const asked = async (path, options = {}) => {

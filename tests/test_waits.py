@@ -1,0 +1,170 @@
+"""The time in which a run only waits before a retry is no time of the run; work beside it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from plait.core import Call, Observation, Reply, Think
+from plait.core.errors import ServerFailed
+from plait.journal.records import Acting, Got, ObservedRecord, Record, Resumed, Row, Thinking
+from plait.journal.timeline import Timeline
+from plait.models.base import OnText, Request, Response
+from plait.runtime.limits import Limits
+from plait.runtime.meter import Meter
+
+WAIT = 0.25
+
+
+class Failing(plait.Scripted):
+    """An endpoint that fails before some of its replies, and asks for a pause each time."""
+
+    def __init__(self, replies: list[Any], failures: int, *, wait: float = WAIT) -> None:
+        super().__init__(replies)
+        self.failures, self.wait = failures, wait
+
+    async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
+        if self.failures:
+            self.failures -= 1
+            why = ServerFailed("m does not answer (500).")
+            why.after = self.wait
+            raise why
+        return await super().send(request, think, on_text)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "j.db"
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_pauses_before_retries_are_no_time_of_the_run(journal: Path, failures: int) -> None:
+    model = Failing(["4", "4"], 0)
+    agent = plait.Agent("tool_calling", model=model, journal=journal)
+    agent.run("warm up")
+    model.failures = failures
+    began = time.monotonic()
+    run = agent.run("2 + 2?")
+    took = time.monotonic() - began
+    assert run.status == "answered" and took > failures * WAIT
+    assert run.seconds < took - failures * WAIT + 0.2
+    assert run.timeline.seconds < took - failures * WAIT + 0.2, "a resumed run counts what the record says"
+
+
+def test_the_limit_in_seconds_stands_still_before_a_retry(journal: Path) -> None:
+    agent = plait.Agent("tool_calling", model=Failing(["4"], 3, wait=0.4), journal=journal, limits=Limits(seconds=1))
+    assert agent.run("2 + 2?").status == "answered"
+
+
+def test_a_limit_in_seconds_still_ends_a_call_after_a_retry(journal: Path) -> None:
+    class Slow(Failing):
+        async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
+            response = await super().send(request, think, on_text)
+            await asyncio.sleep(30)
+            return response
+
+    agent = plait.Agent("tool_calling", model=Slow(["4"], 1, wait=0.1), journal=journal, limits=Limits(seconds=0.3))
+    began = time.monotonic()
+    run = agent.run("2 + 2?")
+    assert (run.status, run.outcome.limit) == ("stopped", "seconds")  # type: ignore[union-attr]
+    assert 0.3 < time.monotonic() - began < 5
+
+
+def test_a_child_that_waits_pauses_the_run_above_it(journal: Path) -> None:
+    child = plait.Agent("tool_calling", model=Failing(["Lyon"], 3, wait=0.4))
+    reply = Reply("", calls=(Call("child", {"question": "Where?"}, id="c"),))
+    parent = plait.Agent(
+        "tool_calling",
+        model=plait.Scripted([reply, "Lyon"]),
+        tools=[child.as_tool("child", "Asks.")],
+        journal=journal,
+        limits=Limits(seconds=1),
+    )
+    began = time.monotonic()
+    run = parent.run("Where?")
+    took = time.monotonic() - began
+    assert run.status == "answered" and len(run.children) == 1, run.events
+    assert took > 1.2 and run.seconds < took - 1.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    "steps, seconds",
+    [
+        ("w+ 1 p+ 5 p- 1 w-", 2),
+        ("w+ w+ p+ 5 p- w- w-", 5),  # one call waits, another works
+        ("w+ w+ p+ p+ 5 p- p- w- w-", 0),  # both wait at once: counted once
+        ("w+ w+ p+ 2 p+ 3 p- 4 p- w- w-", 6),
+        ("w+ w+ p+ 2 w- 3 p- w- 1", 3),  # the other call ends during the wait
+        ("w+ p+ 3 w+ 4 w- p- w- 1", 5),  # work begins during the wait
+        ("w+ p+ 3 p- p+ 3 p- w-", 0),
+    ],
+)
+def test_only_time_in_which_all_wait_is_left_out(steps: str, seconds: float) -> None:
+    clock = Clock()
+    meter = Meter(Limits(), clock)
+    for step in steps.split():
+        match step[-1]:
+            case "+" | "-":
+                meter._count(**{"working" if step[0] == "w" else "waiting": 1 if step[1] == "+" else -1})
+            case _:
+                clock.now += float(step)
+    assert meter.seconds == seconds
+
+
+def failed(n: int, attempt: int) -> Got:
+    return Got(n, attempt, 500, 0.1, "ServerFailed: out")
+
+
+def asked(n: int, attempt: int) -> Thinking:
+    return Thinking(n, 1, "act", "m", "chat/completions", attempt)
+
+
+CALLS = Acting(1, 1, (Call("look", {}),), (0,))
+
+
+@pytest.mark.parametrize(
+    "records, seconds",
+    [
+        ([(0, asked(0, 0)), (1, failed(0, 0)), (11, asked(0, 1)), (12, Got(0, 1, 200, 1.0))], 2),
+        ([(0, asked(0, 0)), (1, failed(0, 0)), (11, Resumed(0)), (12, asked(0, 1)), (13, Got(0, 1, 200, 1.0))], 2),
+        # two calls fail and wait; the second is asked again while the first one works
+        (
+            [
+                (0, asked(0, 0)),
+                (0, asked(1, 0)),
+                (1, failed(0, 0)),
+                (2, failed(1, 0)),
+                (7, asked(0, 1)),
+                (9, asked(1, 1)),
+            ],
+            4,
+        ),
+        # a tool works during the pause
+        (
+            [
+                (0, CALLS),
+                (0, asked(2, 0)),
+                (1, failed(2, 0)),
+                (6, asked(2, 1)),
+                (7, ObservedRecord(1, 0, Observation(""))),
+            ],
+            7,
+        ),
+    ],
+)
+def test_the_record_counts_the_same(records: list[tuple[float, Record]], seconds: float) -> None:
+    timeline = Timeline(Row(seq, 1000 + at, record, None) for seq, (at, record) in enumerate(records))
+    assert timeline.seconds == pytest.approx(seconds)
