@@ -263,7 +263,8 @@ class RunContext:
         if self.run_spec.on_wait is None:
             return None
         try:
-            answer = await call_either(self.run_spec.on_wait, waiting)
+            with self.meter.counted(waiting=1):
+                answer = await call_either(self.run_spec.on_wait, waiting)
         except (Exception, SystemExit) as why:
             raise ConfigError(
                 f"The function on_wait= failed: {show_error(why)}.",
