@@ -193,7 +193,7 @@ def test_sessions_do_not_hear_of_each_other(journal: Path) -> None:
 
 
 def test_a_session_needs_a_journal() -> None:
-    with pytest.raises(plait.ConfigError, match=r"no journal .*no session. Give journal=PATH"):
+    with pytest.raises(plait.ConfigError, match=r"no journal .*no sessions. Give journal=PATH"):
         plait.Agent(model=plait.Scripted([final("1")]), journal=False).run("q", session="trip")
 
 
