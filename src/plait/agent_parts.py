@@ -21,7 +21,7 @@ from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.fallback import has_native_calls
 from plait.models.rejections import without_rejected
-from plait.models.resolve import add_settings, check_spec, resolve_all
+from plait.models.resolve import ModelAccess, add_settings, check_spec
 from plait.models.settings import phases_with_settings, settings_of_phase
 from plait.runtime import runs
 from plait.runtime.agent_description import (
@@ -50,6 +50,7 @@ from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
 from plait.runtime.sessions import (
     Conversation,
+    Embedder,
     as_recorded,
     continue_conversation,
     open_conversation,
@@ -62,6 +63,7 @@ from plait.runtime.taint import outside_from_start
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
+from plait.search.embedders import NamedEmbedder
 from plait.tools import Toolset, anchor_word, load, tools_from
 from plait.tools.load import is_mcp_word
 from plait.tools.mcp.server import TOOL_LISTS
@@ -73,6 +75,19 @@ class AgentParts:
     def __init__(self, agent: Description) -> None:
         # The agent owns its parts. A cycle would keep both until the garbage collector comes.
         self._agent: Description = proxy(agent)
+
+    @property
+    def access(self) -> ModelAccess:
+        """Return what the agent's models are resolved with."""
+        access = self._agent._access
+        assert access is not None
+        return access
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """Return the embedder of the agent's conversations and tools. A word is loaded when it is first used."""
+        given = self._agent.history.embedder
+        return given if not isinstance(given, str) or given == "local" else NamedEmbedder(given, self.access.env)
 
     @cached_property
     def loop(self) -> Loop:
@@ -111,13 +126,13 @@ class AgentParts:
     @cached_property
     def models(self) -> dict[str, Model]:
         """Return the models of the phases; the key "" is for the others."""
-        return resolve_all(self._given_models, lambda: config.load().models, self._agent.settings)
+        return self.access.resolve_all(self._given_models, self._agent.settings)
 
     def check_models(self) -> None:
         """Check models that are words, and the settings of those that are objects. Raises `ConfigError`."""
         for model in (self._agent.model, *self._agent.models.values()):
             if isinstance(model, str):
-                check_spec(model, lambda: config.load().models)
+                check_spec(model, self.access.config)
         for phase, model in self._given_models.items():
             if not isinstance(model, str):
                 add_settings(model, settings_of_phase(self._agent.settings, phase))
@@ -135,7 +150,7 @@ class AgentParts:
         """Return the model that a tool names; for None the model of the phases without their own, or the first."""
         if model is None:
             return self.models.get("") or next(iter(self.models.values()))
-        return resolve_all({"": model}, lambda: config.load().models)[""]
+        return self.access.resolve_all({"": model})[""]
 
     @cached_property
     def prompts(self) -> PromptBook:
@@ -197,7 +212,7 @@ class AgentParts:
 
     @cached_property
     def _finder(self) -> Finder:
-        return Finder(self.toolset, self._agent.history.embedder)
+        return Finder(self.toolset, self.embedder)
 
     @cached_property
     def _max_shown(self) -> int | None:
@@ -281,9 +296,7 @@ class AgentParts:
         conversation = conversation or (recorded_conversation(recorded) if recorded is not None else None)
         tools = self.toolset if recorded is None else as_recorded(self.toolset, recorded)
         if conversation is not None and conversation.searched:
-            tools = msgspec.structs.replace(
-                tools, tools=(*tools, conversation.tool(self.journal, agent.history.embedder))
-            )
+            tools = msgspec.structs.replace(tools, tools=(*tools, conversation.tool(self.journal, self.embedder)))
         if shown is not None:
             tools = self._finder.among(tools)
         tokens = special_tokens(self.models, recorded)

@@ -19,6 +19,7 @@ from plait.core.notebook import repr_short
 from plait.journal.records import RunHead
 from plait.loops.compaction import COMPACT
 from plait.models.base import Model
+from plait.models.resolve import ModelAccess
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
 from plait.runtime.grounding import Grounding
 from plait.runtime.hooks import Hook, require_hooks
@@ -80,15 +81,18 @@ class Description(Protocol):
     def hooks(self) -> Iterable[Hook]: ...
     @property
     def taint(self) -> Taint: ...
+    @property
+    def _access(self) -> ModelAccess | None: ...
 
 
 def suggest_arguments(made: type[T]) -> type[T]:
     """Let the `TypeError` for an unknown argument of a dataclass name the nearest one that it has."""
-    make, known = made.__init__, [item.name for item in fields(cast(Any, made))]
+    make, every = made.__init__, {item.name for item in fields(cast(Any, made))}
+    known = [name for name in every if not name.startswith("_")]
 
     @wraps(make)
     def make_or_suggest(self: T, *values: Any, **named: Any) -> None:
-        for name in named.keys() - set(known):
+        for name in named.keys() - every:
             near = get_close_matches(name, known, 1)
             hint = f"Did you mean '{near[0]}'?" if near else f"It has: {', '.join(sorted(known))}."
             raise TypeError(f"{made.__name__} has no argument '{name}'. {hint}")
@@ -100,12 +104,13 @@ def suggest_arguments(made: type[T]) -> type[T]:
 
 def loop_of(given: str | Loop) -> Loop:
     """Return the loop that an agent was given by name or as an object. Raises `ConfigError`."""
-    made = loops.make(given) if isinstance(given, str) else given
-    if isinstance(made, type):
-        raise ConfigError(f"The loop is the class {made.__name__}, not an object.", hint=f"Give {made.__name__}().")
-    if not isinstance(made, Loop):
+    if isinstance(given, str):
+        return loops.make(given)
+    if isinstance(given, type):
+        raise ConfigError(f"The loop is the class {given.__name__}, not an object.", hint=f"Give {given.__name__}().")
+    if not isinstance(given, Loop):
         raise ConfigError(f"Agent(loop={given!r}) is invalid.", hint=f"Give one of {', '.join(loops.names())}.")
-    return made
+    return given
 
 
 def book_of(loop: Loop, folder: Path | None) -> PromptBook:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from plait.core.errors import BadResponse, ConfigError, ModelError
+from plait.core.secrets import require_no_credentials
 from plait.models import http
 from plait.models.presets import HOSTS, check_address, check_key
 from plait.models.wires.refusals import Target, bad_response, failure
@@ -84,6 +85,13 @@ class EndpointEmbedder:
 
     def __repr__(self) -> str:
         return f"EndpointEmbedder({self.name!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        require_no_credentials(repr(self), self._headers)
+        return vars(self)
+
+    def __deepcopy__(self, memo: object) -> EndpointEmbedder:
+        return self
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """See `Embedder.embed`. Raises a `ModelError` that says what was wrong."""
