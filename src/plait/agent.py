@@ -384,14 +384,16 @@ class Agent(Generic[OutputT]):
     def replay(self, run: str | Run[Any]) -> Replayed:
         """Drive the loop through a run's record and compare every request byte by byte. Performs nothing.
 
-        Raises `ReplayDiffers` at the first difference.
+        The requests are those that this agent makes: with its instructions, prompts, tools, settings, output type and
+        `History`. The record gives the question, files, time, results and replies, and the text of `instructions` that
+        are a function. Needs no key. Raises `ReplayDiffers` at the first difference.
         """
         journal = self._parts.require_journal()
         row = journal.run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
             return agent.replay(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
-        run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head)
+        run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
         return run_blocking(runs.replay(run_spec, row.head, journal, recorded))
 
     def fork(self, run: str | Run[Any], at: int, *, deps: Any = None) -> Run[OutputT]:

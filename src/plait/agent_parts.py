@@ -52,6 +52,7 @@ from plait.runtime.sessions import (
     Conversation,
     Embedder,
     as_recorded,
+    change_history,
     continue_conversation,
     open_conversation,
     recorded_conversation,
@@ -284,26 +285,33 @@ class AgentParts:
         deps: Any = None,
         context_tokens: int | None = None,
         journal: Journal | None = None,
+        replay: bool = False,
     ) -> RunSpec:
-        """Return the specification of a new run, or of a `recorded` one. `context_tokens`: None for the models' own."""
+        """Return the specification of a new run, or of a `recorded` one. `context_tokens`: None for the models' own.
+
+        With `replay`, the requests are those that the agent would make, else those that the recorded run made.
+        """
         agent = self._agent
+        models = self.access.resolve_all(self._given_models, agent.settings, False) if replay else self.models
         asks_for_tools = loops.fallback_of(self.loop) is None
-        phases = Phases(models_of_run(self.models, recorded, asks_for_tools=asks_for_tools))
+        phases = Phases(models_of_run(models, recorded, asks_for_tools=asks_for_tools, replay=replay))
         if recorded is not None:
             files = restore_files(recorded, journal or self.require_journal()) if recorded.attachments else files
             shown, now = shown_by(recorded), recorded.settings.get("now")
             context_tokens = recorded.settings.get("context_tokens", 0)
-        conversation = conversation or (recorded_conversation(recorded) if recorded is not None else None)
+            conversation = recorded_conversation(recorded)
+            if replay:
+                conversation = conversation and change_history(conversation, recorded, agent.history, self.journal)
         tools = self.toolset if recorded is None else as_recorded(self.toolset, recorded)
         if conversation is not None and conversation.searched:
             tools = msgspec.structs.replace(tools, tools=(*tools, conversation.tool(self.journal, self.embedder)))
         if shown is not None:
             tools = self._finder.among(tools)
-        tokens = special_tokens(self.models, recorded)
-        output = self.output if recorded is None else recorded_output(self.output, recorded)
+        tokens = special_tokens(models, recorded)
+        output = self.output if recorded is None or replay else recorded_output(self.output, recorded)
         instructions = (
             render_instructions(agent.instructions, deps)
-            if recorded is None
+            if recorded is None or (replay and isinstance(agent.instructions, str))
             else recorded.settings.get("instructions", "")
         )
         context = LoopContext(

@@ -212,6 +212,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             "abilities": structs.asdict(self.abilities),
             "rate": msgspec.to_builtins(self.rate),
             **({"special_tokens": list(self.special_tokens)} if self.special_tokens else {}),
+            **({"stated_abilities": list(self.stated_abilities)} if self.stated_abilities else {}),
         }
 
     def _options(self, think: Think) -> WireOptions:

@@ -183,12 +183,14 @@ class ModelAccess(Struct, frozen=True):
                 if name in self.env:
                     require_variable(f"An agent with {spec}", self.env[name].strip(), name)
 
-    def resolve_all(self, wanted: Mapping[str, str | Model], settings: AgentSettings = NO_SETTINGS) -> dict[str, Model]:
+    def resolve_all(
+        self, wanted: Mapping[str, str | Model], settings: AgentSettings = NO_SETTINGS, require_key: bool = True
+    ) -> dict[str, Model]:
         """Resolve the models of phases, with the settings of each. Raises `ConfigError` as `resolve` does."""
         given = {phase: settings_of_phase(settings, phase) for phase in wanted}
         try:
             return {
-                phase: resolve(model, self.config, env=self.env, settings=given[phase])
+                phase: resolve(model, self.config, env=self.env, require_key=require_key, settings=given[phase])
                 if isinstance(model, str)
                 else add_settings(model, given[phase])
                 for phase, model in wanted.items()

@@ -19,6 +19,7 @@ from plait.core.notebook import repr_short
 from plait.journal.records import RunHead
 from plait.loops.compaction import COMPACT
 from plait.models.base import Model
+from plait.models.recorded import recorded_model
 from plait.models.resolve import ModelAccess
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
 from plait.runtime.grounding import Grounding
@@ -28,7 +29,7 @@ from plait.runtime.limits import Limits
 from plait.runtime.output import describe_output, function_name, output_of, read_recorded_output
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import Approve, OnInterruptedCall
-from plait.runtime.sessions import SESSION, History, tools_of
+from plait.runtime.sessions import SESSION, History, recorded_tools, tools_of
 from plait.runtime.taint import Taint
 from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
@@ -384,6 +385,13 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
         "output": read_recorded_output(head),
         "instructions": settings.get("instructions", ""),
     }
+
+
+def fields_for_replay(head: RunHead) -> dict[str, Any]:
+    """Return the fields of an agent that replays a run from its record alone: tools that cannot be called, and models
+    that cannot be asked."""
+    models = {phase: recorded_model(described) for phase, described in head.models.items()}
+    return {"tools": recorded_tools(head, (SESSION, SEARCH)), "model": models.pop("", "local"), "models": models}
 
 
 def _require_one_of(name: str, value: object, known: tuple[str, ...]) -> None:

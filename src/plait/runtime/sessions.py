@@ -154,13 +154,13 @@ def _make_search_tool(read_turns: Callable[[], Sequence[SessionTurn]], embedder:
     return chat_history(read_turns, embedder)
 
 
-def open_conversation(session: str, journal: Journal, shown: History) -> Conversation:
-    """Return the place of a run that begins now in a recorded session.
+def open_conversation(session: str, journal: Journal, shown: History, before: str | None = None) -> Conversation:
+    """Return the place of a run that begins now, or of the run `before`, in a recorded session.
 
     Raises `ConfigError` for an invalid name, `JournalError` for an unreadable journal.
     """
     # Read a few more than are shown, because some have no answer.
-    turns = journal.turns(check_session_name(session), limit=4 * shown.turns)
+    turns = journal.turns(check_session_name(session), limit=4 * shown.turns, before=before)
     search = session_spec().name
 
     def read_calls(turn: SessionTurn) -> list[PastCall]:
@@ -191,6 +191,15 @@ def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
     if not (head.session or head.history or head.given):
         return None
     return Conversation(head.session, run or head.run, head.history, head.given, SESSION in head.sources)
+
+
+def change_history(place: Conversation, head: RunHead, shown: History, journal: Journal | None) -> Conversation:
+    """Return the place of a recorded run with the turns that an agent with other limits would show."""
+    if shown.stored_settings["history"] == head.settings.get("history", shown.stored_settings["history"]):
+        return place
+    if place.searched and not place.given and journal is not None:
+        return structs.replace(place, history=open_conversation(place.session, journal, shown, head.run).history)
+    return structs.replace(place, history=shown.of(_turns(place.given or place.history)))
 
 
 def _turns(given: Iterable[Exchange]) -> list[SessionTurn]:
@@ -260,12 +269,21 @@ def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> t
         both = zip(head.tools, head.sources, strict=False)
         specs = [convert(spec, ToolSpec) for spec, each in both if each == source]
         if source not in apart and not load_code and runs_code(source):
-            found += [RecordedTool(_not_loaded, spec.name, source=source, recorded=spec) for spec in specs]
+            found += [each for each in recorded_tools(head, apart) if each.source == source]
         elif is_mcp_word(source):
             found += recall_tools(source, specs)
         elif source not in apart:
             found.append(source)
     return tuple(found)
+
+
+def recorded_tools(head: RunHead, apart: tuple[str, ...]) -> tuple[RecordedTool, ...]:
+    """Return the tools of a run as its record describes them. Leaves out the sources in `apart`."""
+    return tuple(
+        RecordedTool(_not_loaded, raw["name"], source=source, recorded=convert(raw, ToolSpec))
+        for raw, source in zip(head.tools, head.sources, strict=False)
+        if source not in apart
+    )
 
 
 def as_recorded(tools: Toolset, head: RunHead) -> Toolset:
