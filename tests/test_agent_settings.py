@@ -106,7 +106,9 @@ def test_they_are_shown_and_recorded_but_no_header_is(endpoint: Endpoint, tmp_pa
     assert b"hidden-value" not in b"".join(path.read_bytes() for path in tmp_path.glob("j.db*"))
 
 
-def test_a_resume_keeps_the_recorded_settings_and_a_replay_sees_changed_ones(config: Path, endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_resume_keeps_the_recorded_settings_and_a_replay_sees_changed_ones(
+    config: Path, endpoint: Endpoint, tmp_path: Path
+) -> None:
     @plait.tool
     def send(text: str) -> str:
         """Send a text."""

@@ -56,6 +56,7 @@ from plait.runtime.sessions import (
     continue_conversation,
     open_conversation,
     recorded_conversation,
+    require_answered,
     require_loaded,
     session_spec,
 )
@@ -243,10 +244,12 @@ class AgentParts:
         await self.check_sandbox(self._agent.sandbox)
         conversation = None
         journal = self.require_journal() if session is not None else None
+        if session is not None and journal is not None:
+            await asyncio.to_thread(require_answered, session, journal)
         if history is not None:
             conversation = continue_conversation(session, self._agent.history, history)
         elif session is not None and journal is not None:
-            conversation = open_conversation(session, journal, self._agent.history)
+            conversation = open_conversation(session, journal, self._agent.history, has_tools=bool(self.toolset))
         shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
         run_spec = self.make_run_spec(
             question, on_wait, conversation=conversation, shown=shown, now=now, files=files, deps=deps

@@ -12,16 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from shlex import quote
 from typing import Any, TypeAlias
 
 from msgspec import Struct, convert, structs, to_builtins
 
 from plait.core import Exchange, PastCall, ToolSpec
-from plait.core.errors import ConfigError, JournalError, ToolError
+from plait.core.errors import ConfigError, JournalError, SessionWaits, ToolError
 from plait.core.text import shorten
 from plait.journal.owner import new_run_id
+from plait.journal.reader import NoJournal
 from plait.journal.records import RunHead, SessionTurn
-from plait.journal.store import Journal
+from plait.journal.store import Journal, default_path
+from plait.runtime.approvals import waiting_with
 from plait.runtime.chat_messages import ChatMessages, calls_in, read_turns
 from plait.search.embedders import Embedder as EmbedderObject
 from plait.search.embedders import EmbedFunction
@@ -154,8 +157,12 @@ def _make_search_tool(read_turns: Callable[[], Sequence[SessionTurn]], embedder:
     return chat_history(read_turns, embedder)
 
 
-def open_conversation(session: str, journal: Journal, shown: History, before: str | None = None) -> Conversation:
+def open_conversation(
+    session: str, journal: Journal, shown: History, before: str | None = None, *, has_tools: bool = True
+) -> Conversation:
     """Return the place of a run that begins now, or of the run `before`, in a recorded session.
+
+    The first turn of an agent without tools (`has_tools`) gets no search tool, because there is nothing to find.
 
     Raises `ConfigError` for an invalid name, `JournalError` for an unreadable journal.
     """
@@ -171,7 +178,28 @@ def open_conversation(session: str, journal: Journal, shown: History, before: st
         return [call for call in calls if call.tool != search]  # what a search found is part of the conversation
 
     recent = shown.of(turns, read_calls)
-    return Conversation(session, new_run_id(), recent)
+    return Conversation(session, new_run_id(), recent, searched=has_tools or bool(turns))
+
+
+def require_answered(session: str, journal: Journal) -> None:
+    """Raise `SessionWaits` if a run of the session waits for the user, because a message would not be its answer."""
+    try:
+        rows = journal.runs(status="waiting", session=check_session_name(session))
+    except NoJournal:
+        return
+    row = next((each for each in rows if not each.head.parent), None)
+    if row is None:
+        return
+    run, waits = row.head.run, list(map(waiting_with, journal.timeline(row.head.run, bodies=False).open_questions))
+    asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
+    where = "" if journal.path == default_path() else f" --journal {quote(str(journal.path))}"
+    raise SessionWaits(
+        f"In session '{session}' run {run} waits for the user, {asked}",
+        run=run,
+        waits=waits,
+        hint=f"Answer it first: plait resume {run}{where} --question {waits[0].question} --answer ANSWER. In Python: "
+        f'agent.resume("{run}", ANSWER, question="{waits[0].question}"). Or use another session.',
+    )
 
 
 def continue_conversation(session: str | None, shown: History, history: ChatMessages) -> Conversation:

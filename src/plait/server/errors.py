@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from plait.core import Waiting
-from plait.core.errors import BadAnswer, ConfigError, PlaitError, StaleAnswer, UnknownRun
+from plait.core.errors import BadAnswer, ConfigError, PlaitError, SessionWaits, StaleAnswer, UnknownRun
 from plait.journal.codec import encode
 
 ENDPOINTS = (
@@ -82,6 +82,8 @@ def rejection_for(error: Exception) -> RequestRejected:
             return RequestRejected(
                 409, message, hint=hint, code="stale_answer", param="question", may_retry=False, waits=waits
             )
+        case SessionWaits(message=message, hint=hint, waits=waits):
+            return RequestRejected(409, message, hint=hint, code="session_waits", may_retry=False, waits=waits)
         case BadAnswer():
             return RequestRejected(400, error.message, hint=error.hint, code="bad_answer", may_retry=False)
         case ConfigError():
