@@ -237,3 +237,14 @@ def test_a_replay_needs_only_the_journal(
         monkeypatch.setenv("PLAIT_JOURNAL", str(default))
         done = CliRunner().invoke(command, ["replay", run.id, *more])
         assert done.exit_code == 0 and "is the same, byte for byte" in done.output, done.output
+
+
+def test_a_replay_works_in_a_folder_that_is_not_trusted(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_agent(journal).run("q")
+    (tmp_path / "plait.toml").write_text('[endpoints.x]\nbase_url = "https://example.com/v1"\nkey_env = "KEY"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("plait.config._reads_folder", True)
+    done = CliRunner().invoke(command, ["replay", run.id, "--journal", str(journal)])
+    assert done.exit_code == 0, done.output

@@ -26,6 +26,7 @@ from plait.journal.store import default_path
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.base import Model
+from plait.models.config import ModelConfig
 from plait.models.resolve import ModelAccess
 from plait.models.settings import NO_SETTINGS, AgentSettings
 from plait.runtime import runs
@@ -123,7 +124,7 @@ class Agent(Generic[OutputT]):
     deps: Any = field(default=None, kw_only=True)
     hooks: Iterable[Hook] = field(default=(), kw_only=True)
     taint: Taint = field(default="off", kw_only=True)
-    _access: ModelAccess | None = field(default=None, kw_only=True, compare=False)
+    _access: ModelAccess = field(default=None, kw_only=True, compare=False)  # type: ignore[assignment]
     """The configuration and the keys with which the agent was made. Copies keep them."""
 
     def __post_init__(self) -> None:
@@ -135,7 +136,13 @@ class Agent(Generic[OutputT]):
             object.__setattr__(self, "loop", loop)
         object.__setattr__(self, "models", dict(self.models))
         if self._access is None:
-            object.__setattr__(self, "_access", ModelAccess.take(config.load().models))
+            try:
+                settings = config.load().models
+            except ConfigError:
+                if any(isinstance(each, str) for each in (self.model, *self.models.values())):
+                    raise
+                settings = ModelConfig()  # models that are objects need none
+            object.__setattr__(self, "_access", ModelAccess.take(settings))
         # Report wrong models, prompts and tools now, not in the middle of a run.
         self._parts.check_models()
         if self.prompts is not None:
@@ -150,7 +157,6 @@ class Agent(Generic[OutputT]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields for a pickle: no parts, which hold clients and locks, and no keys."""
-        assert self._access is not None
         words = (self.model, *self.models.values(), self.history.embedder)
         self._access.require_same_keys(each for each in words if isinstance(each, str))
         for word in self.tools:

@@ -21,7 +21,7 @@ from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.fallback import has_native_calls
 from plait.models.rejections import without_rejected
-from plait.models.resolve import ModelAccess, add_settings, check_spec
+from plait.models.resolve import add_settings, check_spec
 from plait.models.settings import phases_with_settings, settings_of_phase
 from plait.runtime import runs
 from plait.runtime.agent_description import (
@@ -78,18 +78,13 @@ class AgentParts:
         # The agent owns its parts. A cycle would keep both until the garbage collector comes.
         self._agent: Description = proxy(agent)
 
-    @property
-    def access(self) -> ModelAccess:
-        """Return what the agent's models are resolved with."""
-        access = self._agent._access
-        assert access is not None
-        return access
-
     @cached_property
     def embedder(self) -> Embedder:
         """Return the embedder of the agent's conversations and tools. A word is loaded when it is first used."""
         given = self._agent.history.embedder
-        return given if not isinstance(given, str) or given == "local" else NamedEmbedder(given, self.access.env)
+        return (
+            given if not isinstance(given, str) or given == "local" else NamedEmbedder(given, self._agent._access.env)
+        )
 
     @cached_property
     def loop(self) -> Loop:
@@ -128,13 +123,13 @@ class AgentParts:
     @cached_property
     def models(self) -> dict[str, Model]:
         """Return the models of the phases; the key "" is for the others."""
-        return self.access.resolve_all(self._given_models, self._agent.settings)
+        return self._agent._access.resolve_all(self._given_models, self._agent.settings)
 
     def check_models(self) -> None:
         """Check models that are words, and the settings of those that are objects. Raises `ConfigError`."""
         for model in (self._agent.model, *self._agent.models.values()):
             if isinstance(model, str):
-                check_spec(model, self.access.config)
+                check_spec(model, self._agent._access.config)
         for phase, model in self._given_models.items():
             if not isinstance(model, str):
                 add_settings(model, settings_of_phase(self._agent.settings, phase))
@@ -152,7 +147,7 @@ class AgentParts:
         """Return the model that a tool names; for None the model of the phases without their own, or the first."""
         if model is None:
             return self.models.get("") or next(iter(self.models.values()))
-        return self.access.resolve_all({"": model})[""]
+        return self._agent._access.resolve_all({"": model})[""]
 
     @cached_property
     def prompts(self) -> PromptBook:
@@ -295,7 +290,7 @@ class AgentParts:
         With `replay`, the requests are those that the agent would make, else those that the recorded run made.
         """
         agent = self._agent
-        models = self.access.resolve_all(self._given_models, agent.settings, False) if replay else self.models
+        models = self._agent._access.resolve_all(self._given_models, agent.settings, False) if replay else self.models
         asks_for_tools = loops.fallback_of(self.loop) is None
         phases = Phases(models_of_run(models, recorded, asks_for_tools=asks_for_tools, replay=replay))
         if recorded is not None:

@@ -55,14 +55,9 @@ class StaleAnswer(ConfigError):
         self.waits = tuple(waits)
 
 
-class SessionWaits(ConfigError):
-    """A message to a conversation whose `run` waits for the user's answer. Nothing was started. `waits` are its open
-    questions (`plait.core.Waiting`)."""
-
-    def __init__(self, message: str, *, run: str, waits: Sequence[Any], hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.run = run
-        self.waits = tuple(waits)
+class SessionWaits(StaleAnswer):
+    """A message to a conversation whose `run` waits for the user. It names no question, so it is not the answer.
+    Nothing was started. `waits` are the open questions."""
 
 
 class LimitNear(Exception):

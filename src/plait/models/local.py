@@ -176,7 +176,7 @@ def local_model(
     settings: Mapping[str, Any] | None = None,
     *,
     rate: Rate = LOCAL,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str] = os.environ,
 ) -> LocalModel:
     """Return the local model of that name: "" is the default, a catalogue name, or the path of a .gguf file.
 
@@ -184,7 +184,7 @@ def local_model(
     `threads`. Does not download or start anything, and reads only the head of a user's file. Raises `ConfigError` for
     an unknown name or a wrong setting.
     """
-    checked = _settings(settings or {}, os.environ if env is None else env)
+    checked = _settings(settings or {}, env)
     spec = f"local:{name}" if name else "local"
     if name.lower().endswith(".gguf") or "/" in name or os.sep in name:
         path = Path(name).expanduser().absolute()

@@ -197,7 +197,7 @@ class ModelAccess(Struct, frozen=True):
             }
         except ConfigError as why:
             late = [name for name in re.findall(r"\w+", why.message) if name not in self.env and os.environ.get(name)]
-            if not late:
+            if "is not set" not in why.message or not late:
                 raise
             raise ConfigError(
                 f"{why.message.removesuffix('.')}, or was not when the agent was made.",

@@ -86,7 +86,7 @@ class Tool(Struct, frozen=True, dict=True):
         if owner is not None and getattr(owner, self.function.__name__, None) == self:  # a decorated method
             return getattr, (owner, self.function.__name__)
         with suppress(AttributeError):
-            if attrgetter(name)(sys.modules.get(module)) is self:
+            if attrgetter(name)(sys.modules.get(str(module))) is self:
                 return _import_tool, (module, name)
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         if make := getattr(function, "make_tool", None):  # its function is made anew
