@@ -244,7 +244,12 @@ class AgentParts:
         if history is not None:
             conversation = continue_conversation(session, self._agent.history, history)
         elif session is not None and journal is not None:
-            conversation = open_conversation(session, journal, self._agent.history, has_tools=bool(self.toolset))
+            conversation = open_conversation(
+                session,
+                journal,
+                self._agent.history,
+                has_tools=bool(self.toolset) or getattr(self.loop, "searches_history", False),
+            )
         shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
         run_spec = self.make_run_spec(
             question, on_wait, conversation=conversation, shown=shown, now=now, files=files, deps=deps

@@ -247,9 +247,9 @@ def _parsed(place: Path, content: bytes) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=16)  # each agent reads the configuration when it is made
-def _read(place: Path, content: bytes, own: tuple[Path, bytes] | None = None) -> Config:
-    """Parse a file into a configuration. `own` is the user's own file and its content, which this file overrides."""
-    over = _read(*own).raw if own is not None else None
+def _read(place: Path, content: bytes, below: tuple[Path, bytes] | None = None) -> Config:
+    """Parse a file into a configuration. `below` is the file that it overrides, and its content."""
+    over = _read(*below).raw if below is not None else None
     data = _parsed(place, content)
     if over:
         _read(place, content)  # report errors in this file before the two are merged

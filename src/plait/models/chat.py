@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, structs
 
 from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
-from plait.core.secrets import Scrubber, StreamScrubber, require_no_credentials, require_variable
+from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
 from plait.models.base import Abilities, FollowsInput, OnText, Request, RequestDialect, Response
 from plait.models.http import MAX_BODY
@@ -28,6 +28,7 @@ from plait.models.wires.refusals import Target, bad_response, failure
 from plait.models.wires.rejected_fields import OMITTABLE, fields_of, without_fields
 from plait.models.wires.replies import ReplyReader
 from plait.models.wires.wire import CHAT, WIRES, WireOptions, load_wire
+from plait.pickles import require_no_credentials, require_variable
 
 SILENCE = 600.0
 _WITHOUT_TOOLS: Mapping[str, Any] = {"tool_choice": UNSET, "parallel_calls": UNSET}

@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import UNSET, Struct, structs
 
 from plait.core.errors import ConfigError
-from plait.core.secrets import SHORTEST, require_no_credentials, require_variable
+from plait.core.secrets import SHORTEST
 from plait.installation import plugins
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
@@ -42,6 +42,7 @@ from plait.models.settings import (
 )
 from plait.models.special_tokens import tokens_of_family
 from plait.models.wires.wire import load_wire
+from plait.pickles import require_no_credentials, require_variable
 
 logger = logging.getLogger("plait")
 

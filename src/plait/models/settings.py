@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from plait.core.errors import ConfigError
-from plait.core.secrets import require_no_credentials
+from plait.pickles import require_no_credentials
 
 
 class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, repr_omit_defaults=True):

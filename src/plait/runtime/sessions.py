@@ -167,7 +167,7 @@ def open_conversation(
     Raises `ConfigError` for an invalid name, `JournalError` for an unreadable journal.
     """
     # Read a few more than are shown, because some have no answer.
-    turns = journal.turns(check_session_name(session), limit=4 * shown.turns, before=before)
+    turns = journal.turns(check_session_name(session), limit=max(1, 4 * shown.turns), before=before)
     search = session_spec().name
 
     def read_calls(turn: SessionTurn) -> list[PastCall]:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from plait.core.errors import BadResponse, ConfigError, ModelError
-from plait.core.secrets import require_no_credentials
 from plait.models import http
 from plait.models.presets import HOSTS, check_address, check_key
 from plait.models.wires.refusals import Target, bad_response, failure
+from plait.pickles import require_no_credentials
 from plait.search.embedders import normalize_rows
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from msgspec import Struct, structs
 
 from plait.background import BackgroundLoop
 from plait.core.errors import ConfigError
-from plait.core.secrets import require_variable
 from plait.core.text import cut_text
+from plait.pickles import require_variable
 
 PREFIX = "mcp:"
 START_SECONDS = 30.0
