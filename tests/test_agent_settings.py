@@ -106,7 +106,9 @@ def test_they_are_shown_and_recorded_but_no_header_is(endpoint: Endpoint, tmp_pa
     assert b"hidden-value" not in b"".join(path.read_bytes() for path in tmp_path.glob("j.db*"))
 
 
-def test_resume_and_replay_keep_the_recorded_settings(config: Path, endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_resume_keeps_the_recorded_settings_and_a_replay_sees_changed_ones(
+    config: Path, endpoint: Endpoint, tmp_path: Path
+) -> None:
     @plait.tool
     def send(text: str) -> str:
         """Send a text."""
@@ -126,7 +128,9 @@ def test_resume_and_replay_keep_the_recorded_settings(config: Path, endpoint: En
     done = same.resume(run.id)
     assert done.status == "answered"
     assert (endpoint.sent("seed"), endpoint.sent("reasoning_effort")) == ([1, 1], ["low", "low"])
-    assert same.replay(run.id).whole
+    assert agent.replay(run.id).whole  # it was made before plait.toml changed
+    with pytest.raises(plait.ReplayDiffers, match='"seed":9'):
+        same.replay(run.id)
     same.fork(run.id, at=1)
     assert endpoint.sent("seed")[-1] == 9  # a fork is a new run: it reads plait.toml again
     with pytest.raises(PlaitError, match="effort"):

@@ -65,11 +65,19 @@ def test_what_keeps_a_turn_from_its_reply_is_told_and_the_chat_goes_on(plait: Sh
     assert [run["status"] for run in runs(plait)] == ["failed", "crashed", "answered"]
 
 
-def test_a_question_to_the_person_waits_where_nobody_sits(plait: Shell) -> None:
+def test_a_question_to_the_user_waits_where_nobody_sits_and_the_next_message_is_refused(plait: Shell) -> None:
     model = script(plait, turn("ask_user", "Which city?"), turn("final_answer", "ok"))
-    done = plait("chat", "--session", "s", "--loop", "json", "--model", model, given="one\ntwo\n")
-    assert (done.code, done.out) == (0, "ok\n")
+    words = ("--session", "s", "--loop", "json", "--model", model)
+    done = plait("chat", *words, given="one\ntwo\n")
+    assert (done.code, done.out) == (2, "")
     assert "waiting: Which city?" in done.err and "Answer with: plait resume " in done.err
+    refused = plait("run", "three", *words)
+    for said in (done.err, refused.err):
+        assert "In session 's' run" in said and "Which city? Answer it first: plait resume 2" in said, said
+    assert refused.code == 2
+    command = re.search(r"Answer it first: (plait resume .+?) ANSWER", refused.err)
+    assert command is not None
+    assert "(json, resumed)" in plait(*command[1].split()[1:], "Lyon").err
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -18,6 +19,7 @@ import plait
 from cli_support import action, final, turn
 from conftest import CAMPAIGN
 from plait.core import Exchange, Think
+from plait.core.errors import SessionWaits
 from plait.core.events import Observed
 from plait.core.text import split_text
 from plait.journal.owner import new_run_id, owner_of_this_process
@@ -232,12 +234,59 @@ def test_all_that_was_said_is_found_with_number_and_date_in_order(journal: Path)
     assert len(re.findall(r"^Turn ", text, re.M)) <= 4
 
 
-def test_the_first_turn_has_the_tool_too_and_is_told_that_there_is_nothing(journal: Path) -> None:
-    first = agent([action("chat_history", "anything"), final("no")], journal).run("q", session="trip")
+def test_the_first_turn_of_an_agent_with_tools_has_the_search_too_and_reads_that_there_is_nothing(
+    journal: Path,
+) -> None:
+    replies = [action("chat_history", "anything"), final("no")]
+    first = agent(replies, journal, tools=["calculator"]).run("q", session="trip")
     assert observed(first) == ["Nothing was said before: this is the first turn of the conversation."]
-    second = say(journal, "q", "a")
+    second = say(journal, "q", "a", tools=["calculator"])
     heads = [Journal(journal).head(run.id) for run in (first, second)]
     assert heads[0].tools == heads[1].tools and heads[0].tools[-1]["name"] == "chat_history"
+
+
+DISTRUST = ("from memory", "What you remember", "Facts come only", "by calling", "with the help of")
+
+
+@pytest.mark.parametrize("loop", ["react", "json", "tool_calling", "codeact", "rewoo", "compiler", "phased"])
+def test_an_agent_without_tools_may_answer_from_memory_in_a_conversation(loop: str, journal: Path) -> None:
+    def read_rules(session: str | None, **more: Any) -> str:
+        run = agent(["x"] * 9, journal, loop, **more).run("Who wrote Hamlet?", session=session)
+        body = json.loads(requests(run)[0])
+        return "\n".join(message["content"] for message in body["messages"])
+
+    asyncio.run(talk(Journal(journal), [("I am Mira.", "Hello.")], session="old"))
+    alone, first, later = (read_rules(session) for session in (None, "new", "old"))
+    assert first == alone or loop == "phased"  # there is nothing to search
+    tools = [Journal(journal).runs(session=name)[0].head.tools for name in ("new", "old")]
+    assert [len(each) for each in tools] == [1 if loop == "phased" else 0, 1]
+    assert "chat_history" in later and not any(words in later for words in DISTRUST)
+    assert "chat_history" in read_rules("old", history=plait.History(turns=0))
+    if loop != "phased":
+        assert "Use chat_history only for what was said earlier" in later
+        with_tools = read_rules("old", tools=["calculator"])
+        assert any(words in with_tools for words in DISTRUST) and "Use chat_history only" not in with_tools
+
+
+# --- a conversation that waits for the user
+
+
+def test_a_message_to_a_waiting_session_is_refused_with_the_question(journal: Path) -> None:
+    asked = agent([turn("ask_user", "Which dog?"), turn("final_answer", "Bruno")], journal, "json")
+    waiting = asked.run("What is my dog called?", session="trip")
+    assert isinstance(waiting.outcome, plait.core.Waiting)
+    other = agent([final("x")] * 2, journal)
+    for more in ({}, {"history": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}):
+        with pytest.raises(SessionWaits, match="Which dog") as refused:
+            other.run("Never mind.", session="trip", **more)
+        assert (refused.value.run, refused.value.waits[0].question) == (waiting.id, waiting.outcome.question)
+        assert f"plait resume {waiting.id} --journal {journal} --question" in str(refused.value)
+    with pytest.raises(SessionWaits):
+        list(other.stream("Never mind.", session="trip"))
+    assert len(Journal(journal).runs()) == 1  # nothing was started
+    assert other.run("q", session="another").answer == other.run("q").answer == "x"
+    assert asked.resume(waiting, "The brown one.").answer == "Bruno"
+    assert agent([final("x")], journal).run("Go on.", session="trip").answer == "x"
 
 
 def test_a_turn_without_an_answer_is_found_too(journal: Path) -> None:
@@ -331,13 +380,13 @@ def test_a_run_keeps_what_it_was_shown_whatever_is_said_since(journal: Path) -> 
     asked = agent([turn("ask_user", "Which dog?"), turn("final_answer", "Bruno")], journal, "json")
     waiting = asked.run("What is my dog called?", session="trip")
     assert waiting.status == "waiting"
-    say(journal, "My cat is called Dog, by the way.", "Oh.")
+    asyncio.run(talk(Journal(journal), [("My cat is called Dog, by the way.", "Oh.")]))  # by an older version
     resumed = asked.resume(waiting, "The brown one.")
     assert resumed.answer == "Bruno"
     assert "Oh." not in "".join(requests(resumed))
-    for each in (resumed.id, Journal(journal).turns("trip")[2].run):
-        say(journal, "More.", "And more.")
-        assert plait.Agent.replay(asked if each == resumed.id else agent([], journal), each).whole
+    later = say(journal, "And my cat?", "Dog.")
+    say(journal, "More.", "And more.")
+    assert asked.replay(resumed).whole and agent([], journal).replay(later).whole
 
 
 def test_a_resumed_run_searches_only_what_was_said_before_it(journal: Path) -> None:
@@ -346,7 +395,7 @@ def test_a_resumed_run_searches_only_what_was_said_before_it(journal: Path) -> N
         [turn("ask_user", "Sure?"), turn("chat_history", "password"), turn("final_answer", "plum")], journal, "json"
     )
     waiting = asked.run("What was the password?", session="trip")
-    say(journal, "The password is pear now.", "Noted.")
+    asyncio.run(talk(Journal(journal), [("The password is pear now.", "Noted.")]))  # by an older version
     resumed = asked.resume(waiting, "Yes.")
     assert "plum" in observed(resumed)[0] and "pear" not in observed(resumed)[0]
     assert asked.replay(waiting.id).requests == 3

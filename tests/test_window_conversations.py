@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -399,3 +400,29 @@ def test_a_turn_that_came_to_nothing_is_asked_again_in_the_same_session(journal:
 def test_an_agent_may_speak_first(here: Here) -> None:
     say(here, [{"role": "assistant", "content": "Welcome to Lyon."}, {"role": "user", "content": "Where am I?"}])
     assert "Welcome to Lyon." in SEEN[0]
+
+
+def test_a_message_to_a_waiting_session_is_refused_with_the_question(journal: Path) -> None:
+    @plait.tool
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        return "paid"
+
+    script = plait.Scripted(
+        [plait.core.Reply("", calls=(plait.core.Call("pay", {"amount": 5}),)), "done"], by_turn=False
+    )
+    agent = plait.Agent("tool_calling", model=script, tools=[pay], approve="effects", journal=journal)
+    with serving(agent) as server:
+        run = {"agent": next(iter(server.manager.agents)), "question": "Pay.", "session": "trip"}
+        assert server.ask("POST", "/api/runs", run)[0] == 201
+        deadline = time.monotonic() + 5
+        while Journal(journal).runs()[0].status != "waiting" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (question,) = Journal(journal).timeline(Journal(journal).runs()[0].head.run).open_questions
+        chat = {"model": run["agent"], "messages": [{"role": "user", "content": "Never mind."}], "session": "trip"}
+        for path, body, code in (("/api/runs", run, "session_waits"), ("/v1/chat/completions", chat, "stale_answer")):
+            status, headers, told = server.ask("POST", path, body)
+            assert (status, told["error"]["code"], headers["x-should-retry"]) == (409, code, "false")
+            assert [each["question"] for each in told["waits"]] == [question.question]
+            assert question.question in told["error"]["message"]
+        assert len(Journal(journal).runs()) == 1

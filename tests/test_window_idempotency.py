@@ -43,6 +43,19 @@ def test_requests_with_one_key_at_the_same_time_start_one_run(tmp_path: Path) ->
         assert runs(journal) == 1
 
 
+def test_a_key_is_for_one_session_and_one_query(tmp_path: Path) -> None:
+    journal = tmp_path / "j.db"
+    with serving(react(journal, [answer("x")] * 9)) as server:
+        chat = {**CHAT, "model": next(iter(server.manager.agents))}
+
+        def ask(path: str = "/v1/chat/completions", key: str = "k", **headers: str) -> int:
+            return server.ask("POST", path, chat, headers={"idempotency-key": key, **headers})[0]
+
+        assert [ask(**{"x-plait-session": "a"}) for _ in range(2)] == [200, 200] and runs(journal) == 1
+        assert [ask(), ask(**{"x-plait-session": "b"}), ask("/v1/chat/completions?x=1")] == [422] * 3
+        assert (ask(**{"x-plait-session": "b", "key": "l"}), runs(journal)) == (200, 2)
+
+
 def test_a_key_is_for_one_request(tmp_path: Path) -> None:
     with serving(react(tmp_path / "j.db", [answer("x")])) as server:
         body = {"agent": next(iter(server.manager.agents)), "question": "q"}

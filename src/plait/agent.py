@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import msgspec
 
-from plait import loops
+from plait import config, loops
 from plait.agent_parts import AgentParts
 from plait.core import Event, Loop, Plan, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
@@ -25,6 +26,8 @@ from plait.journal.store import default_path
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.base import Model
+from plait.models.config import ModelConfig
+from plait.models.resolve import ModelAccess
 from plait.models.settings import NO_SETTINGS, AgentSettings
 from plait.runtime import runs
 from plait.runtime.agent_description import (
@@ -57,6 +60,8 @@ from plait.runtime.sessions import (
 from plait.runtime.taint import Taint
 from plait.sandbox import AUTO, Sandbox
 from plait.tools import Tool
+from plait.tools.load import is_mcp_word
+from plait.tools.mcp.server import parse_word
 
 if TYPE_CHECKING:
     from plait.runtime.plan_estimate import Expected
@@ -119,6 +124,8 @@ class Agent(Generic[OutputT]):
     deps: Any = field(default=None, kw_only=True)
     hooks: Iterable[Hook] = field(default=(), kw_only=True)
     taint: Taint = field(default="off", kw_only=True)
+    _access: ModelAccess = field(default=None, kw_only=True, compare=False)  # type: ignore[assignment]
+    """The configuration and the keys with which the agent was made. Copies keep them."""
 
     def __post_init__(self) -> None:
         loop = loop_of(self.loop)
@@ -128,6 +135,14 @@ class Agent(Generic[OutputT]):
         if self.loop != AUTO_LOOP:
             object.__setattr__(self, "loop", loop)
         object.__setattr__(self, "models", dict(self.models))
+        if self._access is None:
+            try:
+                settings = config.load().models
+            except ConfigError:
+                if any(isinstance(each, str) for each in (self.model, *self.models.values())):
+                    raise
+                settings = ModelConfig()  # models that are objects need none
+            object.__setattr__(self, "_access", ModelAccess.take(settings))
         # Report wrong models, prompts and tools now, not in the middle of a run.
         self._parts.check_models()
         if self.prompts is not None:
@@ -139,6 +154,21 @@ class Agent(Generic[OutputT]):
         """Return the loop and each field that is not the default, in one line."""
         fields = [f"{name}={value}" for name, value in changed_fields(self).items()]
         return f"Agent({', '.join([repr(self._loop_word), *fields])})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields for a pickle: no parts, which hold clients and locks, and no keys."""
+        words = (self.model, *self.models.values(), self.history.embedder)
+        self._access.require_same_keys(each for each in words if isinstance(each, str))
+        for word in self.tools:
+            if isinstance(word, str) and is_mcp_word(word):
+                parse_word(word).__reduce__()  # raises an error for a secret in the word
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    def __copy__(self) -> Agent[OutputT]:
+        return replace(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Agent[OutputT]:
+        return replace(self, **{item.name: deepcopy(getattr(self, item.name), memo) for item in fields(self)})
 
     def _repr_html_(self) -> str:
         """Return a notebook's view: a table of the fields that are not the defaults."""
@@ -281,7 +311,7 @@ class Agent(Generic[OutputT]):
 
     def using(self, **changes: Any) -> Agent[Any]:
         """Return a copy of this agent with some fields changed."""
-        known = {item.name for item in fields(self)}
+        known = {item.name for item in fields(self) if not item.name.startswith("_")}
         for name in changes:
             if name not in known:
                 raise ConfigError(f"An agent has no '{name}'.", hint=f"It has: {', '.join(sorted(known))}.")
@@ -363,14 +393,16 @@ class Agent(Generic[OutputT]):
     def replay(self, run: str | Run[Any]) -> Replayed:
         """Drive the loop through a run's record and compare every request byte by byte. Performs nothing.
 
-        Raises `ReplayDiffers` at the first difference.
+        The requests are those that this agent makes: with its instructions, prompts, tools, settings, output type and
+        `History`. The record gives the question, files, time, results and replies, and the text of `instructions` that
+        are a function. Needs no key. Raises `ReplayDiffers` at the first difference.
         """
         journal = self._parts.require_journal()
         row = journal.run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
             return agent.replay(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
-        run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head)
+        run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
         return run_blocking(runs.replay(run_spec, row.head, journal, recorded))
 
     def fork(self, run: str | Run[Any], at: int, *, deps: Any = None) -> Run[OutputT]:

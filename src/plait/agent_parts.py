@@ -21,7 +21,7 @@ from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.fallback import has_native_calls, members_of
 from plait.models.rejections import without_rejected
-from plait.models.resolve import add_settings, check_spec, require_prices, resolve_all
+from plait.models.resolve import add_settings, check_spec, require_prices
 from plait.models.settings import phases_with_settings, settings_of_phase
 from plait.runtime import runs
 from plait.runtime.agent_description import (
@@ -50,10 +50,13 @@ from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
 from plait.runtime.sessions import (
     Conversation,
+    Embedder,
     as_recorded,
+    change_history,
     continue_conversation,
     open_conversation,
     recorded_conversation,
+    require_answered,
     require_loaded,
     session_spec,
 )
@@ -62,6 +65,7 @@ from plait.runtime.taint import outside_from_start
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
+from plait.search.embedders import NamedEmbedder
 from plait.tools import Toolset, anchor_word, load, tools_from
 from plait.tools.load import is_mcp_word
 from plait.tools.mcp.server import TOOL_LISTS
@@ -73,6 +77,14 @@ class AgentParts:
     def __init__(self, agent: Description) -> None:
         # The agent owns its parts. A cycle would keep both until the garbage collector comes.
         self._agent: Description = proxy(agent)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """Return the embedder of the agent's conversations and tools. A word is loaded when it is first used."""
+        given = self._agent.history.embedder
+        return (
+            given if not isinstance(given, str) or given == "local" else NamedEmbedder(given, self._agent._access.env)
+        )
 
     @cached_property
     def loop(self) -> Loop:
@@ -111,13 +123,13 @@ class AgentParts:
     @cached_property
     def models(self) -> dict[str, Model]:
         """Return the models of the phases; the key "" is for the others."""
-        return resolve_all(self._given_models, lambda: config.load().models, self._agent.settings)
+        return self._agent._access.resolve_all(self._given_models, self._agent.settings)
 
     def check_models(self) -> None:
         """Check models that are words, and the settings of those that are objects. Raises `ConfigError`."""
         for model in (self._agent.model, *self._agent.models.values()):
             if isinstance(model, str):
-                check_spec(model, lambda: config.load().models)
+                check_spec(model, self._agent._access.config)
         for phase, model in self._given_models.items():
             if not isinstance(model, str):
                 add_settings(model, settings_of_phase(self._agent.settings, phase))
@@ -140,7 +152,7 @@ class AgentParts:
         """Return the model that a tool names; for None the model of the phases without their own, or the first."""
         if model is None:
             return self.models.get("") or next(iter(self.models.values()))
-        return resolve_all({"": model}, lambda: config.load().models)[""]
+        return self._agent._access.resolve_all({"": model})[""]
 
     @cached_property
     def prompts(self) -> PromptBook:
@@ -202,7 +214,7 @@ class AgentParts:
 
     @cached_property
     def _finder(self) -> Finder:
-        return Finder(self.toolset, self._agent.history.embedder)
+        return Finder(self.toolset, self.embedder)
 
     @cached_property
     def _max_shown(self) -> int | None:
@@ -233,10 +245,17 @@ class AgentParts:
         await self.check_sandbox(self._agent.sandbox)
         conversation = None
         journal = self.require_journal() if session is not None else None
+        if session is not None and journal is not None:
+            await asyncio.to_thread(require_answered, session, journal)
         if history is not None:
             conversation = continue_conversation(session, self._agent.history, history)
         elif session is not None and journal is not None:
-            conversation = open_conversation(session, journal, self._agent.history)
+            conversation = open_conversation(
+                session,
+                journal,
+                self._agent.history,
+                has_tools=bool(self.toolset) or getattr(self.loop, "searches_history", False),
+            )
         shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
         run_spec = self.make_run_spec(
             question, on_wait, conversation=conversation, shown=shown, now=now, files=files, deps=deps
@@ -276,28 +295,33 @@ class AgentParts:
         deps: Any = None,
         context_tokens: int | None = None,
         journal: Journal | None = None,
+        replay: bool = False,
     ) -> RunSpec:
-        """Return the specification of a new run, or of a `recorded` one. `context_tokens`: None for the models' own."""
+        """Return the specification of a new run, or of a `recorded` one. `context_tokens`: None for the models' own.
+
+        With `replay`, the requests are those that the agent would make, else those that the recorded run made.
+        """
         agent = self._agent
+        models = self._agent._access.resolve_all(self._given_models, agent.settings, False) if replay else self.models
         asks_for_tools = loops.fallback_of(self.loop) is None
-        phases = Phases(models_of_run(self.models, recorded, asks_for_tools=asks_for_tools))
+        phases = Phases(models_of_run(models, recorded, asks_for_tools=asks_for_tools, replay=replay))
         if recorded is not None:
             files = restore_files(recorded, journal or self.require_journal()) if recorded.attachments else files
             shown, now = shown_by(recorded), recorded.settings.get("now")
             context_tokens = recorded.settings.get("context_tokens", 0)
-        conversation = conversation or (recorded_conversation(recorded) if recorded is not None else None)
+            conversation = recorded_conversation(recorded)
+            if replay:
+                conversation = conversation and change_history(conversation, recorded, agent.history, self.journal)
         tools = self.toolset if recorded is None else as_recorded(self.toolset, recorded)
         if conversation is not None and conversation.searched:
-            tools = msgspec.structs.replace(
-                tools, tools=(*tools, conversation.tool(self.journal, agent.history.embedder))
-            )
+            tools = msgspec.structs.replace(tools, tools=(*tools, conversation.tool(self.journal, self.embedder)))
         if shown is not None:
             tools = self._finder.among(tools)
-        tokens = special_tokens(self.models, recorded)
-        output = self.output if recorded is None else recorded_output(self.output, recorded)
+        tokens = special_tokens(models, recorded)
+        output = self.output if recorded is None or replay else recorded_output(self.output, recorded)
         instructions = (
             render_instructions(agent.instructions, deps)
-            if recorded is None
+            if recorded is None or (replay and isinstance(agent.instructions, str))
             else recorded.settings.get("instructions", "")
         )
         context = LoopContext(

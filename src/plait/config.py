@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -138,6 +139,7 @@ class Config(Struct, frozen=True):
         return f"{self.path}, table [agents.{agent}]{f': {key}' if key else ''}"
 
 
+_DEFAULTS = Config(RunDefaults(), ModelConfig())
 _FOLDER = Path("plait.toml")
 _named: Path | None = None
 _reads_folder = False
@@ -163,16 +165,18 @@ def load(path: Path | None = None) -> Config:
     folder (after `read_folder`). Raises `ConfigError` if a named file does not exist, if a file is invalid, or if a
     folder's file needs trust and is not trusted.
     """
-    named = path or (Path(os.environ["PLAIT_CONFIG"]) if os.environ.get("PLAIT_CONFIG") else _named)
+    variable = os.environ.get("PLAIT_CONFIG")
+    named = path or (Path(variable) if variable else _named)
     place = named or (_FOLDER if _reads_folder else None)
     own = own_file()
-    found = _read(own, _content(own)) if _is_file(own) else Config(RunDefaults(), ModelConfig())
+    own_content = (own, _content(own)) if _is_file(own) else None
+    found = _read(*own_content) if own_content is not None else _DEFAULTS
     if place is None or (not _is_file(place) and named is None):
         return found
     if not _is_file(place):
         raise ConfigError(f"There is no configuration file {place}.", hint="Check --config or PLAIT_CONFIG.")
     content = _content(place)
-    near = _read(place, content, over=found.raw)
+    near = _read(place, content, own_content)
     if named is None and not is_trusted(place, content):
         reasons = [*risks(_parsed(place, content)), *_loosened(found.run, near)]
     else:
@@ -242,9 +246,10 @@ def _parsed(place: Path, content: bytes) -> dict[str, Any]:
         raise ConfigError(f"{place} can't be read: {why}.", hint="It must be a TOML file.") from why
 
 
-def _read(place: Path, content: bytes, over: Mapping[str, Any] | None = None) -> Config:
-    """Parse a file into a configuration. `over` holds the settings of the user's own file, which this file
-    overrides."""
+@lru_cache(maxsize=16)  # each agent reads the configuration when it is made
+def _read(place: Path, content: bytes, below: tuple[Path, bytes] | None = None) -> Config:
+    """Parse a file into a configuration. `below` is the file that it overrides, and its content."""
+    over = _read(*below).raw if below is not None else None
     data = _parsed(place, content)
     if over:
         _read(place, content)  # report errors in this file before the two are merged

@@ -14,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +24,7 @@ from plait.core.errors import ConfigError
 
 def own_file() -> Path:
     """Return the path of the user's own configuration: plait/plait.toml in XDG_CONFIG_HOME or ~/.config."""
-    return _home("XDG_CONFIG_HOME", ".config") / "plait" / "plait.toml"
+    return _home("XDG_CONFIG_HOME", ".config", "plait.toml")
 
 
 def is_trusted(file: Path, content: bytes) -> bool:
@@ -102,12 +103,17 @@ def _on_this_machine(address: str) -> bool:
         return False
 
 
-def _home(variable: str, usual: str) -> Path:
-    return Path(os.environ.get(variable) or Path.home() / usual)
+def _home(variable: str, usual: str, name: str) -> Path:
+    return _path_of(os.environ.get(variable), usual, name, os.environ.get("HOME"))
+
+
+@lru_cache(maxsize=8)
+def _path_of(folder: str | None, usual: str, name: str, home: str | None) -> Path:
+    return (Path(folder) if folder else Path.home() / usual) / "plait" / name
 
 
 def _store() -> Path:
-    return _home("XDG_STATE_HOME", ".local/state") / "plait" / "trusted.json"
+    return _home("XDG_STATE_HOME", ".local/state", "trusted.json")
 
 
 def _trusted() -> dict[str, str]:

@@ -28,6 +28,7 @@ from plait.models.settings import (
     read_agent_settings,
     settings_of_phase,
 )
+from plait.runtime.agent_description import fields_for_replay
 from plait.runtime.limits import Limits
 from plait.runtime.sessions import History
 from plait.sandbox import AUTO
@@ -125,10 +126,14 @@ def make_recorded_agent(
     prompts: str | None = None,
     load_tools: bool = False,
     on_interrupted_call: str | None = None,
+    replay: bool = False,
     **limits: float | None,
 ) -> Agent:
-    """Return the agent of a recorded run, changed by the options. Raises `ConfigError`."""
-    changes: dict[str, Any] = {}
+    """Return the agent of a recorded run, changed by the options. Raises `ConfigError`.
+
+    For a `replay`, its models and tools are those of the record, unless tools are given.
+    """
+    changes: dict[str, Any] = fields_for_replay(head) if replay and not load_tools else {}
     recorded = head.loop["name"]
     name = loop or recorded
     if loop or settings:

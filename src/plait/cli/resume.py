@@ -170,9 +170,10 @@ def replay(run: str, tree: bool, journal: str | None, as_object: bool, **flags: 
     The exit code is 0 if nothing differs, and 1 at the first difference, which is shown.
     """
     row, store = find_run(run, journal)
-    _replay_run(make_recorded_agent(row.head, journal=journal, **flags), row.head.run, as_object=as_object)
+    agent = make_recorded_agent(row.head, journal=journal, replay=True, **flags)
+    _replay_run(agent, row.head.run, as_object=as_object)
     for child in _list_descendants(store, row.head.run) if tree else ():
-        agent = Agent.from_journal(child.head, journal=store.path, load_tools=False)
+        agent = make_recorded_agent(child.head, journal=journal, replay=True)
         _replay_run(agent, child.head.run, as_object=as_object)
 
 

@@ -18,7 +18,6 @@ from plait.cli.process import empty_stdin, stdout_to_stderr
 from plait.config import load
 from plait.core.errors import ConfigError
 from plait.installation import install_hint
-from plait.models.resolve import resolve_all
 
 if TYPE_CHECKING:
     from plait.agent import Agent
@@ -172,7 +171,7 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
     except ConfigError as why:
         for phase, model in made.agent.models.items():
             with _errors_at(config, name, f"models.{phase}"):
-                resolve_all({phase: model}, lambda: config.models)
+                made.agent._parts.find_model(model)
         raise _at_place(config.place(name, "model"), why) from why
     with _errors_at(config, name, "tools"):
         _ = made.agent.specs

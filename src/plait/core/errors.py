@@ -14,9 +14,19 @@ class PlaitError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _load_error, (type(self), self.args, vars(self))
+
     def __str__(self) -> str:
         gap = "" if self.message.endswith("\n") else " "  # a message of several lines: the hint is a line of its own
         return f"{self.message}{gap}{self.hint}".strip()
+
+
+def _load_error(kind: type[PlaitError], args: tuple[Any, ...], fields: dict[str, Any]) -> PlaitError:
+    """Return an error of a pickle or a copy. The arguments of its class are not kept."""
+    made = kind.__new__(kind, *args)
+    made.__dict__.update(fields)
+    return made
 
 
 class ConfigError(PlaitError):
@@ -43,6 +53,11 @@ class StaleAnswer(ConfigError):
         super().__init__(message, hint=usual if hint is None else hint)
         self.run = run
         self.waits = tuple(waits)
+
+
+class SessionWaits(StaleAnswer):
+    """A message to a conversation whose `run` waits for the user. It names no question, so it is not the answer.
+    Nothing was started. `waits` are the open questions."""
 
 
 class LimitNear(Exception):

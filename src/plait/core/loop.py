@@ -87,6 +87,10 @@ class Prompts(Protocol):
         ...
 
 
+HISTORY = "chat_history"
+"""The name of the tool that searches the conversation of a run."""
+
+
 class LoopContext(Struct, frozen=True):
     """What a loop works with: the tools, its prompts, and how much of an observation it may show.
 
@@ -119,8 +123,14 @@ class LoopContext(Struct, frozen=True):
         return (*self.tools, *self.others) if self.others else self.tools
 
     def prompt(self, name: str, **values: Any) -> str:
-        """Return the template `name`, filled. `tools`, and `typed` (the answer has a type), are always included."""
-        return self.prompts.render(name, {"tools": self.tools, "typed": self.output is not None, **values})
+        """Return the template `name`, filled.
+
+        Always included: `tools`, `typed` (the answer has a type), and `only_history` (the only tool searches the
+        conversation, so the model may answer from memory).
+        """
+        only_history = not self.others and [tool.name for tool in self.tools] == [HISTORY]
+        given = {"tools": self.tools, "typed": self.output is not None, "only_history": only_history}
+        return self.prompts.render(name, {**given, **values})
 
     def rules(self, name: str = "system", **values: Any) -> str:
         """Return the user's own system prompt, or the template `name`; and the user's instructions below it."""

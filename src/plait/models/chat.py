@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +28,7 @@ from plait.models.wires.refusals import Target, bad_response, failure
 from plait.models.wires.rejected_fields import OMITTABLE, fields_of, without_fields
 from plait.models.wires.replies import ReplyReader
 from plait.models.wires.wire import CHAT, WIRES, WireOptions, load_wire
+from plait.pickles import require_no_credentials, require_variable
 
 SILENCE = 600.0
 _WITHOUT_TOOLS: Mapping[str, Any] = {"tool_choice": UNSET, "parallel_calls": UNSET}
@@ -39,11 +41,12 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     `endpoint` is the base address (https://host/v1). `key` is sent as a header; "" sends none. `params` are more
     fields of the body; they override an effect's, and None leaves a field out. `headers` are sent with every request;
-    `hidden` are their secret values. `timeout` is the longest silence of the endpoint in seconds. `provider` names the
-    dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages name `key_env` and `base_env`. `temperature` is
-    sent if neither the effect nor `params` set one; None sends none. `special_tokens` are texts that the endpoint reads
-    as control tokens (`special_tokens.py`). `wire` names the protocol (`wires/`). `settings` are
-    the user's, and override what an effect asks for. `rate_limit` holds for all runs of this process.
+    `hidden` maps those with a secret value to the variable that holds it. `timeout` is the longest silence of the
+    endpoint in seconds. `provider` names the dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages
+    name `key_env` and `base_env`. `temperature` is sent if neither the effect nor `params` set one; None sends none.
+    `special_tokens` are texts that the endpoint reads as control tokens (`special_tokens.py`). `wire` names the
+    protocol (`wires/`). `settings` are the user's, and override what an effect asks for. `rate_limit` holds for all
+    runs of this process.
     `stated_abilities` are those that the user stated in plait.toml.
     `context_tokens` is the size of the model's context, 0 if it is not known.
     """
@@ -60,7 +63,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     provider: str = ""
     key_env: str = ""
     base_env: str = ""
-    hidden: tuple[str, ...] = ()
+    hidden: Mapping[str, str] = {}
     temperature: float | None = None
     special_tokens: tuple[str, ...] = ()
     wire: str = CHAT
@@ -72,7 +75,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Return what must not be shown or stored."""
-        return (self.key, *self.hidden) if self.key else self.hidden
+        hidden = tuple(self.headers[name] for name in self.hidden)
+        return (self.key, *hidden) if self.key else hidden
 
     @property
     def target(self) -> Target:
@@ -93,6 +97,23 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         # msgspec's own repr would list every field, including the key.
         return [("spec", self.spec), ("endpoint", self.endpoint)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a pickle holds: the names of the variables of keys, which the loading process reads.
+
+        Raises `TypeError` for a key that was given as text.
+        """
+        plain = {name: value for name, value in self.headers.items() if name not in self.hidden}
+        variables = {self.headers[name]: variable for name, variable in self.hidden.items()}
+        for secret, variable in {self.key: self.key_env, **variables}.items():
+            if secret:
+                require_variable(self.spec, secret, variable)
+        require_no_credentials(self.spec, plain)
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return _load_pickled, ({**values, "key": "", "headers": plain}, bool(self.key))
+
+    def __deepcopy__(self, memo: object) -> ChatModel:
+        return self
 
     def encode(self, think: Think) -> Request:
         return load_wire(self.wire).encode(think, self._options(think))
@@ -192,6 +213,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             "abilities": structs.asdict(self.abilities),
             "rate": msgspec.to_builtins(self.rate),
             **({"special_tokens": list(self.special_tokens)} if self.special_tokens else {}),
+            **({"stated_abilities": list(self.stated_abilities)} if self.stated_abilities else {}),
         }
 
     def _options(self, think: Think) -> WireOptions:
@@ -211,6 +233,13 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     def _prefill(self, think: Think) -> str:
         return load_wire(self.wire).repeatable_prefill(think, self._options(think)) if think.prefill else ""
+
+
+def _load_pickled(values: dict[str, Any], has_key: bool) -> ChatModel:
+    """Return the model of a pickle, with the keys of this process."""
+    hidden = {name: os.environ.get(variable, "").strip() for name, variable in values["hidden"].items()}
+    key = os.environ.get(values["key_env"], "").strip() if has_key else ""
+    return ChatModel(**{**values, "key": key, "headers": {**values["headers"], **hidden}})
 
 
 class _Watch:

@@ -25,7 +25,7 @@ from plait.models.catalogue import catalogue_model
 from plait.models.chat import ChatModel
 from plait.models.embedded import ServerSettings
 from plait.models.fetch import model_file, proved_state
-from plait.models.presets import LOCAL_TEMPERATURE
+from plait.models.presets import LOCAL_TEMPERATURE, THREADS
 from plait.models.prices import LOCAL, Rate
 from plait.models.settings import NO_SETTINGS, ModelSettings, describe_settings
 from plait.models.special_tokens import has_form_for_tools, tokens_of_file
@@ -171,14 +171,20 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         )
 
 
-def local_model(name: str = "", settings: Mapping[str, Any] | None = None, *, rate: Rate = LOCAL) -> LocalModel:
+def local_model(
+    name: str = "",
+    settings: Mapping[str, Any] | None = None,
+    *,
+    rate: Rate = LOCAL,
+    env: Mapping[str, str] = os.environ,
+) -> LocalModel:
     """Return the local model of that name: "" is the default, a catalogue name, or the path of a .gguf file.
 
-    `settings` are the fields of `ServerSettings`; `PLAIT_THREADS` in the environment overrides `threads`. Does not
-    download or start anything, and reads only the head of a user's file. Raises `ConfigError` for an unknown name or a
-    wrong setting.
+    `settings` are the fields of `ServerSettings`; `PLAIT_THREADS` in `env` (the environment by default) overrides
+    `threads`. Does not download or start anything, and reads only the head of a user's file. Raises `ConfigError` for
+    an unknown name or a wrong setting.
     """
-    checked = _settings(settings or {})
+    checked = _settings(settings or {}, env)
     spec = f"local:{name}" if name else "local"
     if name.lower().endswith(".gguf") or "/" in name or os.sep in name:
         path = Path(name).expanduser().absolute()
@@ -189,12 +195,12 @@ def local_model(name: str = "", settings: Mapping[str, Any] | None = None, *, ra
     return LocalModel(spec=spec, name=known.name, server=checked, abilities=able, rate=rate)
 
 
-def _settings(table: Mapping[str, Any]) -> ServerSettings:
+def _settings(table: Mapping[str, Any], env: Mapping[str, str]) -> ServerSettings:
     known = ServerSettings.__struct_fields__
     if strange := sorted(set(table) - set(known)):
         raise ConfigError(f"local.{strange[0]} is not a setting.", hint=f"There are: {', '.join(known)}.")
     own = {"threads": _default_threads(), **table}
-    if threads := os.environ.get("PLAIT_THREADS"):
+    if threads := env.get(THREADS):
         if not threads.isdecimal():
             raise ConfigError(f"PLAIT_THREADS should be a number of threads, not {threads!r}.")
         own["threads"] = int(threads)

@@ -24,6 +24,10 @@ LOCAL_TEMPERATURE = 0.0
 because many of them refuse it."""
 
 
+THREADS = "PLAIT_THREADS"
+"""The environment variable with the number of threads of local models."""
+
+
 class Host(Struct, frozen=True, forbid_unknown_fields=True):
     """A known host. A `local` server needs no key. `wire` names its protocol.
 

@@ -5,14 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import convert
+
 from plait.core import Reply, Think
 from plait.core.errors import ModelError
-from plait.models.base import Model, OnText, Request, Response
+from plait.models.base import Abilities, Model, OnText, Request, Response
 from plait.models.chat import ChatModel
+from plait.models.fallback import join_models
+from plait.models.presets import LOCAL_TEMPERATURE
+from plait.models.settings import ModelSettings
 from plait.models.wires.refusals import Target, failure
+from plait.models.wires.wire import CHAT
 
 SHOWN = 60
 """Bytes of a request that `NotRecorded` shows."""
+
+
+def recorded_model(described: Mapping[str, Any]) -> Model | str:
+    """Return a model that encodes requests as the recorded one did, without a key. It cannot be asked.
+
+    Returns the spec of a model that is encoded by code of the user's or of a plug-in.
+    """
+    members = [recorded_model(each) for each in described.get("members", ())]
+    if any(isinstance(each, str) for each in members):
+        return str(described["spec"])
+    if members:
+        return join_models(tuple(each for each in members if not isinstance(each, str)))
+    is_local = described.get("provider") == "local"
+    if not (is_local or "wire" in described):
+        return str(described["spec"])
+    return ChatModel(
+        spec=described["spec"],
+        name=described["name"],
+        endpoint=described["endpoint"],
+        provider="llamacpp" if is_local else described.get("provider", ""),
+        wire=described.get("wire", CHAT),
+        abilities=Abilities().as_recorded(described),
+        params={} if is_local else described["params"],
+        temperature=LOCAL_TEMPERATURE if is_local else described.get("temperature"),
+        settings=convert(described.get("settings", {}), ModelSettings),
+        special_tokens=tuple(described.get("special_tokens", ())),
+    )
 
 
 class NotRecorded(ModelError):

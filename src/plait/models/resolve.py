@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 from msgspec import UNSET, Struct, structs
 
@@ -20,7 +21,7 @@ from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.fallback import SEPARATOR, join_models, members_of, split_fallbacks
 from plait.models.families import media_of
-from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of, check_key, wire_of
+from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, THREADS, abilities_of, check_key, wire_of
 from plait.models.prices import (
     LOCAL,
     UNKNOWN,
@@ -42,6 +43,7 @@ from plait.models.settings import (
 )
 from plait.models.special_tokens import tokens_of_family
 from plait.models.wires.wire import load_wire
+from plait.pickles import require_no_credentials, require_variable
 
 logger = logging.getLogger("plait")
 
@@ -135,7 +137,7 @@ def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str], require_key
         from plait.models.local import local_model
 
         rate = _own_rate(spec, name, config) or config.electricity or LOCAL
-        return local_model(name, config.local, rate=rate)
+        return local_model(name, config.local, rate=rate, env=env)
     if provider == "scripted":
         if not name:
             raise ConfigError("scripted: needs a file of replies.", hint="Write scripted:replies.json.")
@@ -149,29 +151,88 @@ def _resolve(spec: str, config: ModelConfig, env: Mapping[str, str], require_key
     return _model_of_plugin(spec, provider, name, config)
 
 
-def check_spec(spec: str, settings: Callable[[], ModelConfig]) -> None:
-    """Raise `ConfigError` for a word whose provider is unknown. Needs no key; reads `settings` only for other words."""
+class ModelAccess(Struct, frozen=True):
+    """What models are resolved with: a configuration, and the keys and addresses of an environment.
+
+    An agent keeps those with which it was made. A pickle holds the configuration and the addresses, but no key: the
+    process that loads it reads the keys from its own environment.
+    """
+
+    config: ModelConfig
+    env: Mapping[str, str]
+
+    @classmethod
+    def take(cls, config: ModelConfig) -> ModelAccess:
+        """Return the access that a configuration and this process's environment give now."""
+        names = _HOST_VARIABLES.union(*(_variables_of(name, config) for name in config.endpoints))
+        return cls(config, {name: value for name in names.intersection(os.environ) if (value := os.environ.get(name))})
+
+    def __repr__(self) -> str:  # msgspec's own repr would show the keys
+        return f"ModelAccess({self.config.source!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        for name, endpoint in self.config.endpoints.items():
+            require_no_credentials(f"{self.config.source}: endpoints.{name}", endpoint.headers)
+        return _load_access, (self.config, {name: self.env[name] for name in _ADDRESSES if name in self.env})
+
+    def __deepcopy__(self, memo: object) -> ModelAccess:
+        return self
+
+    def require_same_keys(self, words: Iterable[str]) -> None:
+        """Raise `TypeError` if the environment has other keys now for these models than the agent was made with."""
+        for spec in (each for word in words for each in split_fallbacks(word)):
+            for name in _variables_of(spec.partition(":")[0], self.config):
+                if name in self.env:
+                    require_variable(f"An agent with {spec}", self.env[name].strip(), name)
+
+    def resolve_all(
+        self, wanted: Mapping[str, str | Model], settings: AgentSettings = NO_SETTINGS, require_key: bool = True
+    ) -> dict[str, Model]:
+        """Resolve the models of phases, with the settings of each. Raises `ConfigError` as `resolve` does."""
+        given = {phase: settings_of_phase(settings, phase) for phase in wanted}
+        try:
+            return {
+                phase: resolve(model, self.config, env=self.env, require_key=require_key, settings=given[phase])
+                if isinstance(model, str)
+                else add_settings(model, given[phase])
+                for phase, model in wanted.items()
+            }
+        except ConfigError as why:
+            late = [name for name in re.findall(r"\w+", why.message) if name not in self.env and os.environ.get(name)]
+            if "is not set" not in why.message or not late:
+                raise
+            raise ConfigError(
+                f"{why.message.removesuffix('.')}, or was not when the agent was made.",
+                hint=f"An agent keeps the keys that it was made with. Set {late[0]} first, then make the agent.",
+            ) from None
+
+
+def _load_access(config: ModelConfig, addresses: Mapping[str, str]) -> ModelAccess:
+    """Return the access of a pickle, with the keys of this process."""
+    here = ModelAccess.take(config).env
+    return ModelAccess(config, {**{name: here[name] for name in here.keys() - _ADDRESSES}, **addresses})
+
+
+def _variables_of(provider: str, config: ModelConfig) -> frozenset[str]:
+    """Return the environment variables of a provider's keys."""
+    if (endpoint := config.endpoints.get(provider)) is None:
+        return frozenset(HOSTS[provider].keys if provider in HOSTS else ())
+    headers = (_variable_in(value) for value in endpoint.headers.values() if value.startswith("$"))
+    return frozenset(filter(None, (endpoint.key_env, *headers)))
+
+
+_ADDRESSES = frozenset((*(host.base_env for host in HOSTS.values()), THREADS))
+_HOST_VARIABLES = _ADDRESSES.union(*(host.keys for host in HOSTS.values()))
+
+
+def check_spec(spec: str, config: ModelConfig) -> None:
+    """Raise `ConfigError` for a word whose provider is unknown. Needs no key."""
     for each in split_fallbacks(spec):
         provider, _, name = split_settings(each)[0].partition(":")
         if provider in ("local", "scripted") or (provider in HOSTS and name.strip()):
             continue
-        config = settings()
         if provider not in config.endpoints:
             resolve(each, config)
-
-
-def resolve_all(
-    wanted: Mapping[str, str | Model], config: Callable[[], ModelConfig], settings: AgentSettings = NO_SETTINGS
-) -> dict[str, Model]:
-    """Resolve the models of phases, with the settings of each. `config` is read only if one of them is a word."""
-    found = config() if any(isinstance(model, str) for model in wanted.values()) else None
-    given = {phase: settings_of_phase(settings, phase) for phase in wanted}
-    return {
-        phase: resolve(model, found, settings=given[phase])
-        if isinstance(model, str)
-        else add_settings(model, given[phase])
-        for phase, model in wanted.items()
-    }
 
 
 def require_prices(models: Iterable[Model]) -> None:
@@ -227,17 +288,24 @@ def _model_of_endpoint(
     if require_key:
         check_key(key, f"{endpoint.key_env} ({where}.key_env)")
     hidden: dict[str, str] = {}
+    secret: dict[str, str] = {}
     for header, value in endpoint.headers.items():
         if value.startswith("$"):
-            variable = value[1:].strip("{}")
-            hidden[header] = env.get(variable, "").strip()
-            if not hidden[header] and require_key:
+            variable = hidden[header] = _variable_in(value)
+            secret[header] = env.get(variable, "").strip()
+            if not secret[header] and require_key:
                 header = f"{config.source}: {where}.headers.{header}"
                 raise ConfigError(f"{header} needs {variable}, which is not set.", hint="Set it in the environment.")
             if require_key:
-                check_key(hidden[header], f"{variable} ({where}.headers)")
-            _warn_of_short_secret(hidden[header], variable)
-    return _chat_model(spec, name, endpoint, config, key=key, base_env=f"{where}.base_url", hidden=hidden)
+                check_key(secret[header], f"{variable} ({where}.headers)")
+            _warn_of_short_secret(secret[header], variable)
+    model = _chat_model(spec, name, endpoint, config, key=key, base_env=f"{where}.base_url")
+    return structs.replace(model, headers={**model.headers, **secret}, hidden=hidden)
+
+
+def _variable_in(header: str) -> str:
+    """Return the environment variable that holds a header's value, which begins with "$"."""
+    return header[1:].strip("{}")
 
 
 def _chat_model(
@@ -248,12 +316,10 @@ def _chat_model(
     *,
     key: str,
     base_env: str,
-    hidden: Mapping[str, str] | None = None,
     priced_as: str = "",
 ) -> ChatModel:
-    """Make the model of an endpoint. `hidden` are its secret headers, `priced_as` the host in the bundled table."""
+    """Make the model of an endpoint. `priced_as` is the host in the bundled table."""
     _warn_of_short_secret(key, endpoint.key_env)
-    hidden = hidden or {}
     local = bool(endpoint.kind) and HOSTS[endpoint.kind].local
     tokens = endpoint.special_tokens
     wire = endpoint.wire or wire_of(endpoint.kind, name, endpoint.base_url)
@@ -275,12 +341,11 @@ def _chat_model(
         ),
         rate=rate,
         params={**config.params, **endpoint.params},
-        headers={**endpoint.headers, **hidden},
+        headers=endpoint.headers,
         timeout=endpoint.timeout or config.timeout or SILENCE,
         provider=endpoint.kind,
         key_env=endpoint.key_env,
         base_env=base_env,
-        hidden=tuple(hidden.values()),
         temperature=LOCAL_TEMPERATURE if local else None,
         special_tokens=tokens_of_family(name) if tokens is None else tokens,
         wire=wire,

@@ -177,6 +177,7 @@ class Scripted:
             "spec": self.spec,
             "name": self.name,
             "endpoint": "",
+            "wire": CHAT,
             "params": self.params,
             "abilities": msgspec.structs.asdict(self.abilities),
             "rate": msgspec.to_builtins(self.rate),

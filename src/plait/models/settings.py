@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from plait.core.errors import ConfigError
+from plait.pickles import require_no_credentials
 
 
 class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, repr_omit_defaults=True):
@@ -39,6 +41,13 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     parallel_calls: bool | UnsetType = UNSET
     extra_body: dict[str, Any] = {}
     extra_headers: dict[str, str] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        require_no_credentials("ModelSettings(extra_headers=)", self.extra_headers)
+        return partial(ModelSettings, **structs.asdict(self)), ()
+
+    def __deepcopy__(self, memo: object) -> ModelSettings:
+        return self
 
     @property
     def set_values(self) -> dict[str, Any]:

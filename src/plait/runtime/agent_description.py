@@ -20,6 +20,8 @@ from plait.core.user_functions import require_plain
 from plait.journal.records import RunHead
 from plait.loops.compaction import COMPACT
 from plait.models.base import Model
+from plait.models.recorded import recorded_model
+from plait.models.resolve import ModelAccess
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
 from plait.runtime.grounding import Grounding
 from plait.runtime.hooks import Hook, require_hooks
@@ -28,7 +30,7 @@ from plait.runtime.limits import Limits
 from plait.runtime.output import describe_output, output_of, read_recorded_output
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import Approve, OnInterruptedCall
-from plait.runtime.sessions import SESSION, History, tools_of
+from plait.runtime.sessions import SESSION, History, recorded_tools, tools_of
 from plait.runtime.taint import Taint
 from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
@@ -82,15 +84,18 @@ class Description(Protocol):
     def hooks(self) -> Iterable[Hook]: ...
     @property
     def taint(self) -> Taint: ...
+    @property
+    def _access(self) -> ModelAccess: ...
 
 
 def suggest_arguments(made: type[T]) -> type[T]:
     """Let the `TypeError` for an unknown argument of a dataclass name the nearest one that it has."""
-    make, known = made.__init__, [item.name for item in fields(cast(Any, made))]
+    make, every = made.__init__, {item.name for item in fields(cast(Any, made))}
+    known = [name for name in every if not name.startswith("_")]
 
     @wraps(make)
     def make_or_suggest(self: T, *values: Any, **named: Any) -> None:
-        for name in named.keys() - set(known):
+        for name in named.keys() - every:
             near = get_close_matches(name, known, 1)
             hint = f"Did you mean '{near[0]}'?" if near else f"It has: {', '.join(sorted(known))}."
             raise TypeError(f"{made.__name__} has no argument '{name}'. {hint}")
@@ -102,12 +107,13 @@ def suggest_arguments(made: type[T]) -> type[T]:
 
 def loop_of(given: str | Loop) -> Loop:
     """Return the loop that an agent was given by name or as an object. Raises `ConfigError`."""
-    made = loops.make(given) if isinstance(given, str) else given
-    if isinstance(made, type):
-        raise ConfigError(f"The loop is the class {made.__name__}, not an object.", hint=f"Give {made.__name__}().")
-    if not isinstance(made, Loop):
+    if isinstance(given, str):
+        return loops.make(given)
+    if isinstance(given, type):
+        raise ConfigError(f"The loop is the class {given.__name__}, not an object.", hint=f"Give {given.__name__}().")
+    if not isinstance(given, Loop):
         raise ConfigError(f"Agent(loop={given!r}) is invalid.", hint=f"Give one of {', '.join(loops.names())}.")
-    return made
+    return given
 
 
 def book_of(loop: Loop, folder: Path | None) -> PromptBook:
@@ -384,6 +390,13 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
         "output": read_recorded_output(head),
         "instructions": settings.get("instructions", ""),
     }
+
+
+def fields_for_replay(head: RunHead) -> dict[str, Any]:
+    """Return the fields of an agent that replays a run from its record alone: tools that cannot be called, and models
+    that cannot be asked."""
+    models = {phase: recorded_model(described) for phase, described in head.models.items()}
+    return {"tools": recorded_tools(head, (SESSION, SEARCH)), "model": models.pop("", "local"), "models": models}
 
 
 def _require_one_of(name: str, value: object, known: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from dataclasses import replace
+from functools import partial
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -193,5 +194,6 @@ def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_of
     # The run that calls the tool must have the dependencies of this agent. The tool changes nothing by itself:
     # the calls of the child have records and approvals of their own.
     run_agent.__annotations__["ctx"] = GenericAlias(Context, agent.deps or object)
+    run_agent.make_tool = partial(make_agent_tool, agent, name, description, hand_off)  # type: ignore[attr-defined]
     made = tool(name=name, description=description, read_only=True)(run_agent)
     return structs.replace(made, hand_off=hand_off)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from types import UnionType
 from typing import Any, Generic, TypeAlias, _SpecialForm, get_args
@@ -74,6 +74,9 @@ class OutputType(Generic[OutputT]):
         if isinstance(self.type, OutputType) or inspect.isroutine(self.type):
             raise _not_a_type(self.type, "It is not a type.")
         _ = self.spec
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # a pickle holds nothing that was cached
 
     @cached_property
     def spec(self) -> OutputSpec | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import convert, structs
 
@@ -89,18 +89,23 @@ class Phases:
         return join_models(self._members(phase)).spec
 
 
-def models_of_run(models: Mapping[str, Model], head: RunHead | None, *, asks_for_tools: bool) -> dict[str, Model]:
+def models_of_run(
+    models: Mapping[str, Model], head: RunHead | None, *, asks_for_tools: bool, replay: bool = False
+) -> dict[str, Model]:
     """Return the models as a run starts with them.
 
-    Those of a recorded run have its wire, abilities and settings. The others lack what their endpoints rejected in
-    earlier runs (`rejections.without_rejected`).
+    Those of a recorded run have its wire, abilities and settings; in a `replay` they only lack what their endpoints had
+    rejected before it. The others lack what their endpoints rejected in earlier runs (`rejections.without_rejected`).
     """
     found = {}
     for phase, model in models.items():
         said = head.models.get(phase, {}) if head is not None else {}
         if said.get("spec") == model.spec:
             pairs = zip(members_of(model), described_members(said), strict=True)
-            found[phase] = join_models(tuple(_as_recorded(*pair) for pair in pairs))
+            change = _without_learned if replay else _as_recorded
+            found[phase] = join_models(tuple(change(*pair) for pair in pairs))
+        elif replay:
+            found[phase] = model
         else:
             found[phase] = without_rejected(model, asks_for_tools=asks_for_tools)
     return found
@@ -116,6 +121,17 @@ def _as_recorded(model: Model, said: Mapping[str, Any]) -> Model:
         return model
     for ability, able in said.get("abilities", {}).items():
         if not able and getattr(model.abilities, ability, False):
+            model = model.without(ability)
+    return model
+
+
+def _without_learned(model: Model, said: Mapping[str, Any]) -> Model:
+    """Return the model without the abilities that the recorded one lacked although nobody had stated that."""
+    if not model.endpoint:  # a local model's file, which says what it can do, may be missing
+        return cast(Model, model.as_recorded(said)) if hasattr(model, "as_recorded") else model
+    stated = {*getattr(model, "stated_abilities", ()), *said.get("stated_abilities", ())}
+    for ability, able in said.get("abilities", {}).items():
+        if not able and ability not in stated and getattr(model.abilities, ability, False):
             model = model.without(ability)
     return model
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, cast
+from dataclasses import replace
+from functools import partial
+from typing import Any, Generic, NoReturn, cast
 
 from msgspec import Struct, convert, structs
 
@@ -61,6 +64,21 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
         end = f"answer={repr_short(self.answer)}" if self.answer is not None else f"reason={repr_short(self.reason)}"
         used = f"steps={self.steps}, tokens={self.usage.tokens}, cost_usd={self.cost_usd}, seconds={self.seconds:.3g}"
         return f"Run({self.status}, {end}, loop={self.loop!r}, {used}, id={self.id!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a pickle holds: the whole record as values, so that it can be read without the journal."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        values["output_type"] = replace(self.output_type, checks=())  # the answer has passed them
+        try:
+            pickle.dumps(self.loop_object)
+        except Exception:  # a loop of the user's own
+            values["loop_object"] = None
+        try:
+            values["rows"] = partial(tuple, self.trace)
+            values["read_children"] = partial(tuple, self.children)
+        except JournalError as why:  # the result stays usable if its record is lost
+            values["rows"] = values["read_children"] = partial(_raise, why)
+        return partial(Run, **values), ()
 
     def _repr_html_(self) -> str:
         """Return a notebook's view: the question, how the run ended, and a table of its steps."""
@@ -187,6 +205,10 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
             "models": self.models,
             "phases": phases,
         }
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def waits_of(outcome: Outcome | None) -> dict[str, str] | None:

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from shlex import quote
 from typing import Any, TypeAlias
 
 from msgspec import Struct, convert, structs, to_builtins
 
 from plait.core import Exchange, PastCall, ToolSpec
-from plait.core.errors import ConfigError, JournalError, ToolError
+from plait.core.errors import ConfigError, JournalError, SessionWaits, ToolError
 from plait.core.text import shorten
 from plait.core.user_functions import require_plain
 from plait.journal.owner import new_run_id
+from plait.journal.reader import NoJournal
 from plait.journal.records import RunHead, SessionTurn
-from plait.journal.store import Journal
+from plait.journal.store import Journal, default_path
+from plait.runtime.approvals import waiting_with
 from plait.runtime.chat_messages import ChatMessages, calls_in, read_turns
 from plait.search.embedders import Embedder as EmbedderObject
 from plait.search.embedders import EmbedFunction
@@ -159,13 +162,17 @@ def _make_search_tool(read_turns: Callable[[], Sequence[SessionTurn]], embedder:
     return chat_history(read_turns, embedder)
 
 
-def open_conversation(session: str, journal: Journal, shown: History) -> Conversation:
-    """Return the place of a run that begins now in a recorded session.
+def open_conversation(
+    session: str, journal: Journal, shown: History, before: str | None = None, *, has_tools: bool = True
+) -> Conversation:
+    """Return the place of a run that begins now, or of the run `before`, in a recorded session.
+
+    The first turn of an agent without tools (`has_tools`) gets no search tool, because there is nothing to find.
 
     Raises `ConfigError` for an invalid name, `JournalError` for an unreadable journal.
     """
     # Read a few more than are shown, because some have no answer.
-    turns = journal.turns(check_session_name(session), limit=4 * shown.turns)
+    turns = journal.turns(check_session_name(session), limit=max(1, 4 * shown.turns), before=before)
     search = session_spec().name
 
     def read_calls(turn: SessionTurn) -> list[PastCall]:
@@ -176,7 +183,28 @@ def open_conversation(session: str, journal: Journal, shown: History) -> Convers
         return [call for call in calls if call.tool != search]  # what a search found is part of the conversation
 
     recent = shown.of(turns, read_calls)
-    return Conversation(session, new_run_id(), recent)
+    return Conversation(session, new_run_id(), recent, searched=has_tools or bool(turns))
+
+
+def require_answered(session: str, journal: Journal) -> None:
+    """Raise `SessionWaits` if a run of the session waits for the user, because a message would not be its answer."""
+    try:
+        rows = journal.runs(status="waiting", session=check_session_name(session))
+    except NoJournal:
+        return
+    row = next((each for each in rows if not each.head.parent), None)
+    if row is None:
+        return
+    run, waits = row.head.run, list(map(waiting_with, journal.timeline(row.head.run, bodies=False).open_questions))
+    asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
+    where = "" if journal.path == default_path() else f" --journal {quote(str(journal.path))}"
+    raise SessionWaits(
+        f"In session '{session}' run {run} waits for the user, {asked}",
+        run=run,
+        waits=waits,
+        hint=f"Answer it first: plait resume {run}{where} --question {waits[0].question} --answer ANSWER. In Python: "
+        f'agent.resume("{run}", ANSWER, question="{waits[0].question}"). Or use another session.',
+    )
 
 
 def continue_conversation(session: str | None, shown: History, history: ChatMessages) -> Conversation:
@@ -196,6 +224,15 @@ def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
     if not (head.session or head.history or head.given):
         return None
     return Conversation(head.session, run or head.run, head.history, head.given, SESSION in head.sources)
+
+
+def change_history(place: Conversation, head: RunHead, shown: History, journal: Journal | None) -> Conversation:
+    """Return the place of a recorded run with the turns that an agent with other limits would show."""
+    if shown.stored_settings["history"] == head.settings.get("history", shown.stored_settings["history"]):
+        return place
+    if place.searched and not place.given and journal is not None:
+        return structs.replace(place, history=open_conversation(place.session, journal, shown, head.run).history)
+    return structs.replace(place, history=shown.of(_turns(place.given or place.history)))
 
 
 def _turns(given: Iterable[Exchange]) -> list[SessionTurn]:
@@ -265,12 +302,21 @@ def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> t
         both = zip(head.tools, head.sources, strict=False)
         specs = [convert(spec, ToolSpec) for spec, each in both if each == source]
         if source not in apart and not load_code and runs_code(source):
-            found += [RecordedTool(_not_loaded, spec.name, source=source, recorded=spec) for spec in specs]
+            found += [each for each in recorded_tools(head, apart) if each.source == source]
         elif is_mcp_word(source):
             found += recall_tools(source, specs)
         elif source not in apart:
             found.append(source)
     return tuple(found)
+
+
+def recorded_tools(head: RunHead, apart: tuple[str, ...]) -> tuple[RecordedTool, ...]:
+    """Return the tools of a run as its record describes them. Leaves out the sources in `apart`."""
+    return tuple(
+        RecordedTool(_not_loaded, raw["name"], source=source, recorded=convert(raw, ToolSpec))
+        for raw, source in zip(head.tools, head.sources, strict=False)
+        if source not in apart
+    )
 
 
 def as_recorded(tools: Toolset, head: RunHead) -> Toolset:

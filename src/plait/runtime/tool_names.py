@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import lru_cache
 
 from msgspec import structs
 
@@ -70,6 +71,7 @@ def _replaces(tool: Tool, word: str) -> bool:
     return tool.person if word == "ask_user" else tool.name == word == SEARCH
 
 
+@lru_cache(maxsize=1024)
 def _folded(name: str) -> str:
     """Return a name without case and punctuation, which models vary."""
     return "".join(sign for sign in name.casefold() if sign.isalnum())

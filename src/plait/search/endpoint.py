@@ -16,6 +16,7 @@ from plait.core.errors import BadResponse, ConfigError, ModelError
 from plait.models import http
 from plait.models.presets import HOSTS, check_address, check_key
 from plait.models.wires.refusals import Target, bad_response, failure
+from plait.pickles import require_no_credentials
 from plait.search.embedders import normalize_rows
 
 if TYPE_CHECKING:
@@ -84,6 +85,13 @@ class EndpointEmbedder:
 
     def __repr__(self) -> str:
         return f"EndpointEmbedder({self.name!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        require_no_credentials(repr(self), self._headers)
+        return vars(self)
+
+    def __deepcopy__(self, memo: object) -> EndpointEmbedder:
+        return self
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """See `Embedder.embed`. Raises a `ModelError` that says what was wrong."""

@@ -30,6 +30,7 @@ from plait.server.errors import RequestRejected
 from plait.tools.render import replace_surrogates
 
 _DATA_URL = re.compile(r"data:[^,]*;base64,")
+SESSION_HEADER = "x-plait-session"
 ROLES = ("system", "developer", "user", "assistant")
 TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """Types of parts that hold text, and the field that holds it."""
@@ -106,7 +107,7 @@ def parse_request(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
         system=system,
         stream=_parse_flag(given, "stream", False),
         include_usage=_parse_flag(options, "include_usage", False) if isinstance(options, dict) else False,
-        session=_parse_session(given.get("session"), headers.get("x-plait-session")),
+        session=_parse_session(given.get("session"), headers.get(SESSION_HEADER)),
         thoughts=_parse_flag(given, "thoughts", True),
         output=_parse_response_format(given.get("response_format")),
     )

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from plait.core import Waiting
-from plait.core.errors import BadAnswer, ConfigError, PlaitError, StaleAnswer, UnknownRun
+from plait.core.errors import BadAnswer, ConfigError, PlaitError, SessionWaits, StaleAnswer, UnknownRun
 from plait.journal.codec import encode
 
 ENDPOINTS = (
@@ -79,9 +79,8 @@ def rejection_for(error: Exception) -> RequestRejected:
         case UnknownRun():
             return RequestRejected(404, error.message, hint=error.hint, code="run_not_found")
         case StaleAnswer(message=message, hint=hint, waits=waits):
-            return RequestRejected(
-                409, message, hint=hint, code="stale_answer", param="question", may_retry=False, waits=waits
-            )
+            code = "session_waits" if isinstance(error, SessionWaits) else "stale_answer"
+            return RequestRejected(409, message, hint=hint, code=code, param="question", may_retry=False, waits=waits)
         case BadAnswer():
             return RequestRejected(400, error.message, hint=error.hint, code="bad_answer", may_retry=False)
         case ConfigError():

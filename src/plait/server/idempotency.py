@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from plait.server.chat_format import SESSION_HEADER
 from plait.server.errors import RequestRejected
 
 LIFETIME = 24 * 3600.0
@@ -51,7 +52,9 @@ class Idempotency:
             text = f"The Idempotency-Key has more than {LONGEST} characters."
             raise RequestRejected(400, text, code="bad_idempotency_key")
         self._remove_old()
-        digest = hashlib.sha256(scope["path"].encode() + b"\0" + body).digest()
+        session = Headers(scope=scope).get(SESSION_HEADER, "")
+        parts = (scope["path"].encode(), scope.get("query_string", b""), session.encode(), body)
+        digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
         stored = self._stored.get((owner, key))
         if stored is None:
             stored = self._stored[owner, key] = StoredAnswer(digest)

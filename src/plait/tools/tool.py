@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from copy import deepcopy
 from functools import cached_property, partial
+from importlib import import_module
 from inspect import iscoroutinefunction, isroutine
+from operator import attrgetter
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -102,6 +107,25 @@ class Tool(Struct, frozen=True, dict=True):
         if self.name in self.excludes:
             raise ConfigError(f"The tool {self.name} can't exclude itself.", hint="Name the other tool.")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a pickle holds: the name under which a decorated function is imported, or else the fields."""
+        function = innermost(self.function)
+        module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+        owner = getattr(self.function, "__self__", None)
+        if owner is not None and getattr(owner, self.function.__name__, None) == self:  # a decorated method
+            return getattr, (owner, self.function.__name__)
+        with suppress(AttributeError):
+            if attrgetter(name)(sys.modules.get(str(module))) is self:
+                return _import_tool, (module, name)
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        if make := getattr(function, "make_tool", None):  # its function is made anew
+            del values["function"]
+            return _remake_tool, (make, values)
+        return partial(type(self), **values), ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tool:
+        return structs.replace(self, function=deepcopy(self.function, memo), owner=deepcopy(self.owner, memo))
+
     @cached_property
     def signature(self) -> Signature:
         """The parameters. Raises `ConfigError` when the function's type hints cannot be described."""
@@ -178,6 +202,15 @@ class Tool(Struct, frozen=True, dict=True):
 
     def __repr__(self) -> str:
         return f"Tool({self.name}{self.signature.shape})"
+
+
+def _import_tool(module: str, name: str) -> Any:
+    """Return what a module has under a dotted name."""
+    return attrgetter(name)(import_module(module))
+
+
+def _remake_tool(make: Callable[[], Tool], values: dict[str, Any]) -> Tool:
+    return structs.replace(make(), **values)
 
 
 class FunctionTool(Tool, Generic[P, R], frozen=True, dict=True):

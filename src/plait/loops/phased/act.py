@@ -11,9 +11,10 @@ from msgspec import structs
 
 from plait.core import JSON, Act, Call, Effects, LoopContext, Observation, Step, note
 from plait.core.arguments import separate_inputs
+from plait.core.loop import HISTORY
 from plait.loops.grounding import find_ungrounded
 from plait.loops.phased import action_list
-from plait.loops.phased.chat import MEMORY, PhasedChat
+from plait.loops.phased.chat import PhasedChat
 from plait.loops.plan import Dispatch, Results, failed_needs
 from plait.loops.references import RESULTS, words_in_formula
 from plait.loops.tool_descriptions import add_search_results, are_exclusive
@@ -119,7 +120,7 @@ def _find_left_out(chat: PhasedChat, steps: Sequence[Step]) -> Iterator[tuple[st
     for step in steps:
         rivals = [other.tool for other in kept if are_exclusive(chat.context.known_tools, step.tool, other.tool)]
         # A search by meaning also works with a whole question, if less well.
-        if step.tool != MEMORY and is_whole_question(step, chat.task.question):
+        if step.tool != HISTORY and is_whole_question(step, chat.task.question):
             yield step.id, "its argument is the whole question"
         elif rivals:
             yield step.id, f"{rivals[0]} does the same job"

@@ -28,6 +28,7 @@ from plait.core import (
     think,
     user,
 )
+from plait.core.loop import HISTORY
 from plait.core.text import shorten
 from plait.loops.attempts import Bad
 from plait.loops.compaction import Compaction, View
@@ -40,9 +41,6 @@ from plait.loops.turn import ask_for_answer, is_typed_answer
 
 FreshResults: TypeAlias = tuple[Sequence[Step], Results]
 """The actions that a prompt shows, and their results."""
-
-MEMORY = "chat_history"
-"""The tool that searches a conversation; the prompt mentions it if it exists."""
 
 CALL_CHARS = 300
 """Maximum number of characters of an action shown beside its result."""
@@ -75,7 +73,7 @@ class PhasedChat:
             "history": escape_history(task, self._escape),
             "described": action_list.describe(context.tools),
             "forms": action_list.forms(context.tools),
-            "memory": MEMORY if context.tool(MEMORY) else "",
+            "memory": HISTORY if context.tool(HISTORY) else "",
             "turns": (),
             "complaint": "",
             "reason": "",

@@ -52,6 +52,8 @@ class Phased:
     max_tokens: int | None = None
 
     name: ClassVar[str] = "phased"
+    searches_history: ClassVar[bool] = True
+    """The published set-up has the action that searches the conversation in every turn."""
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
     compacts: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = (action_list.BASIC,)

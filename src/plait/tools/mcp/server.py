@@ -17,6 +17,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import PurePath
 from string import Template
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from msgspec import Struct, structs
 from plait.background import BackgroundLoop
 from plait.core.errors import ConfigError
 from plait.core.text import cut_text
+from plait.pickles import require_variable
 
 PREFIX = "mcp:"
 START_SECONDS = 30.0
@@ -83,6 +85,15 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
             raise ConfigError(f"The MCP server {self.label} {wrong}", hint=hint)
         if self.command:
             structs.force_setattr(self, "cwd", os.path.abspath(self.cwd or "."))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        for name, value in (*self.env.items(), *self.headers.items()):
+            if value and not _variables(value):
+                require_variable(f"The MCP server {self.label} ({name})", value, "")
+        return partial(McpServer, **structs.asdict(self)), ()
+
+    def __deepcopy__(self, memo: object) -> McpServer:
+        return self
 
     @property
     def label(self) -> str:
