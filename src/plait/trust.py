@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from plait.core.errors import ConfigError
+from plait.user_files import read_file
 
 
 def own_file() -> Path:
@@ -36,7 +37,7 @@ def trust(file: Path) -> list[str]:
     import tomllib
 
     try:
-        content = file.read_bytes()
+        content = read_file(file)
         allowed = list(risks(tomllib.loads(content.decode())))
     except (OSError, ValueError) as why:
         raise ConfigError(f"{file} cannot be trusted, because it cannot be read: {why}.") from why

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import ConfigError
+from plait.core.text import decode_text
 from plait.tools.render import numeral
 from plait.tools.tool import Tool, tool
+from plait.user_files import read_file
 
 if TYPE_CHECKING:
     from plait.toolkits.passages import Passages
@@ -185,11 +187,11 @@ def _load_texts(files: list[Path], root: Path) -> Passages:
 
 def _read_text(path: Path, may_be_empty: bool = False) -> str:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = decode_text(read_file(path))
     except OSError as error:
         raise ConfigError(f"{str(path)!r} can't be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path.name} is not UTF-8 text: byte {error.start:,}.", hint="Save it as UTF-8.") from error
+    if text is None:
+        raise ConfigError(f"{path.name} is not text.", hint="Save it as text in UTF-8.")
     if not may_be_empty and not text.strip():
         raise ConfigError(f"{path.name} is empty.", hint="A lookup needs at least one entry.")
     return text
