@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from plait.addresses import read_address
 from plait.core.errors import ConfigError
 from plait.user_files import read_file
 
@@ -97,7 +97,7 @@ def _runs_code(word: str) -> bool:
 
 def _on_this_machine(address: str) -> bool:
     try:
-        host = urlsplit(address).hostname or ""
+        host = read_address(address).raw_host or ""  # the one that is asked
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
