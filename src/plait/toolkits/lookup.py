@@ -37,7 +37,7 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     from plait.toolkits import table
 
     if isinstance(source, Mapping):
-        return _make_table_tool(table.table_of(source, "the mapping"), name, "a table")
+        return _make_table_tool(table.table_of(source, "the mapping"), name, "a table", from_file=False)
     if not str(source):
         raise ConfigError("A lookup needs a file or a folder.", hint="Write lookup:facts.json.")
     path = Path(source).expanduser()
@@ -57,14 +57,14 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     return _make_table_tool(read(_read_text(path), path.name), name, path.name)
 
 
-def _make_table_tool(table: LookupTable, name: str, where: str) -> Tool:
+def _make_table_tool(table: LookupTable, name: str, where: str, from_file: bool = True) -> Tool:
     description = f"Looks up one entry of {where} by its key, one key a call."
     keys = ", ".join(table.entries)
     if len(table.entries) <= FEW_KEYS and len(keys) <= FEW_CHARACTERS:
         description += f" Keys: {summarize_keys(list(table.entries))}."
     else:
         description += f" It has {len(table.entries):,} keys, such as {', '.join(list(table.entries)[:3])}."
-    options: dict[str, Any] = {"name": name, "returns": "the entry", "read_only": True}
+    options: dict[str, Any] = {"name": name, "returns": "the entry", "read_only": True, "open_world": from_file}
     options["inline"] = len(table.entries) <= AT_ONCE
     if not table.columns:
 
@@ -148,6 +148,7 @@ def _make_text_tool(texts: Passages, name: str, where: str) -> Tool:
         description=f"Finds the passages of {where}{named} that best fit some words.",
         returns="the best passages, each with its file's name",
         read_only=True,
+        open_world=True,
         inline=True,
     )
     def search(query: str) -> str:
