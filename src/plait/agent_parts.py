@@ -62,6 +62,8 @@ from plait.runtime.taint import outside_from_start
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
+from plait.toolkits.read_result import NAME as READ_RESULT
+from plait.toolkits.read_result import read_result
 from plait.tools import Toolset, anchor_word, load, tools_from
 from plait.tools.load import is_mcp_word
 from plait.tools.mcp.server import TOOL_LISTS
@@ -308,6 +310,10 @@ class AgentParts:
         if shown is not None:
             context = narrow_context(context, shown, (tool.name for tool in self.toolset), self._finder.tool.name)
         why = ""
+        if len(tools) and READ_RESULT not in tools and getattr(self.loop, "acts_on_results", True):
+            # Not shown until a result is too long.
+            tools = msgspec.structs.replace(tools, unlisted=(read_result,))
+            context = msgspec.structs.replace(context, others=(*context.others, read_result.spec))
         if sandbox is None:
             sandbox = agent.sandbox
         if sandbox == AUTO:
