@@ -43,6 +43,7 @@ from plait.runtime.attachments import (
 )
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import run_child
+from plait.runtime.guarded_embedder import guard_embedder
 from plait.runtime.instructions import render_instructions
 from plait.runtime.output import OutputType, choose_method, output_of, recorded_output
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
@@ -50,6 +51,7 @@ from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import OnWait, RunSpec
 from plait.runtime.sessions import (
     Conversation,
+    Embedder,
     as_recorded,
     continue_conversation,
     open_conversation,
@@ -199,7 +201,11 @@ class AgentParts:
 
     @cached_property
     def _finder(self) -> Finder:
-        return Finder(self.toolset, self._agent.history.embedder)
+        return Finder(self.toolset, self._embedder)
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        return guard_embedder(self._agent.history.embedder, self._agent.hooks)
 
     @cached_property
     def _max_shown(self) -> int | None:
@@ -283,9 +289,7 @@ class AgentParts:
         conversation = conversation or (recorded_conversation(recorded) if recorded is not None else None)
         tools = self.toolset if recorded is None else as_recorded(self.toolset, recorded)
         if conversation is not None and conversation.searched:
-            tools = msgspec.structs.replace(
-                tools, tools=(*tools, conversation.tool(self.journal, agent.history.embedder))
-            )
+            tools = msgspec.structs.replace(tools, tools=(*tools, conversation.tool(self.journal, self._embedder)))
         if shown is not None:
             tools = self._finder.among(tools)
         tokens = special_tokens(self.models, recorded)

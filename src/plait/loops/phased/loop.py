@@ -41,8 +41,9 @@ class Phased:
 
     `rounds`: maximum rounds of reason, react and act; with more than one, the model says when all is done. After a
     failed action, or a result that is too long, there is one extra round, once. `most`: maximum actions of one list.
-    `constrain`: send the JSON schema of the list with every request (otherwise only with a second attempt). `max_parse_errors`: replies without a
-    readable list before the last one is used as text for the reply phase. `max_tokens`: limit for one reply.
+    `constrain`: send the JSON schema of the list with every request (otherwise only with a second attempt).
+    `max_parse_errors`: replies without a readable list before the last one is used as text for the reply phase.
+    `max_tokens`: limit for one reply.
     """
 
     rounds: int = 1
