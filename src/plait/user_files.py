@@ -13,8 +13,9 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TypeAlias
 
 Inode: TypeAlias = tuple[int, int]
 
@@ -80,7 +81,7 @@ def refuse_journal(path: str | Path, folder: int | None = None) -> None:
 
 
 @contextmanager
-def open_file(path: str | Path, flags: int = 0, folder: int | None = None) -> Iterator[BinaryIO]:
+def open_file(path: str | Path, flags: int = 0, folder: int | None = None) -> Iterator[BufferedReader]:
     """Open a file to read it, with `flags` of `os.open`. Raises `OSError`, also for a file of a journal."""
     refuse_journal(path, folder)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder)

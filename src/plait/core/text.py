@@ -103,8 +103,8 @@ def split_text(text: str, max_chars: int, ends: Sequence[Sequence[str]] = SENTEN
 
 
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_MARKED = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"))
-_MARKED += ((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_MARKED = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
+_MARKED |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _WIDE = ["utf_16_le", "utf_16_be", "utf_32_le", "utf_32_be"]
 _USUAL = ["cp1252", "cp1250", "cp1251", "cp932", "gb18030", "big5", "euc_jp", "cp949", "cp1253", "cp1254", "cp1255"]
 _USUAL += ["cp1256", "cp1257", "koi8_r"]
@@ -116,7 +116,7 @@ def find_encoding(content: bytes) -> str:
 
     A text that is mostly UTF-8 counts as such, although some of its bytes are not.
     """
-    marked = next((name for mark, name in _MARKED if content.startswith(mark)), "")
+    marked = next((name for mark, name in _MARKED.items() if content.startswith(mark)), "")
     lenient = content.decode(marked or "utf-8", "replace")
     damaged = lenient.count("\ufffd")
     is_text = not _BINARY.search(lenient)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ EMBED = "embed"
 """The phase of a request that `before_model` sees for texts to an embedder: each text is a message of the user."""
 
 
-def guard_embedder(embedder: Embedder, hooks: Sequence[Hook]) -> Embedder:
+def guard_embedder(embedder: Embedder, hooks: Iterable[Hook]) -> Embedder:
     """Return an embedder whose texts pass the hooks. The local one sends nothing, so it stays as it is."""
     guards = tuple(hook for hook in hooks if has_point(hook, "before_model"))
     return embedder if embedder in ("", "local") or not guards else _GuardedEmbedder(embedder, guards)

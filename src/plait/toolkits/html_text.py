@@ -123,7 +123,7 @@ class _Page(HTMLParser):
     def handle_comment(self, data: str) -> None:
         self.parts += 1
 
-    handle_decl = handle_pi = unknown_decl = handle_comment
+    handle_decl = handle_pi = unknown_decl = handle_comment  # type: ignore[assignment]
 
     def handle_data(self, data: str) -> None:
         self.parts += 1
