@@ -214,7 +214,7 @@ def offered_tools(context: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, 
 def tools_found(tools: Iterable[ToolSpec], seen: Iterable[str]) -> tuple[ToolSpec, ...]:
     """Return those of the tools that results of the search tool describe, in the order of their appearance."""
     named = {tool.name: tool for tool in tools}
-    names = dict.fromkeys(name for text in seen for name in _FOUND_LINE.findall(text))
+    names = dict.fromkeys(name for text in seen if "`" in text for name in _FOUND_LINE.findall(text))
     return tuple(named[name] for name in names if name in named)
 
 
