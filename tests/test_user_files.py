@@ -86,14 +86,14 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 def test_no_path_opens_a_file_of_a_journal_that_is_open(journal: Path) -> None:
     assert is_locked(journal)
-    for name, path in names_of(journal).items():
+    for path in names_of(journal).values():
         for reader, read in READERS.items():
             said = "is no table or text|in use" if reader == "lookup" else "in use"
             with pytest.raises((PlaitError, OSError), match=said):
                 read(path)
             with contextlib.suppress(OSError, ValueError):
                 tokens_of_file(path)
-        assert is_locked(journal), name
+    assert is_locked(journal)
 
 
 async def test_no_folder_tool_opens_or_replaces_a_file_of_the_journal_beside_it(journal: Path) -> None:

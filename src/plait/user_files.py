@@ -98,9 +98,3 @@ def read_file(path: str | Path) -> bytes:
     """Return the content of a file. Raises `OSError`, also for a file of a journal."""
     with open_file(path) as file:
         return file.read()
-
-
-def write_file(path: str | Path, text: str) -> None:
-    """Write a text as UTF-8. Characters that it cannot hold become escapes. Raises `OSError`, also for a journal."""
-    refuse_journal(path)
-    Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
