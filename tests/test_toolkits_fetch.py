@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from patience import cpu_seconds
 from plait.core.errors import ConfigError
-from plait.toolkits import download, fetch, web_page
+from plait.toolkits import download, fetch, html_text, web_page
 from plait.toolkits.html_text import html_to_text
 from plait.tools import anchor_word, load
 from toolkits_server import call, refusal, site
@@ -234,3 +235,69 @@ def test_a_large_broken_page_takes_linear_work(piece: str) -> None:
 
     most = 9 * max(cpu_seconds(lambda: read_pieces(300_000), 0.05), 0.05)
     assert cpu_seconds(lambda: read_pieces(1_200_000), most) < most
+
+
+SIZE = web_page.MAX_BYTES
+HOSTILE = {
+    "tags": "<b>",
+    "texts": "<p>x</p>",
+    "no tags": "<",
+    "links": "<a href=x>y</a>",
+    "open links": "<a href=http://x>y",
+    "many attributes": "<a a b c d e f g h>",
+    "declarations": "<!x>",
+    "instructions": "<?x>",
+    "comments": "<!---->",
+    "quotes": '<a b="',
+    "entities": "&amp;",
+    "no entities": "&a",
+    "scripts": "<script>x</script>",
+    "end tags": "</",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_page_takes_bounded_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, because time depends on the machine: the parser hands over at most so many parts, by both readings."""
+    handed: list[int] = []
+
+    class Counted(html_text._Page):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            handed.append(1 + len(attrs))
+            super().handle_starttag(tag, attrs)
+
+        def handle_data(self, data: str) -> None:
+            handed.append(1)
+            super().handle_data(data)
+
+    monkeypatch.setattr(html_text, "MAX_PARTS", 5_000)
+    page = Counted("http://h.example/", strict=True)
+    page.read(HOSTILE[name] * (SIZE // 24 // len(HOSTILE[name])))
+    assert sum(handed) <= page.parts <= html_text.MAX_PARTS + html_text._PIECE
+    assert len(page.rawdata) <= html_text._PIECE
+
+
+@pytest.mark.parametrize(
+    ("before", "filling", "after"),
+    [
+        ("<a ", "a ", ">"),
+        ("<img src='data:", "QUJD", "'>"),
+        ("<!--", "x>", "-->"),
+        ("<script>", "x; ", "</script>"),
+        ("<p b='", "x' y='", "'>"),
+    ],
+)
+def test_a_part_that_is_too_large_is_left_out_and_what_follows_is_read(before: str, filling: str, after: str) -> None:
+    page = f"<h1>Tea</h1>{before}{filling * (SIZE // 8 // len(filling))}{after}<p>It is hot.</p>"
+    tracemalloc.start()
+    text = html_text.html_to_text(page)[1]
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert text == "# Tea\n\nIt is hot." and most < 50e6
+
+
+def test_a_page_with_more_parts_than_are_read_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html_text, "MAX_PARTS", 1000)
+    text = html_text.html_to_text("<p>x</p>" * 100_000)[1]
+    assert text.startswith("x\n") and text.endswith("The rest is left out.]") and len(text) < 100_000
+    assert "left out" not in html_text.html_to_text("<p>x</p>" * 100)[1]

@@ -162,7 +162,7 @@ async def test_a_file_that_is_not_text_is_named_and_not_shown(place: Path, tools
     assert "a.png is not text: 10 bytes (image/png)" in await refusal(tools, "read_file", path="a.png")
     assert "not text" in await refusal(tools, "edit_file", path="a.png", old="P", new="Q")
     found = await call(tools, "search_files", text="one")
-    assert found == "notes.md:1: one\n[Files that were not searched, because not text or too large: 1.]"
+    assert found == "notes.md:1: one\n[1 not searched, because not text or too large: a.png.]"
 
 
 async def test_sizes_numbers_and_time_are_bounded(

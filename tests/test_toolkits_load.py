@@ -17,9 +17,11 @@ from plait.core.errors import ConfigError
 from plait.core.events import Observed
 from plait.journal.export import lines
 from plait.journal.reader import find, iter_rows, reading
-from plait.toolkits import Image, discord, images
+from plait.toolkits import Image, discord, images, lookup
+from plait.toolkits.chat_history import chat_history
+from plait.toolkits.method_search import method_search
 from plait.tools import load, toolkit_names, tools_from
-from plait.tools.load import runs_code
+from plait.tools.load import FOLDERS, SHIPPED, runs_code
 from toolkits_server import picture, site
 
 NAMES = {
@@ -75,14 +77,44 @@ def test_a_word_that_opens_a_folder_needs_as_much_trust_as_code() -> None:
     assert not any(runs_code(word) for word in ("fetch", "fetch:a.example", "lookup:facts.json", "all"))
 
 
-def test_tools_whose_results_strangers_write_say_so() -> None:
-    assert [tool.name for tool in load("all") if tool.open_world] == [
-        "wikipedia_search",
-        "wikipedia_page",
-        "web_search",
-        "fetch",
-        "download_image",
-    ]
+OUTSIDE = {
+    *("lookup", "get_user_location", "get_current_weather", "get_daily_weather_forecast", "fetch", "web_search"),
+    *("search_location_geocoordinates", "wikipedia_search", "wikipedia_page", "get_weekly_stock_price", "run_command"),
+    *("get_nasa_astronomy_picture_of_the_day", "download_image", "get_slack_channel_id", "list_files", "read_file"),
+    *("search_files", "search_docs", "read_doc"),
+}
+"""They return what is on the web, in files or in the output of commands: strangers may have written it."""
+NOT_OUTSIDE = {
+    "calculator": "a number",
+    "get_current_date": "the clock of this machine",
+    "run_sql_query": "a table of the run: the tool that made it has the mark",
+    "get_table_row": "a table of the run",
+    "shrink_image": "an image of the run",
+    "send_message_discord": "words of Plait",
+    "send_slack_message": "words of Plait",
+    "send_slack_image": "words of Plait",
+    "write_file": "words of Plait",
+    "edit_file": "words of Plait",
+    "ask_model": "a model that sees what this one wrote",
+    "ask_user": "the user",
+    "method_search": "descriptions of tools, which have the mark `foreign`",
+    "chat_history": "earlier turns: a session that read such content has the mark",
+}
+
+
+def test_every_built_in_tool_has_a_decision_whether_strangers_write_its_results(tmp_path: Path) -> None:
+    """A new tool fails here until it is in one of the lists."""
+    (tmp_path / "facts.json").write_text('{"a": 1}')
+    (tmp_path / "facts.md").write_text("# A\n\none")
+    arguments = {"lookup": tmp_path / "facts.json", **dict.fromkeys(FOLDERS, tmp_path)}
+    words = [f"{word}:{arguments[word]}" if word in arguments else word for word in SHIPPED]
+    words += [f"lookup:{tmp_path}", "world"]
+    found = [tool for word in words for tool in load(word)]
+    found += [method_search(lambda: None), chat_history(list)]  # type: ignore[arg-type, return-value]
+    for tool in found:
+        assert (tool.name in OUTSIDE) is not (tool.name in NOT_OUTSIDE), f"decide about {tool.name}"
+        assert tool.open_world is (tool.name in OUTSIDE), tool.name
+    assert not lookup({"a": 1}).open_world
 
 
 def test_the_signatures_are_those_that_recorded_runs_call() -> None:

@@ -156,6 +156,24 @@ async def test_no_command_leaves_the_folder(command: str, place: Path, tools: tu
     assert not said.startswith("exit code 0")
 
 
+async def test_the_kernels_files_do_not_exist_for_a_command(tools: tuple[Tool, ...]) -> None:
+    listed = await run(tools, "ls /proc; ls /sys; hostname")
+    names = set(listed.partition("stdout:\n")[2].partition("\nstderr")[0].split())
+    assert {name for name in names if not name.isdigit()} <= {"self", "thread-self", "plait"}
+    hidden = "cmdline keys key-users meminfo cpuinfo version kallsyms modules net sys/kernel/hostname partitions kcore"
+    said = await run(tools, f"cd /proc; for name in {hidden}; do cat $name; done")
+    assert "stdout" not in said and said.count("No such file") == len(hidden.split())
+    assert socket.gethostname() not in await run(tools, "hostname; uname -n; cat /proc/self/cgroup")
+
+
+async def test_a_folder_that_another_one_replaced_gets_no_command(place: Path, tools: tuple[Tool, ...]) -> None:
+    os.rename(place, place.with_name("gone"))
+    place.symlink_to(place.parent)
+    assert "another one" in await refusal(tools, "run_command", command="cat secret")
+    with pytest.raises(ConfigError, match="not the one"):  # between the look and the start
+        await commands.run_command(place, "cat secret", 5, (), (place.with_name("gone").stat().st_ino,))
+
+
 @pytest.mark.parametrize(
     "command",
     ["ls -la {outside}", "echo x > {outside}/new", "touch {outside}/secret", "mv {outside} /tmp/x", "ls -laR /root"],

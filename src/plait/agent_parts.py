@@ -43,6 +43,7 @@ from plait.runtime.attachments import (
 )
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import run_child
+from plait.runtime.guarded_embedder import guard_embedder
 from plait.runtime.instructions import render_instructions
 from plait.runtime.output import OutputType, choose_method, output_of, recorded_output
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
@@ -66,6 +67,8 @@ from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
 from plait.search.embedders import NamedEmbedder
+from plait.toolkits.read_result import NAME as READ_RESULT
+from plait.toolkits.read_result import read_result
 from plait.tools import Toolset, anchor_word, load, tools_from
 from plait.tools.load import is_mcp_word
 from plait.tools.mcp.server import TOOL_LISTS
@@ -82,9 +85,9 @@ class AgentParts:
     def embedder(self) -> Embedder:
         """Return the embedder of the agent's conversations and tools. A word is loaded when it is first used."""
         given = self._agent.history.embedder
-        return (
-            given if not isinstance(given, str) or given == "local" else NamedEmbedder(given, self._agent._access.env)
-        )
+        if isinstance(given, str) and given not in ("", "local"):
+            given = NamedEmbedder(given, self._agent._access.env)
+        return guard_embedder(given, self._agent.hooks)
 
     @cached_property
     def loop(self) -> Loop:
@@ -339,6 +342,10 @@ class AgentParts:
         if shown is not None:
             context = narrow_context(context, shown, (tool.name for tool in self.toolset), self._finder.tool.name)
         why = ""
+        if len(tools) and READ_RESULT not in tools and getattr(self.loop, "acts_on_results", True):
+            # Not shown until a result is too long.
+            tools = msgspec.structs.replace(tools, unlisted=(read_result,))
+            context = msgspec.structs.replace(context, others=(*context.others, read_result.spec))
         if sandbox is None:
             sandbox = agent.sandbox
         if sandbox == AUTO:

@@ -21,6 +21,7 @@ from msgspec import Struct
 from plait.core.errors import ConfigError
 from plait.models.config import ModelConfig
 from plait.trust import is_trusted, own_file, risks
+from plait.user_files import read_file
 
 LIMITS = ("max_steps", "max_calls", "max_tokens", "max_cost", "max_seconds")
 WORDS = {
@@ -221,7 +222,7 @@ def _is_file(place: Path) -> bool:
 
 def _content(place: Path) -> bytes:
     try:
-        return place.read_bytes()
+        return read_file(place)
     except OSError as why:
         raise ConfigError(f"{place} cannot be read: {why.strerror}.") from why
 

@@ -17,9 +17,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from plait.addresses import read_address
 from plait.core.errors import ConfigError
+from plait.user_files import read_file
 
 
 def own_file() -> Path:
@@ -37,7 +38,7 @@ def trust(file: Path) -> list[str]:
     import tomllib
 
     try:
-        content = file.read_bytes()
+        content = read_file(file)
         allowed = list(risks(tomllib.loads(content.decode())))
     except (OSError, ValueError) as why:
         raise ConfigError(f"{file} cannot be trusted, because it cannot be read: {why}.") from why
@@ -97,7 +98,7 @@ def _runs_code(word: str) -> bool:
 
 def _on_this_machine(address: str) -> bool:
     try:
-        host = urlsplit(address).hostname or ""
+        host = read_address(address).raw_host or ""  # the one that is asked
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False

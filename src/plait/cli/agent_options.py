@@ -17,6 +17,7 @@ from plait.cli.options import journal_path
 from plait.config import RunDefaults, load
 from plait.core import CodeLimits, Loop
 from plait.core.errors import ConfigError
+from plait.core.text import decode_text
 from plait.hooks import load_hook
 from plait.journal.records import RunHead
 from plait.loops.registry import AUTO_LOOP
@@ -33,6 +34,7 @@ from plait.runtime.limits import Limits
 from plait.runtime.sessions import History
 from plait.sandbox import AUTO
 from plait.search import load_embedder
+from plait.user_files import read_file
 
 # A phase may be one of the fallback loop: `react.act`.
 _PHASE = re.compile(r"([A-Za-z_]\w*(?:[.-]\w+)*)=(.+)", re.DOTALL)
@@ -229,18 +231,19 @@ def split_models(models: Sequence[str]) -> tuple[str | None, dict[str, str]]:
 
 
 def read_text(name: str) -> str:
-    """Return the text of a file unchanged, line ends included. Raises `ConfigError`."""
+    """Return the text of a file with its line ends, in whatever encoding it is. Raises `ConfigError`."""
     path = Path(name).expanduser()
     if path.is_dir():
         raise ConfigError(f"{name} is a folder.", hint="Name a file in it.")
     if not path.exists():
         raise ConfigError(f"There is no file {name}.", hint=f"Plait looked for {path.absolute()}.")
     try:
-        return path.read_bytes().decode()
+        text = decode_text(read_file(path))
     except OSError as why:
         raise ConfigError(f"{name} cannot be read: {why.strerror}.") from why
-    except UnicodeDecodeError as why:
-        raise ConfigError(f"{name} is not UTF-8 text: byte {why.start} cannot be read.") from why
+    if text is None:
+        raise ConfigError(f"{name} is not text.", hint="Save it as text in UTF-8.")
+    return text
 
 
 def read_instructions(given: str) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -284,7 +283,7 @@ def _print_and_exit(
         from plait.lab.page import render_tables_page
 
         page = _join([f"<pre>{escape(text)}</pre>" for text in texts], [each.html() for each in tables])
-        Path(flags["html"]).expanduser().write_text(render_tables_page(f"plait classics {name}", page), "utf-8")
+        check_writable(flags["html"]).write_text(render_tables_page(f"plait classics {name}", page), "utf-8")
         click.echo(f"Written: {flags['html']}", err=True)
     if comparison is not None and crashed_results(comparison):
         exit_with(CRASHED)

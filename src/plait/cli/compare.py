@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import product
-from pathlib import Path
 from typing import Any, TextIO
 
 import click
@@ -253,7 +252,7 @@ def print_comparison(comparison: Comparison, flags: Mapping[str, Any]) -> None:
     if flags["html"]:
         from plait.lab.page import render_page
 
-        path = Path(flags["html"]).expanduser()
+        path = check_writable(flags["html"])
         path.write_text(render_page(comparison, record=events_reader(comparison)), encoding="utf-8")
         click.echo(f"Written: {path}", err=True)
 

@@ -39,6 +39,7 @@ from plait.sandbox.command import check_folder
 from plait.sandbox.monty_worker import library
 from plait.sandbox.process import ProcessSession
 from plait.server.settings import is_loopback
+from plait.user_files import read_file
 
 State = Literal["ok", "absent", "broken"]
 COLOURS: dict[State, str] = {"ok": "green", "absent": "dim", "broken": "bold red"}
@@ -129,7 +130,7 @@ def _examine_config() -> tuple[config_files.Config, list[Finding]]:
 def _trust_of(path: Path) -> str:
     if path == trust.own_file():
         return "your own file"
-    if trust.is_trusted(path, path.read_bytes()):
+    if trust.is_trusted(path, read_file(path)):
         return "trusted with `plait trust`"
     return "named by you" if path.absolute() != Path("plait.toml").absolute() else "safe: it needs no trust"
 

@@ -13,6 +13,7 @@ import click
 from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.runtime.spent import Spent
+from plait.user_files import refuse_journal
 
 if TYPE_CHECKING:
     from plait.core import Ran
@@ -155,10 +156,14 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, err: boo
 
 
 def check_writable(name: str) -> Path:
-    """Return the path of a file to write. Raises `ConfigError` for a folder, and for a file in no folder."""
+    """Return the path of a file to write. Raises `ConfigError` for a folder, a file in no folder, and a journal."""
     path = Path(name).expanduser()
     if path.is_dir():
         raise ConfigError(f"{name} is a folder.", hint="Name a file in it.")
     if not path.absolute().parent.is_dir():
         raise ConfigError(f"{name} can't be written: there is no folder {path.parent}.", hint="Create it first.")
+    try:
+        refuse_journal(path)
+    except OSError as why:
+        raise ConfigError(f"{name} can't be written: {why.strerror}.", hint="Name another file.") from None
     return path

@@ -31,6 +31,7 @@ from plait.runtime.plan_estimate import Expected
 from plait.runtime.plans import Planned
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
+from plait.user_files import refuse_journal
 
 EPILOG = """\
 \b
@@ -131,6 +132,7 @@ class _PlanPrinter:
 
     def _write(self, path: Path, text: str, run: Run | None) -> None:
         try:
+            refuse_journal(path)
             path.write_text(text, encoding="utf-8", errors="backslashreplace")
         except OSError as why:  # the plan may have cost money, so say where it is stored
             hint = f"The plan is recorded: plait plan --of {run.id}" if run is not None else ""

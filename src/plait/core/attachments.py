@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, Self, TypeAlias
 from msgspec import Struct
 
 from plait.core.artifacts import Artifact
+from plait.core.text import decode_text
 
 AttachmentKind: TypeAlias = Literal["image", "file", "text"]
 
@@ -75,8 +76,12 @@ class File(Artifact):
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "") -> Self:
-        """Make a file of bytes, whose content decides the media type; see `detect_media_type`."""
-        return cls(detect_media_type(data), data, name)
+        """Make a file of bytes, whose content decides the media type; see `detect_media_type`. A text in another
+        encoding becomes UTF-8."""
+        media_type = detect_media_type(data)
+        if media_type == "application/octet-stream" and (text := decode_text(data)) is not None:
+            media_type, data = "text/plain", text.encode()
+        return cls(media_type, data, name)
 
     @cached_property
     def attachment(self) -> Attachment:

@@ -145,7 +145,8 @@ class LoopContext(Struct, frozen=True):
 
     def find_problem(self, tool: str, given: JSON, is_open: IsOpen) -> str:
         """Return why a planned call cannot be made, as `find_call_problem` does; "" if it can."""
-        return find_call_problem(tool, given, {spec.name: spec for spec in self.known_tools}, is_open)
+        found = self.known_tools if self.search or self.tool(tool) is not None else self.tools
+        return find_call_problem(tool, given, {spec.name: spec for spec in found}, is_open)
 
     def of(self, loop: str) -> LoopContext:
         """Return the context for a loop that this one falls back to: with its own prompts, and without the user's

@@ -1,7 +1,8 @@
-"""Cleans and shortens text for display: it removes anything that could draw on the user's terminal."""
+"""Decodes, cleans and shortens text. For display, it removes anything that could draw on the user's terminal."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Sequence
 
@@ -99,3 +100,38 @@ def split_text(text: str, max_chars: int, ends: Sequence[Sequence[str]] = SENTEN
         pieces.append(text[:at].rstrip())
         text = text[at:].lstrip()
     return [*pieces, text] if text else pieces
+
+
+_BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_MARKED = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
+_MARKED |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_WIDE = ["utf_16_le", "utf_16_be", "utf_32_le", "utf_32_be"]
+_USUAL = ["cp1252", "cp1250", "cp1251", "cp932", "gb18030", "big5", "euc_jp", "cp949", "cp1253", "cp1254", "cp1255"]
+_USUAL += ["cp1256", "cp1257", "koi8_r"]
+"""Encodings that are guessed, the most usual first. A short text of a rare one looks like any of them."""
+
+
+def find_encoding(content: bytes) -> str:
+    """Return the name of the encoding of a text in bytes, guessed if it is not UTF-8; "" if they are not text.
+
+    A text that is mostly UTF-8 counts as such, although some of its bytes are not.
+    """
+    marked = next((name for mark, name in _MARKED.items() if content.startswith(mark)), "")
+    lenient = content.decode(marked or "utf-8", "replace")
+    damaged = lenient.count("\ufffd")
+    is_text = not _BINARY.search(lenient)
+    if is_text and (damaged == 0 or len(lenient) - sum(map(str.isascii, lenient)) > 2 * damaged):
+        return marked or "utf-8"
+    from charset_normalizer import from_bytes  # it takes 30 ms to import
+
+    # Without a zero byte, any two bytes look like a wide character.
+    found = from_bytes(content, cp_isolation=_WIDE if b"\0" in content else _USUAL)
+    best = [match for match in found if (match.chaos, match.coherence) == (found[0].chaos, found[0].coherence)]
+    names = [name for name in (*_USUAL, *_WIDE) if any(name in match.could_be_from_charset for match in best)]
+    return names[0] if names and not _BINARY.search(content.decode(names[0], "replace")) else ""
+
+
+def decode_text(content: bytes) -> str | None:
+    """Return the text in bytes, without a byte order mark; None if they are not text. See `find_encoding`."""
+    encoding = find_encoding(content)
+    return content.decode(encoding, "replace") if encoding else None

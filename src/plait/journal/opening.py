@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from plait.journal import faults, schema
+from plait.user_files import protect_journal
 
 
 def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
@@ -30,6 +31,7 @@ def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
         found = os.stat(path)
     except OSError as error:
         raise faults.from_os(error, path) from None
+    protect_journal(path)
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,

@@ -15,6 +15,7 @@ from plait.core.attachments import with_names
 from plait.core.errors import JournalError, UnknownRun
 from plait.journal import chain, codec, delta, faults, opening, owner
 from plait.journal.records import Record, Row, RunRow, SessionRow, SessionTurn, Thinking
+from plait.user_files import protect_journal
 
 PATIENCE = 2.0
 """Seconds that a read waits for another process that recovers the file. In WAL mode, writers do not block readers."""
@@ -67,6 +68,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _open(path: Path) -> sqlite3.Connection:
     address = path.absolute().as_uri()
+    protect_journal(path)
     connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=PATIENCE, isolation_level=None)
     try:
         connection.execute("PRAGMA user_version").fetchone()

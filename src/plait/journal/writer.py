@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from plait.core.errors import JournalError
 from plait.journal import faults, opening, schema
+from plait.user_files import hold_inodes, release_inodes
 
 T = TypeVar("T")
 
@@ -100,6 +101,7 @@ class Writer:
         """The open connection; opens (and makes) the file if need be. Raises sqlite3.Error, JournalError."""
         if self._connection is None:
             self._connection, self._inode = opening.open_connection(self.path)
+            self._release = weakref.finalize(self, release_inodes, hold_inodes(self.path))
         return self._connection
 
     def is_current(self) -> bool:
@@ -116,6 +118,7 @@ class Writer:
             with suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
+            self._release()
 
     # ---- writing
 

@@ -17,6 +17,7 @@ from plait.models.base import Model
 from plait.models.resolve import resolve
 from plait.runtime.prompts import PromptBook, shipped_prompts
 from plait.runtime.run import Run
+from plait.user_files import read_file
 
 
 def load_judge(settings: str, *, journal: str | Path | Literal[False] | None = None) -> Grader:
@@ -83,7 +84,7 @@ def _load_template(file: str | Path | None) -> dict[str, str]:
         return {}
     path = Path(file).expanduser()
     try:
-        text = path.read_bytes().decode()
+        text = read_file(path).decode()
     except OSError as error:
         raise ConfigError(f"The template {str(file)!r} can't be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:

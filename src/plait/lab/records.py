@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.core.text import cut_text
+from plait.user_files import read_file
 
 
 class FileRecord(Struct, frozen=True):
@@ -117,7 +118,7 @@ def file_stamp(path: Path) -> tuple[int, int]:
 
 def _read_text(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        data = read_file(path)
         if path.suffix == ".gz":
             data = gzip.decompress(data)
         data.decode("utf-8")

@@ -196,8 +196,8 @@ def _mapped(given: Any, words: Callable[[str], str], value: Callable[[str], str]
 
 # -- the tools that a run's own searches found
 
-_FOUND_LINE = re.compile(r"^`([A-Za-z_][\w.-]*)\(", re.MULTILINE)
-"""The beginning of a tool's line in the output of the search tool."""
+_FOUND_LINE = re.compile(r"^`([A-Za-z_][\w.-]*)(?:\(|` with )", re.MULTILINE)
+"""The beginning of a tool's line in the output of the search tool, and in a note below a result that was too long."""
 _NO_TOOL = re.compile(r"uses '([^'\n]{1,100})', which is no tool")
 MOST_SEARCHED = 3
 """Maximum number of unknown names of one plan that are searched."""
@@ -214,7 +214,7 @@ def offered_tools(context: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, 
 def tools_found(tools: Iterable[ToolSpec], seen: Iterable[str]) -> tuple[ToolSpec, ...]:
     """Return those of the tools that results of the search tool describe, in the order of their appearance."""
     named = {tool.name: tool for tool in tools}
-    names = dict.fromkeys(name for text in seen for name in _FOUND_LINE.findall(text))
+    names = dict.fromkeys(name for text in seen if "`" in text for name in _FOUND_LINE.findall(text))
     return tuple(named[name] for name in names if name in named)
 
 

@@ -29,6 +29,7 @@ import msgspec
 from plait.core.errors import ModelMissing
 from plait.installation import install_hint
 from plait.models.stages import measure_stage
+from plait.user_files import open_file
 
 _SCRIPT = Path(__file__).with_name("serve_gguf.py")
 _SPINS = "500"
@@ -227,7 +228,7 @@ def check_gguf(path: Path) -> None:
     """Raise `ModelMissing` unless the file begins like a GGUF file."""
     hint = "Give the path of a .gguf file, or a name from `plait models list`."
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             magic: Any = file.read(4)
     except FileNotFoundError:
         raise ModelMissing(f"There is no model file {path}.", hint=hint) from None

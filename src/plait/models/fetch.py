@@ -32,6 +32,7 @@ from plait.models.download import (
     show_progress,
 )
 from plait.models.stages import measure_stage
+from plait.user_files import open_file
 
 MARGIN = 256 << 20
 """Bytes that must be free on the disk beyond the file's own size, for unpacking."""
@@ -130,7 +131,7 @@ def _stamp_path(path: Path) -> Path:
 
 def _prove(model: CatalogueModel, path: Path, came_from: str) -> None:
     """Hash the whole file. Writes its stamp, or deletes the file and raises `ModelMissing`."""
-    with measure_stage("checking the hash"), path.open("rb") as file:
+    with measure_stage("checking the hash"), open_file(path) as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != model.sha256:
         size = path.stat().st_size

@@ -29,6 +29,7 @@ from plait.models.wires import chat_completions
 from plait.models.wires import replies as reading
 from plait.models.wires.refusals import Target
 from plait.models.wires.wire import CHAT, WireOptions, load_wire
+from plait.user_files import read_file
 
 Script: TypeAlias = str | Reply | BaseException | Callable[[Think], str | Reply]
 
@@ -103,7 +104,7 @@ class Scripted:
         """
         where = str(path)
         try:
-            value = msgspec.json.Decoder(float_hook=read_float).decode(Path(path).read_bytes())
+            value = msgspec.json.Decoder(float_hook=read_float).decode(read_file(path))
         except OSError as error:
             raise ConfigError(f"The script {where} can't be read: {error.strerror}.") from None
         except msgspec.DecodeError as error:

@@ -15,6 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from plait.user_files import open_file
+
 CHATML: Final = ("<|endoftext|>", "<|im_end|>", "<|im_start|>")
 LLAMA_3: Final = (
     *("<|begin_of_text|>", "<|end_header_id|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>", "<|python_tag|>"),
@@ -96,7 +98,7 @@ def _read_file(path: Path) -> tuple[tuple[str, ...], bool]:
 def _read(path: Path, changed: int, size: int) -> tuple[tuple[str, ...], bool]:
     # Control tokens, and the user-defined tokens that the chat template writes. Others, such as `<h1>` and runs of
     # spaces, mean the same in any text.
-    with path.open("rb", buffering=1 << 20) as file:
+    with open_file(path) as file:
         found = _metadata(file)
     tokens, types, template = found.get(_TOKENS, []), found.get(_TYPES, b""), found.get(_TEMPLATE, "")
     kinds = struct.unpack(f"<{len(types) // 4}i", types)

@@ -17,6 +17,7 @@ from plait.models.wires.contents import fill_contents, find_references
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.phase_models import Phases
 from plait.runtime.recorded_effects import Past
+from plait.user_files import read_file
 
 UserQuestion: TypeAlias = str | Sequence[str | Artifact]
 """A question: text, or a list of texts and files (`File`, or another artifact that holds an image)."""
@@ -48,8 +49,8 @@ def attach(source: str | Path | bytes, name: str = "") -> File:
     """Return a file for a question: `agent.run(["What is in this picture?", plait.attach("photo.jpg")])`.
 
     `source` is a path, or the bytes. The content decides the media type: an image (PNG, JPEG, GIF, WebP), a PDF file or
-    UTF-8 text. `name` is what models see; the default is the file's own name. Raises `ConfigError` if the file cannot
-    be read, is of another kind, or is too large.
+    text, which becomes UTF-8. `name` is what models see; the default is the file's own name. Raises `ConfigError` if
+    the file cannot be read, is of another kind, or is too large.
     """
     if isinstance(source, bytes):
         file = File.from_bytes(source, name)
@@ -58,7 +59,7 @@ def attach(source: str | Path | bytes, name: str = "") -> File:
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise _too_large(name or path.name, path.stat().st_size, MAX_BYTES)
-            file = File.from_bytes(path.read_bytes(), name or path.name)
+            file = File.from_bytes(read_file(path), name or path.name)
         except OSError as why:
             raise ConfigError(f"{path} can't be attached: {why.strerror or why}.", hint="Check the path.") from None
     _check_file(file.attachment)

@@ -166,6 +166,18 @@ class ToolServices:
         logger = CallLogger(LOGGER, {"run": run, "step": self.step, "tool": self.call.tool})
         return Context(run_spec.deps, run, self.step, run_spec.session, self.key, logger, self)
 
+    def find_result(self, name: str) -> tuple[str, int]:
+        """Return the whole text of an earlier result of the run, and the characters that one result may show.
+
+        Raises `ToolError` for a wrong name.
+        """
+        found = self.run_context.results.get(name.strip().strip("'\"`"))
+        if found is None:
+            names = ", ".join(self.run_context.results)
+            raise ToolError(f"No long result has the number {name[:40]!r}.", hint=f"There are: {names or 'none'}.")
+        self.outside = self.outside or found.outside
+        return found.text, max(self.run_context.run_spec.limits.observation_chars - 200, 300)
+
     def report_progress(self, text: str) -> None:
         with as_usual():
             self.run_context.say(ev.Noted(self.step, "progress", f"{self.call.tool}: {text}"))

@@ -44,6 +44,7 @@ from plait.runtime.run_context import (
 )
 from plait.runtime.run_hooks import Decided, HookPlace, RunHooks
 from plait.runtime.taint import comes_from_outside
+from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools.call_context import offer_services
 
 CHANGED = {
@@ -144,6 +145,9 @@ class Actor:
         ordered = tuple(results[i] for i in range(len(calls)))
         for call, observation in zip(alike, ordered, strict=True):
             self.run_context.breaker.after(call, observation)
+        for i, observation in enumerate(ordered):
+            if len(observation.text) > self.run_context.run_spec.context.observation_chars:
+                self.run_context.results[f"{n}.{i}"] = observation
         self._learn(calls, ordered)
         self._follow_outside(step, calls, ordered)
         for observation in ordered:
@@ -415,6 +419,11 @@ class Actor:
         if observation.trouble == "in_doubt":
             self._policy.note_doubt(call)
             self._policy.note_doubt(group.candidates[i].bound.written)
+        context = self.run_context.run_spec.context
+        if len(observation.text) > context.observation_chars and not call.by_code and context.tool(READ_RESULT):
+            said = f"The result has {len(observation.text):,} characters: too many to show. To read or search it, call"
+            said += f'\n`{READ_RESULT}` with result="{group.n}.{i}", and start=NUMBER or find="TEXT"'
+            observation = structs.replace(observation, note=f"{observation.note} {said}".strip())
         note = self.run_context.breaker.remark(group.alike[i], observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip(), repeated=True)

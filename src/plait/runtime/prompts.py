@@ -22,6 +22,7 @@ from plait.core.labels import labels_in
 from plait.loops import OURS, has_compaction
 from plait.loops import names as loop_names
 from plait.runtime.prompt_labels import BLOCKS, labels_of_template
+from plait.user_files import read_file
 
 _FIXED = frozenset({str, tuple, bool, int, type(None)})
 """Types of values that cannot change after a rendering."""
@@ -220,9 +221,7 @@ class PromptBook:
             )
         for path in sorted((folder / self.loop).glob("*")):
             try:
-                # newline="": send a prompt byte for byte, line ends included.
-                with path.open(encoding="utf-8", newline="") as file:
-                    text = file.read()
+                text = read_file(path).decode()  # send a prompt byte for byte, line ends included
             except (OSError, UnicodeDecodeError) as why:
                 raise ConfigError(f"The prompt {path} can't be read: {why}.") from why
             if path.suffix in _SUFFIXES:

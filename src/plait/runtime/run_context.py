@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec import structs
 
-from plait.core import Answered, Call, Event, Failed, Loop, LoopContext, Stopped, Task, Waiting
+from plait.core import Answered, Call, Event, Failed, Loop, LoopContext, Observation, Stopped, Task, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadInput, ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
@@ -169,6 +169,8 @@ class RunContext:
     """Number of requests compared with the record."""
     artifacts: ArtifactStore = field(init=False)
     binder: CallBinder = field(init=False)
+    results: dict[str, Observation] = field(default_factory=dict)
+    """The results that are too long to be shown, by effect and call, such as "3.0"."""
     sources: Sources | None = None
     """Where the model may take values from, if Plait checks that."""
     outside: OutsideContent = field(init=False)

@@ -70,9 +70,12 @@ def check_folder(folder: Path, readable: tuple[str, ...] = ()) -> None:
         _check_status(status.read())
 
 
-async def run_command(folder: Path, command: str, seconds: int, readable: tuple[str, ...] = ()) -> CommandResult:
+async def run_command(
+    folder: Path, command: str, seconds: int, readable: tuple[str, ...] = (), inodes: tuple[int, ...] = ()
+) -> CommandResult:
     """Run `/bin/sh -c command` in the folder, for at most so many seconds.
 
+    `inodes` are those of the folder and the readable ones, so that a path that changes meanwhile leads nowhere else.
     All processes of the command have ended when this returns, also if it is cancelled. Raises `ConfigError` if this
     machine cannot confine the command.
     """
@@ -80,7 +83,7 @@ async def run_command(folder: Path, command: str, seconds: int, readable: tuple[
     with open(reader, "rb") as status:
         try:
             process = await asyncio.create_subprocess_exec(
-                *_arguments(folder, command, seconds, readable, writer),
+                *_arguments(folder, command, seconds, readable, writer, inodes),
                 **_options(writer),
                 stdout=asyncio.subprocess.PIPE,
             )
@@ -118,11 +121,14 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             process.kill()
 
 
-def _arguments(folder: Path, command: str, seconds: int, readable: Iterable[str], status: int) -> list[str]:
+def _arguments(
+    folder: Path, command: str, seconds: int, readable: Iterable[str], status: int, inodes: tuple[int, ...] = ()
+) -> list[str]:
     settings = {
         "parent": os.getpid(),
         "folder": str(folder),
         "readable": list(readable),
+        "inodes": inodes,
         "command": command,
         "environment": ENVIRONMENT,
         "pids": PROCESSES,

@@ -31,7 +31,8 @@ secrets."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 
-_NAMESPACES = 0x00020000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000  # mounts, IPC, users, PIDs, network
+_NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+"""Linux's flags for mounts, cgroups, the host's name, IPC, users, processes and the network."""
 _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18  # linux/mount.h
 _RDONLY, _RECURSIVE, _DETACH, _AT_FDCWD = 1, 0x8000, 2, -100
 _PR_CAPBSET_DROP = 24
@@ -132,8 +133,10 @@ def _exit_code(status: int) -> int:
 def _build_root(folder: str, settings: dict[str, Any]) -> None:
     """Make a root folder in memory that shows only what a command needs, and leave the machine's own for good."""
     _mount("", "/", "", _REC | _PRIVATE)
-    source = os.open(folder, os.O_PATH | os.O_DIRECTORY)  # /tmp may hide its path below
-    readable = [(path, os.open(path, os.O_PATH)) for path in settings["readable"]]
+    shown = (folder, *settings["readable"])
+    opened = [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in shown]  # /tmp may hide their paths below
+    if settings["inodes"] and [os.fstat(each).st_ino for each in opened] != settings["inodes"]:
+        raise CannotConfine("a folder of the shell is not the one that it was")
     root = "/tmp"
     _mount("tmpfs", root, "tmpfs", _NOSUID | _NODEV, "size=1m,nr_inodes=2k,mode=755")
     for path in READABLE:
@@ -145,18 +148,22 @@ def _build_root(folder: str, settings: dict[str, Any]) -> None:
     for name, target in LINKS.items():
         os.symlink(target, f"{root}/dev/{name}")
     os.mkdir(f"{root}/proc")
+    if tuple(map(int, platform.release().split("-")[0].split(".")[:2])) >= (6, 14):  # before, it is the machine's own
+        with contextlib.suppress(OSError), open("/proc/sys/kernel/pid_max", "w") as file:
+            file.write(str(settings["pids"]))  # also bounds root's processes
     with contextlib.suppress(OSError):  # a container that hides parts of /proc allows no other; commands do without
-        _mount("proc", f"{root}/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
-        with contextlib.suppress(OSError), open(f"{root}/proc/sys/kernel/pid_max", "w") as file:
-            file.write(str(settings["pids"]))  # also bounds root's processes, from Linux 6.14 on
+        # Only the processes: the files of the kernel tell of the whole machine.
+        _mount("proc", f"{root}/proc", "proc", _NOSUID | _NODEV | _NOEXEC, "subset=pid")
         _restrict(f"{root}/proc", _RDONLY)
+    if _libc.sethostname(b"plait", 5):
+        raise CannotConfine("the kernel gives no namespace for the host's name")
     for path in ("/tmp", "/dev/shm"):
         os.mkdir(root + path)
         _mount("tmpfs", root + path, "tmpfs", _NOSUID | _NODEV, f"size={settings['tmp_mb']}m,nr_inodes=50k,mode=700")
-    for path, opened in (*readable, (folder, source)):
+    for path, descriptor in reversed(tuple(zip(shown, opened, strict=True))):
         os.makedirs(root + path, exist_ok=True)
-        _mount(f"/proc/self/fd/{opened}", root + path, "", _BIND | _REC)
-        _restrict(root + path, _NOSUID | _NODEV | (0 if opened == source else _RDONLY))
+        _mount(f"/proc/self/fd/{descriptor}", root + path, "", _BIND | _REC)
+        _restrict(root + path, _NOSUID | _NODEV | (0 if path == folder else _RDONLY))
     os.chdir(root)
     call_kernel(_SYS[platform.machine()]["pivot_root"], b".", b".")
     if _libc.umount2(b".", _DETACH):

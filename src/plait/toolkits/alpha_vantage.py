@@ -24,7 +24,7 @@ def stocks(*, base_url: Setting = None, key: Setting = None, timeout: float = SE
     names = ("ALPHAVANTAGE_URL", base, "ALPHAVANTAGE_API_KEY", key_hint)
     service = Service("Alpha Vantage", *names, base_url, key, timeout)
 
-    @tool(read_only=True)
+    @tool(read_only=True, open_world=True)
     async def get_weekly_stock_price(symbol: str) -> Table:
         """Prices of a share week by week over 20 years and more, the newest week first.
 

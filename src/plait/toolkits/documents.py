@@ -14,7 +14,9 @@ from plait.tools.tool import Tool, tool
 
 HTML = (".html", ".htm")
 SUFFIXES = (".txt", ".md", ".markdown", ".rst", *HTML, ".csv", ".tsv", ".json", ".jsonl")
-"""The documents that are searched. PDF is not among them."""
+"""The documents that are searched."""
+UNREAD = (".pdf", ".doc", ".docx", ".odt", ".rtf", ".xls", ".xlsx", ".ods", ".ppt", ".pptx", ".odp", ".epub")
+"""Documents that are not text. A search names them."""
 MAX_DOCUMENTS, MAX_TOTAL = 2_000, 20_000_000
 """Maximum number of documents, and of bytes of all of them."""
 MOST = 20
@@ -83,7 +85,8 @@ class _Library:
         shown = [_show(passages[number]) for number in ranked[:limit]] or ["No document has anything on this."]
         notes = [note] if note else []
         if skipped:
-            notes.append(f"(Not searched, because not text or above {MAX_BYTES:,} bytes: {', '.join(skipped[:5])}.)")
+            named = f"{', '.join(skipped[:5])}{', ...' if len(skipped) > 5 else ''}"
+            notes.append(f"({len(skipped):,} not searched, because not text or above {MAX_BYTES:,} bytes: {named}.)")
         return "\n\n".join([*shown, *notes])
 
     def read(self, path: str) -> str:
@@ -93,8 +96,8 @@ class _Library:
 
     def _update(self) -> None:
         """Read the changed files, and rebuild the index if there are any."""
-        found = [each for each in self._folder.walk() if each.path.lower().endswith(SUFFIXES)]
-        total = sum(each.size for each in found if each.size <= MAX_BYTES)
+        found = [each for each in self._folder.walk() if each.path.lower().endswith((*SUFFIXES, *UNREAD))]
+        total = sum(each.size for each in found if each.size <= MAX_BYTES and not each.path.lower().endswith(UNREAD))
         if len(found) > MAX_DOCUMENTS or total > MAX_TOTAL:
             raise ToolError(
                 f"The folder has {len(found):,} documents with {total / 1e6:,.1f} MB.",
@@ -113,6 +116,8 @@ class _Library:
         known = self._known.get(found.path)
         if known is not None and known[0] == found.state:
             return known
+        if found.path.lower().endswith(UNREAD):
+            return found.state, None
         try:
             return found.state, split_passages(found.path, self.read(found.path))
         except ToolError:  # too large, not text, or it has just gone

@@ -12,12 +12,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from plait.addresses import read_address
 from plait.core.errors import ToolError
 from plait.toolkits.service import SECONDS, describe_failure, open_session, read_body, require_proxy, too_many_requests
 
@@ -54,7 +55,8 @@ async def download_page(
     `ToolError`.
     """
     for _ in range(REDIRECTS + 1):
-        host = _check_address(url, private)
+        address = _check_address(url, private)
+        host = (address.raw_host or "").rstrip(".")
         if hosts and host not in hosts:
             raise ToolError(f"The host {host[:80]} is not allowed.", hint=f"Allowed: {', '.join(hosts)}.")
         proxy = require_proxy(url, host)
@@ -63,7 +65,7 @@ async def download_page(
             async with (
                 open_session(seconds, connector) as session,
                 session.get(
-                    url, allow_redirects=False, proxy=proxy and proxy.url, headers={"Accept": accept}
+                    address, allow_redirects=False, proxy=proxy and proxy.url, headers={"Accept": accept}
                 ) as response,
             ):
                 if response.status in (301, 302, 303, 307, 308) and "Location" in response.headers:
@@ -97,29 +99,22 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def _check_address(url: str, private: bool) -> str:
-    """Return the host of an address in the form used to connect, with plain digits and dots.
-
-    Raises `ToolError` if it is not an http(s) address, or if it is numeric and not public.
-    """
+def _check_address(url: str, private: bool) -> URL:
+    """Return the address. Raises `ToolError` if it is not a plain http(s) address, or numeric and not public."""
     try:
-        parts = urlsplit(url)
-        host, _ = URL(url).raw_host, parts.port
+        address = read_address(url)
+    except ValueError as why:
+        raise ToolError(f"{url[:80]!r} is not a web address: {why}.", hint="Write https://HOST/PATH.") from None
+    name = (address.raw_host or "").rstrip(".")
+    if private:
+        return address
+    try:
+        closed = not is_public(ip_address(name))
     except ValueError:
-        host = None
-    if not host or parts.scheme not in ("http", "https") or len(url) > 4000:
-        raise ToolError(f"{url[:80]!r} is not a web address.", hint="It begins with http:// or https://.")
-    if not private:
-        name = host.partition("%")[0].rstrip(".")
-        try:
-            closed = not is_public(ip_address(name))
-        except ValueError:
-            # An all-numeric host, such as 127.1, may be connected to without a look-up.
-            numbers = ":" in name or name.replace(".", "").isdigit()
-            closed = numbers or name == "localhost" or name.endswith(".localhost")
-        if closed:
-            raise _not_public(host)
-    return host
+        closed = name == "localhost" or name.endswith(".localhost")
+    if closed:
+        raise _not_public(name)
+    return address
 
 
 def _not_public(host: str) -> ToolError:

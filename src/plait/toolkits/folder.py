@@ -1,7 +1,8 @@
 """`Folder`: reads and writes files below one folder, and nowhere else.
 
-Each part of a path is opened in the folder before it, and no symbolic link is followed. So a path that changes while it
-is used still leads to a place in the folder. Hidden files and folders (`.git`, `.env`) are not offered.
+The folder stays open from the beginning. Each part of a path is opened in the folder before it, and no symbolic link is
+followed. So a path that changes while it is used, or the folder's own path, still leads to a place in the folder.
+Hidden files and folders (`.git`, `.env`) and the files of open journals are not offered.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import secrets
 import stat
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
@@ -20,8 +22,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from plait.core.errors import ConfigError, ToolError
+from plait.core.text import decode_text
 from plait.tools.call_context import cancelled
 from plait.tools.render import describe_bytes
+from plait.user_files import open_file, refuse_journal
 
 MAX_BYTES = 2_000_000
 """Maximum size of a file that is read or written."""
@@ -43,10 +47,11 @@ class FoundFile(Struct, frozen=True):
     state: tuple[int, ...]
 
 
-class Folder(Struct, frozen=True):
-    """One folder of the user. Paths are relative to it and use `/`."""
+class Folder(Struct, frozen=True, weakref=True):
+    """One folder of the user. Paths are relative to it and use `/`. `descriptor` is the open folder."""
 
     root: Path
+    descriptor: int
 
     @classmethod
     def open(cls, folder: str | Path, word: str) -> Folder:
@@ -62,16 +67,28 @@ class Folder(Struct, frozen=True):
             elif path.exists():
                 hint = "That is a file. Give the folder that holds it."
             raise ConfigError(f"There is no folder {str(folder)!r}.", hint=hint)
-        return cls(path.resolve())
+        root = path.resolve()
+        try:
+            made = cls(root, os.open(root, os.O_RDONLY | os.O_DIRECTORY | _NO_LINK))
+        except OSError as error:
+            raise ConfigError(f"The folder {root} can't be opened: {error.strerror}.") from None
+        weakref.finalize(made, os.close, made.descriptor)
+        return made
+
+    def check(self) -> os.stat_result:
+        """Return the state of the folder. Raises `ToolError` if its path leads to another one by now, or to none."""
+        with suppress(OSError):
+            if os.path.samestat(os.stat(self.root), found := os.fstat(self.descriptor)):
+                return found
+        raise ToolError(f"The folder {self.root} is gone, or another one is there now.", hint="Ask the user.")
 
     def read_bytes(self, path: str) -> bytes:
         """Return the content of a regular file of at most `MAX_BYTES`. Raises `ToolError`."""
         parts = split_path(path)
         with self._open_parent(parts) as parent, _explain(path):
             _check_kind(os.stat(parts[-1], dir_fd=parent, follow_symlinks=False), path)
-            file = os.open(parts[-1], os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _NO_LINK, dir_fd=parent)
-            with open(file, "rb") as opened:
-                _check_kind(os.fstat(file), path)
+            with open_file(parts[-1], os.O_NONBLOCK | os.O_NOCTTY | _NO_LINK, parent) as opened:
+                _check_kind(os.fstat(opened.fileno()), path)
                 content = opened.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise ToolError(f"{path} has more than {MAX_BYTES:,} bytes.", hint="Only smaller files can be used.")
@@ -82,22 +99,23 @@ class Folder(Struct, frozen=True):
         content = self.read_bytes(path)
         text = decode_text(content)
         if text is None:
-            raise ToolError(f"{path} is not text: {describe_bytes(content)}.", hint="Only UTF-8 text can be shown.")
+            raise ToolError(f"{path} is not text: {describe_bytes(content)}.", hint="Only text can be shown.")
         return text
 
-    def write(self, path: str, content: str, *, replaces: bool) -> None:
+    def write(self, path: str, content: str, *, replaces: bool, encoding: str = "utf-8") -> None:
         """Write a text file: as a whole or not at all. An existing file keeps its mode. Raises `ToolError`.
 
         `replaces`: the file must exist. Otherwise, folders that do not exist are made.
         """
         parts = split_path(path)
         try:
-            data = content.encode()
+            data = content.encode(encoding)
         except UnicodeEncodeError:
-            raise ToolError("The content has characters that UTF-8 can't hold.", hint="Leave them out.") from None
+            raise ToolError(f"The content has characters that {encoding} can't hold.", hint="Leave them out.") from None
         if len(data) > MAX_BYTES:
             raise ToolError(f"The content has {len(data):,} bytes; at most {MAX_BYTES:,} can be written.")
         with self._open_parent(parts, make=not replaces) as parent, _explain(path):
+            refuse_journal(parts[-1], parent)
             mode = None
             with suppress(FileNotFoundError):
                 existing = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
@@ -161,10 +179,8 @@ class Folder(Struct, frozen=True):
     def _open_parent(self, parts: list[str], make: bool = False) -> Iterator[int]:
         """Open the folder of a file, given by the parts of its path. The last one is not used."""
         path = "/".join(parts)
-        try:
-            current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | _NO_LINK)
-        except OSError as error:
-            raise ToolError(f"The folder can't be opened: {error.strerror}.", hint="Ask the user.") from None
+        self.check()
+        current = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
         try:
             for part in parts[:-1]:
                 with _explain(path):
@@ -189,15 +205,6 @@ def split_path(path: str) -> list[str]:
     if len(parts) > MAX_DEPTH or len(path) > 1000:
         raise ToolError(f"The path has {len(parts)} parts and {len(path):,} characters: too long.")
     return parts
-
-
-def decode_text(content: bytes) -> str | None:
-    """Return the text in a file's bytes; None if they are not UTF-8 text."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text
 
 
 def show_lines(path: str, text: str, first: int, count: int) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from plait.core.errors import ToolError
-from plait.core.text import cut_text
+from plait.core.text import cut_text, decode_text, find_encoding
 from plait.sandbox.command import check_folder
 from plait.sandbox.command import run_command as run_confined
-from plait.toolkits.folder import SECONDS, Folder, decode_text, show_lines
+from plait.toolkits.folder import SECONDS, Folder, show_lines
 from plait.tools.tool import Tool, tool
 
 LISTED, HITS, LINES = 500, 100, 400
@@ -72,19 +72,20 @@ def files(folder: str | Path, *, read_only: bool = False) -> tuple[Tool, ...]:
         """
         matches = _matcher(text, regex)
         hits: list[str] = []
-        skipped = 0
+        skipped: list[str] = []
         for found in place.walk(pattern):
             try:
                 content = decode_text(place.read_bytes(found.path))
             except ToolError:  # too large, or it has just changed
                 content = None
-            skipped += content is None
+            skipped += [found.path] if content is None else []
             for number, line in enumerate((content or "").splitlines(), 1):
                 if matches(line):
                     hits.append(f"{found.path}:{number}: {cut_text(line.strip(), WIDE)}")
                     if len(hits) == HITS:
                         return "\n".join([*hits, f"[The search ended after {HITS} lines. Use a narrower pattern.]"])
-        note = [f"[Files that were not searched, because not text or too large: {skipped}.]"] if skipped else []
+        named = f"{', '.join(skipped[:5])}{', ...' if len(skipped) > 5 else ''}"
+        note = [f"[{len(skipped):,} not searched, because not text or too large: {named}.]"] if skipped else []
         return "\n".join([*hits, *note] if hits else [f"No line has {cut_text(text, 80)!r}.", *note])
 
     @tool(destructive=True, requires_approval=True)
@@ -109,7 +110,10 @@ def files(folder: str | Path, *, read_only: bool = False) -> tuple[Tool, ...]:
         """
         if not old:
             raise ToolError("`old` is empty.", hint="Give the text to replace. To write a whole file, use write_file.")
-        content = place.read_text(path)
+        content, data = place.read_text(path), place.read_bytes(path)
+        encoding = find_encoding(data)
+        if content.encode(encoding, "replace") != data:  # a damaged text, or the file has just changed
+            raise ToolError(f"{path} has bytes that are not {encoding}.", hint="Write the whole file with write_file.")
         if "\r\n" in content and "\r\n" not in old:  # a model writes the line ends of this file as \n
             old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
         at = content.find(old)
@@ -119,8 +123,7 @@ def files(folder: str | Path, *, read_only: bool = False) -> tuple[Tool, ...]:
             raise ToolError(
                 f"{path} has the text to replace more than once.", hint="Add lines before or after it to `old`."
             )
-        bom = "\ufeff" if place.read_bytes(path).startswith(b"\xef\xbb\xbf") else ""
-        place.write(path, bom + content[:at] + new + content[at + len(old) :], replaces=True)
+        place.write(path, content[:at] + new + content[at + len(old) :], replaces=True, encoding=encoding)
         first = content.count("\n", 0, at) + 1
         return f"{path} has been changed at line {first}."
 
@@ -150,9 +153,9 @@ def shell(folder: str | Path, *, readable: Sequence[str | Path] = ()) -> tuple[T
     A command reads and writes the folder, reads system folders and those in `readable`, and has no network. Each call
     needs approval. Raises `ConfigError` if this machine cannot confine a command (see `plait doctor`).
     """
-    place = Folder.open(folder, "shell").root
-    also = tuple(str(Folder.open(each, "shell").root) for each in readable)
-    check_folder(place, also)
+    place, *others = (Folder.open(each, "shell") for each in (folder, *readable))
+    also = tuple(str(each.root) for each in others)
+    check_folder(place.root, also)
 
     @tool(requires_approval=True, destructive=True, open_world=True, timeout=MOST_SECONDS + 60)
     async def run_command(command: str, seconds: int = USUAL_SECONDS) -> str:
@@ -168,9 +171,8 @@ def shell(folder: str | Path, *, readable: Sequence[str | Path] = ()) -> tuple[T
             raise ToolError(f"A command can't have {seconds} seconds.", hint=f"Give 1 to {MOST_SECONDS}.")
         if not command.strip() or len(command) > MAX_COMMAND or "\0" in command or not _is_unicode(command):
             raise ToolError(f"This is not a command of 1 to {MAX_COMMAND:,} characters.", hint="Write plain text.")
-        if not place.is_dir():
-            raise ToolError("The folder of the shell is gone.", hint="Ask the user to make it again.")
-        ended = await run_confined(place, command, seconds, also)
+        inodes = tuple(each.check().st_ino for each in (place, *others))
+        ended = await run_confined(place.root, command, seconds, also, inodes)
         said = f"exit code {ended.code}" if ended.code is not None else f"stopped after its {seconds} seconds"
         streams = [("stdout", ended.stdout), ("stderr", ended.stderr)]
         return "\n".join([said, *(f"{name}:\n{text.rstrip()}" for name, text in streams if text.strip())])

@@ -18,7 +18,11 @@ _DROPPED, _VOID, _BLOCKS = (frozenset(names.split()) for names in _NAMES.values(
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 _INVISIBLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.I)
 _PIECE = 1 << 16
-"""Characters that are read at once. At the end of a page, the parser takes quadratic time for a broken one."""
+"""Characters that are read at once. The parser takes quadratic time for a longer unfinished part, so such a part, like
+an image within a tag, is left out."""
+MAX_PARTS = 300_000
+"""Maximum number of tags, attributes and texts of a page that are read. A page of 4 MiB can have millions."""
+_REST = "\n\n[The page has more parts than are read. The rest is left out.]"
 
 
 def html_to_text(html: str, base: str = "") -> tuple[str, str]:
@@ -29,8 +33,11 @@ def html_to_text(html: str, base: str = "") -> tuple[str, str]:
     if page.skipped:  # a hidden part that never ends would hide the rest of the page
         page = _Page(base, strict=False)
         page.read(html)
+    rest = _REST if page.parts > MAX_PARTS else ""
     lines = [" ".join(line.split()) if not line.startswith("\0") else line[1:].rstrip() for line in page.lines()]
-    return " ".join("".join(page.title).split()), re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n").rstrip()
+    return " ".join("".join(page.title).split()), re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip(
+        "\n"
+    ).rstrip() + rest
 
 
 class _Page(HTMLParser):
@@ -43,6 +50,8 @@ class _Page(HTMLParser):
         self._strict = strict
         self._out: list[str] = []
         self._in_title = False
+        self.parts = 0
+        """What was read: tags, attributes, texts and the rest."""
         self._newlines = 2
         """Line ends since the last text."""
         self._preformatted = 0
@@ -51,18 +60,22 @@ class _Page(HTMLParser):
 
     def read(self, html: str) -> None:
         at = 0
-        while at < len(html) and not cancelled():
-            size = max(_PIECE, len(self.rawdata))  # what is unfinished is read again, so it must not be read often
-            self.feed(html[at : at + size])
-            at += size
-        if len(self.rawdata) < _PIECE:  # else the rest is one unfinished tag
-            self.close()
+        while at < len(html) and self.parts <= MAX_PARTS and not cancelled():
+            self.feed(html[at : at + _PIECE])
+            at += _PIECE
+            if len(self.rawdata) > _PIECE:
+                end = f"</{self.cdata_elem}" if self.cdata_elem else "-->" if self.rawdata.startswith("<!--") else ">"
+                found = re.compile(re.escape(end), re.I).search(html, at)
+                at = len(html) if found is None else found.start() if self.cdata_elem else found.end()
+                self.rawdata = ""
+        self.close()
 
     def lines(self) -> list[str]:
         return "".join(self._out).split("\n")
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
+        self.parts += 1 + len(attrs)
         if self.skipped:
             if tag == self.skipped[0]:
                 self.skipped.append(tag)
@@ -95,6 +108,7 @@ class _Page(HTMLParser):
             self._preformatted += tag == "pre"
 
     def handle_endtag(self, tag: str) -> None:
+        self.parts += 1
         if tag == "title":
             self._in_title = False
         if self.skipped:
@@ -106,7 +120,13 @@ class _Page(HTMLParser):
             self._break(2 if tag in _HEADINGS or tag == "p" else 1)
             self._preformatted = max(0, self._preformatted - (tag == "pre"))
 
+    def handle_comment(self, data: str) -> None:
+        self.parts += 1
+
+    handle_decl = handle_pi = unknown_decl = handle_comment  # type: ignore[assignment]
+
     def handle_data(self, data: str) -> None:
+        self.parts += 1
         if self._in_title and not self._out:
             self.title.append(data)
         elif not self.skipped and (data.strip() or not self._newlines):
@@ -134,4 +154,5 @@ class _Page(HTMLParser):
         except ValueError:
             is_web = False
         if text and is_web and len(address) <= 500:
+            self.parts += len(address) // 50
             self._out[start:] = [f"[{text}]({address})"]

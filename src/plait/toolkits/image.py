@@ -187,7 +187,7 @@ def nasa(*, base_url: Setting = None, key: Setting = None, timeout: float = SECO
     names = ("NASA_URL", "https://api.nasa.gov", "NASA_API_KEY", "")
     service = Service("NASA's picture of the day", *names, base_url, key, timeout)
 
-    @tool(read_only=True)
+    @tool(read_only=True, open_world=True)
     async def get_nasa_astronomy_picture_of_the_day() -> dict[str, Any]:
         """NASA's astronomy picture of today: its title, date, explanation, and the addresses of its files.
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import ConfigError
+from plait.core.text import decode_text
 from plait.tools.render import numeral
 from plait.tools.tool import Tool, tool
+from plait.user_files import read_file
 
 if TYPE_CHECKING:
     from plait.toolkits.passages import Passages
@@ -35,7 +37,7 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     from plait.toolkits import table
 
     if isinstance(source, Mapping):
-        return _make_table_tool(table.table_of(source, "the mapping"), name, "a table")
+        return _make_table_tool(table.table_of(source, "the mapping"), name, "a table", from_file=False)
     if not str(source):
         raise ConfigError("A lookup needs a file or a folder.", hint="Write lookup:facts.json.")
     path = Path(source).expanduser()
@@ -55,14 +57,14 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     return _make_table_tool(read(_read_text(path), path.name), name, path.name)
 
 
-def _make_table_tool(table: LookupTable, name: str, where: str) -> Tool:
+def _make_table_tool(table: LookupTable, name: str, where: str, from_file: bool = True) -> Tool:
     description = f"Looks up one entry of {where} by its key, one key a call."
     keys = ", ".join(table.entries)
     if len(table.entries) <= FEW_KEYS and len(keys) <= FEW_CHARACTERS:
         description += f" Keys: {summarize_keys(list(table.entries))}."
     else:
         description += f" It has {len(table.entries):,} keys, such as {', '.join(list(table.entries)[:3])}."
-    options: dict[str, Any] = {"name": name, "returns": "the entry", "read_only": True}
+    options: dict[str, Any] = {"name": name, "returns": "the entry", "read_only": True, "open_world": from_file}
     options["inline"] = len(table.entries) <= AT_ONCE
     if not table.columns:
 
@@ -146,6 +148,7 @@ def _make_text_tool(texts: Passages, name: str, where: str) -> Tool:
         description=f"Finds the passages of {where}{named} that best fit some words.",
         returns="the best passages, each with its file's name",
         read_only=True,
+        open_world=True,
         inline=True,
     )
     def search(query: str) -> str:
@@ -185,11 +188,11 @@ def _load_texts(files: list[Path], root: Path) -> Passages:
 
 def _read_text(path: Path, may_be_empty: bool = False) -> str:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = decode_text(read_file(path))
     except OSError as error:
         raise ConfigError(f"{str(path)!r} can't be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path.name} is not UTF-8 text: byte {error.start:,}.", hint="Save it as UTF-8.") from error
+    if text is None:
+        raise ConfigError(f"{path.name} is not text.", hint="Save it as text in UTF-8.")
     if not may_be_empty and not text.strip():
         raise ConfigError(f"{path.name} is empty.", hint="A lookup needs at least one entry.")
     return text

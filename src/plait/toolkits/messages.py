@@ -123,7 +123,7 @@ def slack(*, base_url: Setting = None, key: Setting = None, timeout: float = SEC
     names = ("SLACK_URL", "https://slack.com/api", "SLACK_BOT_TOKEN", "a bot token (xoxb-...) of your app")
     service = Service("Slack", *names, base_url, key, timeout)
 
-    @tool(read_only=True)
+    @tool(read_only=True, open_world=True)
     async def get_slack_channel_id(channel_name: str) -> str:
         """The id of the Slack channel of a name.
 

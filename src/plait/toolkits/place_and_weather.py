@@ -41,7 +41,7 @@ def location(
     """
     service = Service("ipinfo", "IPINFO_URL", "https://ipinfo.io", "IPINFO_TOKEN", "", base_url, key, timeout)
 
-    @tool(read_only=True)
+    @tool(read_only=True, open_world=True)
     async def get_user_location() -> dict[str, Any]:
         """Where the user is now: the address in words, latitude and longitude in degrees."""
         said = place or os.environ.get("PLAIT_LOCATION", "").strip()
@@ -135,7 +135,7 @@ def weather(
         found = read.get("results")
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
-    @tool(read_only=True)
+    @tool(read_only=True, open_world=True)
     async def get_current_weather(latitude: float, longitude: float) -> dict[str, Any]:
         """The weather now at a place on Earth: temperature, wind, whether it is day, and a description in words.
 
@@ -159,7 +159,7 @@ def weather(
             "winddirection_unit": units.get("winddirection", "°"),
         }
 
-    @tool(read_only=True)
+    @tool(read_only=True, open_world=True)
     async def get_daily_weather_forecast(latitude: float, longitude: float) -> dict[str, Any]:
         """The weather of today and the six days that follow at a place on Earth.
 
@@ -179,7 +179,7 @@ def weather(
         more = {"daily_units": read.get("daily_units"), "daily": daily, "timezone": _read_zone(read)}
         return _read_place(read) | more
 
-    @tool(read_only=True)
+    @tool(read_only=True, open_world=True)
     async def search_location_geocoordinates(location_name: str) -> list[dict[str, Any]]:
         """Places of a name with their latitude and longitude, the largest first, at most five.
 

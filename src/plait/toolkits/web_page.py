@@ -61,16 +61,13 @@ def fetch(hosts: str | None = None, *, private: bool = False, timeout: float = S
 
 def _read_host(host: str) -> str:
     """Return a host in the form that downloads compare. Raises `ConfigError` if it is none."""
-    from yarl import URL
+    from plait.addresses import read_host
 
-    name = host.strip()
     try:
-        url = URL(f"http://{name}/")
-        if url.raw_host and re.fullmatch(r"[\w.:\[\]-]+", name) and url.explicit_port is None:
-            return url.raw_host
-    except ValueError:
-        pass
-    raise ConfigError(f"{host!r} is not a host.", hint="Write fetch:docs.example.org,example.org.")
+        return read_host(host.strip())
+    except ValueError as why:
+        hint = "Write fetch:docs.example.org,example.org."
+        raise ConfigError(f"{host!r} is not a host: {why}.", hint=hint) from None
 
 
 def _read_page(url: str, content_type: str, data: bytes) -> tuple[str, str]:

@@ -26,12 +26,13 @@ class Toolset(Struct, frozen=True, dict=True):
     """Tools by name. Raises `ConfigError` if two have the same name.
 
     With an index, `near(name, similar names)` describes the tools that match an unknown name. `own` maps the name that
-    a loop uses for a tool to the tool's own name.
+    a loop uses for a tool to the tool's own name. `unlisted` are found by their names, and shown to no model.
     """
 
     tools: tuple[Tool, ...] = ()
     near: Callable[[str, tuple[str, ...]], str] | None = None
     own: Mapping[str, str] = {}
+    unlisted: tuple[Tool, ...] = ()
 
     def __post_init__(self) -> None:
         seen: dict[str, Tool] = {}
@@ -77,7 +78,7 @@ class Toolset(Struct, frozen=True, dict=True):
         return structs.replace(call, tool=self.own[call.tool]) if call.tool in self.own else call
 
     def get(self, name: str) -> Tool | None:
-        return self._by_name.get(name)
+        return self._by_name.get(name) or next((tool for tool in self.unlisted if tool.name == name), None)
 
     def nearest(self, name: str, n: int = 3) -> tuple[str, ...]:
         """Return up to `n` similar names, best first; a name that differs only in case comes first."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from plait.core.errors import ConfigError
+from plait.user_files import open_file
 
 
 def run_file(name: str, kind: str) -> ModuleType:
@@ -34,12 +35,13 @@ def run_file(name: str, kind: str) -> ModuleType:
 
 
 def read_file(name: str) -> bytes:
-    """Read a file of the user. Raises `ConfigError`."""
+    """Read a file of user code. Raises `ConfigError`."""
     path = _path(name)
     if not path.is_file():
         raise ConfigError(f"There is no file {name!r}.", hint=f"Looked for {path}.")
     try:
-        return path.read_bytes()
+        with open_file(path) as file:
+            return file.read()
     except OSError as error:
         raise ConfigError(f"{name!r} can't be read: {error.strerror}.", hint=f"Looked for {path}.") from error
 

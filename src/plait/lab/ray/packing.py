@@ -30,6 +30,7 @@ from plait.models.base import Model
 from plait.models.resolve import resolve
 from plait.models.scripted import Scripted
 from plait.runtime.limits import Limits
+from plait.user_files import read_file
 
 _SENT_APART = ("model", "models", "tools", "limits", "journal")
 """Fields of an agent that are packed on their own."""
@@ -110,7 +111,7 @@ class CellPacker:
             fields=self._dumps({**given, "limits": msgspec.to_builtins(agent.limits)}),
             models=self._dumps(models),
             parts=agent_digests(agent),
-            settings=path.read_bytes() if path is not None else b"",
+            settings=read_file(path) if path is not None else b"",
         )
         return msgspec.msgpack.encode(made)
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from plait.core.errors import ConfigError
 from plait.journal.results import Results
 from plait.journal.store import Journal
+from plait.user_files import read_file
 
 _MADE_BY = "`plait compare ... --json > FILE` writes one."
 
@@ -118,7 +119,7 @@ def read_rows(results: object, journal: object = None) -> MeasuredRows:
 
 def _read_file(place: Path) -> Any:
     try:
-        return json.loads(place.read_bytes().decode())
+        return json.loads(read_file(place).decode())
     except OSError as why:
         raise ConfigError(f"{place} can't be read: {why.strerror}.") from why
     except (ValueError, RecursionError) as why:

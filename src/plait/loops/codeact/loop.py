@@ -66,6 +66,7 @@ class CodeAct:
     """The default number of tools that it is shown. With more tools it is shown none, and finds them by searching."""
     name: ClassVar[str] = "codeact"
     runs_code: ClassVar[bool] = True
+    acts_on_results: ClassVar[bool] = False  # code has the whole value
     """It needs a sandbox, which is checked before the first model call."""
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
     compacts: ClassVar[bool] = True

@@ -144,7 +144,7 @@ def _stream_plan(asked: Think, work: StreamedPlan) -> Effects[Reply]:
 
 
 def _results(rounds: list[Round]) -> Iterator[str]:
-    return (seen.text for round in rounds for seen in round.work.results.values())
+    return (seen.with_note for round in rounds for seen in round.work.results.values())
 
 
 def _reads_as_plan(text: str) -> bool:

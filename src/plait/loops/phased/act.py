@@ -95,7 +95,8 @@ def run_actions(chat: PhasedChat, steps: Sequence[Step]) -> Effects[list[str]]:
     chat.show_results(shown, work.results)
     yield from work.add(*(structs.replace(s, needs=(same[s.id],)) if s.id in same else s for s in steps))
     yield from work.finish()
-    chat.seen += [seen.text for seen in work.results.values()]
+    chat.seen += [seen.with_note for seen in work.results.values()]
+    chat.notes += [seen.note for seen in work.results.values()]
     for step in shown:
         if step.id not in left_out and any(failed_needs(step, work.results)):
             yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")

@@ -60,7 +60,10 @@ class PhasePrompt:
 
 
 class PhasedChat:
-    """The chat so far. `seen` are all results, as texts. `max_tokens` limits each reply (None: no limit)."""
+    """The chat so far. `seen` are all results, as texts, `notes` the remarks below them.
+
+    `max_tokens` limits each reply (None: no limit).
+    """
 
     def __init__(self, task: Task, context: LoopContext, max_tokens: int | None = None) -> None:
         self.task, self.context, self._max_tokens = task, context, max_tokens
@@ -85,6 +88,7 @@ class PhasedChat:
         self._said: list[tuple[PhasePrompt, FreshResults, str]] = []
         self._fresh: FreshResults = ((), {})
         self.seen: list[str] = []
+        self.notes: list[str] = []
 
     def _with_results(self, turn: Exchange) -> str:
         """Return the question of an earlier turn, and below it the results that answered it."""

@@ -32,7 +32,7 @@ from plait.loops.options import check_options
 from plait.loops.phased import action_list
 from plait.loops.phased.act import check_actions, run_actions
 from plait.loops.phased.chat import PhasedChat
-from plait.loops.tool_descriptions import offered_tools
+from plait.loops.tool_descriptions import offered_tools, tools_found
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,10 @@ class Phased:
     """Reason, react, act, reply.
 
     `rounds`: maximum rounds of reason, react and act; with more than one, the model says when all is done. After a
-    failed action there is one extra round, once. `most`: maximum actions of one list. `constrain`: send the JSON schema
-    of the list with every request (otherwise only with a second attempt). `max_parse_errors`: replies without a
-    readable list before the last one is used as text for the reply phase. `max_tokens`: limit for one reply.
+    failed action, or a result that is too long, there is one extra round, once. `most`: maximum actions of one list.
+    `constrain`: send the JSON schema of the list with every request (otherwise only with a second attempt).
+    `max_parse_errors`: replies without a readable list before the last one is used as text for the reply phase.
+    `max_tokens`: limit for one reply.
     """
 
     rounds: int = 1
@@ -95,10 +96,12 @@ class Phased:
                 return
             failed = yield from run_actions(chat, steps)
             done, objection = done + 1, ""
-            if failed and done == rounds and not retried:
-                # Only the reply phase would see the error, and it has no actions.
+            cut = bool(tools_found(chat.context.others, chat.notes))  # a note names the tool that reads a long result
+            if (failed or cut) and done == rounds and not retried:
+                # Only the reply phase would see the error or the note, and it has no actions.
                 rounds, retried = rounds + 1, True
-                yield from note("again", f"action {', '.join(failed)} failed: the model reasons and reacts once more")
+                why = f"action {', '.join(failed)} failed" if failed else "a result was too long to be shown"
+                yield from note("again", f"{why}: the model reasons and reacts once more")
 
     def _react(self, chat: PhasedChat) -> Effects[tuple[Step, ...]]:
         """Return the actions that the model chooses; none if it wants none, or only talks."""

@@ -66,6 +66,7 @@ class ReWOO:
     reserved: ClassVar[tuple[str, ...]] = (LLM,)
     reply_words: ClassVar[tuple[str, ...]] = ("#E",)
     makes_plan: ClassVar[bool] = True
+    acts_on_results: ClassVar[bool] = False
 
     plan_messages = staticmethod(plan_page)
     work_messages = staticmethod(work_page)

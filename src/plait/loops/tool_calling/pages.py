@@ -94,7 +94,7 @@ class NativeTurns(Turns):
             yield assistant(past.answer)
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        offered = offered_tools(self._context, (each.text for _, seen in log for each in seen))
+        offered = offered_tools(self._context, (each.with_note for _, seen in log for each in seen))
         return (*offered, answer_tool(self._context)) if takes_answer_by_tool(self._context) else offered
 
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], view: View) -> tuple[Message, ...]:
@@ -239,7 +239,7 @@ class TextTurns(Turns):
     def reform(self, log: Log) -> Turns:
         """Return turns whose replies are one JSON object each: a call, or the answer as one."""
         held = copy(self)
-        held.schema = FORMAT.schema(offered_tools(self._context, (each.text for _, seen in log for each in seen)))
+        held.schema = FORMAT.schema(offered_tools(self._context, (each.with_note for _, seen in log for each in seen)))
         return held
 
     def _result(self, turn: CallsTurn, call: Call, seen: Observation, view: View) -> str:

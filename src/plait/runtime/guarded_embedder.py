@@ -1,0 +1,69 @@
+"""An embedder whose texts pass the hooks on model calls first: an endpoint reads them as it reads a prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from plait.core import Think
+from plait.core.errors import PlaitError
+from plait.core.messages import user
+from plait.runtime.context import Context
+from plait.runtime.hooks import Hook, has_point
+from plait.runtime.sessions import Embedder
+from plait.search import load_embedder
+from plait.tools.user_code import show_error
+
+if TYPE_CHECKING:
+    from plait.search.embedders import Embedder as LoadedEmbedder
+    from plait.search.embedders import Vectors
+
+EMBED = "embed"
+"""The phase of a request that `before_model` sees for texts to an embedder: each text is a message of the user."""
+
+
+def guard_embedder(embedder: Embedder, hooks: Iterable[Hook]) -> Embedder:
+    """Return an embedder whose texts pass the hooks. The local one sends nothing, so it stays as it is."""
+    guards = tuple(hook for hook in hooks if has_point(hook, "before_model"))
+    return embedder if embedder in ("", "local") or not guards else _GuardedEmbedder(embedder, guards)
+
+
+class _GuardedEmbedder:
+    def __init__(self, given: Embedder, hooks: tuple[Hook, ...]) -> None:
+        self._given, self._hooks = given, hooks
+
+    @cached_property
+    def _embedder(self) -> LoadedEmbedder:
+        return load_embedder(self._given)
+
+    @property
+    def name(self) -> str:
+        return self._embedder.name and " ".join((self._embedder.name, *(hook.name for hook in self._hooks)))
+
+    @property
+    def dim(self) -> int:
+        return self._embedder.dim
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Raise `PlaitError` if a hook refuses the texts, asks the user or fails."""
+        request = Think(EMBED, tuple(user(text) for text in texts))
+        for hook in self._hooks:
+            try:
+                found: Any = hook.before_model(Context(None), request)
+                if inspect.isawaitable(found):
+                    with ThreadPoolExecutor(1) as pool:  # this thread may run an event loop
+                        found = pool.submit(asyncio.run, _await(found)).result()
+            except Exception as why:
+                raise PlaitError(f"The hook {hook.name} failed on texts for the embedder: {show_error(why)}.") from why
+            if found is not None and not (isinstance(found, Think) and len(found.messages) == len(texts)):
+                raise PlaitError(f"The hook {hook.name} does not let texts go to the embedder.")
+            request = found or request
+        return self._embedder.embed([message.content for message in request.messages])
+
+
+async def _await(found: Any) -> Any:
+    return await found

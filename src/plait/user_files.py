@@ -1,0 +1,100 @@
+"""Opens files by paths that models, users and configurations give, without harm to the journals of this process.
+
+SQLite locks a journal with POSIX locks. When a process closes any descriptor of a file, it loses all its locks on that
+file, and other processes then write at the same time. So no code of this process may open a file of a journal that is
+open here. This module refuses such files by device and inode, whatever path or link leads to them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedReader
+from pathlib import Path
+from typing import TypeAlias
+
+Inode: TypeAlias = tuple[int, int]
+
+PARTS = ("", "-wal", "-shm", "-journal", "-owners")
+"""The suffixes of a journal's files: the database, those of SQLite, and the locks of the processes."""
+
+_places: set[str] = set()
+"""The journals that this process has opened."""
+_held: Counter[Inode] = Counter()
+"""The files of open connections, which may have been moved since."""
+_guard = threading.Lock()
+
+
+def protect_journal(path: Path) -> None:
+    """Refuse the files of a journal from now on. Call it before SQLite opens the journal."""
+    with _guard:
+        _places.difference_update([place for place in _places if not os.path.exists(place)])
+        _places.add(os.path.realpath(path))
+
+
+def hold_inodes(path: Path) -> tuple[Inode, ...]:
+    """Refuse the files of an open journal also when they have been moved. Returns what `release_inodes` takes."""
+    with _guard:
+        inodes = tuple(_find_inodes(os.path.realpath(path)))
+        _held.update(inodes)
+    return inodes
+
+
+def release_inodes(inodes: tuple[Inode, ...]) -> None:
+    """Undo one `hold_inodes`, because the connection is closed."""
+    with _guard:
+        _held.subtract(inodes)
+
+
+def _find_inodes(place: str) -> Iterator[Inode]:
+    for part in PARTS:
+        with suppress(OSError):
+            found = os.stat(place + part)
+            yield found.st_dev, found.st_ino
+
+
+def _is_of_journal(info: os.stat_result) -> bool:
+    inode = (info.st_dev, info.st_ino)
+    return _held[inode] > 0 or any(inode in _find_inodes(place) for place in _places)
+
+
+def refuse_journal(path: str | Path, folder: int | None = None) -> None:
+    """Raise `OSError` if a path leads to a file of a journal, or to where SQLite would look for one.
+
+    `folder` is the descriptor of the folder that the path is relative to.
+    """
+    above, name = os.path.split(path)
+    with _guard, suppress(FileNotFoundError):
+        near = [place for place in _places if name.startswith(os.path.basename(place))]
+        info = os.stat(above or ".", dir_fd=folder)
+        is_part = any(
+            name == os.path.basename(place) + part and os.path.samestat(info, os.stat(os.path.dirname(place)))
+            for place in near
+            for part in PARTS
+        )
+        if is_part or _is_of_journal(os.stat(path, dir_fd=folder)):
+            raise OSError(errno.EBUSY, "it is a file of a journal that is in use", str(path))
+
+
+@contextmanager
+def open_file(path: str | Path, flags: int = 0, folder: int | None = None) -> Iterator[BufferedReader]:
+    """Open a file to read it, with `flags` of `os.open`. Raises `OSError`, also for a file of a journal."""
+    refuse_journal(path, folder)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder)
+    try:
+        with open(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
+        with _guard:  # a file that became a journal's meanwhile stays open, because of the locks
+            if not _is_of_journal(os.fstat(descriptor)):
+                os.close(descriptor)
+
+
+def read_file(path: str | Path) -> bytes:
+    """Return the content of a file. Raises `OSError`, also for a file of a journal."""
+    with open_file(path) as file:
+        return file.read()
