@@ -106,21 +106,22 @@ def _home(variable: str, usual: str) -> Path:
     return Path(os.environ.get(variable) or Path.home() / usual)
 
 
-def _store() -> Path:
-    return _home("XDG_STATE_HOME", ".local/state") / "plait" / "trusted.json"
+def state_folder() -> Path:
+    """Return the folder of what Plait stores for this user: plait in XDG_STATE_HOME or ~/.local/state."""
+    return _home("XDG_STATE_HOME", ".local/state") / "plait"
 
 
 def _trusted() -> dict[str, str]:
     """Return digests by absolute path. Returns none if the file of trust cannot be read."""
     try:
-        found = json.loads(_store().read_bytes())
+        found = json.loads((state_folder() / "trusted.json").read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _record(trusted: dict[str, str]) -> None:
-    place = _store()
+    place = state_folder() / "trusted.json"
     place.parent.mkdir(parents=True, exist_ok=True)
     scratch = place.with_suffix(f".{os.getpid()}")
     scratch.write_text(json.dumps(trusted, indent=1), encoding="utf-8")

@@ -175,6 +175,18 @@ def session_read_outside(connection: sqlite3.Connection, session: str) -> bool:
     return connection.execute(f"SELECT 1 FROM runs WHERE {where} LIMIT 1", [session]).fetchone() is not None
 
 
+def answers(connection: sqlite3.Connection, label: str, runs: int) -> Iterator[tuple[str, bool]]:
+    """Yield the answers, as text, of those among the last `runs` runs whose label begins with `label`, and whether each
+    run read content from outside."""
+    question = (
+        "SELECT outcome, json_extract(totals, '$.outside') FROM runs WHERE outcome IS NOT NULL AND "
+        "n > (SELECT max(n) FROM runs) - ? AND substr(label, 1, ?) = ?"
+    )
+    for outcome, outside in connection.execute(question, (runs, len(label), label)):
+        if (said := _said(outcome)) is not None:
+            yield said, bool(outside)
+
+
 def sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:
     """Return the conversations, the most recently used first. See `Journal.sessions`."""
     last = (

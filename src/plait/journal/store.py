@@ -333,6 +333,15 @@ class Journal:
         except reader.NoJournal:
             return False
 
+    def clean_answers(self, label: str, runs: int = 1000) -> set[str]:
+        """Return the answers of runs that read nothing from outside, among the last `runs` runs, stripped.
+
+        Only of runs whose label begins with `label`. An answer that a run gave after it read such content is left out.
+        """
+        with reader.reading(self.path) as connection:
+            found = {(text.strip(), outside) for text, outside in reader.answers(connection, label, runs)}
+        return {text for text, outside in found if not outside and (text, True) not in found}
+
     def sessions(self, limit: int = 50) -> list[SessionRow]:
         """The conversations, the one whose last turn is the newest first; none where no journal is there."""
         try:

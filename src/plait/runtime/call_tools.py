@@ -41,7 +41,6 @@ from plait.runtime.run_context import (
     sentence,
 )
 from plait.runtime.run_hooks import RunHooks
-from plait.runtime.taint import comes_from_outside
 from plait.tools.call_context import offer_services
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
@@ -273,7 +272,8 @@ class Actor:
                         )
                     raise
                 span.record_result(made)
-            if services.outside or comes_from_outside(run_spec.context.tool(call.tool), made):
+            spec = run_spec.context.tool(call.tool)
+            if services.outside or (spec is not None and spec.open_world):
                 made = structs.replace(made, outside=True)
             if i in group.invented and run_spec.grounding == "warn":
                 made = structs.replace(made, note=warning(group.invented[i]))

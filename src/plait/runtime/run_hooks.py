@@ -182,7 +182,7 @@ class RunHooks:
         if refusal := await self._settle(place, made, shown):
             text = f"Error: the result of '{call.tool}' is withheld. {sentence(refusal)}"
             return Observation(text, trouble="refused", seconds=observation.seconds, outside=observation.outside)
-        found = made.value
+        found = structs.replace(made.value, outside=observation.outside or made.value.outside)
         if found.value != observation.value and found.exact == observation.exact:
             return structs.replace(found, exact=None)  # code gets the changed value, not the tool's
         return found

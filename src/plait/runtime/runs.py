@@ -35,6 +35,7 @@ from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_context import RecordEnds, RunSpec, check_edit, read_user_answer
 from plait.runtime.spent import read_children_spent
+from plait.tools.call_context import call_services
 
 Emit = Callable[[Event], None]
 
@@ -161,6 +162,7 @@ def read_finished_run(
         output_type=output or output_of(read_recorded_output(row.head)),
         history=row.head.given or row.head.history,
         tools=row.head.tools,
+        taint=row.head.settings.get("taint", "off"),
     )
 
 
@@ -240,7 +242,10 @@ async def perform(
         output_type=run_spec.output,
         history=head.given or head.history,
         tools=head.tools,
+        taint=run_spec.taint,
     )
+    if (calling := call_services()) is not None:
+        calling.outside |= run.outside  # a tool runs an agent by itself: what the run read may be in the tool's result
     if on_event is not None:
         on_event(ev.Ended(outcome, run))
     task = asyncio.current_task()

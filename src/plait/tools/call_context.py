@@ -15,9 +15,11 @@ class CallContext:
 
 
 class CallServices(Protocol):
-    """What the runtime offers to one tool call. `meter` counts what its run uses."""
+    """What the runtime offers to one tool call. `meter` counts what its run uses. `outside`: a run that the tool
+    started has read content from outside."""
 
     meter: Any
+    outside: bool
 
     def report_progress(self, text: str) -> None:
         """Show how far the tool is. Called on the run's own event loop."""
