@@ -372,18 +372,18 @@ class Journal:
 
     def rows(self, run_id: str) -> list[Row]:
         """A run's whole record in order, every body byte for byte as it was."""
-        return list(self.iter_rows(run_id))
+        return list(self.iter_rows(run_id, reader.KEEP_AT_MOST))
 
-    def iter_rows(self, run_id: str) -> Iterator[Row]:
-        """The same, a row at a time: bodies of a long run need not all be in memory."""
+    def iter_rows(self, run_id: str, max_bytes: int = reader.READ_AT_MOST) -> Iterator[Row]:
+        """The same, a row at a time: bodies of a long run need not all be in memory. `max_bytes` limits their sum."""
         with reader.reading(self.path) as connection:
             n, _ = reader.find(connection, run_id, self.path)
-            yield from reader.iter_rows(connection, n, self.path)
+            yield from reader.iter_rows(connection, n, self.path, reader.Bodies(max_bytes))
 
     def timeline(self, run_id: str, *, bodies: bool = True) -> Timeline:
         """A run's record as typed values. Without `bodies`, requests and responses are empty, which saves memory."""
         timeline = Timeline()
-        for row in self.iter_rows(run_id):
+        for row in self.iter_rows(run_id, reader.KEEP_AT_MOST if bodies else reader.READ_AT_MOST):
             timeline.add(row, keep_body=bodies)
         return timeline
 

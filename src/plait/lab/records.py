@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import io
 import re
 import zlib
 from collections.abc import Iterable
@@ -15,6 +16,9 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.core.text import cut_text
+
+MAX_UNPACKED = 1 << 30
+"""Bytes of the largest file that is unpacked (1 GiB)."""
 
 
 class FileRecord(Struct, frozen=True):
@@ -119,7 +123,12 @@ def _read_text(path: Path) -> bytes:
     try:
         data = path.read_bytes()
         if path.suffix == ".gz":
-            data = gzip.decompress(data)
+            with gzip.open(io.BytesIO(data)) as packed:
+                data = packed.read(MAX_UNPACKED + 1)
+            if len(data) > MAX_UNPACKED:
+                raise ConfigError(
+                    f"{path.name} unpacks to more than {MAX_UNPACKED >> 20} MiB.", hint="Split it into smaller files."
+                )
         data.decode("utf-8")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ConfigError(

@@ -254,8 +254,10 @@ class RunManager:
 
     def _find_top(self, row: RunRow) -> RunRow:
         """Return the run at the top of a child run's tree; the run itself if it is no child."""
-        while row.head.caller is not None:
+        seen = {row.head.run}
+        while row.head.caller is not None and row.head.caller.run not in seen:
             row = self.journal.run(row.head.caller.run)
+            seen.add(row.head.run)
         return row
 
     def _find_resumable(self, run: str, caller: Caller) -> RunRow:
