@@ -308,8 +308,9 @@ def _prompt_texts(loop: str) -> dict[str, str]:
 def trust(file: str, remove: bool) -> None:
     """Trust FILE (default ./plait.toml) with its current content.
 
-    Without trust, Plait does not read a folder's file that runs code, sends a key, or uses an address off this
-    machine. After a change, trust the file again. Exit codes: 0 done, 2 wrong usage.
+    Without trust, Plait does not read a folder's file that could do harm: one that runs code, sends a key, gives
+    instructions, opens other files, or raises a limit, for example. After a change, trust the file again. Exit codes:
+    0 done, 2 wrong usage.
     """
     path = Path(file)
     if remove:
