@@ -272,7 +272,7 @@ class AgentParts:
         outside: tuple[str, ...] = (),
     ) -> RunSpec:
         """Return the specification of a new run, or of a `recorded` one. `context_tokens`: None for the models' own.
-        `outside`: what the run that it is a fork of held from outside at its start."""
+        `outside`: that of the run that it is a fork of."""
         agent = self._agent
         asks_for_tools = loops.fallback_of(self.loop) is None
         phases = Phases(models_of_run(self.models, recorded, asks_for_tools=asks_for_tools))

@@ -96,7 +96,7 @@ def prepare_process() -> None:
         if stream.isatty():
             # Each text is cleaned where it is printed. This is for those of other programs: warnings, logs, file names.
             write = stream.write
-            stream.write = lambda text, write=write: write(clean_drawn(text))  # type: ignore[method-assign, misc]
+            stream.write = lambda text, write=write: write(clean_drawn(text))  # type: ignore[method-assign]
     warnings.showwarning = lambda message, *_: click.echo(f"Warning: {clean(str(message))}", err=True)
     telemetry.opens_sdk = True
     config.read_folder()
@@ -111,7 +111,7 @@ def report_error(error: BaseException) -> int:
         case SystemExit():
             return error.code if isinstance(error.code, int) else CRASHED
         case click.ClickException():
-            error.message = clean(error.message)
+            error.message = clean(error.message)  # type: ignore[misc]
             with contextlib.suppress(OSError):
                 error.show()
             return error.exit_code

@@ -269,17 +269,13 @@ _OWN = (
 )
 
 
-READ_AT_MOST = 32 << 30
-"""Bytes of all bodies of a run that are restored one after another (32 GiB)."""
-KEEP_AT_MOST = 1 << 30
-"""Bytes of all bodies of a run that are in memory at once (1 GiB)."""
+READ_AT_MOST, KEEP_AT_MOST = 32 << 30, 1 << 30
+"""Bytes of all bodies of a run: restored one after another (32 GiB), and in memory at once (1 GiB)."""
 
 
 class Bodies:
-    """Restore bodies in the order of rows. Stores only the last of each phase, to save memory.
-
-    `limit`: how many bytes they may have together. Each can repeat the one before, so few stored bytes can be many.
-    """
+    """Restore bodies in the order of rows. Stores only the last of each phase, to save memory. `limit`: how many bytes
+    they may have together, because each can repeat the one before."""
 
     def __init__(self, limit: int = READ_AT_MOST) -> None:
         self._left, self._limit = limit, limit

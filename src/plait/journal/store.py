@@ -334,10 +334,8 @@ class Journal:
             return False
 
     def clean_answers(self, label: str, runs: int = 1000) -> set[str]:
-        """Return the answers of runs that read nothing from outside, among the last `runs` runs, stripped.
-
-        Only of runs whose label begins with `label`. An answer that a run gave after it read such content is left out.
-        """
+        """Return the answers, stripped, that runs with such labels gave without content from outside, and no run gave
+        after it read some. Looks at the last `runs` runs."""
         with reader.reading(self.path) as connection:
             found = {(text.strip(), outside) for text, outside in reader.answers(connection, label, runs)}
         return {text for text, outside in found if not outside and (text, True) not in found}

@@ -126,9 +126,7 @@ def _read_text(path: Path) -> bytes:
             with gzip.open(io.BytesIO(data)) as packed:
                 data = packed.read(MAX_UNPACKED + 1)
             if len(data) > MAX_UNPACKED:
-                raise ConfigError(
-                    f"{path.name} unpacks to more than {MAX_UNPACKED >> 20} MiB.", hint="Split it into smaller files."
-                )
+                raise ConfigError(f"{path.name} unpacks to more than {MAX_UNPACKED >> 20} MiB.", hint="Split it.")
         data.decode("utf-8")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ConfigError(

@@ -109,16 +109,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         broken: ModelError | None = None
         try:
             body = fill_contents(request.body, request.contents)
-            target = await http.post(
-                target,
-                request.path,
-                body,
-                headers,
-                self.timeout,
-                answer,
-                watch.take,
-                lambda: watch.reader.draft.written,
-            )
+            count = watch.count_content
+            target = await http.post(target, request.path, body, headers, self.timeout, answer, watch.take, count)
         except asyncio.CancelledError as error:
             # For the usage of the call: the part that was received.
             error.response = Response(answer.status, target.clean_bytes(answer.body))  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -42,18 +43,10 @@ def is_clean(turn: Exchange, mark: object) -> bool:
 def _read_key(file: Path) -> bytes:
     own = secrets.token_bytes(_KEY_BYTES)
     try:
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            scratch = file.with_suffix(f".{os.getpid()}.{own.hex()[:8]}")
-            with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
-                written.write(own)
-            try:
-                os.link(scratch, file)  # the first process wins, and nobody reads half a key
-            except FileExistsError:
-                pass
-            finally:
-                scratch.unlink()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError), open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
+            new.write(own)
         found = file.read_bytes()
     except OSError:
         return own
-    return found if len(found) == _KEY_BYTES else own
+    return found if len(found) == _KEY_BYTES else own  # another process is writing it: its marks do not hold here

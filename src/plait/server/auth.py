@@ -142,8 +142,7 @@ class AccessTokens:
 
 
 class LoginLimit:
-    """Counts wrong tokens at `/login` for each client address. It never stops a right token: the caller checks that
-    first, because several users may share an address."""
+    """Counts wrong tokens at `/login` for each client address. A right token always opens it."""
 
     def __init__(self) -> None:
         self._failures: dict[str, deque[float]] = {}

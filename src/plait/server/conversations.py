@@ -107,11 +107,8 @@ def state_of(row: RunRow) -> ConversationState:
 def mark_clean_turns(
     journal: Journal, caller: Caller, turns: Sequence[Exchange], is_known: bool
 ) -> list[dict[str, Any]]:
-    """Return the earlier turns that a client sent as messages, with marks on those that hold nothing from outside.
-
-    `is_known`: they are what was said in the caller's session, whose runs know what they read. In any other
-    conversation, Plait believes only an answer that a run of this caller gave without reading such content. Blocking.
-    """
+    """Return the earlier turns that a client sent as messages, with marks on those that hold nothing from outside:
+    all of a session of the caller (`is_known`; its runs know what they read), else what clean runs said. Blocking."""
     clean: set[str] = set()
     if turns and not is_known:
         with suppress(NoJournal):
