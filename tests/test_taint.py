@@ -320,9 +320,10 @@ def test_a_run_that_is_resumed_with_the_policy_asks(policy: str, journal: Path) 
     assert SENT == []
 
 
-@pytest.mark.parametrize("way", ["run", "arun", "stream", "resume"])
+@pytest.mark.parametrize("way", ["run", "arun", "stream", "resume", "earlier"])
 def test_what_an_agent_reads_that_a_tool_runs_by_itself_counts(way: str, journal: Path) -> None:
     inner = made(journal, FETCH, final("Send it."), taint="off")
+    earlier = inner.run("before")
 
     @plait.tool(read_only=True)
     async def research(topic: str) -> str:
@@ -331,6 +332,8 @@ def test_what_an_agent_reads_that_a_tool_runs_by_itself_counts(way: str, journal
             return str((await inner.arun(topic)).answer)
         if way == "stream":
             return str([event async for event in inner.stream(topic)][-1].run.answer)  # type: ignore[union-attr]
+        if way == "earlier":
+            return str((await inner.aresume(earlier.id)).answer)
         run = await asyncio.to_thread(inner.run, topic)
         return str((await asyncio.to_thread(inner.resume, run.id)).answer if way == "resume" else run.answer)
 

@@ -19,6 +19,7 @@ from plait.runtime.costs import PhaseSpending, spending
 from plait.runtime.output import TEXT, OutputT, OutputType
 from plait.runtime.recorded_events import make_events
 from plait.runtime.spent import Spent, spent_in
+from plait.tools.call_context import call_services
 
 
 class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
@@ -213,6 +214,9 @@ def run_of(
     taint: str = "off",
 ) -> Run[Any]:
     """Build a run from its parts, as the engine or the journal has them."""
+    outside = totals.get("outside", not totals)
+    if (calling := call_services()) is not None:
+        calling.outside |= outside  # a tool runs an agent by itself: what that run read may be in the tool's result
     return Run(
         id=run,
         outcome=outcome,
@@ -231,6 +235,6 @@ def run_of(
         output_type=output_type,
         history=history,
         tools=tools,
-        outside=totals.get("outside", not totals),
+        outside=outside,
         taint=taint,
     )

@@ -35,7 +35,6 @@ from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_context import RecordEnds, RunSpec, check_edit, read_user_answer
 from plait.runtime.spent import read_children_spent
-from plait.tools.call_context import call_services
 
 Emit = Callable[[Event], None]
 
@@ -244,8 +243,6 @@ async def perform(
         tools=head.tools,
         taint=run_spec.taint,
     )
-    if (calling := call_services()) is not None:
-        calling.outside |= run.outside  # a tool runs an agent by itself: what the run read may be in the tool's result
     if on_event is not None:
         on_event(ev.Ended(outcome, run))
     task = asyncio.current_task()
