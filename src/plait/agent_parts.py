@@ -354,7 +354,7 @@ class AgentParts:
     ) -> tuple[str, ...]:
         """Return what the context of a new run holds from outside before its first request."""
         found = [*inherited, *(f"the description of '{spec.name}'" for spec in tools.specs if spec.foreign)]
-        if (plan := getattr(self.loop, "plan", None)) is not None and plan.evidence:
+        if getattr(getattr(self.loop, "plan", None), "evidence", None):
             found.append(EVIDENCE)  # nobody knows who wrote it
         if conversation is not None and (
             conversation.outside
