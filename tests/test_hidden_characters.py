@@ -172,7 +172,7 @@ def at_a_terminal(shell: Shell, *words: str) -> str:
     """What a command draws on a terminal that is its stdin, stdout and stderr."""
     master, slave = pty.openpty()
     streams = {"stdin": slave, "stdout": slave, "stderr": slave}
-    process = start_forked([PLAIT, *words], cwd=shell.folder, env={**shell.env, "PLAIT_NO_ASK": "1"}, **streams)
+    process = start_forked([PLAIT, *words], cwd=shell.folder, env=shell.env, **streams)
     os.close(slave)
     drawn = b""
     with suppress(OSError):
