@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cli_support import PLAIT, Shell
+from cli_support import PLAIT, Shell, trusting
 from fork_server import start_forked
 
 
@@ -41,7 +41,7 @@ class Terminal:
         self.process = start_forked(
             [PLAIT, "chat", *args],
             cwd=plait.folder,
-            env={**plait.env, "TERM": "xterm-256color"},
+            env={**trusting(plait.folder), **plait.env, "TERM": "xterm-256color"},
             stdin=slave,
             stdout=slave,
             stderr=slave,

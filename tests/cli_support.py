@@ -99,6 +99,8 @@ class Shell:
         (folder / "tools.py").write_text(TOOLS)
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PLAIT_", "OPENAI_"))}
         self.env = {**kept, "PLAIT_JOURNAL": str(folder / "journal.db"), "HOME": str(folder), "COLUMNS": "100"}
+        self.trusts_folder = True
+        """Whether `plait.toml` in the folder needs no trust."""
 
     def script(self, replies: Iterable[Any], name: str = "script.json") -> str:
         """Write a script; returns the model's spec."""
@@ -109,7 +111,7 @@ class Shell:
         """Begin `plait ARGS`."""
         settings: dict[str, Any] = {
             "cwd": self.folder,
-            "env": {**self.env, **options.pop("env", {})},
+            "env": {**trusting(self.folder if self.trusts_folder else None), **self.env, **options.pop("env", {})},
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
@@ -119,12 +121,17 @@ class Shell:
 
     def __call__(self, *args: str, given: str | None = None, **options: Any) -> Ended:
         """Run `plait ARGS` to its end, in a fork; with further options of `start`, in a new interpreter."""
-        env = {**self.env, **options.get("env", {})}
+        env = {**trusting(self.folder if self.trusts_folder else None), **self.env, **options.get("env", {})}
         if options.keys() <= {"env"} and can_fork(env):
             done = run_forked([PLAIT, *args], cwd=self.folder, env=env, given=given, timeout=60)
             return checked(done.returncode, done.stdout, done.stderr)
         stdin = subprocess.PIPE if given is not None else subprocess.DEVNULL
         return ended(self.start(*args, stdin=stdin, **options), given)
+
+
+def trusting(folder: Path | None) -> dict[str, str]:
+    """The variable that names `plait.toml` of a folder, if there is one: a named file needs no trust."""
+    return {"PLAIT_CONFIG": "plait.toml"} if folder is not None and (folder / "plait.toml").exists() else {}
 
 
 def ended(process: subprocess.Popen[str], given: str | None = None) -> Ended:

@@ -1,10 +1,17 @@
-"""Reading a journal runs no code that it names: no file, module or command, unless the user allows it."""
+"""Reading a journal runs no code that it names, unless the user allows it, and does not stop the machine."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import shutil
+import sqlite3
 import sys
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +19,10 @@ from msgspec import structs
 
 import plait
 from cli_support import Shell, action, final
-from plait.core.errors import ConfigError
+from plait.core.errors import ConfigError, JournalError
+from plait.journal import delta, reader
 from plait.journal.store import Journal
+from plait.lab import records
 from plait.tools.load import runs_code
 
 TOOLS = """
@@ -131,3 +140,150 @@ def test_an_mcp_command_of_a_foreign_journal_is_not_started(tmp_path: Path, monk
 )
 def test_which_words_run_code(word: str, code: bool) -> None:
     assert runs_code(word) is code
+
+
+# -- files that somebody made to stop the machine
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT sum(x) FROM n"
+COLUMNS = "id, question, loop, status, owner, parent, fork_at, started, updated, rows, head, outcome, totals, session"
+
+ALTERED = {
+    "a view in place of a table": f"""
+        ALTER TABLE runs RENAME TO other; DROP INDEX runs_of_session; DROP INDEX runs_of_label;
+        DROP INDEX runs_of_caller;
+        CREATE VIEW runs AS SELECT n, {COLUMNS}, label, caller, digest, state FROM other WHERE ({ENDLESS}) > 0""",
+    "a view of another name": f"CREATE VIEW more AS {ENDLESS}",
+    "a view with a table's name in capitals": f"DROP TABLE ratings; CREATE VIEW RATINGS AS {ENDLESS}",
+    "a trigger": f"CREATE TRIGGER t AFTER INSERT ON runs BEGIN SELECT ({ENDLESS}); END",
+    "a trigger on a deletion": f"CREATE TRIGGER t AFTER DELETE ON events BEGIN SELECT ({ENDLESS}); END",
+    "a generated column": "ALTER TABLE runs ADD COLUMN more AS (hex(id))",
+    "a default": "ALTER TABLE events ADD COLUMN more DEFAULT ('x')",
+    "a check": """
+        DROP TABLE ratings; CREATE TABLE ratings (run TEXT PRIMARY KEY CHECK (length(hex(run)) > 9), good, at, why)""",
+    "a virtual table": "DROP TABLE ratings; CREATE VIRTUAL TABLE ratings USING fts5(run, good, at, why)",
+    "another virtual table": "CREATE VIRTUAL TABLE more USING rtree(id, a, b)",
+    "an index of an expression": "CREATE INDEX more ON events (hex(body))",
+    "an index with a condition": "CREATE INDEX more ON runs (id) WHERE length(hex(head)) > 9",
+    "another table": "CREATE TABLE more (x)",
+    "a missing table": "DROP TABLE contents",
+    "a missing index": "DROP INDEX runs_of_label",
+    "a view that says it is a table": f"""
+        CREATE VIEW more AS {ENDLESS}; PRAGMA writable_schema = ON;
+        UPDATE sqlite_master
+        SET type = 'table', name = 'sqlite_autoindex_more', tbl_name = 'runs' WHERE name = 'more'""",
+    "statistics that compute": """
+        ANALYZE; PRAGMA writable_schema = ON;
+        UPDATE sqlite_master
+        SET sql = 'CREATE TABLE sqlite_stat1(tbl,idx,stat AS (hex(1)))' WHERE name = 'sqlite_stat1'""",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal with one short run that made a call."""
+    place = tmp_path_factory.mktemp("whole") / "runs.db"
+    agent = plait.Agent("react", model=plait.Scripted([final("yes")]), journal=place)
+    assert agent.run("How? " * 500).answer == "yes"
+    Journal.at(place).close()
+    return place
+
+
+@pytest.fixture
+def foreign(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(whole, tmp_path / "foreign.db"))
+
+
+def change(place: Path, sql: str) -> None:
+    with closing(sqlite3.connect(place)) as connection:
+        connection.executescript(sql)
+
+
+USES: dict[str, Callable[[Journal], object]] = {
+    "runs": lambda journal: journal.runs(),
+    "run": lambda journal: journal.run("last"),
+    "timeline": lambda journal: journal.timeline("last"),
+    "turns": lambda journal: journal.turns("trip"),
+    "write": lambda journal: plait.Agent("react", model=plait.Scripted([final("x")]), journal=journal.path).run("Why?"),
+}
+
+
+@pytest.mark.parametrize("case", ALTERED)
+def test_a_journal_with_other_than_its_own_tables_is_refused(case: str, foreign: Path) -> None:
+    change(foreign, ALTERED[case])
+    for name, use in USES.items():
+        with pytest.raises(JournalError, match="is damaged") as caught:
+            use(Journal(foreign))
+            pytest.fail(name)
+        assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize("sql", ["ANALYZE", "VACUUM", "PRAGMA journal_mode = DELETE"])
+def test_what_people_do_to_their_own_journal_is_allowed(sql: str, foreign: Path) -> None:
+    change(foreign, sql)
+    assert Journal(foreign).run("last").status == "answered"
+
+
+BOMB = zlib.compress(bytes(160 << 20), 1)
+
+
+@pytest.mark.parametrize(
+    "coded",
+    [
+        delta.Coded(None, None, 1, BOMB),
+        delta.Coded(10, 10, 1, BOMB),
+        delta.Coded(40 << 20, 40 << 20, None, b"x"),
+    ],
+    ids=["whole", "between", "head and tail"],
+)
+def test_few_bytes_do_not_unpack_to_many(coded: delta.Coded) -> None:
+    base = bytes(40 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(delta.Unrestorable, match="longer than 64 MiB"):
+            delta.decode(coded, base)
+        assert tracemalloc.get_traced_memory()[1] < 150 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_body_that_was_cut_is_no_body() -> None:
+    with pytest.raises(delta.Unrestorable, match="cut short"):
+        delta.decode(delta.Coded(None, None, 1, zlib.compress(b"x" * 5000)[:-6]))
+
+
+def test_a_record_whose_bodies_are_too_long_together_is_refused(
+    foreign: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(reader, "KEEP_AT_MOST", 1000)
+    for read in (Journal(foreign).timeline, Journal(foreign).rows):
+        with pytest.raises(JournalError, match="the bodies up to it are longer than"):
+            read("last")
+    assert Journal(foreign).timeline("last", bodies=False).model_calls  # one after another needs no memory
+
+
+def test_runs_in_a_circle_do_not_end_a_command(foreign: Path, tmp_path: Path) -> None:
+    change(foreign, "UPDATE runs SET caller = id, parent = id, session = 'trip'")
+    journal = Journal(foreign)
+    (id,) = [row.head.run for row in journal.runs(children=True)]
+    assert journal.children(id) == [] and journal.turns("trip", before=id) == []
+    shell = Shell(tmp_path)
+    for words in (["show", id, "--tree"], ["costs", id], ["show", id], ["runs"], ["export", id]):
+        done = shell(*words, "--journal", "foreign.db")
+        assert "Traceback" not in done.err
+
+
+def test_deep_json_is_an_error(foreign: Path) -> None:
+    for column in ("head", "outcome", "totals"):
+        change(foreign, f"UPDATE runs SET {column} = replace(hex(zeroblob(100000)), '00', '[')")
+        with pytest.raises(JournalError):
+            Journal(foreign).runs()
+
+
+def test_a_file_of_records_does_not_unpack_to_more_than_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MAX_UNPACKED", 1 << 20)
+    packed = tmp_path / "dev.jsonl.gz"
+    packed.write_bytes(gzip.compress(b" " * (2 << 20)))
+    with pytest.raises(ConfigError, match="unpacks to more than 1 MiB"):
+        records.read_records(packed)

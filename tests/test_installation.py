@@ -139,6 +139,7 @@ def test_what_is_configured_and_does_not_work_is_broken(plait: Shell) -> None:
 
 
 def test_a_file_without_trust_is_broken_and_says_what_it_would_do(plait: Shell) -> None:
+    plait.trusts_folder = False
     config = plait.folder / "plait.toml"
     config.write_text('[endpoints.far]\nbase_url = "https://models.invalid/v1"\nkey_env = "FAR_KEY"\n')
     found = findings(plait, code=1)["config", "file"]

@@ -380,7 +380,7 @@ def test_sigterm_ends_it_and_leaves_the_run_resumable_and_an_ignored_ctrl_c_does
         "import plait, time\n@plait.tool(read_only=True)\ndef slow() -> str:\n    'Slow.'\n    time.sleep(60)\n"
     )
     given = command(tmp_path, act("slow"), done("ok"))
-    args = [*given.args[:-4], "--tools", "slow.py", "--journal", str(tmp_path / "runs.db")]
+    args = [*given.args[:-4], "--config", "plait.toml", "--tools", "slow.py", "--journal", str(tmp_path / "runs.db")]
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     process = subprocess.Popen(
         [given.command, *args],
@@ -466,8 +466,9 @@ def test_what_is_wrong_is_said_though_the_client_waits(
         "import sys\nprint('loud')\nassert sys.stdin.read() == ''\nraise ValueError('it read nothing')\n"
     )
     command = [sys.executable, "-m", "plait", "mcp", "--model", "scripted:none.json", *flags]
+    env = {**os.environ, "PLAIT_CONFIG": "plait.toml"}
     with subprocess.Popen(
-        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, cwd=tmp_path, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         try:
             assert process.wait(60) == code  # stdin stays open all the while

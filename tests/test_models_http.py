@@ -222,6 +222,76 @@ async def test_an_address_that_is_none():
         await model.send(model.encode(THINK), THINK)
 
 
+KEPT_ALIVE = {
+    "comments": (b"", b": ping\n\n"),
+    "comments after a word": (delta("so"), b": ping\n\n"),
+    "blank lines": (delta("so"), b"\n"),
+    "single bytes": (delta("so"), b"d"),
+    "events without content": (delta("so"), delta("")),
+    "named events": (b"", b'event: ping\ndata: {"type": "ping"}\n\n'),
+    "empty data": (b"", b"data:\n\n"),
+    "other objects": (delta("so"), b"data: {}\n\n"),
+    "blanks before JSON": (b"", b" "),
+    "JSON without end": (b'{"a": [', b"1,"),
+}
+
+
+@pytest.mark.parametrize("case", KEPT_ALIVE)
+async def test_only_content_keeps_a_request_alive(case: str):
+    first, again = KEPT_ALIVE[case]
+
+    async def handler(asked: Asked):
+        await asked.begin()
+        if first:
+            await asked.piece(first)
+        while True:
+            await asyncio.sleep(0.02)
+            await asked.piece(again)
+
+    began = time.monotonic()
+    error = await failing(handler, ModelError, timeout=0.25)
+    assert 0.2 < time.monotonic() - began < 5
+    assert "silence for 0.25 s" in str(error) and error.retry
+
+
+async def test_headers_without_end_keep_no_request_alive():
+    async def handler(asked: Asked):
+        while True:
+            await asyncio.sleep(0.02)
+            asked.writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+            await asked.writer.drain()
+
+    began = time.monotonic()
+    assert "silence for 0.2 s" in str(await failing(handler, Unreachable, timeout=0.2))
+    assert time.monotonic() - began < 5
+
+
+async def test_comments_behind_the_end_do_not_hold_the_reply_up():
+    async def handler(asked: Asked):
+        await asked.begin()
+        await asked.piece(delta("Lyon.", finish="stop") + b"data: [DONE]\n\n")
+        while True:
+            await asyncio.sleep(0.02)
+            await asked.piece(b": ping\n\n")
+
+    began = time.monotonic()
+    async with Server(handler) as server:
+        assert (await ask(server.model(timeout=30)))[0] == "Lyon."
+    assert time.monotonic() - began < 5
+
+
+async def test_slow_content_keeps_a_request_alive():
+    async def handler(asked: Asked):
+        await asked.begin()
+        for word in ["one", "two", "three", "four"]:
+            await asyncio.sleep(0.15)
+            await asked.piece(delta(f"{word} "))
+        await asked.piece(delta("", finish="stop") + b"data: [DONE]\n\n")
+
+    async with Server(handler) as server:
+        assert (await ask(server.model(timeout=0.4)))[0].split() == ["one", "two", "three", "four"]
+
+
 async def test_silence_is_unreachable_with_what_came_so_far():
     async def handler(asked: Asked):
         await asked.begin()

@@ -12,7 +12,7 @@ import pytest
 import plait
 from plait.core import LoopContext, Reply, Think, ToolSpec
 from plait.core.errors import ConfigError
-from plait.core.text import visible
+from plait.core.text import clean
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Abilities
 from plait.runtime.prompts import PromptBook
@@ -71,8 +71,8 @@ def test_all_texts_of_a_schema_are_cleaned_and_names_stay() -> None:
 
 
 def test_what_nobody_sees_is_taken_out_and_writing_is_not() -> None:
-    assert visible("a\u200b\u200e\ufeff\U000e0041b\x9b31mc") == "abc"
-    assert visible("👩\u200d💻 می\u200cخواهم é\n\tx") == "👩\u200d💻 می\u200cخواهم é\n\tx"
+    assert clean("a\u200b\u200e\ufeff\U000e0041b\x9b31mc") == "abc"
+    assert clean("👩\u200d💻 می\u200cخواهم é\n\tx") == "👩\u200d💻 می\u200cخواهم é\n\tx"
 
 
 def test_a_parameter_whose_name_no_prompt_can_hold_is_left_out() -> None:

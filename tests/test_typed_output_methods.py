@@ -205,7 +205,7 @@ def test_a_schema_file_that_is_no_schema_is_refused(tmp_path: Path, text: str, w
 def test_plait_toml_has_both(tmp_path: Path) -> None:
     words = write_files(tmp_path, GOOD)
     (tmp_path / "plait.toml").write_text('[run]\nschema = "schema.json"\ninstructions = "Answer in French."\n')
-    done = run_plait(tmp_path, "run", QUESTION, *words[:4], "--quiet", "--journal", "j.db")
+    done = run_plait(tmp_path, "run", QUESTION, *words[:4], "--quiet", "--journal", "j.db", "--config", "plait.toml")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"city": "Lyon", "days": 3}), done.stderr
 
 

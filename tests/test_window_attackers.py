@@ -19,7 +19,7 @@ import plait
 from patience import patience
 from plait.core.errors import ConfigError, UnknownRun
 from plait.server import auth
-from plait.server.auth import LOGGED_IN, AccessTokens, Caller, load_tokens
+from plait.server.auth import LOGGED_IN, AccessTokens, Caller, LoginLimit, load_tokens
 from plait.server.runs import RunManager
 from window_server import FULL, ONE, TWO, Here, asked, serving
 
@@ -162,6 +162,40 @@ def test_tokens_cannot_be_tried_out_by_the_thousand(locked: Here) -> None:
     assert locked.ask("GET", "/api/runs", None, {"Authorization": f"Bearer {FULL}"})[0] == 200
 
 
+def test_wrong_tokens_of_others_do_not_close_the_login(locked: Here) -> None:
+    for number in range(8):
+        locked.ask("POST", "/login", {"token": f"a wrong token {number}"})
+    assert locked.ask("POST", "/login", {"token": FULL})[0] == 200
+    assert locked.ask("POST", "/login", {"token": "a wrong token"})[0] == 429
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("2001:db8::1", "2001:db8::ffff:2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("fe80::1%eth0", "fe80::2", True),
+        ("::1", "127.0.0.1", False),
+    ],
+)
+def test_wrong_tokens_count_for_each_client_address(one: str, other: str, is_same: bool) -> None:
+    limit = LoginLimit()
+    assert [limit.add_failure(one, now) for now in range(5)] == [0] * 5
+    assert (limit.add_failure(other, 10.0) > 0) is is_same
+    assert limit.add_failure(one, 10.0) == 50.0
+    assert limit.add_failure(one, 61.0) == 0 and limit.add_failure(one, 61.5) == 0
+
+
+def test_many_addresses_take_no_memory_without_end() -> None:
+    limit = LoginLimit()
+    for number in range(5000):
+        limit.add_failure(f"10.0.{number >> 8}.{number & 255}", 0.0)
+    assert len(limit._failures) <= 1000
+
+
 # -- bodies
 
 
@@ -204,6 +238,22 @@ def test_headers_that_never_end_are_given_up(journal: Path, monkeypatch: pytest.
                 with suppress(ConnectionResetError):
                     assert connection.recv(100) == b""
         assert here.ask("GET", "/health")[0] == 200
+
+
+@pytest.mark.parametrize("parts", [1, 2, 50])
+@pytest.mark.parametrize(("size", "status"), [(63_000, 200), (65_000, 431), (70_000, 431), (500_000, 431)])
+@pytest.mark.parametrize("where", ["headers", "query"])
+def test_headers_have_64_kb(open_here: Here, where: str, size: int, status: int, parts: int) -> None:
+    text = "a" * (size // parts)
+    lines = [f"GET /health{'?' + text * parts if where == 'query' else ''} HTTP/1.1", "Host: 127.0.0.1"]
+    lines += [f"X-{number}: {text[8:]}" for number in range(parts) if where == "headers"]
+    try:
+        got = raw(open_here, "\r\n".join([*lines, "Connection: close", "", ""]).encode())
+    except (ConnectionResetError, BrokenPipeError):
+        got = b""  # uvicorn closes the connection when one piece of it is too long
+    refused = (b"", b"HTTP/1.1 431", b"HTTP/1.1 400")
+    assert got.startswith(b"HTTP/1.1 200") if status == 200 else got[:12] in refused
+    assert open_here.ask("GET", "/health")[0] == 200
 
 
 def test_headers_without_end_are_refused(open_here: Here) -> None:

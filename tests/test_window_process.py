@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from cli_support import trusting
 from fork_server import run_forked
 from patience import patience
 from plait.journal.reader import NoJournal
@@ -93,7 +94,7 @@ tools = ["calculator"]
         body = ask(server.port, "POST", CHAT, {**asked("?"), "model": "oracle"})[2]
         assert body["choices"][0]["message"] == {"role": "assistant", "content": "It is 42."}
     for flags, said in ((["--max-steps", "5"], "describes another"), (["--name", "no good"], "can't be an agent")):
-        done = run_forked(["-m", "plait", "serve", *flags], cwd=tmp_path)
+        done = run_forked(["-m", "plait", "serve", *flags], cwd=tmp_path, env={**os.environ, **trusting(tmp_path)})
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 

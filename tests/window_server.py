@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import plait
+from cli_support import trusting
 from fork_server import start_forked
 from plait.config import ServeTable
 from plait.server.agents import ServedAgent, serve_agent
@@ -145,7 +146,7 @@ class Process:
             self.process = start_forked(
                 ["-m", "plait", "serve", "--port", "0", *args],
                 cwd=cwd,
-                env={**os.environ, **(env or {})},
+                env={**os.environ, **trusting(cwd), **(env or {})},
                 stdin=nothing.fileno(),
                 stdout=nothing.fileno(),
                 stderr=writing,

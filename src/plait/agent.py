@@ -446,6 +446,7 @@ class Agent(Generic[OutputT]):
             files=restore_files(row.head, journal),
             deps=deps,
             context_tokens=row.head.settings.get("context_tokens", 0),
+            outside=tuple(row.head.settings.get("outside", ())),
         )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = self._parts.make_head(row.head.question, run_spec, conversation)

@@ -62,7 +62,7 @@ from plait.runtime.sessions import (
     session_spec,
 )
 from plait.runtime.system_prompt import warn_of_gaps
-from plait.runtime.taint import outside_from_start
+from plait.runtime.taint import CONVERSATION, EVIDENCE
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
@@ -299,8 +299,10 @@ class AgentParts:
         context_tokens: int | None = None,
         journal: Journal | None = None,
         replay: bool = False,
+        outside: tuple[str, ...] = (),
     ) -> RunSpec:
         """Return the specification of a new run, or of a `recorded` one. `context_tokens`: None for the models' own.
+        `outside`: that of the run that it is a fork of.
 
         With `replay`, the requests are those that the agent would make, else those that the recorded run made.
         """
@@ -367,7 +369,9 @@ class AgentParts:
             on_wait=on_wait,
             grounding=agent.grounding,
             taint=agent.taint,
-            outside=self._outside(tools, conversation, recorded),
+            outside=tuple(recorded.settings.get("outside", ()))
+            if recorded is not None
+            else self._find_outside(tools, conversation, outside),
             hooks=tuple(agent.hooks),
             output=output,
             sandbox=sandbox,
@@ -383,14 +387,19 @@ class AgentParts:
             tracer=telemetry.find_tracer(),
         )
 
-    def _outside(self, tools: Toolset, conversation: Conversation | None, recorded: RunHead | None) -> tuple[str, ...]:
-        """Return what a run's context holds from outside before its first request."""
-        if recorded is not None:
-            return tuple(recorded.settings.get("outside", ()))
-        history = conversation.history if conversation is not None else ()
-        session = conversation.session if conversation is not None and self._agent.taint == "ask" else ""
-        read = bool(session) and self.journal is not None and self.journal.session_read_outside(session)
-        return outside_from_start(tools, history, read)
+    def _find_outside(
+        self, tools: Toolset, conversation: Conversation | None, inherited: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Return what the context of a new run holds from outside before its first request."""
+        found = [*inherited, *(f"the description of '{spec.name}'" for spec in tools.specs if spec.foreign)]
+        if getattr(getattr(self.loop, "plan", None), "evidence", None):
+            found.append(EVIDENCE)  # nobody knows who wrote it
+        if conversation is not None and (
+            conversation.outside
+            or (conversation.session and self.journal and self.journal.session_read_outside(conversation.session))
+        ):
+            found.append(CONVERSATION)
+        return tuple(dict.fromkeys(found))
 
     def make_head(self, question: str, run_spec: RunSpec, conversation: Conversation | None) -> RunHead:
         """Return the head of a new run: what the journal stores of the agent and the question."""

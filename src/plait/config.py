@@ -20,10 +20,9 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.models.config import ModelConfig
-from plait.trust import is_trusted, own_file, risks
+from plait.trust import LIMITS, is_trusted, own_file, risks
 from plait.user_files import read_file
 
-LIMITS = ("max_steps", "max_calls", "max_tokens", "max_cost", "max_seconds")
 WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -179,7 +178,7 @@ def load(path: Path | None = None) -> Config:
     content = _content(place)
     near = _read(place, content, own_content)
     if named is None and not is_trusted(place, content):
-        reasons = [*risks(_parsed(place, content)), *_loosened(found.run, near)]
+        reasons = list(risks(_parsed(place, content), found.raw, place.absolute().parent))
     else:
         reasons = []
     if reasons:
@@ -225,17 +224,6 @@ def _content(place: Path) -> bytes:
         return read_file(place)
     except OSError as why:
         raise ConfigError(f"{place} cannot be read: {why.strerror}.") from why
-
-
-def _loosened(own: RunDefaults, near: Config) -> list[str]:
-    """Return the safety settings of the user's own file that a nearer file changes."""
-    return [
-        f"change {key} from {said!r} to {getattr(table, key)!r}"
-        for key in ("approve", "grounding", "taint", "hooks", "sandbox")
-        if (said := getattr(own, key))
-        for table in (near.run, *near.agents.values())
-        if getattr(table, key) != said
-    ]
 
 
 def _parsed(place: Path, content: bytes) -> dict[str, Any]:

@@ -1,15 +1,13 @@
 """Which configuration files may decide where keys go and which code runs.
 
 Plait trusts a file that the user named (`--config`, `PLAIT_CONFIG`) and the user's own file. A `plait.toml` in the
-working folder may have come with a download. Plait reads it only if it names no code to run, no folder for tools, no
-environment variable to send, and no address outside this machine, or after `plait trust`, which records its path and
-digest. SECURITY.md has a table of the rules.
+working folder may have come with a download. Plait reads it only if all its settings are harmless, or after `plait
+trust`, which records its path and digest. `HARMLESS` lists the settings that can be. SECURITY.md has the rules.
 """
 
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
 import os
 import re
@@ -18,14 +16,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from plait.addresses import read_address
 from plait.core.errors import ConfigError
 from plait.user_files import read_file
 
 
 def own_file() -> Path:
     """Return the path of the user's own configuration: plait/plait.toml in XDG_CONFIG_HOME or ~/.config."""
-    return _home("XDG_CONFIG_HOME", ".config", "plait.toml")
+    return _home("XDG_CONFIG_HOME", ".config") / "plait" / "plait.toml"
 
 
 def is_trusted(file: Path, content: bytes) -> bool:
@@ -39,7 +36,8 @@ def trust(file: Path) -> list[str]:
 
     try:
         content = read_file(file)
-        allowed = list(risks(tomllib.loads(content.decode())))
+        own = tomllib.loads(own_file().read_text("utf-8")) if own_file().is_file() else {}
+        allowed = list(risks(tomllib.loads(content.decode()), own, file.absolute().parent))
     except (OSError, ValueError) as why:
         raise ConfigError(f"{file} cannot be trusted, because it cannot be read: {why}.") from why
     _record({**_trusted(), str(file.absolute()): _digest(content)})
@@ -50,32 +48,107 @@ def distrust(file: Path) -> None:
     _record({name: digest for name, digest in _trusted().items() if name != str(file.absolute())})
 
 
-def risks(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a configuration would do that needs trust, one phrase each."""
-    from plait.tools.load import opens_folder
+LIMITS = ("max_steps", "max_calls", "max_tokens", "max_cost", "max_seconds")
+STEPS = 25
+"""The limit of steps that holds if nobody sets one."""
+KEPT = ("approve", "grounding", "taint", "hooks", "sandbox", "model", "models")
+"""Settings of the user's own file that a folder's file must not change."""
+RUN = {"loop", "tools", "max_tools", *KEPT, *LIMITS}
+HARMLESS = {
+    "run": RUN,
+    "agents": RUN | {"description", "thoughts"},
+    "endpoints": {"base_url", "model", "kind", "wire", "abilities", "context_tokens", "timeout"}
+    | {"requests_per_minute", "tokens_per_minute", "key_env", "headers"},
+    "serve": {"host", "hosts", "port"},
+}
+"""Settings that need no trust by themselves. `risks` looks at their values. All others need trust."""
+TOOLS = ("calculator", "date", "ask-user")
+"""Tools that neither read a file nor reach anybody but the user."""
+HOOKS = ("redact", "hosts", "rate", "retry")
+_ADDRESS_HERE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/[\w./~-]*)?")
 
-    for name, table in _tables(settings.get("endpoints")):
+
+def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    """Yield what a configuration in a folder would do that needs trust, one phrase each. `own` are the settings of the
+    user's own file."""
+    from plait.loops.registry import AUTO_LOOP, OURS
+    from plait.models.presets import HOSTS
+
+    yield from (f"set {table}" for table in settings if table not in HARMLESS)
+    mine = dict(_tables(own.get("endpoints")))
+    near = dict(_tables(settings.get("endpoints")))
+    for name, table in near.items():
         address = str(table.get("base_url", ""))
-        if not _on_this_machine(address):
+        if not _ADDRESS_HERE.fullmatch(address):
             yield f"send requests for {name} to {address}"
         if table.get("key_env"):
             yield f"send the key in {table['key_env']} to {address}"
         for variable in _variables(table.get("headers")):
             yield f"send the variable {variable} to {address}"
+        if name in HOSTS or name in mine:
+            yield f"replace the endpoint {name}"
+        yield from _others(table, "endpoints", f"endpoints.{name}")
+    own_agents = dict(_tables(own.get("agents")))
+    of_runs = dict(_tables({"run": own.get("run")})).get("run", {})
     agents = [(f"agents.{name}", table) for name, table in _tables(settings.get("agents"))]
     for name, table in [*_tables({"run": settings.get("run")}), *agents]:
-        words = table.get("tools")
-        for word in words if isinstance(words, list) else ():
-            if opens_folder(str(word).strip()):
-                yield f"use a folder with the tool {word} ({name})"
-            elif _runs_code(str(word)):
-                yield f"run the code of the tool {word} ({name})"
-    serve = settings.get("serve")
-    if isinstance(serve, Mapping):
-        if not _on_this_machine(f"http://{serve.get('host') or 'localhost'}"):
-            yield f"let other machines connect to plait serve ({serve['host']})"
-        if serve.get("hosts"):
+        yield from _risks_of_tools(table.get("tools"), name, folder)
+        yield from _risks_of_models(table, {*HOSTS, *near, *mine}, name)
+        if name.partition(".")[2] in own_agents:
+            yield f"replace the agent {name.partition('.')[2]}"
+        for key in KEPT:
+            if key in table and of_runs.get(key) and table[key] != of_runs[key]:
+                yield f"change {key} from {of_runs[key]!r} to {table[key]!r} ({name})"
+        for key in LIMITS:
+            limit = of_runs.get(key, STEPS if key == "max_steps" else None)
+            value = table.get(key, limit)
+            if limit is not None and not (isinstance(value, int | float) and value <= limit):
+                yield f"raise {key} from {limit} to {value} ({name})"
+        if (loop := table.get("loop", AUTO_LOOP)) not in (AUTO_LOOP, *OURS):
+            yield f"use the loop {loop} of another package ({name})"
+        for hook in table["hooks"] if isinstance(table.get("hooks"), list) else ():
+            if str(hook).partition(":")[0].strip() not in HOOKS:
+                yield f"use the hook {hook} ({name})"
+        yield from _others(table, name.partition(".")[0], name)
+    for _, table in _tables({"serve": settings.get("serve")}):
+        if table.get("host", "localhost") not in ("localhost", "127.0.0.1", "::1"):
+            yield f"let other machines connect to plait serve ({table['host']})"
+        if table.get("hosts"):
             yield "let plait serve answer to other host names"
+        yield from _others(table, "serve", "serve")
+
+
+def _others(table: Mapping[str, Any], kind: str, name: str) -> Iterator[str]:
+    return (f"set {key} ({name})" for key in table if key not in HARMLESS[kind])
+
+
+def _risks_of_tools(words: Any, name: str, folder: Path) -> Iterator[str]:
+    from plait.tools.load import opens_folder, toolkit_names
+
+    for word in words if isinstance(words, list) else ():
+        toolkit, _, argument = re.sub(r"\A\w[\w.-]*=", "", str(word).strip()).strip().partition(":")
+        if opens_folder(str(word).strip()):
+            yield f"use a folder with the tool {word} ({name})"
+        elif toolkit not in toolkit_names():
+            yield f"run the code of the tool {word} ({name})"
+        elif toolkit == "lookup" and "\0" not in argument:
+            file = Path(os.path.realpath(folder / Path(argument).expanduser()))
+            if not file.is_relative_to(os.path.realpath(folder)):
+                yield f"read a file outside its folder with the tool {word} ({name})"
+            elif file.is_dir():  # it may hold links to files elsewhere
+                yield f"use a folder with the tool {word} ({name})"
+        elif toolkit not in TOOLS:
+            yield f"use the tool {word}, which may reach other machines ({name})"
+
+
+def _risks_of_models(table: Mapping[str, Any], known: set[str], name: str) -> Iterator[str]:
+    models = table.get("models")
+    for spec in [table.get("model", "local"), *(models.values() if isinstance(models, Mapping) else ())]:
+        for each in str(spec).split("|"):
+            provider, _, rest = each.strip().partition(":")
+            is_own_file = provider == "local" and ("/" in rest or os.sep in rest or rest.lower().endswith(".gguf"))
+            if is_own_file or provider not in {"local", *known} or "@" in each:
+                yield f"use the model {each} ({name})"
 
 
 def _tables(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
@@ -88,46 +161,31 @@ def _variables(headers: Any) -> list[str]:
     return [value[1:].strip("{}") for value in values if isinstance(value, str) and value.startswith("$")]
 
 
-def _runs_code(word: str) -> bool:
-    """Return whether a tool's word is a Python file, a module or an MCP server, and not an installed toolkit."""
-    from plait.tools.load import toolkit_names
-
-    name = re.sub(r"\A[A-Za-z_][\w.-]*=", "", word.strip()).partition(":")[0]
-    return name not in toolkit_names()
+def _home(variable: str, usual: str) -> Path:
+    return _path_of(os.environ.get(variable), usual, os.environ.get("HOME"))
 
 
-def _on_this_machine(address: str) -> bool:
-    try:
-        host = read_address(address).raw_host or ""  # the one that is asked
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+@lru_cache(maxsize=8)  # each agent asks for it when it is made
+def _path_of(folder: str | None, usual: str, home: str | None) -> Path:
+    return Path(folder) if folder else Path.home() / usual
 
 
-def _home(variable: str, usual: str, name: str) -> Path:
-    return _path_of(os.environ.get(variable), usual, name, os.environ.get("HOME"))
-
-
-@lru_cache(maxsize=8)
-def _path_of(folder: str | None, usual: str, name: str, home: str | None) -> Path:
-    return (Path(folder) if folder else Path.home() / usual) / "plait" / name
-
-
-def _store() -> Path:
-    return _home("XDG_STATE_HOME", ".local/state", "trusted.json")
+def state_folder() -> Path:
+    """Return the folder of what Plait stores for this user: plait in XDG_STATE_HOME or ~/.local/state."""
+    return _home("XDG_STATE_HOME", ".local/state") / "plait"
 
 
 def _trusted() -> dict[str, str]:
     """Return digests by absolute path. Returns none if the file of trust cannot be read."""
     try:
-        found = json.loads(_store().read_bytes())
+        found = json.loads((state_folder() / "trusted.json").read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _record(trusted: dict[str, str]) -> None:
-    place = _store()
+    place = state_folder() / "trusted.json"
     place.parent.mkdir(parents=True, exist_ok=True)
     scratch = place.with_suffix(f".{os.getpid()}")
     scratch.write_text(json.dumps(trusted, indent=1), encoding="utf-8")

@@ -32,6 +32,7 @@ import providers  # noqa: E402
 import reading  # noqa: E402
 import resuming  # noqa: E402
 import streaming  # noqa: E402
+import tainting  # noqa: E402
 import wheels  # noqa: E402
 from figures import Figures  # noqa: E402
 
@@ -52,6 +53,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
         20_000,
         200,
     ),
+    "taint": (tainting.run, "conversations in which a stranger's words travel and a mail is sent", 2_000, 60),
     "endpoints": (broken_endpoints.run, "runs against endpoints that break off, never end or send too much", 600, 40),
     "providers": (providers.run, "rounds of all loops with profiles of hosted models, printed as a matrix", 3, 1),
     "streams": (streaming.run, "streams at once from one server", 300, 40),

@@ -87,6 +87,7 @@ async def run_case(case: Case, folder: Path) -> Outcome:
         timeout: float,
         answer: HttpAnswer,
         on_bytes: Callable[[bytes], bool],
+        count_content: Callable[[], int],
     ) -> Target:
         """Answer as an endpoint: first with the case, then with a plain reply."""
         answer.status, answer.body = 200, bodies.pop(0) if bodies else json.dumps(PLAIN[case.wire]).encode()

@@ -109,7 +109,7 @@ def list_models(as_object: bool) -> None:
     print_table(["model", ">MB", "licence", "fetched", ""], lines)
     click.echo("\nYour own file: local:/path/to/model.gguf")
     others = ", ".join(name for name in providers(load().models) if name != "local")
-    click.echo(f"Other models are named PROVIDER:NAME. Providers: {others}")
+    click.echo(f"Other models are named PROVIDER:NAME. Providers: {clean(others)}")
 
 
 @models.command()
@@ -177,10 +177,10 @@ def list_tools(words: tuple[str, ...], as_object: bool) -> None:
     for number, each in enumerate(found):
         about = _describe_tool(each)
         attributes = f"  [{', '.join(about['attributes'])}]" if about["attributes"] else ""
-        click.echo(("\n" if number else "") + f"{each.name} {each.signature.shape}{attributes}")
+        click.echo(("\n" if number else "") + clean(f"{each.name} {each.signature.shape}{attributes}"))
         for line in (about["description"], f"Returns: {about['returns']}" if about["returns"] else ""):
             if line:
-                click.echo(textwrap.indent(line, "  "))
+                click.echo(textwrap.indent(clean(line), "  "))
 
 
 @tools.command("search")
@@ -308,8 +308,9 @@ def _prompt_texts(loop: str) -> dict[str, str]:
 def trust(file: str, remove: bool) -> None:
     """Trust FILE (default ./plait.toml) with its current content.
 
-    Without trust, Plait does not read a folder's file that runs code, sends a key, or uses an address off this
-    machine. After a change, trust the file again. Exit codes: 0 done, 2 wrong usage.
+    Without trust, Plait does not read a folder's file that could do harm: one that runs code, sends a key, gives
+    instructions, opens other files, or raises a limit, for example. After a change, trust the file again. Exit codes:
+    0 done, 2 wrong usage.
     """
     path = Path(file)
     if remove:

@@ -14,7 +14,7 @@ import click
 from plait import config, telemetry
 from plait.cli.main import CANCELLED, CRASHED, WRONG_USAGE
 from plait.core.errors import ConfigError, PlaitError
-from plait.core.text import clean
+from plait.core.text import clean, clean_drawn
 
 # name: (module, help line). A command is the function of the same name. The help lines are here so that `plait --help`
 # imports no command.
@@ -93,7 +93,11 @@ def prepare_process() -> None:
         # Half a surrogate pair, or a letter that the terminal's encoding lacks, must not end a run.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    warnings.showwarning = lambda message, *_: click.echo(f"Warning: {message}", err=True)
+        if stream.isatty():
+            # Each text is cleaned where it is printed. This is for those of other programs: warnings, logs, file names.
+            write = stream.write
+            stream.write = lambda text, write=write: write(clean_drawn(text))  # type: ignore[method-assign]
+    warnings.showwarning = lambda message, *_: click.echo(f"Warning: {clean(str(message))}", err=True)
     telemetry.opens_sdk = True
     config.read_folder()
 
@@ -107,6 +111,7 @@ def report_error(error: BaseException) -> int:
         case SystemExit():
             return error.code if isinstance(error.code, int) else CRASHED
         case click.ClickException():
+            error.message = clean(error.message)  # type: ignore[misc]
             with contextlib.suppress(OSError):
                 error.show()
             return error.exit_code
@@ -124,7 +129,7 @@ def report_error(error: BaseException) -> int:
             raise error
         case OSError():  # the user's files and folders: not a defect, so print the system's message
             discard_stdout()
-            message = f"Error: {error.filename or 'stdout'}: {error.strerror or error}."
+            message = f"Error: {clean(str(error.filename or 'stdout'))}: {error.strerror or clean(str(error))}."
         case _:
             what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             message = f"Error: {clean(what).strip()}. This is a defect of Plait. PLAIT_DEBUG=1 shows the traceback."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plait.core.errors import ConfigError
-from plait.core.text import clean
+from plait.core.text import clean, escape_hidden
 from plait.runtime.spent import Spent
 from plait.user_files import refuse_journal
 
@@ -42,13 +42,13 @@ def shorten(text: str, limit: int | None = SHOWN) -> tuple[str, str]:
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
-    """Return a value as JSON that every stream can write. Letters stay unescaped where possible."""
+    """Return a value as JSON that every stream can write. Letters stay unescaped, invisible characters do not."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     try:
         text.encode()
     except UnicodeEncodeError:  # half a surrogate pair can only be written escaped
         text = json.dumps(value, indent=indent, default=str)
-    return text
+    return escape_hidden(text)
 
 
 def print_json(value: Any, *, indent: int | None = 1) -> None:

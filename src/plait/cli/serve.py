@@ -17,6 +17,7 @@ from plait.cli.output import format_count
 from plait.cli.process import empty_stdin, stdout_to_stderr
 from plait.config import load
 from plait.core.errors import ConfigError
+from plait.core.text import clean
 from plait.installation import install_hint
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _announce(
     host, port = str(address[0]), address[1]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     click.echo(f"Listening on {url} (process {os.getpid()}). Ctrl-C stops.", err=True)
-    click.echo(f"Models for {url}/v1: {', '.join(manager.agents)}.", err=True)
+    click.echo(f"Models for {url}/v1: {clean(', '.join(manager.agents))}.", err=True)
     click.echo(f"Journal: {manager.journal.path}.", err=True)
     if not manager.tokens.needs_token:
         click.echo("No token is set: only this machine is served.", err=True)
@@ -118,7 +119,9 @@ def mcp(name: str | None, **flags: Any) -> None:
         config = load()
         manager = RunManager(served_agents(config, name, False, flags), check_limits(config.serve, config.path))
         manager.unfinished_runs()  # report an unreadable journal before a client relies on it
-    click.echo(f"MCP on stdin and stdout: {', '.join(manager.agents)}. Journal: {manager.journal.path}.", err=True)
+    click.echo(
+        f"MCP on stdin and stdout: {clean(', '.join(manager.agents))}. Journal: {manager.journal.path}.", err=True
+    )
     serve_stdio(manager)
 
 

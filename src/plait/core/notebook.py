@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from html import escape
 
-from plait.core.text import visible
+from plait.core.text import clean
 
 
 def render_html(
@@ -65,4 +65,4 @@ def _table_row(tag: str, cells: Sequence[str], left: Collection[int]) -> str:
 
 
 def _escape(text: str) -> str:
-    return escape(visible(text)).replace("\n", "<br>")
+    return escape(clean(text)).replace("\n", "<br>")

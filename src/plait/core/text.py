@@ -6,26 +6,29 @@ import codecs
 import re
 from collections.abc import Sequence
 
-# Escape sequences (with their parameters), then the remaining control characters and marks that turn the
-# direction of writing: tool output must not draw on the user's terminal.
+# Escape sequences (with their parameters), then the remaining control characters: tool output must not draw on the
+# user's terminal.
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, movements
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # titles, links
     r"|\x1b[ -/]*[0-~]?"
 )
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
+_LINE_ENDS = re.compile(r"\r\n|[\r\x85\u2028\u2029]")
 
-# Marks of direction, signs without a width, and tags: they are invisible in a description. Joiners belong to
-# emoji and to some scripts.
-_UNSEEN = re.compile(r"[\u200b\u200e\u200f\u061c\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
-
-
-# The same, and joiners, soft hyphens, separators of lines and fillers: all are visible in a text for approval.
-_HIDDEN = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    r"\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+_HIDDEN = (
+    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    r"\ufff0-\ufffb\U000e0000-\U000e0fff"
 )
+"""Marks of direction, signs without a width, fillers and tags."""
+
+_LETTER = r"[^\x00-\x7f\u200b-\u200f]"
+
+# Joiners belong to emoji and to some scripts: they stay between two letters that are not ASCII.
+_UNSEEN = re.compile(rf"[{_HIDDEN}]|(?<!{_LETTER})[\u200c\u200d]|[\u200c\u200d](?!{_LETTER})")
+
+_ESCAPED = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200c\u200d\u2028\u2029{_HIDDEN}]")
 
 
 def escape_hidden(json: str) -> str:
@@ -37,20 +40,29 @@ def escape_hidden(json: str) -> str:
             return f"\\u{0xD800 + (code - 0x10000 >> 10):04x}\\u{0xDC00 + (code - 0x10000 & 0x3FF):04x}"
         return f"\\u{code:04x}"
 
-    return json if json.isascii() and json.isprintable() else _HIDDEN.sub(escape, json)
-
-
-def visible(text: str) -> str:
-    """Return the text without escape sequences, control characters and invisible characters."""
-    return _UNSEEN.sub("", clean(text))
+    return json if json.isascii() and json.isprintable() else _ESCAPED.sub(escape, json)
 
 
 def clean(text: str) -> str:
-    """Return the text without escape sequences and control characters; line ends become newlines."""
+    """Return the text as it may be shown: without escape sequences, control characters and invisible characters.
+
+    All line ends become newlines.
+    """
     if text.isascii() and text.isprintable():
         return text
-    plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", _ESCAPES.sub("", plain))
+    return _UNSEEN.sub("", _CONTROLS.sub("", _ESCAPES.sub("", _LINE_ENDS.sub("\n", text))))
+
+
+_FOREIGN = re.compile(
+    r"\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b\[(?!(?:[0-9;]*m|\?25[hl]|1A|2K))[0-?]*[ -/]*[@-~]?"  # not colors, the cursor, and lines of a spinner
+    r"|\x1b(?!\[)[ -/]*[0-~]?|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029]"
+)
+
+
+def clean_drawn(text: str) -> str:
+    """Return what a program draws on a terminal, with the colors and movements of Plait and without all others."""
+    return text if text.isascii() and text.isprintable() else _UNSEEN.sub("", _FOREIGN.sub("", text))
 
 
 def shorten(text: str, limit: int) -> tuple[str, int]:

@@ -82,11 +82,11 @@ def decode_record(data: str) -> Record:
     """The record in a row's `data`. Raises `JournalError` when there is none that this version knows."""
     try:
         return _restored(_record.decode(data))
-    except (msgspec.MsgspecError, UnicodeError) as first:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as first:
         try:  # half a surrogate pair is JSON to the standard library only
             found: Record = msgspec.convert(json.loads(data), Record)
             return _restored(found)
-        except (ValueError, msgspec.MsgspecError):
+        except (ValueError, msgspec.MsgspecError, RecursionError):
             raise JournalError(
                 f"A record of the journal can't be read ({first}): {data[:80]!r}.",
                 hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
@@ -97,10 +97,10 @@ def decode_head(data: str) -> RunHead:
     """The head in a run's row. Raises `JournalError`."""
     try:
         return _head.decode(data)
-    except (msgspec.MsgspecError, UnicodeError) as first:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as first:
         try:
             return msgspec.convert(json.loads(data), RunHead)
-        except (ValueError, msgspec.MsgspecError):
+        except (ValueError, msgspec.MsgspecError, RecursionError):
             raise JournalError(
                 f"The head of a run can't be read ({first}): {data[:80]!r}.",
                 hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
@@ -113,5 +113,8 @@ def decode_attachments(data: str | None) -> tuple[Attachment, ...]:
 
 
 def decode_plain(data: str) -> Any:
-    """Any JSON value, such as an outcome or the totals."""
-    return json.loads(data)
+    """Any JSON value, such as an outcome or the totals. Raises `JournalError`."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as why:
+        raise JournalError(f"A value of the journal is damaged ({type(why).__name__}): {data[:80]!r}.") from None

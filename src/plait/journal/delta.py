@@ -28,6 +28,10 @@ WORTH = 32
 """Shared bytes from which telling a body from its base saves anything."""
 
 
+MAX_BODY = 64 << 20
+"""Bytes of the longest body that is restored (64 MiB). In a journal from elsewhere, few bytes may unpack to many."""
+
+
 class Coded(NamedTuple):
     """A body as stored: the columns `head`, `tail`, `packed` and `body`. `head` is None without a base."""
 
@@ -102,13 +106,18 @@ def decode(coded: Coded, base: bytes | None = None) -> bytes:
     """The exact body. Raises `Unrestorable` when base or bytes are not what they were."""
     between = coded.body
     if coded.packed:
+        machine = zlib.decompressobj()
         try:
-            between = zlib.decompress(between)
+            between = machine.decompress(between, MAX_BODY + 1)
         except zlib.error as error:
             raise Unrestorable(str(error)) from None
+        if len(between) <= MAX_BODY and not machine.eof:
+            raise Unrestorable("its compressed bytes are cut short")
+    head, tail = coded.head or 0, coded.tail or 0
+    if head + len(between) + tail > MAX_BODY:
+        raise Unrestorable(f"its body is longer than {MAX_BODY >> 20} MiB")
     if coded.head is None:
         return between
-    tail = coded.tail or 0
-    if base is None or min(coded.head, tail) < 0 or coded.head + tail > len(base):
+    if base is None or min(head, tail) < 0 or head + tail > len(base):
         raise Unrestorable("the body that it refers to is not there")
-    return base[: coded.head] + between + base[len(base) - tail :]
+    return base[:head] + between + base[len(base) - tail :]

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.journal.records import Row, RunRow
 
@@ -53,7 +54,7 @@ def lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes] = Mapp
             text.encode()
         except UnicodeEncodeError:  # half of a surrogate pair can only be written escaped
             text = json.dumps(each)
-        yield text
+        yield escape_hidden(text)
 
 
 def restore_body(exported: dict[str, Any]) -> bytes | None:

@@ -66,6 +66,14 @@ def foreign(path: Path) -> JournalError:
     )
 
 
+def altered(path: Path, what: str) -> JournalError:
+    """Return the error for a journal whose tables are not those that Plait creates."""
+    return JournalError(
+        f"The journal {path} is damaged, or somebody changed its tables: {what[:80]!r}.",
+        hint="If it is not yours, do not use it. If you added a table or an index yourself, remove that.",
+    )
+
+
 def from_os(error: OSError, path: Path) -> JournalError:
     """Return the error for a file or folder that cannot be created or opened."""
     what = error.strerror or str(error)

@@ -11,6 +11,10 @@ from pathlib import Path
 from plait.journal import faults, schema
 from plait.user_files import protect_journal
 
+_OWN = {statement for statement in schema.statements() if statement.startswith("CREATE")}
+_STATISTICS = {f"CREATE TABLE sqlite_stat{each}" for each in ("1(tbl,idx,stat)", "4(tbl,idx,neq,nlt,ndlt,sample)")}
+"""What `ANALYZE` creates."""
+
 
 def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
     """Return a connection to the journal at the path, and the file's device and inode.
@@ -59,6 +63,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         _change(connection, lambda: schema.statements() if _state(connection) == (0, 0) else ())
     check(connection, path)
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA trusted_schema = OFF")
 
 
 def is_new(connection: sqlite3.Connection) -> bool:
@@ -75,6 +80,12 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         raise faults.newer(path, version, schema.VERSION)
     if version < schema.VERSION:
         raise faults.older(path, version, schema.VERSION)
+    # A view, a trigger or a generated column of a file from elsewhere could compute for hours. SQLite goes by the SQL
+    # alone, whatever the other columns say. It makes some indexes itself, without SQL.
+    rows = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
+    found = {sql for name, sql in rows if sql is not None or not str(name).startswith("sqlite_autoindex_")}
+    if not _OWN <= found <= _OWN | _STATISTICS:
+        raise faults.altered(path, max(map(str, found - _OWN), default="a table is missing"))
 
 
 def _change(connection: sqlite3.Connection, statements: Callable[[], Sequence[str]]) -> None:

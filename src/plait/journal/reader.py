@@ -71,6 +71,7 @@ def _open(path: Path) -> sqlite3.Connection:
     protect_journal(path)
     connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=PATIENCE, isolation_level=None)
     try:
+        connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA user_version").fetchone()
         return connection
     except sqlite3.Error as error:
@@ -145,7 +146,9 @@ def list_runs(
 
 def list_children(connection: sqlite3.Connection, path: Path, run: str) -> list[RunRow]:
     """Return the child runs of a run in the order of the calls that started them; those of one call as they began."""
-    found = connection.execute(f"SELECT {RUN} FROM runs WHERE {_CALLER} = ? ORDER BY n", (run,))
+    # A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
+    later = "n > (SELECT n FROM runs WHERE id = ?)"
+    found = connection.execute(f"SELECT {RUN} FROM runs WHERE {_CALLER} = ? AND {later} ORDER BY n", (run, run))
     rows = [run_row(each, path) for each in found.fetchall()]
     return sorted(rows, key=lambda row: (row.head.caller.n, row.head.caller.i) if row.head.caller else (0, 0))
 
@@ -153,7 +156,9 @@ def list_children(connection: sqlite3.Connection, path: Path, run: str) -> list[
 def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str]]:
     """Return the numbers and ids of the child runs of a run, and of theirs."""
     found: list[tuple[int, str]] = []
-    for n, child in connection.execute(f"SELECT n, id FROM runs WHERE {_CALLER} = ?", (run,)).fetchall():
+    later = "n > (SELECT n FROM runs WHERE id = ?)"  # see list_children
+    query = f"SELECT n, id FROM runs WHERE {_CALLER} = ? AND {later}"
+    for n, child in connection.execute(query, (run, run)).fetchall():
         found += [(n, child), *descendants(connection, child)]
     return found
 
@@ -186,6 +191,18 @@ def session_read_outside(connection: sqlite3.Connection, session: str) -> bool:
     return connection.execute(f"SELECT 1 FROM runs WHERE {where} LIMIT 1", [session]).fetchone() is not None
 
 
+def answers(connection: sqlite3.Connection, label: str, runs: int) -> Iterator[tuple[str, bool]]:
+    """Yield the answers, as text, of those among the last `runs` runs whose label begins with `label`, and whether each
+    run read content from outside."""
+    question = (
+        "SELECT outcome, json_extract(totals, '$.outside') FROM runs WHERE outcome IS NOT NULL AND "
+        "n > (SELECT max(n) FROM runs) - ? AND substr(label, 1, ?) = ?"
+    )
+    for outcome, outside in connection.execute(question, (runs, len(label), label)):
+        if (said := _said(outcome)) is not None:
+            yield said, bool(outside)
+
+
 def sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:
     """Return the conversations, the most recently used first. See `Journal.sessions`."""
     last = (
@@ -205,6 +222,8 @@ def _origin(connection: sqlite3.Connection, run: str) -> int | None:
     """Return the number of the run at the start of a chain of forks; the run's own if it is not a fork."""
     number: int | None = None
     while run and (found := connection.execute("SELECT n, parent FROM runs WHERE id = ?", (run,)).fetchone()):
+        if number is not None and found[0] >= number:  # a run is forked from an earlier one
+            break
         number, run = found
     return number
 
@@ -264,10 +283,16 @@ _OWN = (
 )
 
 
-class Bodies:
-    """Restore bodies in the order of rows. Stores only the last of each phase, to save memory."""
+READ_AT_MOST, KEEP_AT_MOST = 32 << 30, 1 << 30
+"""Bytes of all bodies of a run: restored one after another (32 GiB), and in memory at once (1 GiB)."""
 
-    def __init__(self) -> None:
+
+class Bodies:
+    """Restore bodies in the order of rows. Stores only the last of each phase, to save memory. `limit`: how many bytes
+    they may have together, because each can repeat the one before."""
+
+    def __init__(self, limit: int = READ_AT_MOST) -> None:
+        self._left, self._limit = limit, limit
         self.last: dict[str, tuple[int, bytes]] = {}
         self.digests: list[bytes] = []
         """The digests of the rows so far, in order."""
@@ -281,6 +306,9 @@ class Bodies:
         if base is not None and (before is None or before[0] != base):
             raise delta.Unrestorable("the body that it refers to is not there")
         body = delta.decode(delta.Coded(head, tail, packed, stored), before[1] if before else None)
+        self._left -= len(body)
+        if self._left < 0:
+            raise delta.Unrestorable(f"the bodies up to it are longer than {self._limit >> 30} GiB")
         if isinstance(record, Thinking):
             self.last[record.phase] = (seq, body)
         return body

@@ -338,6 +338,13 @@ class Journal:
         except reader.NoJournal:
             return False
 
+    def clean_answers(self, label: str, runs: int = 1000) -> set[str]:
+        """Return the answers, stripped, that runs with such labels gave without content from outside, and no run gave
+        after it read some. Looks at the last `runs` runs."""
+        with reader.reading(self.path) as connection:
+            found = {(text.strip(), outside) for text, outside in reader.answers(connection, label, runs)}
+        return {text for text, outside in found if not outside and (text, True) not in found}
+
     def sessions(self, limit: int = 50) -> list[SessionRow]:
         """The conversations, the one whose last turn is the newest first; none where no journal is there."""
         try:
@@ -368,18 +375,18 @@ class Journal:
 
     def rows(self, run_id: str) -> list[Row]:
         """A run's whole record in order, every body byte for byte as it was."""
-        return list(self.iter_rows(run_id))
+        return list(self.iter_rows(run_id, reader.KEEP_AT_MOST))
 
-    def iter_rows(self, run_id: str) -> Iterator[Row]:
-        """The same, a row at a time: bodies of a long run need not all be in memory."""
+    def iter_rows(self, run_id: str, max_bytes: int = reader.READ_AT_MOST) -> Iterator[Row]:
+        """The same, a row at a time: bodies of a long run need not all be in memory. `max_bytes` limits their sum."""
         with reader.reading(self.path) as connection:
             n, _ = reader.find(connection, run_id, self.path)
-            yield from reader.iter_rows(connection, n, self.path)
+            yield from reader.iter_rows(connection, n, self.path, reader.Bodies(max_bytes))
 
     def timeline(self, run_id: str, *, bodies: bool = True) -> Timeline:
         """A run's record as typed values. Without `bodies`, requests and responses are empty, which saves memory."""
         timeline = Timeline()
-        for row in self.iter_rows(run_id):
+        for row in self.iter_rows(run_id, reader.KEEP_AT_MOST if bodies else reader.READ_AT_MOST):
             timeline.add(row, keep_body=bodies)
         return timeline
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import io
 import re
 import zlib
 from collections.abc import Iterable
@@ -16,6 +17,9 @@ from msgspec import Struct
 from plait.core.errors import ConfigError
 from plait.core.text import cut_text
 from plait.user_files import read_file
+
+MAX_UNPACKED = 1 << 30
+"""Bytes of the largest file that is unpacked (1 GiB)."""
 
 
 class FileRecord(Struct, frozen=True):
@@ -120,7 +124,10 @@ def _read_text(path: Path) -> bytes:
     try:
         data = read_file(path)
         if path.suffix == ".gz":
-            data = gzip.decompress(data)
+            with gzip.open(io.BytesIO(data)) as packed:
+                data = packed.read(MAX_UNPACKED + 1)
+            if len(data) > MAX_UNPACKED:
+                raise ConfigError(f"{path.name} unpacks to more than {MAX_UNPACKED >> 20} MiB.", hint="Split it.")
         data.decode("utf-8")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ConfigError(

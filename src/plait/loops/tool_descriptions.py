@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from msgspec import structs
 
 from plait.core import Call, Effects, LoopContext, ToolSpec, act
-from plait.core.text import visible
+from plait.core.text import clean
 from plait.loops.escape import Escape, escape_of
 
 T = TypeVar("T")
@@ -168,10 +168,10 @@ def _cleaned(tools: Iterable[ToolSpec], escape: Escape) -> tuple[ToolSpec, ...]:
 
 def _clean(tool: ToolSpec, escape: Escape) -> ToolSpec:
     def words(text: str) -> str:
-        return escape(visible(text))
+        return escape(clean(text))
 
     def value(text: str) -> str:
-        return escape.tokens(visible(text))
+        return escape.tokens(clean(text))
 
     cleaned = structs.replace(
         tool,

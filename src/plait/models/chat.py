@@ -130,7 +130,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         broken: ModelError | None = None
         try:
             body = fill_contents(request.body, request.contents)
-            target = await http.post(target, request.path, body, headers, self.timeout, answer, watch.take)
+            count = watch.count_content
+            target = await http.post(target, request.path, body, headers, self.timeout, answer, watch.take, count)
         except asyncio.CancelledError as error:
             # For the usage of the call: the part that was received.
             error.response = Response(answer.status, target.clean_bytes(answer.body))  # type: ignore[attr-defined]
@@ -270,6 +271,10 @@ class _Watch:
         if draft.done:
             return None
         return draft.is_stopped and not draft.whole  # if the endpoint also ended the reply, its usage is still to come
+
+    def count_content(self) -> int:
+        """Return how many bytes of the reply have arrived."""
+        return self.reader.draft.written
 
     def _show_input(self) -> None:
         if self._follows is not None and (text := self.reader.draft.new_input(self._follows.followed_tool)):

@@ -97,11 +97,13 @@ async def post(
     timeout: float,
     answer: HttpAnswer,
     on_bytes: Callable[[bytes], bool | None] | None = None,
+    count_content: Callable[[], int] = int,
 ) -> Target:
     """POST once and fill `answer`. `on_bytes` gets each piece of a body and ends the request by returning True. None
     says that all has come: some endpoints then keep the connection open.
 
-    `timeout` is the longest silence of the endpoint in seconds. Returns the target, with the proxy that may have
+    `timeout` is the longest time in seconds without content, as `count_content` counts it after each piece: comments,
+    empty events and single bytes of headers keep no request alive. Returns the target, with the proxy that may have
     written the answer. Raises `Unreachable`, also if the connection breaks within the body (`answer` has what came),
     and `BadRequest` for an invalid address or header. An error or a cancellation closes the connection.
     """
@@ -118,14 +120,15 @@ async def post(
         proxy = find_proxy(url.scheme, url.host or "", url.port or 0)
         if proxy is not None and proxy.fault:
             raise ValueError(proxy.fault)
-        response = await sender.post(
-            url,
-            data=body,
-            headers=headers,
-            timeout=_timeout(timeout),
-            proxy=proxy and proxy.url,
-            allow_redirects=False,
-        )
+        async with asyncio.timeout(timeout + min(CONNECT_SECONDS, timeout)):
+            response = await sender.post(
+                url,
+                data=body,
+                headers=headers,
+                timeout=_timeout(timeout),
+                proxy=proxy and proxy.url,
+                allow_redirects=False,
+            )
         if proxy is not None and response.status == 407:
             response.close()
             raise aiohttp.ClientHttpProxyError(response.request_info, (), status=407, message=response.reason or "")
@@ -142,6 +145,8 @@ async def post(
     pieces: list[bytes] = []
     size = 0
     enough: bool | None = False
+    loop, seen = asyncio.get_running_loop(), 0
+    until = loop.time() + timeout
     try:
         answer.status = 200 if response.status in (201, 202, 203) else response.status
         answer.headers = response.headers
@@ -149,7 +154,8 @@ async def post(
         read = response.content.readany
         while True:
             try:
-                piece = await (asyncio.wait_for(read(), END_SECONDS) if enough is None else read())
+                async with asyncio.timeout_at(until):
+                    piece = await read()
             except (aiohttp.ClientError, OSError) as error:
                 if enough is None:
                     response.close()
@@ -160,7 +166,10 @@ async def post(
                 break
             pieces.append(piece)
             size += len(piece)
+            ended = enough is None
             enough = watch(piece) if watch is not None else size > MAX_BODY
+            if not ended and (enough is None or count_content() > seen):
+                seen, until = count_content(), loop.time() + (timeout if enough is not None else END_SECONDS)
             if enough:
                 answer.cut = True
                 response.close()

@@ -43,7 +43,6 @@ from plait.runtime.run_context import (
     sentence,
 )
 from plait.runtime.run_hooks import Decided, HookPlace, RunHooks
-from plait.runtime.taint import comes_from_outside
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools.call_context import offer_services
 
@@ -366,7 +365,8 @@ class Actor:
                         self.run_context.remark(group.step, "in_doubt", said)
                     raise
                 span.record_result(made)
-            if services.outside or comes_from_outside(run_spec.context.tool(call.tool), made):
+            spec = run_spec.context.tool(call.tool)
+            if services.outside or (spec is not None and spec.open_world):
                 made = structs.replace(made, outside=True)
             if (invented := group.candidates[i].invented) and run_spec.grounding == "warn":
                 made = structs.replace(made, note=warning(invented))

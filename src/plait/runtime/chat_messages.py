@@ -11,6 +11,7 @@ from plait.core.arguments import named_input
 from plait.core.errors import ConfigError
 from plait.journal.timeline import Timeline
 from plait.models.wires.turns import arguments
+from plait.runtime.clean_turns import MARK, is_clean, mark_of
 
 ChatMessages: TypeAlias = Iterable[Exchange | Mapping[str, Any]]
 """Turns of a conversation, oldest first: `Exchange` objects, or chat-completions messages."""
@@ -30,8 +31,11 @@ def calls_in(timeline: Timeline, tools: Iterable[Mapping[str, Any]]) -> tuple[Pa
     )
 
 
-def write_messages(turns: Iterable[Exchange]) -> list[dict[str, Any]]:
-    """Return turns as messages: the user's question, each call with its result, and the answer unless it is ""."""
+def write_messages(turns: Iterable[Exchange], *, clean: bool = False) -> list[dict[str, Any]]:
+    """Return turns as messages: the user's question, each call with its result, and the answer unless it is "".
+
+    `clean`: they hold nothing from outside. The last message of each turn then has a mark that `read_turns` checks.
+    """
     messages: list[dict[str, Any]] = []
     number = 0
     for turn in turns:
@@ -45,25 +49,32 @@ def write_messages(turns: Iterable[Exchange]) -> list[dict[str, Any]]:
             messages.append({"role": "tool", "tool_call_id": id, "content": call.result})
         if turn.answer:
             messages.append({"role": "assistant", "content": turn.answer})
+        if clean and messages[-1]["role"] != "user":
+            messages[-1][MARK] = mark_of(turn)
     return messages
 
 
-def read_turns(history: ChatMessages) -> tuple[Exchange, ...]:
-    """Return the turns in a history. Leaves out system messages and calls without a result.
+def read_turns(history: ChatMessages) -> tuple[tuple[Exchange, ...], bool]:
+    """Return the turns in a history, and whether all of them are proven to hold nothing from outside.
+
+    Leaves out system messages and calls without a result.
 
     Raises `ConfigError` for a message that is not of a known shape.
     """
     turns: list[Exchange] = []
+    marks: list[Any] = []
     named: dict[str, tuple[str, Any]] = {}
     for i, each in enumerate(history):
         if isinstance(each, Exchange):
             turns.append(each)
+            marks.append(None)
             continue
         role = each.get("role") if isinstance(each, Mapping) else None
         if role in ("system", "developer"):
             continue
         if role == "user":
             turns.append(Exchange(_read_text(each, i), ""))
+            marks.append(None)
             continue
         if role not in ("assistant", "tool") or not turns:
             raise _invalid(
@@ -80,7 +91,8 @@ def read_turns(history: ChatMessages) -> tuple[Exchange, ...]:
         else:
             answer = "\n\n".join(filter(None, (answer, _read_text(each, i))))
         turns.append(Exchange(question, answer, calls))
-    return tuple(turns)
+        marks[-1] = each.get(MARK)
+    return tuple(turns), all(map(is_clean, turns, marks))
 
 
 def _read_calls(made: Any, i: int) -> Iterable[tuple[str, tuple[str, Any]]]:

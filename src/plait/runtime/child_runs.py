@@ -95,8 +95,9 @@ async def run_child(
         if row is None:
             run_spec, head = await agent._parts.prepare_run(question, None, on_wait, None, None, deps)
             caller = ParentCall(context.log.run, services.n, services.i)
-            head = structs.replace(head, run=id, caller=caller)
             run_spec = _with_policies(run_spec, services)
+            settings = {**head.settings, **({"outside": run_spec.outside} if run_spec.outside else {})}
+            head = structs.replace(head, run=id, caller=caller, settings=settings)
             log = await runs.open_log(run_spec, head, context.journal)
         else:
             agent = agent._with_loop_of(row.head)  # kept until the run ends

@@ -22,6 +22,7 @@ from plait.runtime.costs import PhaseSpending, spending
 from plait.runtime.output import TEXT, OutputT, OutputType
 from plait.runtime.recorded_events import make_events
 from plait.runtime.spent import Spent, spent_in
+from plait.tools.call_context import call_services
 
 
 class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
@@ -58,6 +59,8 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     """The specifications of its tools."""
     outside: bool = False
     """Whether its context holds content from outside: results of tools marked `open_world` (see `Agent.taint`)."""
+    taint: str = "off"
+    """What the agent does after such content: "off" or "ask"."""
 
     def __repr__(self) -> str:
         """Return one line: how the run ended, and what it used."""
@@ -176,12 +179,12 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
 
         They begin with the earlier turns. A run's question, tool calls, results and answer follow; a run without an
         answer ends with its last result. Model calls and the format of the loop are left out. `Agent.run` takes the
-        list as `history`. Raises `JournalError` if the record cannot be read.
+        list as `history`. With `taint="ask"`, a mark (`clean`) in each turn proves that it holds nothing from outside.
+        Raises `JournalError` if the record cannot be read.
         """
         answer = self.answer if isinstance(self.answer, str | None) else encode(self.answer).decode()
-        return write_messages(
-            (*self.history, Exchange(self.question, answer or "", calls_in(self.timeline, self.tools)))
-        )
+        last = Exchange(self.question, answer or "", calls_in(self.timeline, self.tools))
+        return write_messages((*self.history, last), clean=self.taint == "ask" and not self.outside)
 
     def json(self) -> dict[str, Any]:
         """Return the object that `plait run --json` prints. `phases` is None if the record cannot be read."""
@@ -230,8 +233,12 @@ def run_of(
     output_type: OutputType[Any] = TEXT,
     history: tuple[Exchange, ...] = (),
     tools: tuple[dict[str, Any], ...] = (),
+    taint: str = "off",
 ) -> Run[Any]:
     """Build a run from its parts, as the engine or the journal has them."""
+    outside = totals.get("outside", not totals)
+    if (calling := call_services()) is not None:
+        calling.outside |= outside  # a tool runs an agent by itself: what that run read may be in the tool's result
     return Run(
         id=run,
         outcome=outcome,
@@ -250,5 +257,6 @@ def run_of(
         output_type=output_type,
         history=history,
         tools=tools,
-        outside=totals.get("outside", False),
+        outside=outside,
+        taint=taint,
     )

@@ -169,6 +169,7 @@ def read_finished_run(
         output_type=output or output_of(read_recorded_output(row.head)),
         history=row.head.given or row.head.history,
         tools=row.head.tools,
+        taint=row.head.settings.get("taint", "off"),
     )
 
 
@@ -267,6 +268,7 @@ async def _perform(
         output_type=run_spec.output,
         history=head.given or head.history,
         tools=head.tools,
+        taint=run_spec.taint,
     )
     if on_event is not None:
         on_event(ev.Ended(outcome, run))

@@ -127,6 +127,8 @@ class Conversation(Struct, frozen=True):
     """All turns before the run, if the caller passed them and not all of them are shown whole."""
     searched: bool = True
     """Whether the run has a tool that searches the conversation."""
+    outside: bool = False
+    """Whether strangers may have written a part of the turns that the caller passed."""
 
     def tool(self, journal: Journal | None, embedder: Embedder) -> Tool:
         """Return the tool that searches the conversation before this run."""
@@ -212,11 +214,11 @@ def continue_conversation(session: str | None, shown: History, history: ChatMess
 
     Raises `ConfigError` for an invalid name or message.
     """
-    given = read_turns(history)
+    given, is_proven = read_turns(history)
     recent = shown.of(_turns(given))
     searched = [(each.question, each.answer) for each in recent] != [(each.question, each.answer) for each in given]
     name = check_session_name(session) if session is not None else ""
-    return Conversation(name, new_run_id(), recent, given if recent != given else (), searched)
+    return Conversation(name, new_run_id(), recent, given if recent != given else (), searched, not is_proven)
 
 
 def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:

@@ -7,16 +7,15 @@ earlier turns that did, and descriptions of tools marked `foreign`. It may hold 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from plait.core import Call, Exchange, Observation, ToolSpec
-from plait.tools import Toolset
+from plait.core import Call, Observation, ToolSpec
 
 Taint: TypeAlias = Literal["off", "ask"]
 """What Plait does about a call with effects after content from outside is in the context."""
 
 CONVERSATION = "earlier turns of this conversation"
+EVIDENCE = "the evidence of its plan"
 
 
 class OutsideContent:
@@ -53,18 +52,3 @@ class OutsideContent:
         return (
             f" The run has read content from outside ({', '.join(self.sources)}), which may have asked for this call."
         )
-
-
-def comes_from_outside(spec: ToolSpec | None, observation: Observation) -> bool:
-    """Return whether a call returned, or failed with, what strangers may have written."""
-    return spec is not None and spec.open_world and observation.trouble != "bad_input"
-
-
-def outside_from_start(tools: Toolset, history: Iterable[Exchange], session_read_outside: bool) -> tuple[str, ...]:
-    """Return what the context of a new run holds from outside before its first request."""
-    specs = tools.specs
-    found = [f"the description of '{spec.name}'" for spec in specs if spec.foreign]
-    names = {spec.name for spec in specs if spec.open_world}
-    if session_read_outside or any(call.tool in names for turn in history for call in turn.calls):
-        found.append(CONVERSATION)
-    return tuple(found)

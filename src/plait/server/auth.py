@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import os
 import secrets
 import time
@@ -24,7 +25,9 @@ SHORTEST = 16
 LOGGED_IN = 12 * 3600
 """Seconds that a browser stays logged in."""
 FAILURES, PERIOD = 5, 60.0
-"""After this many wrong tokens in this many seconds, `/login` refuses all tokens for a while."""
+"""After this many wrong tokens in this many seconds, `/login` tells the client's address to wait."""
+ADDRESSES = 1000
+"""Addresses with wrong tokens that the server remembers."""
 
 
 @dataclass(frozen=True)
@@ -139,17 +142,24 @@ class AccessTokens:
 
 
 class LoginLimit:
-    """Limits how fast tokens can be tried at `/login`."""
+    """Counts wrong tokens at `/login` for each client address. A right token always opens it."""
 
     def __init__(self) -> None:
-        self._failures: deque[float] = deque(maxlen=FAILURES)
+        self._failures: dict[str, deque[float]] = {}
 
-    def wait(self, now: float) -> float:
-        """Return the seconds until a token may be tried, 0 for now."""
-        return max(0.0, self._failures[0] + PERIOD - now) if len(self._failures) == FAILURES else 0.0
-
-    def add_failure(self, now: float) -> None:
-        self._failures.append(now)
+    def add_failure(self, address: str, now: float) -> float:
+        """Count a wrong token. Return the seconds that its address has to wait, 0 if it may try again at once."""
+        if ":" in address:  # one client has a whole network of IPv6 addresses
+            ip = ipaddress.IPv6Address(address)
+            address = str(ip.ipv4_mapped or ipaddress.IPv6Network((int(ip) >> 64 << 64, 64)))
+        failures = self._failures.pop(address, deque(maxlen=FAILURES))
+        self._failures[address] = failures
+        if len(self._failures) > ADDRESSES:
+            del self._failures[next(iter(self._failures))]
+        if len(failures) == FAILURES and (wait := failures[0] + PERIOD - now) > 0:
+            return wait
+        failures.append(now)
+        return 0.0
 
 
 def cookie_name(host: str) -> str:

@@ -131,12 +131,17 @@ class ChatCompletion:
                 raise RequestRejected(400, "The answer to a question of the agent is text: it has no files.")
             answer = asked.messages[-1].text
             return await manager.resume(state.waiting_run, answer, question=question, caller=caller, on_event=on_event)
+        history = None
+        if named is None or not state.is_known:
+            history = await asyncio.to_thread(
+                conversations.mark_clean_turns, manager.journal, caller, asked.history, state.is_known
+            )
         return await manager.start(
             asked.model,
             asked.parts,
             caller=caller,
             session=state.session,
-            history=None if named is not None and state.is_known else asked.history,
+            history=history,
             key=conversations.conversation_key(asked.messages),
             output=asked.output,
             on_event=on_event,

@@ -15,11 +15,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 from msgspec import Struct, convert
 
-from plait.core import Waiting
+from plait.core import Exchange, Waiting
 from plait.core.errors import StaleAnswer, UnknownRun
 from plait.journal.owner import new_run_id
 from plait.journal.reader import NoJournal
@@ -28,6 +30,7 @@ from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.journal.timeline import Question
 from plait.runtime.approvals import LENGTH, waiting_with, without_id
+from plait.runtime.chat_messages import write_messages
 from plait.server.auth import Caller, RunLabel
 from plait.server.chat_format import ChatMessage, answer_text, question_text
 from plait.server.errors import RequestRejected
@@ -99,6 +102,20 @@ def state_of(row: RunRow) -> ConversationState:
         waiting_agent=label.agent if label is not None else "",
         waiting_question=str((row.outcome or {}).get("question", "")),
     )
+
+
+def mark_clean_turns(
+    journal: Journal, caller: Caller, turns: Sequence[Exchange], is_known: bool
+) -> list[dict[str, Any]]:
+    """Return the earlier turns that a client sent as messages, with marks on those that hold nothing from outside:
+    all of a session of the caller (`is_known`; its runs know what they read), else what clean runs said. Blocking."""
+    clean: set[str] = set()
+    if turns and not is_known:
+        with suppress(NoJournal):
+            clean = journal.clean_answers(str(RunLabel(caller.owner, "")).removesuffix(":"))
+    return [
+        message for turn in turns for message in write_messages([turn], clean=is_known or turn.answer.strip() in clean)
+    ]
 
 
 def check_agent(state: ConversationState, agent: str) -> None:

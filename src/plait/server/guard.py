@@ -49,7 +49,9 @@ USUAL = {
 """Headers of every answer that does not set them itself."""
 TRICKS = (b"//", b"\\", b"%2f", b"%5c", b"%2e", b"%00", b"%25")
 """Parts of a path that another server might interpret differently."""
-CLOSING = (400, 401, 403, 408, 413, 415, 421)
+MAX_HEADERS = 64_000
+"""Bytes of a request's headers with its path."""
+CLOSING = (400, 401, 403, 408, 413, 415, 421, 431)
 """The connection is closed after these statuses: the request may not have been read to its end."""
 
 
@@ -79,6 +81,7 @@ class Guard:
 
         try:
             headers = Headers(scope=scope)
+            _check_size(scope)
             _check_path(scope)
             self._check_site(headers)
             caller = scope.setdefault("state", {})["caller"] = self._authenticate(scope, headers)
@@ -186,6 +189,14 @@ class Guard:
             text = f"The body did not arrive within {self._table.body_seconds:g} seconds."
             raise RequestRejected(408, text, code="slow_body", metric="slow") from None
         return bytes(body)
+
+
+def _check_size(scope: Scope) -> None:
+    """Refuse headers that are too long. uvicorn limits only those that arrive in several pieces."""
+    size = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+    if size + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEADERS:
+        text = f"The request line and the headers have more than {MAX_HEADERS:,} bytes."
+        raise RequestRejected(431, text, hint="Send less.", code="headers_too_large", metric="size")
 
 
 def _check_path(scope: Scope) -> None:

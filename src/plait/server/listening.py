@@ -27,7 +27,7 @@ from plait.server.runs import RunManager
 logger = logging.getLogger("plait.server")
 
 HEADER_SECONDS = 20.0
-"""Seconds in which a connection must send the headers of a request. uvicorn limits their size to 64 kB."""
+"""How long a connection may take to send the headers of a request."""
 
 
 class HeaderTimeoutProtocol(H11Protocol):

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from plait.agent import Agent
 from plait.config import ServeTable
-from plait.core import Event, Exchange
+from plait.core import Event
 from plait.core.errors import UnknownRun
 from plait.core.events import Began, Ended
 from plait.journal.codec import encode
@@ -25,6 +25,7 @@ from plait.journal.reader import NoJournal
 from plait.journal.records import RunHead, RunRow
 from plait.journal.store import Journal
 from plait.runtime.attachments import UserQuestion
+from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.run import Run
 from plait.server.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
 from plait.server.auth import ANYONE, AccessTokens, Caller, RunLabel
@@ -142,7 +143,7 @@ class RunManager:
         *,
         caller: Caller = ANYONE,
         session: str | None = None,
-        history: Iterable[Exchange] | None = None,
+        history: ChatMessages | None = None,
         key: str = "",
         output: dict[str, Any] | None = None,
         on_event: OnEvent | None = None,
@@ -253,8 +254,10 @@ class RunManager:
 
     def _find_top(self, row: RunRow) -> RunRow:
         """Return the run at the top of a child run's tree; the run itself if it is no child."""
-        while row.head.caller is not None:
+        seen = {row.head.run}
+        while row.head.caller is not None and row.head.caller.run not in seen:
             row = self.journal.run(row.head.caller.run)
+            seen.add(row.head.run)
         return row
 
     def _find_resumable(self, run: str, caller: Caller) -> RunRow:

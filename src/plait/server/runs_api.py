@@ -114,18 +114,18 @@ class ViewerApi:
     async def login(self, request: Request) -> Response:
         """Exchange a token for a cookie that scripts cannot read, and a part that the page stores."""
         token = (await _parse_body(request, LoginBody)).token
-        if wait := self._login_limit.wait(time.monotonic()):
-            raise RequestRejected(
-                429,
-                "Too many wrong tokens were tried.",
-                hint="Try again later.",
-                code="login",
-                retry_after=wait,
-                metric="login",
-            )
         login = self._manager.tokens.login(token)
         if login is None:
-            self._login_limit.add_failure(time.monotonic())
+            address = request.client.host if request.client is not None else ""
+            if wait := self._login_limit.add_failure(address, time.monotonic()):
+                raise RequestRejected(
+                    429,
+                    "Too many wrong tokens came from this address.",
+                    hint="Try again later, or give the right token.",
+                    code="login",
+                    retry_after=wait,
+                    metric="login",
+                )
             text = "The token does not open the viewer."
             raise RequestRejected(401, text, kind="authentication_error", code="bad_token", metric="token")
         answer = json_response({"page": login.page})

@@ -15,10 +15,12 @@ class CallContext:
 
 
 class CallServices(Protocol):
-    """What the runtime offers to one tool call. `meter` counts what its run uses, `calls_in_doubt` those in doubt."""
+    """What the runtime offers to one tool call. `meter` counts what its run uses, `calls_in_doubt` those in doubt.
+    `outside`: a run that the tool started has read content from outside."""
 
     meter: Any
     calls_in_doubt: Any
+    outside: bool
 
     def report_progress(self, text: str) -> None:
         """Show how far the tool is. Called on the run's own event loop."""

@@ -26,7 +26,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from plait.core.text import visible
+from plait.core.text import clean
 from plait.tools.mcp.schema import repair_schema
 
 MARK = f"plait.{secrets.token_hex(8)}"
@@ -200,7 +200,7 @@ async def _read_reply(response: httpx2.Response, id: int | str) -> dict[str, Any
     if response.is_success:
         text = response.headers.get("content-type", "no type")[:80] if content.strip() else "nothing"
         return reply or make_error(id, f"{text} instead of a result", Fault("unreadable", status))
-    words = visible(_TAG.sub(" ", content.decode("utf-8", "replace")[:2_000]))
+    words = clean(_TAG.sub(" ", content.decode("utf-8", "replace")[:2_000]))
     error = reply["error"] if reply and "error" in reply else {"message": " ".join(words.split())[:200] or "no reason"}
     if after := response.headers.get("retry-after"):
         error["message"] += f"; Retry-After: {after[:40]}"

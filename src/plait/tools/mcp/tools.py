@@ -13,7 +13,7 @@ from msgspec import structs
 
 from plait.core.errors import BadInput, ConfigError, ToolError
 from plait.core.messages import JSON
-from plait.core.text import visible
+from plait.core.text import clean
 from plait.core.tools import ToolSpec
 from plait.installation import install_hint
 from plait.tools.call_context import call_services
@@ -240,7 +240,7 @@ class McpToolSource:
         return named
 
     def _describe(self, tool: ListedTool, name: str) -> ToolSpec:
-        text = visible(tool.description or tool.title or "").strip()
+        text = clean(tool.description or tool.title or "").strip()
         if len(text) > MAX_DESCRIPTION:
             text = f"{text[:MAX_DESCRIPTION]} ... ({len(text) - MAX_DESCRIPTION:,} more characters)"
         hints, trust = tool.annotations, self._server.trust
