@@ -42,7 +42,7 @@ def test_the_parts_of_the_campaign_exist() -> None:
     assert isinstance(table, ast.Dict)
     parts = {ast.literal_eval(key) for key in table.keys if key is not None}
     named = {part for row in ROWS for part in re.findall(r"`(\w+)`", row[2] if len(row) > 2 else "")}
-    assert named - parts <= {"guards", "cancel"}  # these two come with the tests of binding and of cancellation
+    assert named <= parts
 
 
 # -- attacks on promises that have no page of their own
