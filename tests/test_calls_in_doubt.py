@@ -28,7 +28,7 @@ def _nothing_paid() -> None:
 
 
 @plait.tool(timeout=0.02)
-async def pay(to: str) -> str:
+async def pay(to: str, note: str = "rent") -> str:
     """Pays, and then takes too long to say so."""
     PAID.append(to)
     await asyncio.sleep(60)

@@ -226,14 +226,14 @@ class Actor:
             found["taint"] = self.run_context.outside.describe()
         if self._policy.may_be_lost(call):
             found["lost"] = " The journal may have lost rows of this run, so this call may have been made before."
-        if self._policy.is_in_doubt(call) or self._policy.is_in_doubt(candidate.bound.written):
+        if self._is_in_doubt(candidate.bound):
             found["doubt"] = " The same call was made before, and whether it took effect is not known."
         return found | dict.fromkeys(self._policy.find_approvals(call), "")
 
     async def _make(self, group: Group, todo: list[int]) -> dict[int, Observation]:
         """Make the calls that have no result yet: those in doubt by policy, those that need approval after it came."""
         calls, candidates, begun = group.wrote, group.candidates, group.past.begun
-        if self._needs_nobody(group.past, calls):
+        if self._needs_nobody(group):
             return await self._begin(group, tuple(todo))
         results: dict[int, Observation] = {}
         doubtful = [i for i in todo if i in begun and not self._policy.may_repeat(calls[i])]
@@ -266,11 +266,11 @@ class Actor:
             results[i] = await self._make_if_approved(group, i, asking[i])
         return results
 
-    def _needs_nobody(self, past: PastEffect, calls: tuple[Call, ...]) -> bool:
+    def _needs_nobody(self, group: Group) -> bool:
         """The calls were never begun, and nothing has to be looked at or asked before they are made."""
         run_context = self.run_context
         if (
-            past.is_recorded
+            group.past.is_recorded
             or self._hooks.has("before_tool")
             or run_context.outside.asks
             or run_context.sources is not None
@@ -278,8 +278,13 @@ class Actor:
         ):
             return False
         return all(each == "never" for each in run_context.run_spec.approve) and not any(
-            self._policy.waits_always(call) or self._policy.is_in_doubt(call) for call in calls
+            self._policy.waits_always(each.bound.call) or self._is_in_doubt(each.bound)
+            for each in group.candidates.values()
         )
+
+    def _is_in_doubt(self, bound: BoundCall) -> bool:
+        """Return whether the same call is in doubt, also with other computed defaults."""
+        return self._policy.is_in_doubt(bound.call) or self._policy.is_in_doubt(bound.written)
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
         """Record that the calls start. Make those that need no approval at once, and ask for the others."""

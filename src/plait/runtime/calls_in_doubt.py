@@ -27,7 +27,7 @@ class CallsInDoubt:
     def read_all(self) -> list[Call]:
         """Return all calls in doubt, with their tools' own names. Raises `JournalError` for an unreadable turn."""
         for journal, session, run in self.unread:
-            self._earlier += [call for row in journal.open_turns(session, run) for call in read(journal, row)]
+            self._earlier += [call for row in journal.open_turns(session, run) for call in read_calls_of(journal, row)]
         self.unread.clear()
         return [*self._earlier, *self.tree]
 
@@ -37,24 +37,26 @@ def read_calls_in_doubt(journal: Journal, head: RunHead, timeline: Timeline) -> 
     steps started in the run that it comes from."""
     repeatable = {tool["name"] for tool in head.tools if tool.get("read_only") or tool.get("idempotent")}
     found = [
-        each.call
+        call
         for each in timeline.tool_calls
         if each.begun
         and each.call.tool not in repeatable
         and (each.observation is None or each.observation.trouble == "in_doubt")
+        # The planned call has no computed defaults, which the next call may have otherwise.
+        for call in ((each.call,) if each.changed_by else (each.call, each.planned))
     ]
     effects, name, parent = {each.n for each in timeline.tool_calls}, head.run, head.parent
     while name:
         for row in journal.children(name):
             if row.head.caller is not None and row.head.caller.n in effects:
-                found += read(journal, row)
+                found += read_calls_of(journal, row)
         name, parent = parent, ""
         with suppress(UnknownRun):  # deleted
             parent = journal.head(name).parent if name else ""
     return found
 
 
-def read(journal: Journal, run: RunRow) -> list[Call]:
+def read_calls_of(journal: Journal, run: RunRow) -> list[Call]:
     """Return the calls in doubt of another run and of its child runs; if it goes on, also those under way."""
     if run.outcome is not None and not run.totals.get("in_doubt"):
         return []
