@@ -296,6 +296,8 @@ def cancel_one(way: Callable[[Case, plait.Agent], Any], case: Case) -> list[str]
             try:
                 await way(case, agent)
             finally:
+                for _ in range(3 * (way is leave_stream)):  # Python closes the iterator that was left in a task
+                    await asyncio.sleep(0)
                 if way is not leave_behind:
                     leftover.extend(str(task) for task in asyncio.all_tasks() - {asyncio.current_task()})
 
