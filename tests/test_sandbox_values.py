@@ -303,11 +303,6 @@ for _ in range(40):
     WIDE = [WIDE] * 10
 
 
-def spoilt() -> Any:
-    yield 1
-    raise OSError("gone")
-
-
 CANT = "(a {} that can't be shown)"
 
 
@@ -327,7 +322,6 @@ HOSTILE: list[tuple[Any, str]] = [
     ([Dumps()], f'["{CANT.format("Dumps")}"]'),
     ([Recursion()], f'["{CANT.format("Recursion")}"]'),
     ([iter(Spoilt())], '[[1, "(no more can be read: OSError)"]]'),
-    (spoilt(), '[1, "(no more can be read: OSError)"]'),
     (CIRCLE, '[1, {"inside": "(nested too deeply to show)"}]'),
     ([float("nan"), float("-inf")], '["nan", "-inf"]'),
     ({1.5: 1, None: 2, (1, 2): 3, b"x": 4}, '{"1.5": 1, "null": 2, "[1, 2]": 3, "1 bytes (text)": 4}'),

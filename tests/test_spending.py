@@ -466,7 +466,7 @@ def test_hardware_is_never_paid_by_runs_that_are_no_cheaper() -> None:
 
 def test_without_a_price_nobody_can_say_when() -> None:
     for before, after in ((None, 0.1), (0.1, None)):
-        with pytest.raises(ConfigError, match="a price is not known"):
+        with pytest.raises(ConfigError, match="a price is unknown"):
             paid_back(1500, before, after)
 
 

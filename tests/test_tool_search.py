@@ -23,6 +23,7 @@ from plait.core import Call, ToolSpec
 from plait.core.errors import ConfigError
 from plait.loops.codeact.signature import signature
 from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.bound_calls import CallBinder
 from plait.runtime.make_call import make_call
 from plait.search import ToolIndex, VectorCache
 from plait.search.tool_index import MEANING, meaning_of, words_of
@@ -236,7 +237,9 @@ async def send(text: str, to: list[str] | None = None) -> None:
 
 async def called(tool: plait.Tool, given: Any) -> Any:
     services = SimpleNamespace(run_context=SimpleNamespace(artifacts=ArtifactStore({})), time_limit=asyncio.timeout)
-    return await make_call(Toolset((tool,)), Call(tool.name, given), 60.0, services)  # type: ignore[arg-type]
+    tools = Toolset((tool,))
+    bound = CallBinder(tools, ArtifactStore({})).bind(Call(tool.name, given))
+    return await make_call(tools, bound, 60.0, services)  # type: ignore[arg-type]
 
 
 async def test_the_search_tool_tells_a_line_for_each_of_the_best_tools() -> None:

@@ -20,6 +20,7 @@ from plait.core.errors import (
     ContextOverflow,
     ModelError,
     RateLimited,
+    ReplayDiffers,
     ServerFailed,
     Unsupported,
 )
@@ -427,7 +428,7 @@ def test_the_host_speaks_this_wire_and_can_speak_the_old_one() -> None:
     assert other.wire == "chat" and other.encode(Think("act", ASK)).path == "chat/completions"
 
 
-def test_a_run_that_was_recorded_on_the_old_wire_replays_and_resumes_on_it(journal: Path) -> None:
+def test_a_run_that_was_recorded_on_the_old_wire_resumes_on_it_and_a_replay_shows_the_change(journal: Path) -> None:
     async def main() -> list[Asked]:
         async with Server(Imitation(completion("A waits."), completion("Nice."))) as server:
             old = server.model(spec="gemini:m", endpoint=f"{server.url}/openai", wire="chat")
@@ -436,7 +437,8 @@ def test_a_run_that_was_recorded_on_the_old_wire_replays_and_resumes_on_it(journ
                 agent = plait.Agent(
                     "react", model=server.model(spec="gemini:m", endpoint=base, wire="gemini"), journal=journal
                 )
-                assert (await asyncio.to_thread(agent.replay, first.id)).whole
+                with pytest.raises(ReplayDiffers):
+                    await asyncio.to_thread(agent.replay, first.id)
                 (model,) = models_of_run(
                     {"": agent.model}, Journal.at(journal).run(first.id).head, asks_for_tools=True
                 ).values()

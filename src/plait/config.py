@@ -177,6 +177,11 @@ def load(path: Path | None = None) -> Config:
         raise ConfigError(f"There is no configuration file {place}.", hint="Check --config or PLAIT_CONFIG.")
     content = _content(place)
     near = _read(place, content, own_content)
+    if near.journal.redact != found.journal.redact:
+        raise ConfigError(
+            f"{place}, table [journal]: redact runs code for every text of yours.",
+            hint=f"Only your own configuration may set it: {own}.",
+        )
     if named is None and not is_trusted(place, content):
         reasons = list(risks(_parsed(place, content), found.raw, place.absolute().parent))
     else:
@@ -256,11 +261,6 @@ def _read(place: Path, content: bytes, below: tuple[Path, bytes] | None = None) 
     agents = _agents(tables, run, place)
     telemetry = _table(data.pop("telemetry", {}), TelemetryTable, "telemetry", place)
     journal = _table(data.pop("journal", {}), JournalTable, "journal", place)
-    if over is not None and journal.redact != over.get("journal", {}).get("redact"):
-        raise ConfigError(
-            f"{place}, table [journal]: redact runs code for every text of yours.",
-            hint=f"Only your own configuration may set it: {own_file()}.",
-        )
     own = {name: tuple(table) for name, table in tables.items()}
     return Config(run, ModelConfig.from_mapping(data, place.name), place, serve, agents, telemetry, own, journal, raw)
 

@@ -128,7 +128,7 @@ class LoopContext(Struct, frozen=True):
         Always included: `tools`, `typed` (the answer has a type), and `only_history` (the only tool searches the
         conversation, so the model may answer from memory).
         """
-        only_history = not self.others and [tool.name for tool in self.tools] == [HISTORY]
+        only_history = [tool.name for tool in self.tools] == [HISTORY]
         given = {"tools": self.tools, "typed": self.output is not None, "only_history": only_history}
         return self.prompts.render(name, {**given, **values})
 
