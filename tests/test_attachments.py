@@ -262,7 +262,9 @@ def test_a_file_that_cannot_be_attached_says_why(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="A part of the question is of type int"):
         plait.Agent("react", model=Scripted([]), journal=False).run(["What?", 3])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="The question is empty"):
-        plait.Agent("react", model=Scripted([]), journal=False).run([PHOTO])
+        plait.Agent("react", model=Scripted([]), journal=False).run(["", " "])
+    seeing = Scripted(["Final Answer: a cat"], abilities=Abilities(images=True, completion=True))
+    assert plait.Agent("react", model=seeing, journal=False).run([PHOTO]).answer == "a cat"
 
 
 def test_a_name_holds_nothing_that_a_model_could_read_as_more() -> None:

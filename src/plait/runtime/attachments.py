@@ -22,6 +22,8 @@ from plait.user_files import read_file
 UserQuestion: TypeAlias = str | Sequence[str | Artifact]
 """A question: text, or a list of texts and files (`File`, or another artifact that holds an image)."""
 
+NO_TEXT = "(no text)"
+"""Stands for the words of a question that is only files: a question needs a text."""
 MAX_TEXT = 1 << 20
 """Maximum size of a text file in bytes: it goes into the prompt whole."""
 
@@ -67,7 +69,7 @@ def attach(source: str | Path | bytes, name: str = "") -> File:
 
 
 def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
-    """Return the text of a question, and its files. Raises `ConfigError` for an invalid part."""
+    """Return the text of a question (`NO_TEXT` if it has only files) and its files. Raises `ConfigError`."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         return given, NO_FILES
     texts: list[str] = []
@@ -91,7 +93,8 @@ def split_question(given: UserQuestion) -> tuple[str, AttachedFiles]:
         contents[attachment.digest] = data
     if (size := sum(map(len, contents.values()))) > MAX_BYTES:
         raise _too_large("The files of the question", size, MAX_BYTES)
-    return "\n\n".join(texts), AttachedFiles(tuple(files), contents)
+    text = "\n\n".join(texts)
+    return NO_TEXT if files and not text.strip() else text, AttachedFiles(tuple(files), contents)
 
 
 def identify_question(given: UserQuestion) -> str:

@@ -23,7 +23,7 @@ from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.codec import encode
 from plait.journal.timeline import Question
-from plait.runtime.attachments import UserQuestion, attach
+from plait.runtime.attachments import NO_TEXT, UserQuestion, attach
 from plait.runtime.run import Run
 from plait.runtime.sessions import check_session_name
 from plait.server.errors import RequestRejected
@@ -37,8 +37,6 @@ TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal":
 FILES = ("image_url", "file", "input_image", "input_file")
 THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
 """Types of an assistant's parts that are not its answer."""
-NO_TEXT = "(no text)"
-"""Stands for a user's message without words, such as an image alone: a question needs a text."""
 NO_TOOLS = "Leave out messages with tool calls and their results, or start a new conversation."
 
 
