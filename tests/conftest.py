@@ -8,8 +8,9 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,6 +34,7 @@ settings.load_profile("campaign" if os.environ.get("PLAIT_CAMPAIGN") else "plait
 CAMPAIGN = bool(os.environ.get("PLAIT_CAMPAIGN"))
 """Whether tests that can try more examples do so."""
 
+T = TypeVar("T")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -105,6 +107,11 @@ def journal(tmp_path: Path) -> Path:
 def examples(all_of_them: int) -> int:
     """How many examples a loop tries: a hundredth of them, unless this is the campaign."""
     return all_of_them if CAMPAIGN else all_of_them // 100
+
+
+def some_of(cases: Iterable[T], step: int = 3) -> list[T]:
+    """Return every `step`th case, and all of them in the campaign. For what takes long and is tested elsewhere too."""
+    return list(cases)[:: 1 if CAMPAIGN else step]
 
 
 only_in_campaign = pytest.mark.skipif(not CAMPAIGN, reason="part of `make campaign`")

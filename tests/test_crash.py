@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import plait
+from conftest import some_of
 from crash_support import kill_and_resume, run_script
 from loop_scripts import ANSWER, LOOPS
 from models_server import Server
@@ -15,7 +16,7 @@ from plait.journal.store import Journal
 from profile_matrix import ONE_OF_EACH_WIRE, PROFILES
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", some_of(LOOPS, 2))
 def test_a_run_killed_at_each_kind_of_point_is_resumed_and_repeats_no_effect(loop: str, tmp_path: Path) -> None:
     """One kill before and after each kind of effect, and after each kind of write. The campaign kills at every one."""
     whole = run_script(tmp_path / "whole", loop)

@@ -13,6 +13,7 @@ from msgspec import structs
 
 import plait
 from cli_support import Shell, action, final, question
+from conftest import some_of
 from crash_support import kill_and_resume, run_script
 from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS, reply_of
 from plait.core import Call, Observation, Reply, Think, Waiting
@@ -380,7 +381,7 @@ def test_one_question_about_a_call_has_the_reasons_of_the_policy_and_of_the_hook
 # -- recorded
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", some_of(LOOPS))
 def test_a_run_with_hooks_killed_at_each_kind_of_point_repeats_no_effect(loop: str, tmp_path: Path) -> None:
     whole = run_script(tmp_path / "whole", loop, 0, "hooks")
     assert (whole["status"], whole["answer"]) == ("answered", ANSWER)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pytest
 
 import plait
+from conftest import some_of
 from long_run_support import (
     LOOPS,
     QUESTION,
@@ -52,7 +53,7 @@ def notes_of(run: Run, kind: str = "compacted") -> list[str]:
     return [event.text for event in run.events if isinstance(event, Noted) and event.kind == kind]
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", some_of(LOOPS, 2))
 def test_a_run_of_200_steps_ends_answered_and_its_tokens_grow_linearly(loop: str) -> None:
     short, _ = read_hundred_pages(loop)
     long, asked = read_book(loop, 200)
@@ -145,7 +146,7 @@ def test_a_replay_makes_the_same_requests(loop: str, journal: Path) -> None:
 
 @pytest.mark.parametrize(
     ("loop", "phase"),
-    [("react", ""), ("json", COMPACT), ("tool_calling", COMPACT), ("phased", ""), ("codeact", COMPACT)],
+    some_of([("react", ""), ("json", COMPACT), ("phased", ""), ("tool_calling", COMPACT), ("codeact", COMPACT)]),
 )
 def test_a_run_that_was_killed_goes_on_where_it_was(loop: str, phase: str, journal: Path) -> None:
     """It is killed in its 75th model call, or in that of its first summary."""

@@ -51,7 +51,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
         guarding.run,
         "lenient inputs against every guard in every loop, also by code, children, edits",
         20_000,
-        200,
+        80,
     ),
     "taint": (tainting.run, "conversations in which a stranger's words travel and a mail is sent", 2_000, 60),
     "endpoints": (broken_endpoints.run, "runs against endpoints that break off, never end or send too much", 600, 40),
