@@ -50,7 +50,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "guards": (
         guarding.run,
         "lenient inputs against every guard in every loop, also by code, children, edits",
-        20_000,
+        5_000,
         80,
     ),
     "taint": (tainting.run, "conversations in which a stranger's words travel and a mail is sent", 2_000, 60),
