@@ -66,7 +66,6 @@ from plait.runtime.taint import CONVERSATION, EVIDENCE
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
-from plait.search.embedders import NamedEmbedder
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.toolkits.read_result import read_result
 from plait.tools import Toolset, anchor_word, load, tools_from
@@ -84,10 +83,7 @@ class AgentParts:
     @cached_property
     def embedder(self) -> Embedder:
         """Return the embedder of the agent's conversations and tools. A word is loaded when it is first used."""
-        given = self._agent.history.embedder
-        if isinstance(given, str) and given not in ("", "local"):
-            given = NamedEmbedder(given, self._agent._access.env)
-        return guard_embedder(given, self._agent.hooks)
+        return guard_embedder(self._agent.history.embedder, self._agent.hooks, self._agent._access.env)
 
     @cached_property
     def loop(self) -> Loop:

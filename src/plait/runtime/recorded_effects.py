@@ -19,7 +19,6 @@ from plait.journal.timeline import (
     ModelCall,
     Question,
     RecordedNote,
-    RecordedResponse,
     Resumption,
     Timeline,
     ToolCall,
@@ -57,11 +56,6 @@ class PastEffect:
     def answers(self, i: int) -> list[UserAnswer]:
         """What the user answered about a call, or (-1) to a question, in order."""
         return [asked.answer for asked in self.waits.get(i, ()) if asked.answer is not None]
-
-    @property
-    def responses(self) -> list[RecordedResponse]:
-        """Return the responses of the attempts that ended."""
-        return [each.response for each in self.attempts if each.response is not None]
 
     @property
     def is_recorded(self) -> bool:
