@@ -182,11 +182,8 @@ def load(path: Path | None = None) -> Config:
             f"{place}, table [journal]: redact runs code for every text of yours.",
             hint=f"Only your own configuration may set it: {own}.",
         )
-    if named is None and not is_trusted(place, content):
-        reasons = list(risks(_parsed(place, content), found.raw, place.absolute().parent))
-    else:
-        reasons = []
-    if reasons:
+    is_named = named is not None or is_trusted(place, content)
+    if not is_named and (reasons := list(risks(_parsed(place, content), found.raw, place.absolute().parent))):
         raise ConfigError(
             f"The file {place.absolute()} is not trusted. It would {'; '.join(reasons)}.",
             hint="Read it. To trust it as it is now, run: plait trust. To use another file, give --config FILE.",

@@ -24,8 +24,9 @@ from plait import config as config_files
 from plait.cli import options
 from plait.cli.commands import exit_with
 from plait.cli.main import CRASHED
-from plait.cli.output import one_line, print_json
+from plait.cli.output import print_json
 from plait.core.errors import ConfigError, JournalError, PlaitError
+from plait.core.text import one_line
 from plait.installation import install_command, installation_source, list_extras
 from plait.journal.reader import NoJournal, reading
 from plait.journal.store import default_path

@@ -8,9 +8,10 @@ from typing import Any
 import click
 from msgspec import convert
 
-from plait.cli.output import format_count, format_tokens, format_usd, one_line, print_json
+from plait.cli.output import format_tokens, format_usd, print_json
 from plait.cli.runs import run_as_json
 from plait.core import Usage
+from plait.core.text import format_count, one_line
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
 from plait.runtime.spent import Spent, read_spent
