@@ -324,12 +324,8 @@ def _in_words(said: str, table: Any) -> str:
     if not below:
         return f"{key} is {_shown(table[key])}, and must be {wanted}"
     within = table[key].items() if isinstance(table[key], dict) else enumerate(table[key])
-    bad = next((f"{key}.{name} is {_shown(one)}" for name, one in within if not _is(one, kinds)), f"a part of {key} is")
-    return f"{bad}, and must be {wanted}"
-
-
-def _is(value: Any, kinds: str) -> bool:
-    return type(value).__name__ in kinds.split(" | ")
+    wrong = (f"{key}.{name} is {_shown(one)}" for name, one in within if type(one).__name__ not in kinds.split(" | "))
+    return f"{next(wrong, f'a part of {key} is')}, and must be {wanted}"
 
 
 def _shown(value: Any) -> str:

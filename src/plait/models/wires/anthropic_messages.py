@@ -90,7 +90,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     tools = [_tool(tool) for tool in think.tools] if abilities.tools else []
     if abilities.strict:
         tools = _make_strict(tools)
-    if not tools and (named := _called(messages)):
+    if not tools and (named := dict.fromkeys(call.tool for message in messages for call in message.calls)):
         # A history with calls needs their tools; the model is not to call them.
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in named]
         body["tool_choice"] = {"type": "none"}
@@ -248,10 +248,6 @@ def _make_strict(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
             tool = {**tool, "strict": True, "input_schema": closed}
         out.append(tool)
     return out
-
-
-def _called(messages: list[Message]) -> list[str]:
-    return list(dict.fromkeys(call.tool for message in messages for call in message.calls))
 
 
 def _marked(block: Any) -> Any:
