@@ -147,8 +147,11 @@ class _Reader:
                 return f"(a whole number of {plain.bit_length():,} bits)"
         if (names := getattr(value, "_fields", None)) is not None and isinstance(value, tuple):
             return self._read_dict(zip(names, value, strict=True), path)
-        if (fields := fields_of(value)) is not None:
-            return self.read(fields[0], path)
+        names = getattr(value, "__struct_fields__", getattr(value, "__dataclass_fields__", None))
+        if names is not None:
+            return self.read({name: getattr(value, name) for name in names}, path)
+        if callable(dump := getattr(value, "model_dump", None)) and hasattr(kind, "model_fields"):
+            return self.read(dump(mode="python"), path)
         if isinstance(value, set | frozenset):
             parts = [self.read(each, path) for each in sorted(value, key=repr)]
             try:
@@ -255,15 +258,6 @@ def _plain(value: Any, keep: KeepArtifact, inside: bool = False) -> Any:
     if isinstance(value, Artifact):
         return keep(value) if keep is not None else replace_surrogates(value.about())
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def fields_of(value: Any) -> tuple[Any] | None:
-    """Return the fields of a data class, a struct or a pydantic model, in a tuple; None for any other object."""
-    names = getattr(value, "__struct_fields__", getattr(value, "__dataclass_fields__", None))
-    if names is not None:
-        return ({name: getattr(value, name) for name in names},)
-    dump = getattr(value, "model_dump", None)
-    return (dump(mode="python"),) if callable(dump) and hasattr(type(value), "model_fields") else None
 
 
 def _key(key: Any) -> str:

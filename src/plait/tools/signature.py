@@ -141,13 +141,19 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
             fields.add(parameter.name)
         elif default is not _MISSING:
             # A copy, so that no call changes it for the next one.
-            makers[parameter.name] = lambda _, default=default: copy.deepcopy(default)
+            makers[parameter.name] = partial(lambda default, _: copy.deepcopy(default), default)
         if parameter.kind is _KINDS.VAR_POSITIONAL:
             spread, hint = parameter.name, list.__class_getitem__(hint)
         wanted["**" if parameter.kind is _KINDS.VAR_KEYWORD else parameter.name] = hint
         texts[parameter.name] = described.parameters.get(parameter.name) or said
         shown[parameter.name] = default
-    types, definitions = _describe(wanted, name)
+    try:
+        types, definitions = describe_types(wanted)
+    except Undescribable as error:
+        raise ConfigError(
+            f"The tool {name} has a parameter of a type that JSON can't describe: {error}.",
+            hint="Use plain types, a data class, an enum or a pydantic model.",
+        ) from error
     properties: dict[str, Any] = {}
     for key in wanted:
         if key != "**":
@@ -179,7 +185,8 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
 
 def _without_context(python: inspect.Signature, name: str) -> tuple[inspect.Signature, Any | None]:
     """Return the signature without a first parameter for the call's context, and the type hint of that parameter."""
-    takers = [each for each in python.parameters.values() if _is_context(each.annotation)]
+    kinds = ((each, typing.get_origin(each.annotation) or each.annotation) for each in python.parameters.values())
+    takers = [each for each, kind in kinds if isinstance(kind, type) and issubclass(kind, CallContext)]
     if not takers:
         return python, None
     first, *others = python.parameters.values()
@@ -189,21 +196,6 @@ def _without_context(python: inspect.Signature, name: str) -> tuple[inspect.Sign
             hint="Make it the first parameter.",
         )
     return python.replace(parameters=others), first.annotation
-
-
-def _is_context(hint: Any) -> bool:
-    kind = typing.get_origin(hint) or hint
-    return isinstance(kind, type) and issubclass(kind, CallContext)
-
-
-def _describe(wanted: dict[str, Any], name: str) -> tuple[dict[str, PythonType], dict[str, Any]]:
-    try:
-        return describe_types(wanted)
-    except Undescribable as error:
-        raise ConfigError(
-            f"The tool {name} has a parameter of a type that JSON can't describe: {error}.",
-            hint="Use plain types, a data class, an enum or a pydantic model.",
-        ) from error
 
 
 def _read_parameters(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, frozenset[str]]:
