@@ -339,7 +339,7 @@ class AgentParts:
         )
         if shown is not None:
             context = narrow_context(context, shown, (tool.name for tool in self.toolset), self._finder.tool.name)
-        why = ""
+        fallback = ""
         if len(tools) and READ_RESULT not in tools and getattr(self.loop, "acts_on_results", True):
             # Not shown until a result is too long.
             tools = msgspec.structs.replace(tools, unlisted=(read_result,))
@@ -348,6 +348,9 @@ class AgentParts:
             sandbox = agent.sandbox
         if sandbox == AUTO:
             sandbox, why = default_sandbox()
+            if why:
+                fallback = "Code runs in the sandbox 'monty', which has less of Python: 'process' is not available here"
+                fallback += f" ({why})."
         context = with_clean_tools(context)
         if output.spec is not None:
             method = output.method or choose_method(phases.of(self.loop.phases[-1]), bool(context.tools))
@@ -371,7 +374,7 @@ class AgentParts:
             hooks=tuple(agent.hooks),
             output=output,
             sandbox=sandbox,
-            fallback=_fallback(why),
+            fallback=fallback,
             now=now,
             deps=deps,
             session=conversation.session if conversation is not None else "",
@@ -451,10 +454,3 @@ def check_run_arguments(question: str, now: float | None) -> None:
         raise ConfigError(f"The question is no text: half a character at {why.start}.", hint="Send UTF-8.") from None
     if now is not None and type(now) not in (int, float):
         raise ConfigError(f"now is {now!r}.", hint="Give seconds since 1970, or None.")
-
-
-def _fallback(why: str) -> str:
-    """Return a line that says code runs in `monty` by fallback; "" if it was chosen or is not used."""
-    if not why:
-        return ""
-    return f"Code runs in the sandbox 'monty', which has less of Python: 'process' is not available here ({why})."

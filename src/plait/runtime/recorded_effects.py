@@ -127,7 +127,13 @@ class Past:
             case ModelCall(attempts=attempts, reply=reply):
                 past.attempts, past.reply = attempts, reply
             case ToolCall():
-                self._add_call(past, entry)
+                if entry.i == len(past.planned):
+                    past.planned = (*past.planned, entry.planned)
+                if entry.begun:
+                    past.begun.add(entry.i)
+                if entry.observation is not None:
+                    past.observed[entry.i] = entry.observation
+                    self.artifacts.update(decode_artifacts(entry.artifacts))
             case Question(child=str() as child, question=id, answer=answer) if child:
                 past.of_children[id] = answer
             case Question(point=str() as point, i=i) if point:
@@ -145,12 +151,3 @@ class Past:
                 past.ran = entry
             case LoopException():
                 past.thrown = entry
-
-    def _add_call(self, past: PastEffect, call: ToolCall) -> None:
-        if call.i == len(past.planned):
-            past.planned = (*past.planned, call.planned)
-        if call.begun:
-            past.begun.add(call.i)
-        if call.observation is not None:
-            past.observed[call.i] = call.observation
-            self.artifacts.update(decode_artifacts(call.artifacts))

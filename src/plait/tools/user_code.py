@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from plait import user_files
 from plait.core.errors import ConfigError
+from plait.user_files import open_file
 
 
 def run_file(name: str, kind: str) -> ModuleType:
@@ -40,7 +40,8 @@ def read_file(name: str) -> bytes:
     if not path.is_file():
         raise ConfigError(f"There is no file {name!r}.", hint=f"Looked for {path}.")
     try:
-        return user_files.read_file(path)
+        with open_file(path) as file:
+            return file.read()
     except OSError as error:
         raise ConfigError(f"{name!r} can't be read: {error.strerror}.", hint=f"Looked for {path}.") from error
 

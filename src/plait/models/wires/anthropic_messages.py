@@ -99,7 +99,8 @@ def encode(think: Think, options: WireOptions) -> Request:
     if blocks:
         body["system"] = [*blocks[:-1], _marked(blocks[-1])] if marks else blocks
     body["messages"] = _mark_ends(turns) if marks else turns
-    body["max_tokens"] = _default_limit(options.model) if think.max_tokens is None else think.max_tokens
+    usual = next((limit for family, limit in LIMITS if family.search(options.model)), OTHER_LIMIT)
+    body["max_tokens"] = usual if think.max_tokens is None else think.max_tokens
     stop = [each for each in think.stop if each.strip()][:MAX_STOP]
     if stop and abilities.stop:
         body["stop_sequences"] = stop
@@ -261,10 +262,6 @@ def _mark_ends(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {**turn, "content": [*turn["content"][:-1], _marked(turn["content"][-1])]} if i in ends else turn
         for i, turn in enumerate(turns)
     ]
-
-
-def _default_limit(model: str) -> int:
-    return next((limit for family, limit in LIMITS if family.search(model)), OTHER_LIMIT)
 
 
 def _add_params(body: dict[str, Any], think: Think, options: WireOptions) -> None:
