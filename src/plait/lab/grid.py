@@ -111,12 +111,6 @@ def render_markdown_grid(columns: Sequence[TableColumn], reasons: Mapping[int, s
     return "\n".join(lines)
 
 
-def render_csv_grid(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> str:
-    """Render a whole table as comma-separated values, numbers without separators of thousands and without "~"."""
-    rows = list_rows(columns, reasons)
-    return join_csv([re.sub("[,~]", "", cell) if _NUMBER.fullmatch(cell) else cell for cell in row] for row in rows)
-
-
 def join_csv(rows: Iterable[Iterable[Any]]) -> str:
     """Return rows as lines of comma-separated values."""
     out = io.StringIO()
@@ -171,7 +165,8 @@ class ReportTable(Struct, frozen=True):
 
     def csv(self) -> str:
         """Render the rows as comma-separated values. What is absent is empty; notes are left out."""
-        return render_csv_grid(self._draw(csv=True), self._reasons)
+        rows = list_rows(self._draw(csv=True), self._reasons)
+        return join_csv([re.sub("[,~]", "", cell) if _NUMBER.fullmatch(cell) else cell for cell in row] for row in rows)
 
     def html(self) -> str:
         """Render it as a part of a page."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from msgspec import convert, structs
 
-from plait.core import Act, Answered, Call, Failed, LimitNear, Observation
+from plait.core import Act, Answered, Call, Failed, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, JournalError
 from plait.core.tools import Trouble
@@ -107,8 +107,7 @@ class Actor:
         step = self.run_context.meter.steps
         calls = effect.calls
         if past.thrown is not None:
-            self.run_context.meter.was_near(past.thrown.limit, past.thrown.detail)
-            raise LimitNear(past.thrown.limit, past.thrown.detail)
+            raise self.run_context.meter.conclude(past.thrown.limit, past.thrown.detail)
         if past.planned and past.planned != calls:
             raise differs(n, step, lines_of(past.planned), lines_of(calls))
         self._count_questions(past)
