@@ -25,10 +25,10 @@ EMBED = "embed"
 """The phase of a request that `before_model` sees for texts to an embedder: each text is a message of the user."""
 
 
-def guard_embedder(given: Embedder, hooks: Iterable[Hook], env: Mapping[str, str]) -> Embedder:
+def guard_embedder(given: Embedder, hooks: Iterable[Hook], env: Mapping[str, str] | None = None) -> Embedder:
     """Return an embedder whose texts pass the hooks. The local one sends nothing, so it stays as it is.
 
-    A word is loaded when it is first used, with key and address from `env`.
+    A word is loaded when it is first used, with key and address from `env` (default: the environment).
     """
     guards = tuple(hook for hook in hooks if has_point(hook, "before_model"))
     is_plain = given in ("", "local") or not (guards or isinstance(given, str))
@@ -36,7 +36,7 @@ def guard_embedder(given: Embedder, hooks: Iterable[Hook], env: Mapping[str, str
 
 
 class _GuardedEmbedder:
-    def __init__(self, given: Embedder, hooks: tuple[Hook, ...], env: Mapping[str, str]) -> None:
+    def __init__(self, given: Embedder, hooks: tuple[Hook, ...], env: Mapping[str, str] | None) -> None:
         self._given, self._hooks, self._env = given, hooks, env
 
     @cached_property
