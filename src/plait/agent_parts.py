@@ -66,7 +66,6 @@ from plait.runtime.taint import CONVERSATION, EVIDENCE
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
-from plait.search.embedders import NamedEmbedder
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.toolkits.read_result import read_result
 from plait.tools import Toolset, anchor_word, load, tools_from
@@ -84,10 +83,7 @@ class AgentParts:
     @cached_property
     def embedder(self) -> Embedder:
         """Return the embedder of the agent's conversations and tools. A word is loaded when it is first used."""
-        given = self._agent.history.embedder
-        if isinstance(given, str) and given not in ("", "local"):
-            given = NamedEmbedder(given, self._agent._access.env)
-        return guard_embedder(given, self._agent.hooks)
+        return guard_embedder(self._agent.history.embedder, self._agent.hooks, self._agent._access.env)
 
     @cached_property
     def loop(self) -> Loop:
@@ -343,7 +339,7 @@ class AgentParts:
         )
         if shown is not None:
             context = narrow_context(context, shown, (tool.name for tool in self.toolset), self._finder.tool.name)
-        why = ""
+        fallback = ""
         if len(tools) and READ_RESULT not in tools and getattr(self.loop, "acts_on_results", True):
             # Not shown until a result is too long.
             tools = msgspec.structs.replace(tools, unlisted=(read_result,))
@@ -352,6 +348,9 @@ class AgentParts:
             sandbox = agent.sandbox
         if sandbox == AUTO:
             sandbox, why = default_sandbox()
+            if why:
+                fallback = "Code runs in the sandbox 'monty', which has less of Python: 'process' is not available here"
+                fallback += f" ({why})."
         context = with_clean_tools(context)
         if output.spec is not None:
             method = output.method or choose_method(phases.of(self.loop.phases[-1]), bool(context.tools))
@@ -375,7 +374,7 @@ class AgentParts:
             hooks=tuple(agent.hooks),
             output=output,
             sandbox=sandbox,
-            fallback=_fallback(why),
+            fallback=fallback,
             now=now,
             deps=deps,
             session=conversation.session if conversation is not None else "",
@@ -455,10 +454,3 @@ def check_run_arguments(question: str, now: float | None) -> None:
         raise ConfigError(f"The question is no text: half a character at {why.start}.", hint="Send UTF-8.") from None
     if now is not None and type(now) not in (int, float):
         raise ConfigError(f"now is {now!r}.", hint="Give seconds since 1970, or None.")
-
-
-def _fallback(why: str) -> str:
-    """Return a line that says code runs in `monty` by fallback; "" if it was chosen or is not used."""
-    if not why:
-        return ""
-    return f"Code runs in the sandbox 'monty', which has less of Python: 'process' is not available here ({why})."

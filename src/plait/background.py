@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextvars
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -56,6 +57,17 @@ class BackgroundLoop:
         if self._loop is not None and self._thread is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(2)
+
+
+def run_aside(work: Awaitable[T]) -> T:
+    """Await something on another loop, in a thread of its own, and return its result. This thread may run a loop."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    async def wait() -> T:
+        return await work
+
+    with ThreadPoolExecutor(1, "plait-aside") as pool:
+        return pool.submit(contextvars.copy_context().run, asyncio.run, wait()).result()
 
 
 def _check_gevent() -> None:

@@ -182,11 +182,8 @@ def load(path: Path | None = None) -> Config:
             f"{place}, table [journal]: redact runs code for every text of yours.",
             hint=f"Only your own configuration may set it: {own}.",
         )
-    if named is None and not is_trusted(place, content):
-        reasons = list(risks(_parsed(place, content), found.raw, place.absolute().parent))
-    else:
-        reasons = []
-    if reasons:
+    is_named = named is not None or is_trusted(place, content)
+    if not is_named and (reasons := list(risks(_parsed(place, content), found.raw, place.absolute().parent))):
         raise ConfigError(
             f"The file {place.absolute()} is not trusted. It would {'; '.join(reasons)}.",
             hint="Read it. To trust it as it is now, run: plait trust. To use another file, give --config FILE.",
@@ -327,12 +324,8 @@ def _in_words(said: str, table: Any) -> str:
     if not below:
         return f"{key} is {_shown(table[key])}, and must be {wanted}"
     within = table[key].items() if isinstance(table[key], dict) else enumerate(table[key])
-    bad = next((f"{key}.{name} is {_shown(one)}" for name, one in within if not _is(one, kinds)), f"a part of {key} is")
-    return f"{bad}, and must be {wanted}"
-
-
-def _is(value: Any, kinds: str) -> bool:
-    return type(value).__name__ in kinds.split(" | ")
+    wrong = (f"{key}.{name} is {_shown(one)}" for name, one in within if type(one).__name__ not in kinds.split(" | "))
+    return f"{next(wrong, f'a part of {key} is')}, and must be {wanted}"
 
 
 def _shown(value: Any) -> str:

@@ -78,7 +78,7 @@ def list_extras() -> list[Extra]:
         if extra and extra != "dev":
             requirements.setdefault(extra, []).append(_package_name(package))
     return [
-        Extra(name, tuple(each for each in packages if not _is_installed(each)))
+        Extra(name, tuple(each for each in packages if _distribution(each) is None))
         for name, packages in requirements.items()
     ]
 
@@ -102,10 +102,6 @@ def _distribution(name: str = "plait") -> Distribution | None:
         return distribution(name)
     except PackageNotFoundError:
         return None
-
-
-def _is_installed(package: str) -> bool:
-    return _distribution(package) is not None
 
 
 def _package_name(requirement: str) -> str:

@@ -83,8 +83,9 @@ def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> 
             yield f"send requests for {name} to {address}"
         if table.get("key_env"):
             yield f"send the key in {table['key_env']} to {address}"
-        for variable in _variables(table.get("headers")):
-            yield f"send the variable {variable} to {address}"
+        for value in table["headers"].values() if isinstance(table.get("headers"), Mapping) else ():
+            if isinstance(value, str) and value.startswith("$"):
+                yield f"send the variable {value[1:].strip('{}')} to {address}"
         if name in HOSTS or name in mine:
             yield f"replace the endpoint {name}"
         yield from _others(table, "endpoints", f"endpoints.{name}")
@@ -154,11 +155,6 @@ def _risks_of_models(table: Mapping[str, Any], known: set[str], name: str) -> It
 def _tables(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
     tables = value.items() if isinstance(value, Mapping) else ()
     return [(name, table) for name, table in tables if isinstance(table, Mapping)]
-
-
-def _variables(headers: Any) -> list[str]:
-    values = headers.values() if isinstance(headers, Mapping) else ()
-    return [value[1:].strip("{}") for value in values if isinstance(value, str) and value.startswith("$")]
 
 
 def _home(variable: str, usual: str) -> Path:

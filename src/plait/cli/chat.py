@@ -18,11 +18,12 @@ from plait.cli.ask_user import PlanPrompt
 from plait.cli.chat_commands import ChatCommands, is_command
 from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED, CRASHED
-from plait.cli.output import clean_text, format_count
+from plait.cli.output import clean_text
 from plait.cli.run import perform_run
 from plait.cli.run_output import next_steps, print_answer, summarize_run, view_for
 from plait.core import File
 from plait.core.errors import ConfigError, PlaitError
+from plait.core.text import format_count
 from plait.journal.store import Journal
 from plait.runtime.attachments import UserQuestion
 from plait.runtime.run import Run

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from plait import config, loops
 from plait.cli.agent_options import parse_pairs, split_models
 from plait.cli.costs import phase_table
-from plait.cli.output import format_count, format_seconds, format_tokens, format_usd, one_line, print_table
+from plait.cli.output import format_seconds, format_tokens, format_usd, print_table
 from plait.cli.run_output import view_for
 from plait.cli.runs import format_time
 from plait.core.errors import ConfigError, PlaitError
+from plait.core.text import format_count, one_line
 from plait.models.resolve import resolve
 from plait.runtime.attachments import attach
 from plait.runtime.costs import in_all, merge_spending, spending

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
@@ -24,8 +24,9 @@ from plait import config as config_files
 from plait.cli import options
 from plait.cli.commands import exit_with
 from plait.cli.main import CRASHED
-from plait.cli.output import one_line, print_json
+from plait.cli.output import print_json
 from plait.core.errors import ConfigError, JournalError, PlaitError
+from plait.core.text import one_line
 from plait.installation import install_command, installation_source, list_extras
 from plait.journal.reader import NoJournal, reading
 from plait.journal.store import default_path
@@ -147,13 +148,10 @@ def _examine_keys(config: config_files.Config) -> Iterator[Finding]:
             yield Finding("key", name, "broken", f"{endpoint.key_env} is not set, and endpoints.{name} names it", fix)
         elif endpoint.key_env:
             yield Finding("key", name, "ok", f"{endpoint.key_env} is set")
-    unset = [name for name, host in HOSTS.items() if not host.local and not _is_any_set(host.keys)]
+    hosts = [host for host in HOSTS.values() if not host.local]
+    unset = [host.name for host in hosts if not any(os.environ.get(key, "").strip() for key in host.keys)]
     if unset:
         yield Finding("key", "not set", "absent", ", ".join(unset))
-
-
-def _is_any_set(names: Iterable[str]) -> bool:
-    return any(os.environ.get(name, "").strip() for name in names)
 
 
 def _examine_local_models() -> Iterator[Finding]:

@@ -18,7 +18,6 @@ from plait.cli.output import (
     describe_origin,
     format_call,
     format_code_error,
-    format_count,
     format_reply,
     format_seconds,
     format_stage,
@@ -26,7 +25,7 @@ from plait.cli.output import (
 )
 from plait.core import Call, Event
 from plait.core import events as ev
-from plait.core.text import clean
+from plait.core.text import clean, format_count
 from plait.models.stages import Stage, StageEnded, download_progress
 from plait.runtime.run import Run
 

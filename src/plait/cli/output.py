@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plait.core.errors import ConfigError
-from plait.core.text import clean, escape_hidden
+from plait.core.text import clean, escape_hidden, format_count
 from plait.runtime.spent import Spent
 from plait.user_files import refuse_journal
 
@@ -27,11 +27,6 @@ SHOWN = 2000
 def clean_text(text: str) -> str:
     """Remove control characters, keep line ends, and strip both ends."""
     return clean(text).strip()
-
-
-def one_line(text: str) -> str:
-    """Remove control characters and put the text on one line."""
-    return " ".join(clean(text).split())
 
 
 def shorten(text: str, limit: int | None = SHOWN) -> tuple[str, str]:
@@ -84,11 +79,6 @@ def format_seconds(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{int(seconds // 60)} min {int(seconds % 60)} s"
-
-
-def format_count(number: int, word: str) -> str:
-    """Return `1 step` or `2 steps`."""
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
 
 
 def describe_origin(began: ev.Began) -> tuple[str, ...]:

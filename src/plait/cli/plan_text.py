@@ -9,11 +9,11 @@ import msgspec
 
 from plait.agent import Agent
 from plait.cli.agent_options import make_agent, read_text
-from plait.cli.output import as_json, clean_text, format_count, format_tokens, format_usd
+from plait.cli.output import as_json, clean_text, format_tokens, format_usd
 from plait.cli.runs import find_run
 from plait.core import Plan
 from plait.core.errors import ConfigError
-from plait.core.text import clean
+from plait.core.text import clean, format_count
 from plait.journal.records import RunRow
 from plait.journal.timeline import Timeline
 from plait.loops.plan import Planner

@@ -8,8 +8,9 @@ import click
 
 from plait.cli import options
 from plait.cli.commands import exit_with
-from plait.cli.output import one_line, print_json, print_table
+from plait.cli.output import print_json, print_table
 from plait.cli.run_output import CODES
+from plait.core.text import one_line
 from plait.lab.recommend.choose import run_command, show_probability, show_short
 
 if TYPE_CHECKING:

@@ -15,13 +15,14 @@ from plait.cli.agent_options import make_recorded_agent
 from plait.cli.ask_user import PlanPrompt
 from plait.cli.commands import exit_with
 from plait.cli.main import CRASHED
-from plait.cli.output import clean_text, format_count, print_json
+from plait.cli.output import clean_text, print_json
 from plait.cli.plan_text import read_plan_file
 from plait.cli.run import perform_run
 from plait.cli.run_output import exit_with_run, how_to_answer, view_for
 from plait.cli.runs import find_run
 from plait.core import ToolSpec
 from plait.core.errors import ConfigError, ReplayDiffers, StaleAnswer
+from plait.core.text import format_count
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
 from plait.loops.compiler.format import FORM

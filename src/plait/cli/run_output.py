@@ -23,7 +23,6 @@ from plait.cli.output import (
     describe_tree,
     format_call,
     format_code_error,
-    format_count,
     format_reply,
     format_seconds,
     format_stage,
@@ -33,7 +32,7 @@ from plait.cli.output import (
 )
 from plait.core import Call, Crashed, Event, Failed, Stopped, Waiting
 from plait.core import events as ev
-from plait.core.text import clean
+from plait.core.text import clean, format_count
 from plait.journal.store import Journal
 from plait.models.stages import StageEnded
 from plait.runtime.run import Run

@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from plait.cli import options
-from plait.cli.output import format_count, one_line, print_json, print_table
+from plait.cli.output import print_json, print_table
 from plait.config import load
 from plait.core import Usage
 from plait.core.errors import ConfigError, JournalError, UnknownRun
-from plait.core.text import clean
+from plait.core.text import clean, format_count, one_line
 from plait.journal.records import RunRow
 from plait.journal.results import Results
 from plait.journal.store import Journal

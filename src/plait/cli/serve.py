@@ -13,11 +13,10 @@ import click
 
 from plait.cli import options
 from plait.cli.agent_options import make_agent
-from plait.cli.output import format_count
 from plait.cli.process import empty_stdin, stdout_to_stderr
 from plait.config import load
 from plait.core.errors import ConfigError
-from plait.core.text import clean
+from plait.core.text import clean, format_count
 from plait.installation import install_hint
 
 if TYPE_CHECKING:

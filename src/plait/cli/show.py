@@ -21,7 +21,6 @@ from plait.cli.output import (
     check_writable,
     clean_text,
     describe_tree,
-    format_count,
     format_seconds,
     format_tokens,
     format_usd,
@@ -33,7 +32,7 @@ from plait.cli.runs import find_run, format_time, run_as_json
 from plait.cli.tree import show_tree
 from plait.core import Usage
 from plait.core.errors import ConfigError
-from plait.core.text import clean
+from plait.core.text import clean, format_count
 from plait.journal.export import lines
 from plait.journal.records import Row, RunHead, RunRow
 from plait.journal.timeline import ModelCall, RecordedResponse, Timeline

@@ -8,12 +8,13 @@ from typing import Any
 import click
 from msgspec import convert
 
-from plait.cli.output import format_count, format_tokens, format_usd, one_line, print_json
+from plait.cli.output import format_tokens, format_usd, print_json
 from plait.cli.runs import run_as_json
 from plait.core import Usage
+from plait.core.text import format_count, one_line
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
-from plait.runtime.spent import Spent, read_spent
+from plait.runtime.spent import read_spent
 
 
 def show_tree(row: RunRow, store: Journal, *, as_object: bool) -> None:
@@ -23,7 +24,9 @@ def show_tree(row: RunRow, store: Journal, *, as_object: bool) -> None:
         return
     for line in _describe_runs(row, store, "", ""):
         click.echo(line)
-    click.echo(_describe_sum(read_spent(store, row)))
+    spent = read_spent(store, row)
+    parts = [format_count(spent.runs, "run"), format_count(spent.calls, "call"), format_tokens(spent.usage)]
+    click.echo(" · ".join(["In all", *parts, format_usd(spent.cost_usd)]))
 
 
 def _describe_runs(row: RunRow, store: Journal, first: str, rest: str) -> Iterator[str]:
@@ -43,11 +46,6 @@ def _describe_runs(row: RunRow, store: Journal, first: str, rest: str) -> Iterat
         yield from _describe_runs(
             child, store, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  ")
         )
-
-
-def _describe_sum(spent: Spent) -> str:
-    parts = [format_count(spent.runs, "run"), format_count(spent.calls, "call"), format_tokens(spent.usage)]
-    return " · ".join(["In all", *parts, format_usd(spent.cost_usd)])
 
 
 def _tree_as_json(row: RunRow, store: Journal) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def read_output(answer: JSON, schema: Schema) -> JSON:
     the schema allows no object, the value may be the one property of an object. A value that JSON writes otherwise
     becomes what the schema requires ("3" becomes 3). null for a property that may be left out counts as left out.
     """
-    readings = [_adapt(each, schema) for each in _readings(answer, schema)]
+    readings = [_drop_nulls(repair_value(each, schema, schema), schema, schema) for each in _readings(answer, schema)]
     if lone := _as_only_property(readings[0], schema):
         readings.append(lone)
     return next((each for each in readings if not any(find_faults(each, schema, schema))), readings[0])
@@ -125,10 +125,6 @@ def _as_only_property(value: JSON, schema: Schema) -> JSON:
 
 def _values_in(text: str) -> Iterator[JSON]:
     return (part.value for _, part in values(text, _MAYBE_VALUE) if not isinstance(part, NotJson))
-
-
-def _adapt(value: JSON, schema: Schema) -> JSON:
-    return _drop_nulls(repair_value(value, schema, schema), schema, schema)
 
 
 def _drop_nulls(value: JSON, schema: Any, root: Schema) -> JSON:

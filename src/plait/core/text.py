@@ -53,6 +53,16 @@ def clean(text: str) -> str:
     return _UNSEEN.sub("", _CONTROLS.sub("", _ESCAPES.sub("", _LINE_ENDS.sub("\n", text))))
 
 
+def one_line(text: str) -> str:
+    """Return the text as it may be shown, on one line."""
+    return " ".join(clean(text).split())
+
+
+def format_count(number: int, word: str) -> str:
+    """Return `1 step` or `2 steps`."""
+    return f"{number:,} {word}" + ("" if number == 1 else "s")
+
+
 _FOREIGN = re.compile(
     r"\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b\[(?!(?:[0-9;]*m|\?25[hl]|1A|2K))[0-?]*[ -/]*[@-~]?"  # not colors, the cursor, and lines of a spinner

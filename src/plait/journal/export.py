@@ -57,12 +57,5 @@ def lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes] = Mapp
         yield escape_hidden(text)
 
 
-def restore_body(exported: dict[str, Any]) -> bytes | None:
-    """Return the exact bytes of an exported row's body; None if it had none."""
-    if "body_base64" in exported:
-        return base64.b64decode(exported["body_base64"])
-    return exported["body"].encode() if "body" in exported else None
-
-
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

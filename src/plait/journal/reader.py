@@ -28,7 +28,8 @@ RUN = """
 
 
 _SESSION = "session <> '' AND session"  # spelled as in its index
-_CALLER = "caller <> '' AND caller"
+# A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
+_CHILD = "caller <> '' AND caller = :run AND n > (SELECT n FROM runs WHERE id = :run)"
 
 
 class NoJournal(UnknownRun):
@@ -146,9 +147,7 @@ def list_runs(
 
 def list_children(connection: sqlite3.Connection, path: Path, run: str) -> list[RunRow]:
     """Return the child runs of a run in the order of the calls that started them; those of one call as they began."""
-    # A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
-    later = "n > (SELECT n FROM runs WHERE id = ?)"
-    found = connection.execute(f"SELECT {RUN} FROM runs WHERE {_CALLER} = ? AND {later} ORDER BY n", (run, run))
+    found = connection.execute(f"SELECT {RUN} FROM runs WHERE {_CHILD} ORDER BY n", {"run": run})
     rows = [run_row(each, path) for each in found.fetchall()]
     return sorted(rows, key=lambda row: (row.head.caller.n, row.head.caller.i) if row.head.caller else (0, 0))
 
@@ -156,9 +155,7 @@ def list_children(connection: sqlite3.Connection, path: Path, run: str) -> list[
 def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str]]:
     """Return the numbers and ids of the child runs of a run, and of theirs."""
     found: list[tuple[int, str]] = []
-    later = "n > (SELECT n FROM runs WHERE id = ?)"  # see list_children
-    query = f"SELECT n, id FROM runs WHERE {_CALLER} = ? AND {later}"
-    for n, child in connection.execute(query, (run, run)).fetchall():
+    for n, child in connection.execute(f"SELECT n, id FROM runs WHERE {_CHILD}", {"run": run}).fetchall():
         found += [(n, child), *descendants(connection, child)]
     return found
 
@@ -191,16 +188,15 @@ def session_read_outside(connection: sqlite3.Connection, session: str) -> bool:
     return connection.execute(f"SELECT 1 FROM runs WHERE {where} LIMIT 1", [session]).fetchone() is not None
 
 
-def answers(connection: sqlite3.Connection, label: str, runs: int) -> Iterator[tuple[str, bool]]:
-    """Yield the answers, as text, of those among the last `runs` runs whose label begins with `label`, and whether each
-    run read content from outside."""
+def clean_answers(connection: sqlite3.Connection, label: str, runs: int) -> set[str]:
+    """See `Journal.clean_answers`."""
     question = (
         "SELECT outcome, json_extract(totals, '$.outside') FROM runs WHERE outcome IS NOT NULL AND "
         "n > (SELECT max(n) FROM runs) - ? AND substr(label, 1, ?) = ?"
     )
-    for outcome, outside in connection.execute(question, (runs, len(label), label)):
-        if (said := _said(outcome)) is not None:
-            yield said, bool(outside)
+    rows = connection.execute(question, (runs, len(label), label))
+    found = {(said.strip(), bool(outside)) for outcome, outside in rows if (said := _said(outcome)) is not None}
+    return {text for text, outside in found if not outside and (text, True) not in found}
 
 
 def sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:

@@ -342,8 +342,7 @@ class Journal:
         """Return the answers, stripped, that runs with such labels gave without content from outside, and no run gave
         after it read some. Looks at the last `runs` runs."""
         with reader.reading(self.path) as connection:
-            found = {(text.strip(), outside) for text, outside in reader.answers(connection, label, runs)}
-        return {text for text, outside in found if not outside and (text, True) not in found}
+            return reader.clean_answers(connection, label, runs)
 
     def sessions(self, limit: int = 50) -> list[SessionRow]:
         """The conversations, the one whose last turn is the newest first; none where no journal is there."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from plait.core.notebook import render_html
-from plait.core.text import clean
+from plait.core.text import clean, one_line
 
 T = TypeVar("T")
 NEVER = 0
@@ -71,11 +71,6 @@ def merge_in_order(rows: Iterable[Iterable[T]]) -> list[T]:
     return found
 
 
-def clean_line(text: str) -> str:
-    """Return any text as a cell: one line without control characters."""
-    return " ".join(clean(text).split())
-
-
 def render_grid(
     columns: Sequence[TableColumn], width: int | None = None, reasons: Mapping[int, str] | None = None
 ) -> tuple[str, list[str]]:
@@ -114,12 +109,6 @@ def render_markdown_grid(columns: Sequence[TableColumn], reasons: Mapping[int, s
     lines = ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in list_rows(columns, reasons)]
     lines.insert(1, "|" + "|".join("---" if column.left else "--:" for column in columns) + "|")
     return "\n".join(lines)
-
-
-def render_csv_grid(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> str:
-    """Render a whole table as comma-separated values, numbers without separators of thousands and without "~"."""
-    rows = list_rows(columns, reasons)
-    return join_csv([re.sub("[,~]", "", cell) if _NUMBER.fullmatch(cell) else cell for cell in row] for row in rows)
 
 
 def join_csv(rows: Iterable[Iterable[Any]]) -> str:
@@ -166,17 +155,18 @@ class ReportTable(Struct, frozen=True):
         """Render it for a terminal of some width; None: no limit."""
         table, left_out = render_grid(self._draw(), width, self._reasons)
         notes = [*self.notes, *([_describe_left_out(left_out)] if left_out else [])]
-        title, *lines = [wrap_sentence(clean_line(line), width) for line in (self.title, *notes)]
+        title, *lines = [wrap_sentence(one_line(line), width) for line in (self.title, *notes)]
         return "\n\n".join(filter(None, (title, table, "\n".join(lines))))
 
     def markdown(self) -> str:
-        notes = "\n".join(f"- {escape_markdown(clean_line(note))}" for note in self.notes)
-        title = f"**{escape_markdown(clean_line(self.title))}**" if self.title else ""
+        notes = "\n".join(f"- {escape_markdown(one_line(note))}" for note in self.notes)
+        title = f"**{escape_markdown(one_line(self.title))}**" if self.title else ""
         return "\n\n".join(filter(None, (title, render_markdown_grid(self._draw(), self._reasons), notes)))
 
     def csv(self) -> str:
         """Render the rows as comma-separated values. What is absent is empty; notes are left out."""
-        return render_csv_grid(self._draw(csv=True), self._reasons)
+        rows = list_rows(self._draw(csv=True), self._reasons)
+        return join_csv([re.sub("[,~]", "", cell) if _NUMBER.fullmatch(cell) else cell for cell in row] for row in rows)
 
     def html(self) -> str:
         """Render it as a part of a page."""
@@ -194,11 +184,11 @@ class ReportTable(Struct, frozen=True):
         drawn = []
         for column in self.columns:
             if csv or not column.csv_only:
-                texts = list(map(clean_line, column.cells))
+                texts = list(map(one_line, column.cells))
                 for at in () if column.left else self._reasons:
                     texts[at] = ""
                 cells = tuple("" if csv and text == ABSENT else text for text in texts)
-                drawn.append(structs.replace(column, head=clean_line(column.head), cells=cells))
+                drawn.append(structs.replace(column, head=one_line(column.head), cells=cells))
         return drawn
 
 

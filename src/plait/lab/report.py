@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
+from plait.core.text import format_count, one_line
 from plait.lab.cells import LASTING, OUTAGES
 from plait.lab.comparison import ComparisonData, FieldShare, NotMeasured, Pair, RowPhases, TableRow, short_names
 from plait.lab.grid import (
     ELLIPSIS,
     NEVER,
     TableColumn,
-    clean_line,
     escape_markdown,
     join_csv,
     make_column,
@@ -90,7 +90,7 @@ def render_csv(comparison: ComparisonData) -> str:
         flat.append(cells)
     heads = list(flat[0]) if flat else ["loop", "models", "success", "n"]
     table = [heads, *(cells.values() for cells in flat)]
-    return join_csv([clean_line(cell) if isinstance(cell, str) else cell for cell in row] for row in table)
+    return join_csv([one_line(cell) if isinstance(cell, str) else cell for cell in row] for row in table)
 
 
 def as_object(comparison: ComparisonData, *, cells: bool = False) -> dict[str, Any]:
@@ -131,10 +131,10 @@ def _render_blocks(
     blocks = [_title(comparison, rows), draw(table_columns(rows)) if rows else ""]
     if by and not any(by in task.about for task in comparison.suite.tasks):
         fields = sorted({field for task in comparison.suite.tasks for field in task.about})
-        has = f"They have: {', '.join(map(clean_line, fields))}." if fields else "A task's fields stand in its `about`."
-        blocks.append(f"No task has a field {clean_line(by)!r}. {has}")
+        has = f"They have: {', '.join(map(one_line, fields))}." if fields else "A task's fields stand in its `about`."
+        blocks.append(f"No task has a field {one_line(by)!r}. {has}")
     elif by:
-        blocks += [f"Success by {clean_line(by)}:", draw(_field_columns(rows, comparison.by_field(by)))]
+        blocks += [f"Success by {one_line(by)}:", draw(_field_columns(rows, comparison.by_field(by)))]
     if phases:
         blocks += ["By phase, a run's mean:", draw(_phase_columns(rows, comparison.by_phase()))]
     if all_pairs and pairs:
@@ -149,10 +149,10 @@ def _join(blocks: Sequence[str], notes: Sequence[str]) -> str:
 
 
 def _title(comparison: ComparisonData, rows: Sequence[TableRow]) -> str:
-    title = f"{clean_line(comparison.suite.word)}: {_count(len(comparison.suite.tasks), 'task')}"
+    title = f"{one_line(comparison.suite.word)}: {format_count(len(comparison.suite.tasks), 'task')}"
     title += f", each run {comparison.repeat:,} times" if comparison.repeat > 1 else ""
     models = list(dict.fromkeys(row.who for row in rows))
-    return title + (f", {clean_line(models[0])}" if len(models) == 1 and models[0] else "")
+    return title + (f", {one_line(models[0])}" if len(models) == 1 and models[0] else "")
 
 
 # -- columns
@@ -170,15 +170,15 @@ def table_columns(rows: Sequence[TableRow]) -> list[TableColumn]:
     def show_success(row: TableRow) -> str:
         return "not measured" if not row.n and row.not_measured else show_percent(row.success, row.interval)
 
-    found = [column("loop", lambda row: clean_line(row.loop), left=True)]
+    found = [column("loop", lambda row: one_line(row.loop), left=True)]
     if len({row.who for row in rows}) > 1:
-        found.append(column("models", lambda row: clean_line(row.who), left=True))
+        found.append(column("models", lambda row: one_line(row.who), left=True))
     found += [column("success", show_success), column("runs", lambda row: show_number(row.n), 5)]
     if any(row.score is not None and row.success is not None and abs(row.score - row.success) > 1e-9 for row in rows):
         found.append(column("score", lambda row: show_number(row.score, 3), 6))
     for name in dict.fromkeys(name for row in rows for name in row.measures):
         measured = tuple(show_number(row.measures.get(name), 3) for row in rows)
-        found.append(TableColumn(clean_line(name), measured, 7))
+        found.append(TableColumn(one_line(name), measured, 7))
     if any(row.fell_back or row.calls_as_text for row in rows):
         found.append(column("changed", _show_changed))
     return [
@@ -238,7 +238,7 @@ def _phase_lines(name: str, each: RowPhases, digits: int) -> list[tuple[str, ...
             continue
         calls, retries, *tokens = next(asked)
         marked = ["~" * part.usage.estimated + count for count in tokens]
-        lines.append((name, clean_line(part.phase), clean_line(part.model), calls, retries, *marked, took, cost))
+        lines.append((name, one_line(part.phase), one_line(part.model), calls, retries, *marked, took, cost))
     return lines
 
 
@@ -251,7 +251,7 @@ def _field_columns(rows: Sequence[TableRow], shares: Sequence[FieldShare]) -> li
     for at in range(count):
         same = shares[at::count]
         value, tasks = same[0].value, max(each.tasks for each in same)
-        head = f"{'-' if value is None else clean_line(str(value))} ({_count(tasks, 'task')})"
+        head = f"{'-' if value is None else one_line(str(value))} ({format_count(tasks, 'task')})"
         found.append(TableColumn(head, tuple(show_percent(each.success, each.interval) for each in same)))
     return found
 
@@ -261,16 +261,16 @@ def _cell_columns(rows: Sequence[TableRow], results: Sequence[CellResult]) -> li
     name = _short_names(rows)
 
     def why(each: CellResult) -> str:
-        text = clean_line(each.grade.why or (each.reason or "" if each.status != "answered" else ""))
+        text = one_line(each.grade.why or (each.reason or "" if each.status != "answered" else ""))
         return text if len(text) <= WHY else text[: WHY - 1] + ELLIPSIS
 
     column = partial(make_column, results)
 
     return [
         column("loop", lambda each: name(each.variant), left=True),
-        column("task", lambda each: clean_line(each.task), left=True),
+        column("task", lambda each: one_line(each.task), left=True),
         *([column("time", lambda each: str(each.repeat + 1))] if any(each.repeat for each in results) else []),
-        column("grade", lambda each: clean_line(each.grade.mark), left=True),
+        column("grade", lambda each: one_line(each.grade.mark), left=True),
         column("steps", lambda each: show_number(each.steps), 3),
         column("tokens", lambda each: show_number(each.usage.tokens), 4),
         column("seconds", lambda each: show_number(each.seconds, 2), 2),
@@ -354,11 +354,7 @@ def _show_changed(row: TableRow) -> str:
 
 def _short_names(rows: Sequence[TableRow]) -> Callable[[str], str]:
     """Return a function that names a row by its key."""
-    return {key: clean_line(name) for key, name in short_names(rows).items()}.__getitem__
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
+    return {key: one_line(name) for key, name in short_names(rows).items()}.__getitem__
 
 
 # -- notes below the table
@@ -370,8 +366,8 @@ def _notes(comparison: ComparisonData, rows: Sequence[TableRow], pairs: Sequence
     notes = not_measured_notes(comparison)
     missing = comparison.cells - len(comparison.results)
     if missing > 0 or comparison.unfinished:
-        count = f"{missing:,} of {_count(comparison.cells, 'cell')}"
-        why = clean_line(comparison.unfinished).rstrip(".")
+        count = f"{missing:,} of {format_count(comparison.cells, 'cell')}"
+        why = one_line(comparison.unfinished).rstrip(".")
         notes.append(f"Not finished: {count}{f': {why}' if why and count not in why else ''}.")
     if len({row.n for row in rows}) > 1:
         notes.append("The rows don't have the same runs; two rows are compared on the tasks both finished.")
@@ -393,11 +389,11 @@ def not_measured_notes(comparison: ComparisonData) -> list[str]:
     found: dict[tuple[str, str], list[NotMeasured]] = {}
     for each in comparison.not_measured:
         found.setdefault((each.variant, each.reason), []).append(each)
-    whole = _count(len(comparison.suite.tasks) * comparison.repeat, "run")
+    whole = format_count(len(comparison.suite.tasks) * comparison.repeat, "run")
     return [
-        f"Not measured: {clean_line(variant)}: {len(cells):,} of {whole} "
+        f"Not measured: {one_line(variant)}: {len(cells):,} of {whole} "
         f"{'not answered' if cells[0].error in OUTAGES - LASTING else 'rejected'}: "
-        f"{clean_line(reason).rstrip('.')}. See run {cells[0].run}."
+        f"{one_line(reason).rstrip('.')}. See run {cells[0].run}."
         for (variant, reason), cells in found.items()
     ]
 
@@ -413,10 +409,10 @@ def _pair_notes(pairs: Sequence[Pair], name: Callable[[str], str]) -> list[str]:
         for pair in differ[:MOST_PAIRS]:
             sides = ((pair.a, pair.wins_a), (pair.b, pair.wins_b))
             (winner, won), (loser, lost) = sides if pair.word == "better" else reversed(sides)
-            of = f"of {_count(pair.tasks, 'task')} {won} to {lost}, p {_show_p(pair.p_holm)}"
+            of = f"of {format_count(pair.tasks, 'task')} {won} to {lost}, p {_show_p(pair.p_holm)}"
             notes.append(f"  {name(winner)} is better than {name(loser)}: {of}")
         if len(differ) > MOST_PAIRS:
-            notes.append(f"  and {_count(len(differ) - MOST_PAIRS, 'more pair')}")
+            notes.append(f"  and {format_count(len(differ) - MOST_PAIRS, 'more pair')}")
     if alike := by_word.get("no difference seen"):
         sizes = [round(pair.seeable * 100) for pair in alike if pair.seeable is not None]
         note = f"No difference seen: {_name_pairs(alike, name, tested=True)}."
@@ -460,7 +456,7 @@ def _fallback_notes(comparison: ComparisonData, name: Callable[[str], str]) -> l
             for part in row.spent:
                 if not part.is_work:
                     calls[part.model] = calls.get(part.model, 0) + part.calls
-            parts = [f"{clean_line(model)} {_count(count, 'call')}" for model, count in calls.items()]
+            parts = [f"{one_line(model)} {format_count(count, 'call')}" for model, count in calls.items()]
             notes.append(f"Answered by {name(row.key)}: {', '.join(parts)}.")
     return notes
 
@@ -469,6 +465,6 @@ def _total_note(rows: Sequence[TableRow]) -> str:
     tokens = round(sum((row.tokens or 0) * row.n for row in rows))
     costs, graded = [row.cost_usd_total for row in rows if row.n], [row.grading_usd for row in rows if row.n]
     whole, grading = (None if None in each else sum(part or 0 for part in each) for each in (costs, graded))
-    note = f"In all {_count(sum(row.n for row in rows), 'run')}, {tokens:,} tokens,"
+    note = f"In all {format_count(sum(row.n for row in rows), 'run')}, {tokens:,} tokens,"
     note += f" {show_usd(whole, usd_digits([whole]))} USD"
     return note + ("." if grading == 0 else f", and grading {show_usd(grading, usd_digits([grading]))} USD.")

@@ -6,7 +6,6 @@ Blocking calls share one event loop in a separate thread, so they also work insi
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import sys
 import threading
@@ -14,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from plait.background import BackgroundLoop
+from plait.background import BackgroundLoop, run_aside
 from plait.core import Event
 from plait.core.errors import ConfigError
 from plait.core.user_functions import require_plain
@@ -58,7 +57,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """
     if _LOOP.is_current():
         # A tool on the background loop runs an agent. The loop cannot wait for itself.
-        return _aside(work)
+        return run_aside(work)
     try:
         loop = _LOOP.start()
     except ConfigError:
@@ -80,14 +79,6 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
         raise
     assert job.task is not None
     return job.task.result()
-
-
-def _aside(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a separate loop and thread."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1, "plait-aside") as pool:
-        return pool.submit(contextvars.copy_context().run, asyncio.run, work).result()
 
 
 def check_call(on_event: Callable[[Event], None] | None = None) -> None:

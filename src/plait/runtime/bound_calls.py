@@ -65,10 +65,6 @@ class CallBinder:
         bound = self._bind(call, kept)
         return structs.replace(bound, filled=bound.filled | (before.filled & kept.keys()))
 
-    def bind_edited(self, call: Call) -> BoundCall:
-        """Bind the input that the user gave a call. Raises `BadInput`."""
-        return self._bind(call)
-
     def restore(self, given: Call, recorded: Call) -> BoundCall:
         """Return a bound call of the record, with the Python values of the call as it was given, or else of its JSON.
 

@@ -368,8 +368,7 @@ class Thinker:
 
     def _rethrow(self, thrown: LoopException) -> NoReturn:
         if thrown.kind == "LimitNear":
-            self.run_context.meter.was_near(thrown.limit, thrown.detail)
-            raise LimitNear(thrown.limit, thrown.detail)
+            raise self.run_context.meter.conclude(thrown.limit, thrown.detail)
         if thrown.kind == "LimitReached":
             raise LimitReached(thrown.limit, thrown.detail)
         if thrown.kind == "Unsupported":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from msgspec import structs
 
 from plait.core import Call
-from plait.core.errors import BadInput, ConfigError
+from plait.core.errors import ConfigError
 from plait.core.user_functions import call_plain
 from plait.journal import codec
 from plait.journal.effects import digest_of_call
-from plait.runtime.bound_calls import replace_input
+from plait.runtime.bound_calls import BoundCall, replace_input
 from plait.runtime.run_context import Approve, RunContext
 from plait.tools.user_code import show_error
 
@@ -44,36 +44,29 @@ class CallPolicy:
     def is_lost(self, call: Call) -> bool:
         """The call began before, and the journal has lost the rows that say so."""
         lost = self._context.run_spec.past.lost
-        return (
-            lost is not None and not self.may_repeat(call) and digest_of_call(self._context.log.run, call) in lost.calls
-        )
+        return lost is not None and self.may_be_lost(call) and digest_of_call(self._context.log.run, call) in lost.calls
 
     def may_be_lost(self, call: Call) -> bool:
         """The journal may have lost rows that say that the call was made, perhaps in other words."""
         return self._context.run_spec.past.lost is not None and not self.may_repeat(call)
 
-    def note_doubt(self, call: Call) -> None:
+    def note_doubt(self, bound: BoundCall) -> None:
         """Whether this call took effect is not known."""
-        self._context.calls_in_doubt.tree.append(self._tools.with_own_name(call))
+        self._context.calls_in_doubt.tree += map(self._tools.with_own_name, (bound.call, bound.written))
 
-    def is_in_doubt(self, call: Call) -> bool:
-        """An identical call of the tree or the session may have taken effect, and it may not be repeated."""
-        if self.may_repeat(call) or not (known := self._context.calls_in_doubt.read_all()):
+    def is_in_doubt(self, bound: BoundCall) -> bool:
+        """The same call of the tree or the session may have taken effect, and it may not be repeated."""
+        if self.may_repeat(bound.call) or not (known := self._context.calls_in_doubt.read_all()):
             return False
-        keys = self._keys(self._tools.with_own_name(call))
-        return any(not keys.isdisjoint(self._keys(each)) for each in known)
+        names = {own: name for name, own in self._tools.own.items()}
+        doubtful = (structs.replace(each, tool=names.get(each.tool, each.tool)) for each in known)
+        return not self._forms(bound.call, bound.written).isdisjoint(self._forms(*doubtful))
 
-    def _keys(self, call: Call) -> set[bytes]:
-        """What an identical call shares: its input as recorded, and as the tool takes it. `call` has its own name."""
-        written = self._context.log.scrub(codec.encode(call.input))  # the record of another run has no secrets
-        found, input = {codec.encode(call.tool) + written}, codec.decode_plain(written.decode())
-        names, artifacts = {own: name for name, own in self._tools.own.items()}, self._context.artifacts
-        if (tool := self._tools.get(names.get(call.tool, call.tool))) is not None:
-            with suppress(BadInput):
-                filled = artifacts.fill_exact_input(input) if call.by_code else artifacts.fill_input(input, tool)
-                args, kwargs = tool.bind(filled)
-                found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
-        return found
+    def _forms(self, *calls: Call) -> set[bytes]:
+        """Return the recorded forms of calls: as they are, and as they are bound now, with defaults and without."""
+        bound = [(call, each.call, each.written) for call in calls for each in (self._context.binder.bind(call),)]
+        scrub = self._context.log.scrub  # the record of another run has no secrets
+        return {scrub(codec.encode((each.tool, each.input))) for forms in bound for each in forms}
 
     def is_tainted(self, call: Call, fixed: bool) -> bool:
         """Return whether the call needs approval because of what the model has seen."""

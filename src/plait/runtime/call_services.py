@@ -70,7 +70,8 @@ class ToolServices:
     @property
     def key(self) -> str:
         """The name of this call, the same whenever it is made again: a digest of the run and its place in it."""
-        return _digest(self.run_context.log.run, str(self.n), str(self.i))
+        text = f"{self.run_context.log.run}\0{self.n}\0{self.i}".encode("utf-8", "surrogatepass")
+        return base64.b32encode(hashlib.blake2b(text, digest_size=15).digest()).decode().lower()
 
     async def make_call(self, tools: Toolset, seconds: float, bound: BoundCall) -> Observation:
         """Make the call within `seconds` and return its observation. Child runs of the tool never outlive it.
@@ -244,8 +245,3 @@ class ToolServices:
                 del self._recorded[k]
                 return asked.reply
         return None
-
-
-def _digest(*words: str) -> str:
-    text = "\0".join(words).encode("utf-8", "surrogatepass")
-    return base64.b32encode(hashlib.blake2b(text, digest_size=15).digest()).decode().lower()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from msgspec import convert, structs
 
-from plait.core import Act, Answered, Call, Failed, LimitNear, Observation
+from plait.core import Act, Answered, Call, Failed, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, JournalError
 from plait.core.tools import Trouble
@@ -107,8 +107,7 @@ class Actor:
         step = self.run_context.meter.steps
         calls = effect.calls
         if past.thrown is not None:
-            self.run_context.meter.was_near(past.thrown.limit, past.thrown.detail)
-            raise LimitNear(past.thrown.limit, past.thrown.detail)
+            raise self.run_context.meter.conclude(past.thrown.limit, past.thrown.detail)
         if past.planned and past.planned != calls:
             raise differs(n, step, lines_of(past.planned), lines_of(calls))
         self._count_questions(past)
@@ -226,7 +225,7 @@ class Actor:
             found["taint"] = self.run_context.outside.describe()
         if self._policy.may_be_lost(call):
             found["lost"] = " The journal may have lost rows of this run, so this call may have been made before."
-        if self._is_in_doubt(candidate.bound):
+        if self._policy.is_in_doubt(candidate.bound):
             found["doubt"] = " The same call was made before, and whether it took effect is not known."
         return found | dict.fromkeys(self._policy.find_approvals(call), "")
 
@@ -278,13 +277,9 @@ class Actor:
         ):
             return False
         return all(each == "never" for each in run_context.run_spec.approve) and not any(
-            self._policy.waits_always(each.bound.call) or self._is_in_doubt(each.bound)
+            self._policy.waits_always(each.bound.call) or self._policy.is_in_doubt(each.bound)
             for each in group.candidates.values()
         )
-
-    def _is_in_doubt(self, bound: BoundCall) -> bool:
-        """Return whether the same call is in doubt, also with other computed defaults."""
-        return self._policy.is_in_doubt(bound.call) or self._policy.is_in_doubt(bound.written)
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
         """Record that the calls start. Make those that need no approval at once, and ask for the others."""
@@ -365,7 +360,7 @@ class Actor:
                     return None
                 except BaseException:  # the run is cancelled, or a limit stops it
                     if not self._policy.is_repeatable(call):
-                        self._policy.note_doubt(call)
+                        self._policy.note_doubt(bound)
                         said = f"{_in_doubt(call).text} Its input: {input_of(bound.call)}"
                         self.run_context.remark(group.step, "in_doubt", said)
                     raise
@@ -422,8 +417,7 @@ class Actor:
         if changed_by:
             observation = structs.replace(observation, note=f"{CHANGED[changed_by]} {input_of(call)}.")
         if observation.trouble == "in_doubt":
-            self._policy.note_doubt(call)
-            self._policy.note_doubt(group.candidates[i].bound.written)
+            self._policy.note_doubt(group.candidates[i].bound)
         context = self.run_context.run_spec.context
         if len(observation.text) > context.observation_chars and not call.by_code and context.tool(READ_RESULT):
             said = f"The result has {len(observation.text):,} characters: too many to show. To read or search it, call"

@@ -1,20 +1,38 @@
-"""Earlier turns of a conversation as chat-completions messages, and back."""
+"""Earlier turns of a conversation as chat-completions messages, and back.
+
+A turn that holds nothing from outside has a mark: `Run.messages()` adds it, `Agent.run(history=...)` checks it. It is a
+keyed digest of the answer and the calls of the turn. So it proves that a run of this user wrote exactly this turn, and
+that the run had read nothing from outside. The key is a file beside the default journal. If that file cannot be
+written, a key of this process replaces it.
+"""
 
 from __future__ import annotations
 
+import hmac
 import json
+import os
+import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeAlias
+
+import msgspec
 
 from plait.core import Call, Exchange, PastCall
 from plait.core.arguments import named_input
 from plait.core.errors import ConfigError
 from plait.journal.timeline import Timeline
 from plait.models.wires.turns import arguments
-from plait.runtime.clean_turns import MARK, is_clean, mark_of
+from plait.trust import state_folder
 
 ChatMessages: TypeAlias = Iterable[Exchange | Mapping[str, Any]]
 """Turns of a conversation, oldest first: `Exchange` objects, or chat-completions messages."""
+
+MARK = "clean"
+"""The key of the mark in the last message of a turn."""
+_KEY_BYTES = 32
 
 
 def calls_in(timeline: Timeline, tools: Iterable[Mapping[str, Any]]) -> tuple[PastCall, ...]:
@@ -50,7 +68,7 @@ def write_messages(turns: Iterable[Exchange], *, clean: bool = False) -> list[di
         if turn.answer:
             messages.append({"role": "assistant", "content": turn.answer})
         if clean and messages[-1]["role"] != "user":
-            messages[-1][MARK] = mark_of(turn)
+            messages[-1][MARK] = _mark_of(turn)
     return messages
 
 
@@ -92,7 +110,7 @@ def read_turns(history: ChatMessages) -> tuple[tuple[Exchange, ...], bool]:
             answer = "\n\n".join(filter(None, (answer, _read_text(each, i))))
         turns.append(Exchange(question, answer, calls))
         marks[-1] = each.get(MARK)
-    return tuple(turns), all(map(is_clean, turns, marks))
+    return tuple(turns), all(map(_is_clean, turns, marks))
 
 
 def _read_calls(made: Any, i: int) -> Iterable[tuple[str, tuple[str, Any]]]:
@@ -123,3 +141,30 @@ def _read_text(message: Mapping[str, Any], i: int) -> str:
 def _invalid(i: int, why: str) -> ConfigError:
     hint = "Give chat-completions messages, such as run.messages(), or plait.core.Exchange objects."
     return ConfigError(f"history[{i}] is invalid: {why}.", hint=hint)
+
+
+def _mark_of(turn: Exchange) -> str:
+    """Return the mark of a turn. The user's question is not part of it, because the user may change it."""
+    calls = [(call.tool, arguments(Call(call.tool, call.input)), call.result) for call in turn.calls]
+    text = msgspec.json.encode((turn.answer, calls))
+    return hmac.digest(_read_key(state_folder() / "history.key"), text, "sha256").hex()
+
+
+def _is_clean(turn: Exchange, mark: object) -> bool:
+    """Return whether a turn is proven to hold nothing from outside. A turn of the user alone needs no mark."""
+    if not (turn.answer or turn.calls):
+        return True
+    return isinstance(mark, str) and hmac.compare_digest(mark.encode("utf-8", "replace"), _mark_of(turn).encode())
+
+
+@lru_cache(maxsize=8)
+def _read_key(file: Path) -> bytes:
+    own = secrets.token_bytes(_KEY_BYTES)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError), open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
+            new.write(own)
+        found = file.read_bytes()
+    except OSError:
+        return own
+    return found if len(found) == _KEY_BYTES else own  # another process is writing it: its marks do not hold here

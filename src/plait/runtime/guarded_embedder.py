@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from plait.background import run_aside
 from plait.core import Think
 from plait.core.errors import PlaitError
 from plait.core.messages import user
@@ -26,19 +25,23 @@ EMBED = "embed"
 """The phase of a request that `before_model` sees for texts to an embedder: each text is a message of the user."""
 
 
-def guard_embedder(embedder: Embedder, hooks: Iterable[Hook]) -> Embedder:
-    """Return an embedder whose texts pass the hooks. The local one sends nothing, so it stays as it is."""
+def guard_embedder(given: Embedder, hooks: Iterable[Hook], env: Mapping[str, str] | None = None) -> Embedder:
+    """Return an embedder whose texts pass the hooks. The local one sends nothing, so it stays as it is.
+
+    A word is loaded when it is first used, with key and address from `env` (default: the environment).
+    """
     guards = tuple(hook for hook in hooks if has_point(hook, "before_model"))
-    return embedder if embedder in ("", "local") or not guards else _GuardedEmbedder(embedder, guards)
+    is_plain = given in ("", "local") or not (guards or isinstance(given, str))
+    return given if is_plain else _GuardedEmbedder(given, guards, env)
 
 
 class _GuardedEmbedder:
-    def __init__(self, given: Embedder, hooks: tuple[Hook, ...]) -> None:
-        self._given, self._hooks = given, hooks
+    def __init__(self, given: Embedder, hooks: tuple[Hook, ...], env: Mapping[str, str] | None) -> None:
+        self._given, self._hooks, self._env = given, hooks, env
 
     @cached_property
     def _embedder(self) -> LoadedEmbedder:
-        return load_embedder(self._given)
+        return load_embedder(self._given, env=self._env)
 
     @property
     def name(self) -> str:
@@ -54,16 +57,10 @@ class _GuardedEmbedder:
         for hook in self._hooks:
             try:
                 found: Any = hook.before_model(Context(None), request)
-                if inspect.isawaitable(found):
-                    with ThreadPoolExecutor(1) as pool:  # this thread may run an event loop
-                        found = pool.submit(asyncio.run, _await(found)).result()
+                found = run_aside(found) if inspect.isawaitable(found) else found
             except Exception as why:
                 raise PlaitError(f"The hook {hook.name} failed on texts for the embedder: {show_error(why)}.") from why
             if found is not None and not (isinstance(found, Think) and len(found.messages) == len(texts)):
                 raise PlaitError(f"The hook {hook.name} does not let texts go to the embedder.")
             request = found or request
         return self._embedder.embed([message.content for message in request.messages])
-
-
-async def _await(found: Any) -> Any:
-    return await found

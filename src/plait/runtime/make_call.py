@@ -62,7 +62,7 @@ async def _call_tool(tools: Toolset, bound: BoundCall, seconds: float, services:
         return Observation(said, trouble="unknown_tool")
     if bound.error:
         return Observation(bound.error, trouble="bad_input")
-    args, kwargs = tool.split(bound.values)
+    args, kwargs = tool.signature.split(bound.values)
     if tool.signature.context is not None:
         args = (services.make_context(), *args)
     seen: list[Attachment] = []

@@ -272,13 +272,9 @@ class Meter:
             raise LimitReached(self.near.limit, self.near.detail)
 
     def conclude(self, limit: str, detail: str) -> LimitNear:
-        """Make the run conclude for a reason other than a number."""
+        """Make the run conclude for a reason other than a number, or for the one on record."""
         self.near = LimitNear(limit, detail)
         return self.near
-
-    def was_near(self, limit: str, detail: str) -> None:
-        """Note that a recorded run learned that this limit was near."""
-        self.near = LimitNear(limit, detail)
 
     def _require_price(self, model: Model) -> None:
         """Raise `LimitReached` if a limit in USD is set, here or above, and the model's price is not known."""

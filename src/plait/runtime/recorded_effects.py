@@ -19,7 +19,6 @@ from plait.journal.timeline import (
     ModelCall,
     Question,
     RecordedNote,
-    RecordedResponse,
     Resumption,
     Timeline,
     ToolCall,
@@ -57,11 +56,6 @@ class PastEffect:
     def answers(self, i: int) -> list[UserAnswer]:
         """What the user answered about a call, or (-1) to a question, in order."""
         return [asked.answer for asked in self.waits.get(i, ()) if asked.answer is not None]
-
-    @property
-    def responses(self) -> list[RecordedResponse]:
-        """Return the responses of the attempts that ended."""
-        return [each.response for each in self.attempts if each.response is not None]
 
     @property
     def is_recorded(self) -> bool:
@@ -133,7 +127,13 @@ class Past:
             case ModelCall(attempts=attempts, reply=reply):
                 past.attempts, past.reply = attempts, reply
             case ToolCall():
-                self._add_call(past, entry)
+                if entry.i == len(past.planned):
+                    past.planned = (*past.planned, entry.planned)
+                if entry.begun:
+                    past.begun.add(entry.i)
+                if entry.observation is not None:
+                    past.observed[entry.i] = entry.observation
+                    self.artifacts.update(decode_artifacts(entry.artifacts))
             case Question(child=str() as child, question=id, answer=answer) if child:
                 past.of_children[id] = answer
             case Question(point=str() as point, i=i) if point:
@@ -151,12 +151,3 @@ class Past:
                 past.ran = entry
             case LoopException():
                 past.thrown = entry
-
-    def _add_call(self, past: PastEffect, call: ToolCall) -> None:
-        if call.i == len(past.planned):
-            past.planned = (*past.planned, call.planned)
-        if call.begun:
-            past.begun.add(call.i)
-        if call.observation is not None:
-            past.observed[call.i] = call.observation
-            self.artifacts.update(decode_artifacts(call.artifacts))

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from plait.core import Answered, Call, Event, Failed, Loop, LoopContext, Observation, Stopped, Task, Waiting
 from plait.core import events as ev
-from plait.core.errors import BadInput, ConfigError, ReplayDiffers
+from plait.core.errors import ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.journal.log import AnyLog
@@ -312,10 +312,10 @@ def bind_edit(answer: UserAnswer, call: Call | None, binder: CallBinder) -> User
     """
     if call is None or not answer.input:
         return answer
-    try:
-        return structs.replace(answer, input=(binder.bind_edited(answer.edit(call)).call.input,))
-    except BadInput as why:
-        raise ConfigError(f"The edited input does not fit. {why}") from None
+    bound = binder.bind(structs.replace(answer.edit(call), by_code=False))
+    if bound.error:
+        raise ConfigError(f"The edited input does not fit. {bound.error}")
+    return structs.replace(answer, input=(bound.call.input,))
 
 
 def differs(n: int, step: int, expected: str, found: str) -> ReplayDiffers:

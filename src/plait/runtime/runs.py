@@ -13,17 +13,12 @@ from msgspec import Struct
 from plait.core import Cancelled, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
+from plait.core.user_functions import call_plain
 from plait.journal.effects import Lost
 from plait.journal.log import AnyLog, Entry, RunLog
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import (
-    Resumed,
-    Row,
-    RunHead,
-    RunRow,
-    UserAnswer,
-)
+from plait.journal.records import Resumed, Row, RunHead, RunRow, UserAnswer
 from plait.journal.store import Journal
 from plait.journal.timeline import Question, Timeline, select_rows_before
 from plait.runtime.approvals import open_question, waiting_with, without_id
@@ -32,13 +27,13 @@ from plait.runtime.background import wait_to_end
 from plait.runtime.bound_calls import CallBinder
 from plait.runtime.calls_in_doubt import read_calls_in_doubt
 from plait.runtime.engine import Engine
-from plait.runtime.listener import Listener
 from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_effects import Past
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_context import RecordEnds, RunSpec, bind_edit, read_user_answer
 from plait.runtime.spent import read_children_spent
+from plait.tools.user_code import show_error
 
 Emit = Callable[[Event], None]
 
@@ -214,6 +209,43 @@ def lost_text(lost: Lost) -> str:
 def _changed(run_spec: RunSpec, **changes: Any) -> RunSpec:
     """The same job with some fields changed."""
     return replace(run_spec, **changes)
+
+
+_BEFORE_WORK = (ev.Asked, ev.Called, ev.Executing)
+"""Events that come right before work: none begins once the listener has failed."""
+
+
+class Listener:
+    """Gives events to the function `on_event` of one run, until it raises: then the caller is to get its error.
+
+    The run is cancelled, as if the caller had cancelled it, so that calls under way are recorded as they always are.
+    `run` is the task that performs the run.
+    """
+
+    def __init__(self, on_event: Callable[[Event], None]) -> None:
+        self._on_event = on_event
+        self.run: asyncio.Task[Any] | None = None
+        self.error: BaseException | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Give an event to the function. Raises `CancelledError` where the run must not go on."""
+        if self.error is not None:
+            fails = isinstance(event, _BEFORE_WORK)
+        else:
+            try:
+                call_plain(self._on_event, event)
+                return
+            except BaseException as why:
+                self.error = why
+                fails = not isinstance(event, ev.Began | ev.Ended)
+        if not fails:
+            return
+        reason = f"The function on_event= failed: {show_error(self.error)}."
+        current = asyncio.current_task()
+        if self.run is not None and self.run is not current and not self.run.cancelling():
+            self.run.cancel(reason)
+        if current is not None:
+            raise asyncio.CancelledError(reason)
 
 
 async def perform(

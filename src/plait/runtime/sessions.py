@@ -300,13 +300,13 @@ def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> t
     Without `load_code`, a tool whose word runs code is only a description from the record.
     """
     found: list[str | Tool] = []
+    tools = recorded_tools(head, apart)
     for source in dict.fromkeys(head.sources):
-        both = zip(head.tools, head.sources, strict=False)
-        specs = [convert(spec, ToolSpec) for spec, each in both if each == source]
-        if source not in apart and not load_code and runs_code(source):
-            found += [each for each in recorded_tools(head, apart) if each.source == source]
+        recorded = [each for each in tools if each.source == source]
+        if recorded and not load_code and runs_code(source):
+            found += recorded
         elif is_mcp_word(source):
-            found += recall_tools(source, specs)
+            found += recall_tools(source, [each.recorded for each in recorded])
         elif source not in apart:
             found.append(source)
     return tuple(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -77,28 +76,6 @@ def require_modules(*modules: str) -> None:
                 f"Search by meaning needs {module}, which is not installed.",
                 hint=install_hint("search"),
             )
-
-
-class NamedEmbedder:
-    """The embedder of a word, with key and address from `env`. It is loaded when it is first used."""
-
-    def __init__(self, spec: str, env: Mapping[str, str]) -> None:
-        self._spec, self._env = spec, env
-
-    @cached_property
-    def _embedder(self) -> Embedder:
-        return load_embedder(self._spec, env=self._env)
-
-    @property
-    def name(self) -> str:
-        return self._embedder.name
-
-    @property
-    def dim(self) -> int:
-        return self._embedder.dim
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        return self._embedder.embed(texts)
 
 
 class FunctionEmbedder:

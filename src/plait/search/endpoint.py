@@ -7,11 +7,11 @@ import base64
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from plait.background import run_aside
 from plait.core.errors import BadResponse, ConfigError, ModelError
 from plait.models import http
 from plait.models.presets import HOSTS, check_address, check_key
@@ -105,8 +105,7 @@ class EndpointEmbedder:
             asyncio.get_running_loop()
         except RuntimeError:
             return np.concatenate(asyncio.run(self._embed(sent)))
-        with ThreadPoolExecutor(1) as thread:  # this thread's loop is running: the requests need another one
-            return np.concatenate(thread.submit(asyncio.run, self._embed(sent)).result())
+        return np.concatenate(run_aside(self._embed(sent)))
 
     async def _embed(self, texts: list[str]) -> list[Vectors]:
         return [self._read(await self._ask(batch), len(batch)) for batch in _batches(texts)]

@@ -89,7 +89,7 @@ class _Conversation:
                 continue
             seen.add(turn)
             words = frozenset(split_words(_text_of(self._turns[turn])))
-            same = next((each for each in found.values() if _are_alike(each[1], words)), None)
+            same = next((each for each in found.values() if len(each[1] & words) >= ALIKE * len(each[1] | words)), None)
             if same is not None:
                 same[2] += 1
             elif len(found) < BEST:
@@ -106,10 +106,6 @@ class _Conversation:
         if more:
             lines.append(f"(Much the same was said in {more} other turn{'s' * (more > 1)}.)")
         return "\n".join(lines)
-
-
-def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= ALIKE * len(one | other)
 
 
 def _text_of(turn: SessionTurn) -> str:

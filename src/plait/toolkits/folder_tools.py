@@ -11,6 +11,7 @@ from plait.core.text import cut_text, decode_text, find_encoding
 from plait.sandbox.command import check_folder
 from plait.sandbox.command import run_command as run_confined
 from plait.toolkits.folder import SECONDS, Folder, show_lines
+from plait.tools.render import replace_surrogates
 from plait.tools.tool import Tool, tool
 
 LISTED, HITS, LINES = 500, 100, 400
@@ -169,7 +170,8 @@ def shell(folder: str | Path, *, readable: Sequence[str | Path] = ()) -> tuple[T
         """
         if not 1 <= seconds <= MOST_SECONDS:
             raise ToolError(f"A command can't have {seconds} seconds.", hint=f"Give 1 to {MOST_SECONDS}.")
-        if not command.strip() or len(command) > MAX_COMMAND or "\0" in command or not _is_unicode(command):
+        is_text = "\0" not in command and replace_surrogates(command) == command
+        if not command.strip() or len(command) > MAX_COMMAND or not is_text:
             raise ToolError(f"This is not a command of 1 to {MAX_COMMAND:,} characters.", hint="Write plain text.")
         inodes = tuple(each.check().st_ino for each in (place, *others))
         ended = await run_confined(place.root, command, seconds, also, inodes)
@@ -178,7 +180,3 @@ def shell(folder: str | Path, *, readable: Sequence[str | Path] = ()) -> tuple[T
         return "\n".join([said, *(f"{name}:\n{text.rstrip()}" for name, text in streams if text.strip())])
 
     return (run_command,)
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -6,11 +6,9 @@ run ends. So runs do not share state. An object that the user made stays open.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -27,14 +25,13 @@ if TYPE_CHECKING:
 class PerRun:
     """Makes the object whose methods are tools, one for each run. `parallel`: its calls may run at the same time."""
 
-    def __init__(
-        self, make: Callable[[], Any], methods: dict[str, FunctionType | Tool], name: str, parallel: bool = False
-    ) -> None:
-        self.make, self.methods, self.name, self.parallel = make, methods, name, parallel
+    def __init__(self, make: Callable[[], Any], kind: type, parallel: bool) -> None:
+        self.make, self.parallel = make, parallel
+        self._methods = _find_methods(kind)
 
     def tools(self) -> tuple[Tool, ...]:
-        """Return the tools, which belong to no run yet."""
-        found = (_describe_method(each, self) for each in self.methods.values())
+        """Return the tools, which belong to no run yet. Describing them must not need an object."""
+        found = _make_tools(self._methods, self)
         return tuple(structs.replace(each, owner=self, parallel=each.parallel or self.parallel) for each in found)
 
 
@@ -46,45 +43,37 @@ def toolset(make: Callable[[], Any], *, parallel: bool = False) -> PerRun:
     a time, or side by side with `parallel`. Raises `ConfigError` if the factory fails, or returns an object without
     public methods.
     """
-    if isinstance(make, type):
-        return of_class(make, parallel)
     if isinstance(make, partial) and isinstance(make.func, type):
-        return PerRun(make, _find_methods(make.func, make.func.__name__), make.func.__name__, parallel)
+        return PerRun(make, make.func, parallel)
+    if not isinstance(make, type):
+        try:
+            sample = make()
+        except Exception as why:
+            raise ConfigError(f"The factory of a toolset failed: {type(why).__name__}: {why}.") from why
+        made = PerRun(make, type(sample), parallel)
+        _close_sample(sample)
+        return made
+    made = PerRun(make, make, parallel)
     try:
-        sample = make()
-    except Exception as why:
-        raise ConfigError(f"The factory of a toolset failed: {type(why).__name__}: {why}.") from why
-    methods = _find_methods(type(sample), type(sample).__name__)
-    _close_sample(sample)
-    return PerRun(make, methods, type(sample).__name__, parallel)
-
-
-def _close_sample(sample: Any) -> None:
-    from plait.tools.tool_object import is_lifecycle  # heavy: it imports asyncio
-
-    for name in ("close", "aclose"):
-        if is_lifecycle(type(sample), name):
-            with contextlib.suppress(Exception):  # no run depends on it
-                if inspect.isawaitable(closing := getattr(sample, name)()):
-                    thread = threading.Thread(target=asyncio.run, args=(closing,))
-                    thread.start()
-                    thread.join()
-            return
-
-
-def of_class(kind: type, parallel: bool = False) -> PerRun:
-    """Make tools of a class without arguments. Raises `ConfigError` if it needs some."""
-    methods = _find_methods(kind, kind.__name__)
-    try:
-        inspect.signature(kind).bind()
+        inspect.signature(make).bind()
     except TypeError as why:
         raise ConfigError(
-            f"The class {kind.__name__} can't be made without arguments: {why}.",
-            hint=f"Give an object, {kind.__name__}(...), or one per run: plait.toolset(lambda: {kind.__name__}(...)).",
+            f"The class {make.__name__} can't be made without arguments: {why}.",
+            hint=f"Give an object, {make.__name__}(...), or one per run: plait.toolset(lambda: {make.__name__}(...)).",
         ) from None
     except ValueError:  # its parameters are not accessible
         pass
-    return PerRun(kind, methods, kind.__name__, parallel)
+    return made
+
+
+def _close_sample(sample: Any) -> None:
+    from plait.background import run_aside  # heavy: it imports asyncio
+    from plait.tools.tool_object import is_lifecycle
+
+    name = next((name for name in ("close", "aclose") if is_lifecycle(type(sample), name)), "")
+    with contextlib.suppress(Exception):  # no run depends on it
+        if name and inspect.isawaitable(closing := getattr(sample, name)()):
+            run_aside(closing)
 
 
 def is_toolset(item: Any) -> bool:
@@ -95,16 +84,13 @@ def is_toolset(item: Any) -> bool:
 def tools_of_object(item: Any) -> tuple[Tool, ...]:
     """Make tools of the public methods of a class, a factory or an object. Raises `ConfigError` without such
     methods."""
-    if isinstance(item, PerRun):
-        return item.tools()
-    if isinstance(item, type):
-        return of_class(item).tools()
-    if isinstance(item, partial):
-        return toolset(item).tools()
-    methods = _find_methods(type(item), type(item).__name__)
-    return tuple(
-        each.__get__(item) if isinstance(each, Tool) else tool(MethodType(each, item)) for each in methods.values()
-    )
+    if is_toolset(item):
+        return (item if isinstance(item, PerRun) else toolset(item)).tools()
+    return _make_tools(_find_methods(type(item)), item)
+
+
+def _make_tools(methods: Iterable[FunctionType | Tool], item: Any) -> tuple[Tool, ...]:
+    return tuple(each.__get__(item) if isinstance(each, Tool) else tool(MethodType(each, item)) for each in methods)
 
 
 def for_run(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
@@ -141,12 +127,7 @@ def _bind_late(method: Any, owner: ToolObject) -> Callable[..., Any]:
     return lambda *args, **kwargs: function(owner.item, *args, **kwargs)
 
 
-def _describe_method(method: FunctionType | Tool, owner: PerRun) -> Tool:
-    # Not bound to an object: describing a tool must not need one.
-    return method.__get__(owner) if isinstance(method, Tool) else tool(MethodType(method, owner))
-
-
-def _find_methods(kind: type, name: str) -> dict[str, FunctionType | Tool]:
+def _find_methods(kind: type) -> list[FunctionType | Tool]:
     """Return the methods of a class that are tools: those marked with `plait.tool`, or without any, all public ones
     that have a docstring or type hints and do not open or close the object."""
     from plait.tools.tool_object import is_lifecycle  # heavy: it imports asyncio
@@ -154,13 +135,14 @@ def _find_methods(kind: type, name: str) -> dict[str, FunctionType | Tool]:
     found: dict[str, Any] = {}
     for each in reversed(kind.__mro__[:-1]):
         found.update({key: value for key, value in vars(each).items() if not key.startswith("_")})
-    marked: dict[str, Any] = {key: value for key, value in found.items() if isinstance(value, Tool)}
-    plain: dict[str, Any] = {
-        key: value
+    marked: list[Any] = [value for value in found.values() if isinstance(value, Tool)]
+    plain: list[Any] = [
+        value
         for key, value in found.items()
         if isinstance(value, FunctionType) and (value.__doc__ or value.__annotations__) and not is_lifecycle(kind, key)
-    }
+    ]
     if kind.__module__.partition(".")[0] == "plait" or not (marked or plain):
+        name = kind.__name__
         raise ConfigError(
             f"{'An' if name[:1] in 'AEIOUaeiou' else 'A'} {name} cannot be used as a tool.",
             hint="Give a typed function, a plait.tool, an object or class with public methods that have docstrings, "

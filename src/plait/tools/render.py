@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from plait.core.artifacts import MARK, Artifact
+from plait.core.attachments import detect_media_type
 from plait.core.messages import JSON
 from plait.tools.call_context import cancelled
 
@@ -40,11 +41,7 @@ KeepArtifact: TypeAlias = Callable[[Artifact], JSON] | None
 """Returns the JSON that represents an artifact; None renders an artifact like any other object."""
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
     (b"BM", "image/bmp"),
-    (b"%PDF-", "application/pdf"),
     (b"PK\x03\x04", "application/zip"),
     (b"\x1f\x8b", "application/gzip"),
     (b"OggS", "audio/ogg"),
@@ -150,8 +147,11 @@ class _Reader:
                 return f"(a whole number of {plain.bit_length():,} bits)"
         if (names := getattr(value, "_fields", None)) is not None and isinstance(value, tuple):
             return self._read_dict(zip(names, value, strict=True), path)
-        if (fields := fields_of(value)) is not None:
-            return self.read(fields[0], path)
+        names = getattr(value, "__struct_fields__", getattr(value, "__dataclass_fields__", None))
+        if names is not None:
+            return self.read({name: getattr(value, name) for name in names}, path)
+        if callable(dump := getattr(value, "model_dump", None)) and hasattr(kind, "model_fields"):
+            return self.read(dump(mode="python"), path)
         if isinstance(value, set | frozenset):
             parts = [self.read(each, path) for each in sorted(value, key=repr)]
             try:
@@ -260,15 +260,6 @@ def _plain(value: Any, keep: KeepArtifact, inside: bool = False) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def fields_of(value: Any) -> tuple[Any] | None:
-    """Return the fields of a data class, a struct or a pydantic model, in a tuple; None for any other object."""
-    names = getattr(value, "__struct_fields__", getattr(value, "__dataclass_fields__", None))
-    if names is not None:
-        return ({name: getattr(value, name) for name in names},)
-    dump = getattr(value, "model_dump", None)
-    return (dump(mode="python"),) if callable(dump) and hasattr(type(value), "model_fields") else None
-
-
 def _key(key: Any) -> str:
     plain = _plain(key, None)
     if plain == MARK:
@@ -293,19 +284,10 @@ def replace_surrogates(text: str) -> str:
 
 def describe_bytes(data: bytes) -> str:
     """Describe bytes by their number and their type, such as `1,024 bytes (image/png)`."""
-    kind = next((name for magic, name in _MAGIC if data.startswith(magic)), "")
-    if data[:4] == b"RIFF":
-        kind = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")
+    kind = next((name for magic, name in _MAGIC if data.startswith(magic)), "") or detect_media_type(data)
+    if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
+        kind = "audio/wav"
     elif data[4:8] == b"ftyp":
         kind = "video/mp4"
-    if not kind:
-        kind = "text" if _is_text(data) else "binary"
+    kind = {"text/plain": "text", "application/octet-stream": "binary"}.get(kind, kind)
     return f"{len(data):,} bytes ({kind})"
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return b"\x00" not in data

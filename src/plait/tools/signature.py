@@ -75,6 +75,47 @@ class Signature(Struct, frozen=True):
         known = self.types.get(name) or (self.types.get("**") if name not in self.schema["properties"] else None)
         return known or PythonType(self.schema["properties"].get(name, self.schema.get("additionalProperties")))
 
+    def bind(self, tool: str, given: JSON, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the Python values of an input by parameter name, without defaults. See `Tool.bind_values`.
+
+        Raises only `BadInput`.
+        """
+        try:
+            placed, faults = place_arguments(self.schema, given, self.spread, by_name=kept is not None)
+            if self.bound:
+                faults += [f"there is no parameter '{name}'" for name in sorted(self.bound & placed.keys())]
+            values: dict[str, Any] = {}
+            for name, value in placed.items():
+                try:
+                    if kept and name in kept:
+                        values[name] = kept[name]
+                    else:
+                        values[name] = self.type_of(name).convert(value, self.schema)
+                except Misfit as misfit:
+                    faults += [f"{show_place(name, path)} {text}" for path, text in misfit.faults]
+            if not faults:
+                return values
+            said = list_faults(faults)
+        except RecursionError:
+            said = "the input is nested too deeply"
+        except Exception as error:  # a user's own validator may raise anything
+            said = f"the input can't be taken ({type(error).__name__})"
+        takes = self.shape
+        raise BadInput(f"{tool}: {said}.", hint=f"It takes {takes if takes != '{}' else 'no input'}.")
+
+    def split(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return values by parameter name as the positional and the named arguments of the function."""
+        values = values | {
+            name: make(values) for name, make in self.defaults.items() if name in self.fields - values.keys()
+        }
+        if self.function is None:
+            return (), values
+        named = self.schema["properties"]
+        other = {name: value for name, value in values.items() if name not in named}
+        bound = inspect.BoundArguments(self.function, OrderedDict((k, v) for k, v in values.items() if k in named))
+        bound.apply_defaults()
+        return bound.args, bound.kwargs | other
+
 
 def read_signature(function: Callable[..., Any], name: str) -> Signature:
     """Read the signature of a function for the tool `name`.
@@ -99,13 +140,20 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
             makers[parameter.name] = make
             fields.add(parameter.name)
         elif default is not _MISSING:
-            makers[parameter.name] = partial(_copy_default, default)
+            # A copy, so that no call changes it for the next one.
+            makers[parameter.name] = partial(lambda default, _: copy.deepcopy(default), default)
         if parameter.kind is _KINDS.VAR_POSITIONAL:
             spread, hint = parameter.name, list.__class_getitem__(hint)
         wanted["**" if parameter.kind is _KINDS.VAR_KEYWORD else parameter.name] = hint
         texts[parameter.name] = described.parameters.get(parameter.name) or said
         shown[parameter.name] = default
-    types, definitions = _describe(wanted, name)
+    try:
+        types, definitions = describe_types(wanted)
+    except Undescribable as error:
+        raise ConfigError(
+            f"The tool {name} has a parameter of a type that JSON can't describe: {error}.",
+            hint="Use plain types, a data class, an enum or a pydantic model.",
+        ) from error
     properties: dict[str, Any] = {}
     for key in wanted:
         if key != "**":
@@ -137,7 +185,8 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
 
 def _without_context(python: inspect.Signature, name: str) -> tuple[inspect.Signature, Any | None]:
     """Return the signature without a first parameter for the call's context, and the type hint of that parameter."""
-    takers = [each for each in python.parameters.values() if _is_context(each.annotation)]
+    kinds = ((each, typing.get_origin(each.annotation) or each.annotation) for each in python.parameters.values())
+    takers = [each for each, kind in kinds if isinstance(kind, type) and issubclass(kind, CallContext)]
     if not takers:
         return python, None
     first, *others = python.parameters.values()
@@ -147,21 +196,6 @@ def _without_context(python: inspect.Signature, name: str) -> tuple[inspect.Sign
             hint="Make it the first parameter.",
         )
     return python.replace(parameters=others), first.annotation
-
-
-def _is_context(hint: Any) -> bool:
-    kind = typing.get_origin(hint) or hint
-    return isinstance(kind, type) and issubclass(kind, CallContext)
-
-
-def _describe(wanted: dict[str, Any], name: str) -> tuple[dict[str, PythonType], dict[str, Any]]:
-    try:
-        return describe_types(wanted)
-    except Undescribable as error:
-        raise ConfigError(
-            f"The tool {name} has a parameter of a type that JSON can't describe: {error}.",
-            hint="Use plain types, a data class, an enum or a pydantic model.",
-        ) from error
 
 
 def _read_parameters(function: Callable[..., Any], name: str) -> tuple[inspect.Signature, frozenset[str]]:
@@ -194,11 +228,6 @@ def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, Callable[[dict[str, A
     make = partial(field.get_default, call_default_factory=True)
     # What a factory makes is not shown: it may be new for each call.
     return hint, ... if field.default_factory else field.default, lambda others: make(validated_data=others), said
-
-
-def _copy_default(default: Any, others: dict[str, Any]) -> Any:
-    """Return a copy of Python's own default, so that no call changes it for the next one."""
-    return copy.deepcopy(default)
 
 
 def _is_field(value: Any) -> bool:
@@ -246,46 +275,3 @@ def _is_artifact(schema: Any) -> bool:
     if schema.get("format") in Artifact.kinds:
         return True
     return any(map(_is_artifact, schema.get("anyOf", [schema["items"]] if "items" in schema else [])))
-
-
-def bind_values(tool: str, signature: Signature, given: JSON, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the Python values of an input by parameter name, without defaults. See `Tool.bind_values`.
-
-    Raises only `BadInput`.
-    """
-    try:
-        placed, faults = place_arguments(signature.schema, given, signature.spread, by_name=kept is not None)
-        if signature.bound:
-            faults += [f"there is no parameter '{name}'" for name in sorted(signature.bound & placed.keys())]
-        values: dict[str, Any] = {}
-        for name, value in placed.items():
-            try:
-                if kept and name in kept:
-                    values[name] = kept[name]
-                else:
-                    values[name] = signature.type_of(name).convert(value, signature.schema)
-            except Misfit as misfit:
-                faults += [f"{show_place(name, path)} {text}" for path, text in misfit.faults]
-        if not faults:
-            return values
-        said = list_faults(faults)
-    except RecursionError:
-        said = "the input is nested too deeply"
-    except Exception as error:  # a user's own validator may raise anything
-        said = f"the input can't be taken ({type(error).__name__})"
-    takes = signature.shape
-    raise BadInput(f"{tool}: {said}.", hint=f"It takes {takes if takes != '{}' else 'no input'}.")
-
-
-def split_arguments(signature: Signature, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the values by name, or in order if Python cannot take them all by name."""
-    values = values | {
-        name: make(values) for name, make in signature.defaults.items() if name in signature.fields - values.keys()
-    }
-    if signature.function is None:
-        return (), values
-    named = signature.schema["properties"]
-    other = {name: value for name, value in values.items() if name not in named}
-    bound = inspect.BoundArguments(signature.function, OrderedDict((k, v) for k, v in values.items() if k in named))
-    bound.apply_defaults()
-    return bound.args, bound.kwargs | other

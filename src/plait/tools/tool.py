@@ -164,7 +164,7 @@ class Tool(Struct, frozen=True, dict=True):
 
     def bind(self, input: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a model's input. Raises `BadInput`, whose text is for the model."""
-        return self.split(self.bind_values(input))
+        return self.signature.split(self.bind_values(input))
 
     def bind_values(self, input: JSON, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the Python values of an input by parameter name, without defaults. Raises `BadInput`.
@@ -172,15 +172,7 @@ class Tool(Struct, frozen=True, dict=True):
         With `kept`, an object has the arguments by name and is never the one argument whole. The values in `kept` are
         used as they are.
         """
-        from plait.tools.signature import bind_values
-
-        return bind_values(self.name, self.signature, input, kept)
-
-    def split(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return values by parameter name as the positional and the named arguments of the function."""
-        from plait.tools.signature import split_arguments
-
-        return split_arguments(self.signature, values)
+        return self.signature.bind(self.name, input, kept)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself; an async one returns its awaitable."""

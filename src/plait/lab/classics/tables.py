@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plait.core.errors import ConfigError
+from plait.core.text import one_line
 from plait.lab.comparison import ComparisonData
 from plait.lab.graders import UNJUDGED
-from plait.lab.grid import clean_line
 from plait.lab.results import CellResult
 from plait.lab.tasks import Suite, SuiteTask
 
@@ -17,7 +17,7 @@ ESTIMATED = "~: tokens estimated from the length of the text."
 
 def missing_notes(comparison: ComparisonData) -> tuple[str, ...]:
     """Return why cells are not finished."""
-    return (f"Not finished: {clean_line(comparison.unfinished).rstrip('.')}.",) if comparison.unfinished else ()
+    return (f"Not finished: {one_line(comparison.unfinished).rstrip('.')}.",) if comparison.unfinished else ()
 
 
 def crash_reason(comparison: ComparisonData, variant: str, task: str | None = None) -> str:
@@ -29,7 +29,7 @@ def crash_reason(comparison: ComparisonData, variant: str, task: str | None = No
         return ""
     count = comparison.repeat * (len(comparison.suite.tasks) if task is None else 1)
     how_many = f"{len(found):,} of {count:,} runs " if count > 1 else ""
-    return f"{how_many}crashed: {clean_line(found[0][1]).rstrip('.')}. See run {found[0][0]}."
+    return f"{how_many}crashed: {one_line(found[0][1]).rstrip('.')}. See run {found[0][0]}."
 
 
 def crashed_results(comparison: ComparisonData) -> list[CellResult]:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from plait.core.text import one_line
 from plait.lab.classics import published
 from plait.lab.classics.tables import PUBLISHED, crash_reason, missing_notes
 from plait.lab.comparison import ComparisonData, short_names
-from plait.lab.grid import ABSENT, ELLIPSIS, ReportTable, clean_line, make_column, show_value
+from plait.lab.grid import ABSENT, ELLIPSIS, ReportTable, make_column, show_value
 from plait.lab.results import CellResult
 
 LONGEST = 48
@@ -27,7 +28,7 @@ def make_task_table(comparison: ComparisonData, *, why: bool = False) -> ReportT
     found: dict[tuple[str, str], list[CellResult]] = {}
     for result in comparison.results:
         found.setdefault((result.task, result.variant), []).append(result)
-    heads = list(map(clean_line, short_names(comparison.contenders, ("who", "loop")).values()))
+    heads = list(map(one_line, short_names(comparison.contenders, ("who", "loop")).values()))
     tasks = comparison.suite.tasks
     rows: list[dict[str, Any]] = []
     for task in tasks:
@@ -46,7 +47,7 @@ def make_task_table(comparison: ComparisonData, *, why: bool = False) -> ReportT
         notes += [f"{head}: {crash}"] if (crash := crash_reason(comparison, each.key)) else []
     if why:
         notes += [
-            f"{row['task']}, {head}: {run['mark']}: {clean_line(run['why'])}"
+            f"{row['task']}, {head}: {run['mark']}: {one_line(run['why'])}"
             for row in rows
             for head in heads
             for run in row["cells"][head]
@@ -82,5 +83,5 @@ def _show_cell(name: str, row: dict[str, Any]) -> str:
 
 
 def _cut(question: str) -> str:
-    text = clean_line(question)
+    text = one_line(question)
     return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + ELLIPSIS

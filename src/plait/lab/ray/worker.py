@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 from concurrent.futures import wait
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
@@ -65,7 +65,7 @@ class RayWorker:
         self._journal = Journal(self._place / "journal.db")
         self._template = lru_cache(maxsize=256)(self._make_agent)
         self._agent = lru_cache(maxsize=1024)(self._add_tools)
-        self._grader = lru_cache(maxsize=256)(self._load_grader)
+        self._grader = lru_cache(maxsize=256)(partial(load_grader, journal=self._journal.path))
 
         # The event loop lives as long as the process: connections and the journal stay open between cells.
         self._loop = asyncio.new_event_loop()

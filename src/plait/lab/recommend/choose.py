@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 
 from plait.agent import Agent
 from plait.core.errors import ConfigError
+from plait.core.text import format_count
 from plait.lab.recommend.rows import MeasuredLoop, read_rows
 from plait.loops import loop_from, parts_of
 
@@ -344,7 +345,7 @@ def describe_result(candidate: Candidate, demand: Demand) -> str:
     sure = (
         f"; {show_probability(candidate.sure)} likely that its true success rate is {demand.at_least * 100:g} % or more"
     )
-    tasks = f"{tries:,} task" + ("" if tries == 1 else "s")
+    tasks = format_count(tries, "task")
     return f"{name_row(row)}: {row.success * 100:.0f} % of {tasks}{runs}{between}{sure if demand.at_least else ''}"
 
 

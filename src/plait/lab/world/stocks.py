@@ -53,7 +53,8 @@ def make_weeks(seed: int, symbol: str, today: date) -> list[Week]:
         close = max(1.0, start * (1 + walk.gauss(0.0022, 0.028)))
         high = max(start, close) * (1 + abs(walk.gauss(0, 0.012)))
         low = min(start, close) * (1 - abs(walk.gauss(0, 0.012)))
-        made.append(_week(on, start, high, low, close, walk.randrange(40_000_000, 260_000_000)))
+        volume = walk.randrange(40_000_000, 260_000_000)
+        made.append(Week(on, round(start, 2), round(high, 2), round(low, 2), round(close, 2), volume))
     _shape_last_months(made, chance(seed, "dip", symbol, today.isoformat()).randrange(3, 10))
     return made[::-1]
 
@@ -82,10 +83,6 @@ def _with_close(week: Week, close: float) -> Week:
     return week._replace(
         close=close, high=round(max(week.high, close * 1.011), 2), low=round(min(week.low, close * 0.991), 2)
     )
-
-
-def _week(on: date, start: float, high: float, low: float, close: float, volume: int) -> Week:
-    return Week(on, round(start, 2), round(high, 2), round(low, 2), round(close, 2), volume)
 
 
 def find_lowest_week(rows: list[Week], today: date, months: int = 3) -> Week:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.lab.world.chance import chance
-from plait.lab.world.places import TOWNS, Town
+from plait.lab.world.places import TOWNS
 from plait.lab.world.state import CHANNELS, World
 from plait.lab.world.stocks import SYMBOLS
 
@@ -151,7 +151,8 @@ def make_variations(seed: int, each: int = _EACH) -> tuple[WorldTask, ...]:
 def _make_task(letter: str, seed: int, number: int) -> WorldTask:
     dice = chance(seed, "variation", letter, number)
     channel = "#" + dice.choice(CHANNELS)
-    home = dice.choice([place for place in TOWNS if _has_unique_name(place)])
+    names = [town.name for town in TOWNS]
+    home = dice.choice([town for town in TOWNS if names.count(town.name) == 1])
     now = date(2022, 6, 1) + timedelta(days=dice.randrange(0, 1100))
     world = f"world:{dice.randrange(1, 10_000)},now={now},here={home.label}"
     to = dice.choice(("discord", channel))
@@ -174,10 +175,6 @@ def _make_task(letter: str, seed: int, number: int) -> WorldTask:
     symbol = dice.choice(sorted(SYMBOLS))
     who = dice.choice((symbol, f"{SYMBOLS[symbol][0]} ({symbol})"))
     return make("stock", _STOCK_QUESTION.format(who, where), to, symbol=symbol)
-
-
-def _has_unique_name(town: Town) -> bool:
-    return sum(each.name == town.name for each in TOWNS) == 1
 
 
 VARIATIONS = make_variations(1)

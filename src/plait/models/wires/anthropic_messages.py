@@ -90,7 +90,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     tools = [_tool(tool) for tool in think.tools] if abilities.tools else []
     if abilities.strict:
         tools = _make_strict(tools)
-    if not tools and (named := _called(messages)):
+    if not tools and (named := dict.fromkeys(call.tool for message in messages for call in message.calls)):
         # A history with calls needs their tools; the model is not to call them.
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in named]
         body["tool_choice"] = {"type": "none"}
@@ -99,7 +99,8 @@ def encode(think: Think, options: WireOptions) -> Request:
     if blocks:
         body["system"] = [*blocks[:-1], _marked(blocks[-1])] if marks else blocks
     body["messages"] = _mark_ends(turns) if marks else turns
-    body["max_tokens"] = _default_limit(options.model) if think.max_tokens is None else think.max_tokens
+    usual = next((limit for family, limit in LIMITS if family.search(options.model)), OTHER_LIMIT)
+    body["max_tokens"] = usual if think.max_tokens is None else think.max_tokens
     stop = [each for each in think.stop if each.strip()][:MAX_STOP]
     if stop and abilities.stop:
         body["stop_sequences"] = stop
@@ -250,10 +251,6 @@ def _make_strict(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def _called(messages: list[Message]) -> list[str]:
-    return list(dict.fromkeys(call.tool for message in messages for call in message.calls))
-
-
 def _marked(block: Any) -> Any:
     return {**block, "cache_control": _MARK}
 
@@ -265,10 +262,6 @@ def _mark_ends(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {**turn, "content": [*turn["content"][:-1], _marked(turn["content"][-1])]} if i in ends else turn
         for i, turn in enumerate(turns)
     ]
-
-
-def _default_limit(model: str) -> int:
-    return next((limit for family, limit in LIMITS if family.search(model)), OTHER_LIMIT)
 
 
 def _add_params(body: dict[str, Any], think: Think, options: WireOptions) -> None:

@@ -48,7 +48,8 @@ class ContentReader:
 
     def state(self) -> list[dict[str, Any]] | None:
         parts = self._draft.without_repeated(self._parts)
-        return parts if any(_is_opaque(part) for part in parts) else None
+        # Others hold more than the reply says: a signature, or what only Google's servers know.
+        return parts if any(set(part) - {"text", "thought", "functionCall"} for part in parts) else None
 
     def _candidate(self, candidate: Mapping[str, Any]) -> str:
         content, reason = candidate.get("content"), candidate.get("finishReason")
@@ -96,11 +97,6 @@ def _in_camel_case(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _is_plain(part: Mapping[str, Any]) -> bool:
     return isinstance(part.get("text"), str) and not set(part) - {"text", "thought"}
-
-
-def _is_opaque(part: Mapping[str, Any]) -> bool:
-    """Return whether a part holds more than the reply says: a signature, or what only Google's servers know."""
-    return bool(set(part) - {"text", "thought", "functionCall"})
 
 
 def usage_of_content(usage: Mapping[str, Any]) -> Usage | None:

@@ -70,8 +70,9 @@ class ResponsesReader:
 
     def state(self) -> Any:
         items = self._draft.without_repeated([self._items[place] for place in sorted(self._items)] or self._output)
-        is_needed = self._ends and any(_is_needed(item) for item in items) and not self._draft.is_stopped
-        return items if is_needed else None
+        # The service needs any item back but a plain message.
+        is_needed = any(item.get("type") != "message" or item.get("phase") for item in items)
+        return items if self._ends and is_needed and not self._draft.is_stopped else None
 
     def _place(self, event: Mapping[str, Any], item: Mapping[str, Any] | None = None) -> int:
         """Return the number of an event's item. An id may change from event to event, or an index be 0 for all."""
@@ -188,11 +189,6 @@ class ResponsesReader:
         elif status not in ("queued", "in_progress"):
             draft.finish = "filter" if self._refused else "stop"
         return shown
-
-
-def _is_needed(item: Mapping[str, Any]) -> bool:
-    """Return whether the service needs an item back: any but a plain message."""
-    return item.get("type") != "message" or bool(item.get("phase"))
 
 
 def _parts(parts: Any, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
