@@ -20,6 +20,7 @@ from plait.core.messages import JSON
 from plait.journal import codec
 from plait.runtime.artifacts import ArtifactStore
 from plait.tools import Toolset
+from plait.tools.end_run import EndRun
 from plait.tools.input_json import NoJsonForm, to_json
 
 REBINDS = 4
@@ -121,7 +122,7 @@ class CallBinder:
         defaults: dict[str, Any] = {}
         for name, make in tool.signature.defaults.items():
             if name not in values:
-                with suppress(Exception, SystemExit):  # a default that JSON cannot hold stays Python's own
+                with suppress(Exception, SystemExit, EndRun):  # a default that JSON cannot hold stays Python's own
                     value = make(values | defaults)
                     shown[name] = to_json(value, None)
                     defaults[name] = value
