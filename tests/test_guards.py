@@ -23,6 +23,7 @@ import plait
 from guard_cases import Account, cases, try_guard
 from plait.core import Call, Observation, Reply, Waiting
 from plait.core import events as ev
+from plait.hooks import RetryTools
 
 GOT: list[Any] = []
 
@@ -255,6 +256,8 @@ TYPES: list[tuple[Any, Any, Any, Any]] = [
     (Account, "eve", "eve", Account("eve")),
     (list[Account], ["eve", "bob"], ["eve", "bob"], [Account("eve"), Account("bob")]),
     (deque[Account], ["eve"], ["eve"], deque([Account("eve")])),
+    (deque[Iterable[int]], [["1"]], [[1]], deque([[1]])),
+    (Cents | Iterable[int], 5, 500, 500),
     (dict[str, Account], {"x": "eve"}, {"x": "eve"}, {"x": Account("eve")}),
     (ZoneInfo, "Europe/Paris", "Europe/Paris", ZoneInfo("Europe/Paris")),
     (
@@ -306,6 +309,20 @@ def test_a_change_is_bound_from_its_own_words_when_the_run_goes_on(journal: Path
     run = agent.run("go")
     assert '"value":700' in str(run.reason)
     assert agent.resume(run, "yes").status == "answered" and GOT[0] == (700, inf)
+
+
+def test_an_edited_call_is_repeated_with_what_its_words_make(journal: Path) -> None:
+    @plait.tool(read_only=True, requires_approval=True)
+    def look(cents: Cents) -> str:
+        """Looks."""
+        GOT.append(cents)
+        if len(GOT) == 1:
+            raise RuntimeError("once")
+        return "seen"
+
+    agent = agent_of(look, {"cents": 5}, hooks=[RetryTools(2, wait=0)], journal=journal)
+    assert agent.resume(agent.run("go"), 'edit {"cents": 6}').status == "answered"
+    assert GOT == [600, 600]
 
 
 def test_calls_of_other_accounts_and_paths_are_other_calls() -> None:
