@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import product
@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import structs
 from pydantic import BaseModel, Field
+from pydantic_core import core_schema
 
 import plait
 from plait.core import Call, Reply, Waiting
@@ -33,6 +34,20 @@ class Order(BaseModel):
 class Parts:
     first: int = 0
     rest: list[float] = field(default_factory=lambda: [5000.0])
+
+
+class Account:
+    """A type of a user's, which no serializer knows."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.root = name, "constant"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Account) and other.name == self.name
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
 
 
 @plait.tool
@@ -83,7 +98,16 @@ def pay_row(row: dict[str, Any]) -> str:
     return took("pay_row", row=row)
 
 
-TOOLS = {each.name: each for each in (pay, pay_default, pay_order, pay_parts, pay_all, pay_more, pay_exactly, pay_row)}
+@plait.tool
+def pay_typed(to: Account, amounts: Iterable[float], bill: Path = Path("/bill")) -> str:
+    """Pays."""
+    return took("pay_typed", to=to, amounts=amounts, bill=bill)
+
+
+TOOLS = {
+    each.name: each
+    for each in (pay, pay_default, pay_order, pay_parts, pay_all, pay_more, pay_exactly, pay_row, pay_typed)
+}
 
 
 def took(tool: str, **given: Any) -> str:
@@ -98,6 +122,10 @@ def plain(value: Any) -> Any:
             return {name: plain(getattr(value, name)) for name in type(value).model_fields}
         case Parts():
             return {"first": plain(value.first), "rest": plain(value.rest)}
+        case Account():
+            return value.name
+        case Path():
+            return str(value)
         case Decimal():
             return int(value) if value == int(value) else float(value)
         case dict():
@@ -129,7 +157,7 @@ def is_large(call: Call) -> bool:
             return given.get("order", {}).get("amount", 0) > LIMIT
         case "pay_parts":
             return any(each > LIMIT for each in amounts_in(given.get("parts", {})))
-        case "pay_all":
+        case "pay_all" | "pay_typed":
             return any(each > LIMIT for each in given.get("amounts", []))
         case "pay_row":
             return any(each > LIMIT for each in amounts_in(given.get("row", {})))
@@ -175,6 +203,13 @@ def inputs(tool: str, amount: int) -> list[Any]:
             case "pay_all":
                 found += [["Ada", number], ["Ada", 1, number], {"to": "Ada", "amounts": [number]}]
                 found += [{"to": "Ada", "amounts": number}, {"to": "Ada", "Amounts": [1, number]}]
+            case "pay_typed":
+                found += [
+                    ["Ada", [number]],
+                    ["Ada", [1, number], "/x"],
+                    {"TO": "Ada", "Amounts": [number], "bill": "a"},
+                ]
+                found += [{"to": "Ada", "amounts": json.dumps([number])}, {"to": "Ada", "amounts": number}]
             case "pay_row":
                 found += [{"row": {"fee": number}}, {"fee": number}, [{"fee": number}], {"row": {"row": number}}]
                 found += [json.dumps({"fee": number}), {"row": {"a": {"b": [number]}}}]

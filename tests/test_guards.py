@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import enum
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import InitVar, dataclass, field
 from datetime import date
 from decimal import Decimal
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from msgspec import structs
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, SecretStr
 
 import plait
-from guard_cases import cases, try_guard
+from guard_cases import Account, cases, try_guard
 from plait.core import Call, Observation, Reply, Waiting
 from plait.core import events as ev
+from plait.hooks import RetryTools
 
 GOT: list[Any] = []
 
@@ -102,7 +106,7 @@ def many(
     parts: Parts = Parts(),  # noqa: B008
     numbers: Numbers | None = None,
     tags: set[str] = set(),  # noqa: B006
-    most: float = float("inf"),
+    most: float = inf,
     key: SecretStr = HIDDEN,
     other: Any = object(),  # noqa: B008
 ) -> str:
@@ -218,6 +222,149 @@ def test_a_default_is_the_same_for_each_call() -> None:
     agent_of(add, [1], [2], hooks=[watch]).run("go")
     assert watch.saw == [{"item": 1, "items": []}, {"item": 2, "items": []}]
     assert sorted(GOT) == [[1], [2]]
+
+
+# -- types without a JSON form of their own
+
+
+class Transfer(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    account: Account = Field(alias="To")
+    amount: float = Field(5, alias="Sum")
+    source: Account = Field(default_factory=lambda: Account("own"))
+    names: Iterable[int] = ()
+
+
+@dataclass
+class Rooted:
+    root: str
+    file: Path
+
+
+@dataclass
+class Transient:
+    amount: float
+    account: InitVar[str] = "own"
+
+
+Cents = Annotated[int, AfterValidator(lambda value: value * 100)]
+
+TYPES: list[tuple[Any, Any, Any, Any]] = [
+    (Path, "/etc/passwd", "/etc/passwd", Path("/etc/passwd")),
+    (list[Path], ["a/../b", "/c"], ["a/../b", "/c"], [Path("a/../b"), Path("/c")]),
+    (Rooted, {"root": "r", "file": "/f"}, {"root": "r", "file": "/f"}, Rooted("r", Path("/f"))),
+    (Account, "eve", "eve", Account("eve")),
+    (list[Account], ["eve", "bob"], ["eve", "bob"], [Account("eve"), Account("bob")]),
+    (deque[Account], ["eve"], ["eve"], deque([Account("eve")])),
+    (deque[Iterable[int]], [["1"]], [[1]], deque([[1]])),
+    (Cents | Iterable[int], 5, 500, 500),
+    (dict[str, Account], {"x": "eve"}, {"x": "eve"}, {"x": Account("eve")}),
+    (ZoneInfo, "Europe/Paris", "Europe/Paris", ZoneInfo("Europe/Paris")),
+    (
+        Transfer,
+        {"To": "eve", "Sum": "5,000", "names": [1, "2"]},
+        {"account": "eve", "amount": 5000.0, "names": [1, 2]},
+        Transfer.model_construct(account=Account("eve"), amount=5000.0, names=[1, 2]),
+    ),
+    (
+        Transfer,
+        '{"To": "eve", "source": "bob"}',
+        {"account": "eve", "amount": 5.0, "source": "bob", "names": []},
+        Transfer.model_construct(account=Account("eve"), source=Account("bob")),
+    ),
+    (Iterable[int], ["1", 2], [1, 2], [1, 2]),
+    (Generator[Iterable[int], None, None], [[1], [2]], [[1], [2]], [[1], [2]]),
+    (Cents, 5, 500, 500),
+]
+
+
+def taking(hint: Any, memo: float = inf) -> plait.Tool:
+    def take(value: Any, memo: float = memo) -> str:
+        """Takes."""
+        GOT.append((value, memo))
+        return "taken"
+
+    take.__annotations__["value"] = hint
+    return plait.tool(take)
+
+
+@pytest.mark.parametrize(("hint", "given", "seen", "got"), TYPES)
+def test_a_guard_sees_what_a_value_was_made_from(hint: Any, given: Any, seen: Any, got: Any, journal: Path) -> None:
+    """Directly, with a change of another parameter that is waited for, and as an edit."""
+    watch = Watch()
+    agent_of(taking(hint), {"value": given}, hooks=[watch]).run("go")
+    assert watch.saw == [{"value": seen} | {"memo": "inf"}]
+    assert len(GOT) == 1 and GOT[0] == (got, inf)
+    other = changing(lambda each: {**each, "memo": 2})
+    for hooks, answer in (([other], "yes"), ([], "edit " + json.dumps({"value": given, "memo": 2}))):
+        GOT.clear()
+        agent = agent_of(taking(hint), {"value": given}, hooks=hooks, approve="effects", journal=journal)
+        run = agent.resume(agent.run("go"), answer)
+        assert (run.status, GOT) == ("answered", [(got, 2.0)])
+
+
+def test_a_change_is_bound_from_its_own_words_when_the_run_goes_on(journal: Path) -> None:
+    more = changing(lambda given: {**given, "value": 7} if given["value"] == 500 else given)
+    agent = agent_of(taking(Cents), {"value": 5}, hooks=[more], approve="effects", journal=journal)
+    run = agent.run("go")
+    assert '"value":700' in str(run.reason)
+    assert agent.resume(run, "yes").status == "answered" and GOT[0] == (700, inf)
+
+
+def test_an_edited_call_is_repeated_with_what_its_words_make(journal: Path) -> None:
+    @plait.tool(read_only=True, requires_approval=True)
+    def look(cents: Cents) -> str:
+        """Looks."""
+        GOT.append(cents)
+        if len(GOT) == 1:
+            raise RuntimeError("once")
+        return "seen"
+
+    agent = agent_of(look, {"cents": 5}, hooks=[RetryTools(2, wait=0)], journal=journal)
+    assert agent.resume(agent.run("go"), 'edit {"cents": 6}').status == "answered"
+    assert GOT == [600, 600]
+
+
+def test_calls_of_other_accounts_and_paths_are_other_calls() -> None:
+    for hint in (Path, Account):
+        GOT.clear()
+        assert agent_of(taking(hint), *([f"/{n}"] for n in range(7))).run("go").status == "answered"
+        assert len(GOT) == 7
+
+
+def test_a_type_that_hides_what_it_was_given_is_refused() -> None:
+    with pytest.raises(plait.ConfigError, match="InitVar"):
+        _ = taking(list[Transient]).spec
+
+
+def test_hooks_get_the_tools_own_name() -> None:
+    seen: list[str] = []
+
+    class Names(plait.Hook):
+        def before_tool(self, context: plait.Context[Any], call: Call) -> Call:
+            seen.append(call.tool)
+            return structs.replace(call, input={"to": "Ada", "amount": 7.0})
+
+        def after_tool(self, context: plait.Context[Any], call: Call, observation: Observation) -> None:
+            seen.append(call.tool)
+
+    tool = structs.replace(pay, name="bank.pay")
+    model = plait.Scripted([Reply("", calls=(Call("bank_pay", ["Ada", 5], "1"),)), "ok"])
+    run = plait.Agent("tool_calling", model=model, tools=[tool], hooks=[Names()], journal=False).run("go")
+    assert (seen, GOT) == (["bank.pay", "bank.pay"], [("Ada", 7.0)])
+    assert run.timeline.tool_calls[0].call.tool == "bank_pay"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), plait.EndRun("owned")])
+def test_a_validator_that_ends_the_process_is_a_bad_input(error: BaseException) -> None:
+    def fail(value: Any) -> Any:
+        raise error
+
+    run = agent_of(taking(Annotated[str, AfterValidator(fail)]), {"value": "x"}).run("go")
+    assert run.status == "answered" and results(run)[0].trouble == "bad_input"
+    if not isinstance(error, KeyboardInterrupt):
+        with pytest.raises(plait.ConfigError, match="instructions broke"):
+            agent_of(pay, ["Ada", 5], instructions=lambda: fail("")).run("go")
 
 
 # -- hooks that change

@@ -137,9 +137,9 @@ class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
 
 
 class UserAnswer(Struct, frozen=True, omit_defaults=True, tag="told"):
-    """The user's answer. For an approval, `approved` says whether the call may be made, and `input` holds the user's
-    input in place of the model's, if they changed it. `question` is the id of a question that a hook asked, or a child
-    run, whose text is then as the user wrote it; "" for other questions."""
+    """The user's answer. For an approval, `approved` says whether the call may be made. `input` holds the user's input
+    in place of the model's, if they changed it: as guards see it, and as the user wrote it. `question` is the id of a
+    question that a hook asked, or a child run, whose text is then as the user wrote it; "" for other questions."""
 
     n: int
     text: str
@@ -160,7 +160,8 @@ class HookRecord(Struct, frozen=True, omit_defaults=True, tag="hook"):
 
     `hooks` are the names of those that decided something, and `text` is the reason of a refusal or the question of an
     "ask". If they changed the value, `changed` is set, and `value` holds the new one; for a request, the fields that
-    differ. At `before_tool`, `value` always is the call to make. Hooks decide about it again after the user edited it.
+    differ. At `before_tool`, `value` always is the call to make; its `words` are what the hooks wrote for a parameter,
+    where the value made of it has another JSON form. Hooks decide about it again after the user edited it.
     """
 
     n: int

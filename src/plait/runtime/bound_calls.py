@@ -14,11 +14,14 @@ from typing import Any
 from msgspec import Struct, structs
 
 from plait.core import Call
+from plait.core.call_check import place_arguments
 from plait.core.errors import BadInput
+from plait.core.messages import JSON
 from plait.journal import codec
 from plait.runtime.artifacts import ArtifactStore
 from plait.tools import Toolset
-from plait.tools.input_json import to_json
+from plait.tools.end_run import EndRun
+from plait.tools.input_json import NoJsonForm, to_json
 
 REBINDS = 4
 """How often the input of one call may be changed or edited."""
@@ -28,13 +31,15 @@ class BoundCall(Struct, frozen=True):
     """A call as guards see it and as its tool gets it.
 
     `call.input` is an object by parameter name, without the `Context`. `values` are the same in Python, and `filled`
-    names those that are defaults. `error` says why the call cannot be bound, and the call is as it was given.
+    names those that are defaults. `error` says why the call cannot be bound, and the call is as it was given. `words`
+    has the JSON that the user or a hook gave for a parameter, where `call.input` has another one.
     """
 
     call: Call
     values: dict[str, Any] = {}
     filled: frozenset[str] = frozenset()
     error: str = ""
+    words: dict[str, JSON] = {}
 
     @property
     def written(self) -> Call:
@@ -57,22 +62,34 @@ class CallBinder:
         except BadInput as why:
             return BoundCall(call, error=str(why))
 
-    def bind_changed(self, call: Call, before: BoundCall) -> BoundCall:
+    def bind_changed(
+        self, call: Call, before: BoundCall, is_same: Callable[[Any, Any], bool] | None = None
+    ) -> BoundCall:
         """Bind the input that a hook gave a bound call. What it left is not converted again. Raises `BadInput`."""
+        is_same = is_same or _same
         known = before.call.input
         given = call.input.items() if isinstance(call.input, dict) else ()
-        kept = {name: before.values[name] for name, each in given if name in before.values and _same(each, known[name])}
+        kept = {n: before.values[n] for n, each in given if n in before.values and is_same(known[n], each)}
         bound = self._bind(call, kept)
-        return structs.replace(bound, filled=bound.filled | (before.filled & kept.keys()))
+        bound = structs.replace(bound, filled=bound.filled | (before.filled & kept.keys()))
+        words = {name: each for name, each in before.words.items() if name in kept}
+        return self._add_words(bound, self._place(call, by_name=True) | words)
 
-    def restore(self, given: Call, recorded: Call) -> BoundCall:
-        """Return a bound call of the record, with the Python values of the call as it was given, or else of its JSON.
+    def restore(self, given: Call, recorded: Call, words: Mapping[str, JSON] | None = None) -> BoundCall:
+        """Return a bound call of the record, with the Python values of the call as it was given. What differs in the
+        record is bound from `words`, or else from the record.
 
         Raises `BadInput` if the tool would get another input than the guards have seen.
         """
-        for call, kept in ((given, None), (recorded, dict[str, Any]())):
+        bound = before = BoundCall(given)
+        for changed in (None, *([recorded.input | words] if words else ()), recorded.input):
             with suppress(BadInput):
-                bound = self._bind(call, kept, exact=kept is None and call.by_code)
+                if changed is None:
+                    bound = before = self._bind(given, exact=given.by_code)
+                    if not given.by_code:
+                        bound = before = self._add_words(bound, self._place(given))
+                else:
+                    bound = self.bind_changed(structs.replace(recorded, input=changed), before, self.is_recorded)
                 if self.is_recorded(bound.call.input, recorded.input):
                     return structs.replace(bound, call=structs.replace(bound.call, by_code=recorded.by_code))
         raise BadInput(
@@ -92,21 +109,37 @@ class CallBinder:
         given = copy.deepcopy(call.input)  # nobody else holds what the tool gets
         filled = self._artifacts.fill_exact_input(given) if exact else self._artifacts.fill_input(given, tool)
         values = tool.bind_values(filled, kept)
+        keep = self._artifacts.put_away
         try:
-            shown = {name: to_json(value, self._artifacts.put_away) for name, value in values.items()}
-        except (RecursionError, ValueError) as why:
+            try:
+                shown = {name: to_json(value, keep) for name, value in values.items()}
+            except NoJsonForm:
+                placed = self._place(call, by_name=kept is not None, exact=exact)
+                shown = {name: to_json(value, keep, placed[name]) for name, value in values.items()}
+        except (RecursionError, ValueError, NoJsonForm) as why:
             said = "the input is nested too deeply" if isinstance(why, RecursionError) else str(why)
             raise BadInput(f"{tool.name}: {said}.") from None
         defaults: dict[str, Any] = {}
         for name, make in tool.signature.defaults.items():
             if name not in values:
-                with suppress(Exception):  # a default that JSON cannot hold stays Python's own
+                with suppress(Exception, SystemExit, EndRun):  # a default that JSON cannot hold stays Python's own
                     value = make(values | defaults)
                     shown[name] = to_json(value, None)
                     defaults[name] = value
         order = [*tool.signature.schema["properties"], *values]
         shown = {name: shown[name] for name in order if name in shown}
         return BoundCall(structs.replace(call, input=shown), values | defaults, frozenset(defaults))
+
+    def _place(self, call: Call, *, by_name: bool = False, exact: bool = False) -> dict[str, Any]:
+        """Return the JSON from which the value of each parameter is made."""
+        if (tool := self._tools.get(call.tool)) is None:
+            return {}
+        given = copy.deepcopy(self._artifacts.fill_exact_input(call.input) if exact else call.input)
+        return place_arguments(tool.signature.schema, given, tool.signature.spread, by_name=by_name)[0]
+
+    def _add_words(self, bound: BoundCall, words: Mapping[str, JSON]) -> BoundCall:
+        seen = bound.call.input
+        return structs.replace(bound, words={n: each for n, each in words.items() if not _same(each, seen[n])})
 
 
 def replace_input(call: Call) -> Call:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from msgspec import convert, structs
 
-from plait.core import Act, Answered, Call, Failed, Observation
+from plait.core import JSON, Act, Answered, Call, Failed, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, JournalError
 from plait.core.tools import Trouble
@@ -180,18 +180,18 @@ class Actor:
             for call in effect.calls
         )
 
-    def _bind(self, i: int, given: Call, past: PastEffect, edits: int = 0) -> BoundCall:
-        """Bind a call, or the user's edit of it. What guards saw on record wins."""
+    def _bind(self, i: int, given: Call, past: PastEffect, edits: int = 0, recorded: Call | None = None) -> BoundCall:
+        """Bind a call, or the user's edit of it, `recorded` with its answer. What guards saw on record wins."""
         decided, asked = past.decided.get(("before_tool", i), ())[edits:], past.waits.get(i, ())[edits:]
-        recorded = given if edits else None
+        words: dict[str, JSON] = {}
         if decided and decided[0].value is not None:
-            recorded = convert(decided[0].value, Call)
+            recorded, words = convert(decided[0].value, Call), decided[0].value.get("words", {})
         elif asked and asked[0].call is not None:
             recorded = asked[0].call
         if recorded is None:
             return self.run_context.binder.bind(given)
         try:
-            return self.run_context.binder.restore(given, recorded)
+            return self.run_context.binder.restore(given, recorded, words)
         except BadInput as why:
             return BoundCall(given, error=str(why))
 
@@ -333,7 +333,8 @@ class Actor:
             if edits == REBINDS:
                 refusal = Observation("The call was edited too often. It was not made.", trouble="refused")
                 return await self._ended(group, i, refusal)
-            bound = self._bind(i, said.edit(call), group.past, edits + 1)
+            seen = said.edit(call)
+            bound = self._bind(i, structs.replace(seen, input=said.input[-1]), group.past, edits + 1, seen)
             group.candidates[i] = CandidateCall(bound, "user", edits=edits + 1)
             group.candidates[i] = candidate = await self._admit(group, i)
             if failed := bound.error or candidate.refusal:
@@ -404,7 +405,9 @@ class Actor:
             self.run_context.remark(step, "retry", f"{call.tool}: {made.text} Calling it again in {wait:.1f} s.")
             await asyncio.sleep(wait)
             try:
-                bound = self.run_context.binder.restore(group.wrote[i], call)  # the tool may have changed the values
+                bound = self.run_context.binder.restore(
+                    group.wrote[i], call, bound.words
+                )  # the tool may have changed the values
             except BadInput as why:
                 return Observation(str(why), trouble="bad_input")
 

@@ -8,6 +8,7 @@ from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.core.user_functions import call_plain, require_plain
 from plait.runtime.output import count_required
+from plait.tools.end_run import EndRun
 from plait.tools.tool import function_name
 from plait.tools.user_code import show_error
 
@@ -33,7 +34,7 @@ def render_instructions(instructions: str | Callable[..., str], deps: object = N
     name = function_name(instructions)
     try:
         text = call_plain(instructions, *((deps,) if count_required(instructions) else ()))
-    except Exception as why:
+    except (Exception, SystemExit, EndRun) as why:
         raise ConfigError(
             f"The function '{name}' of instructions broke: {show_error(why)}.",
             hint="Correct the function, and give the run the deps that it needs.",

@@ -305,7 +305,7 @@ def read_user_answer(answer: str, asked: Question | Waits) -> UserAnswer:
 
 
 def bind_edit(answer: UserAnswer, call: Call | None, binder: CallBinder) -> UserAnswer:
-    """Return the answer with the user's input as the tool will get it, if the user changed a call.
+    """Return the answer also with the user's input as the tool will get it, if the user changed a call.
 
     Raises `ConfigError` if the input does not fit. The user learns it before the answer is accepted, so the question
     stays open.
@@ -315,7 +315,7 @@ def bind_edit(answer: UserAnswer, call: Call | None, binder: CallBinder) -> User
     bound = binder.bind(structs.replace(answer.edit(call), by_code=False))
     if bound.error:
         raise ConfigError(f"The edited input does not fit. {bound.error}")
-    return structs.replace(answer, input=(bound.call.input,))
+    return structs.replace(answer, input=(bound.call.input, answer.input[0]))
 
 
 def differs(n: int, step: int, expected: str, found: str) -> ReplayDiffers:

@@ -181,7 +181,11 @@ class RunHooks:
         hooks: dict[str, Hook] = {}
         for hook in self._hooks["before_tool"]:  # a hook of a run above may have the same name
             hooks[f"{hook.name} {len(hooks) + 1}" if hook.name in hooks else hook.name] = hook
-        decided = await self._decide(place, bound.call, CALL, ask=ask_hooks)
+
+        def write(before: Call, after: Call) -> Any:
+            return CALL.write(before, after) | ({"words": bound.words} if bound.words else {})
+
+        decided = await self._decide(place, bound.call, structs.replace(CALL, write=write), ask=ask_hooks)
         return bound, decided
 
     async def on_tool_error(self, call: Call, observation: Observation, attempt: int) -> float | None:
@@ -351,13 +355,17 @@ class RunHooks:
         run_spec = self.run_context.run_spec
         context = Context(run_spec.deps, self.run_context.log.run, self.run_context.meter.steps, run_spec.session)
         # Each hook gets an input of its own. What it writes into it changes nothing, unless it returns the call.
-        own = [replace_input(each) if isinstance(each, Call) else each for each in arguments]
+        with_own_name = run_spec.tools.with_own_name  # not the one that the loop needs
+        own = [with_own_name(replace_input(each)) if isinstance(each, Call) else each for each in arguments]
         try:
-            return await call_either(getattr(hook, point), context, *own)
+            found = await call_either(getattr(hook, point), context, *own)
         except (Exception, SystemExit) as why:
             raise ConfigError(
                 f"The hook {hook.name} failed in {point}: {show_error(why)}.", hint="Correct it, then resume the run."
             ) from why
+        if isinstance(found, Call) and isinstance(own[-1], Call) and found.tool == own[-1].tool:
+            return structs.replace(found, tool=arguments[-1].tool)
+        return found
 
 
 def _read_decision(recorded: HookDecision, value: T) -> Decided[T]:

@@ -9,6 +9,7 @@ import functools
 import sys
 import threading
 import typing
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -111,8 +112,34 @@ def describe_types(hints: Mapping[str, Any]) -> tuple[dict[str, PythonType], dic
         for (name, _), schema in schemas.items():
             # Guards see the fields of a model by name, and may hand them back so.
             validate = functools.partial(adapters[name].validate_python, by_alias=True, by_name=True)
+            kinds = _core_types(adapters[name].core_schema)
+            if "init_only" in kinds:
+                raise Undescribable(f"{name} (a data class does not keep an InitVar, so no guard could see it)")
+            if "generator" in kinds:
+                validate = functools.partial(_validate_all, validate)
             found[name] = PythonType(_without_titles(schema), False, validate)
     return found, definitions
+
+
+def _validate_all(validate: Callable[..., Any], given: Any, *, strict: bool) -> Any:
+    """Validate a value with iterators in it, which become lists. pydantic validates an item only when it is read."""
+
+    def read(value: Any) -> Any:
+        if type(value).__name__ == "ValidatorIterator":
+            return [read(each) for each in value]
+        if isinstance(value, dict):
+            value.update({key: read(each) for key, each in value.items()})
+        elif isinstance(value, list | deque):
+            for n, each in enumerate(value):
+                value[n] = read(each)
+        elif isinstance(value, tuple):
+            return type(value)(*map(read, value)) if hasattr(value, "_fields") else tuple(map(read, value))
+        kind = type(value)
+        for name in getattr(kind, "__pydantic_fields__", getattr(kind, "__dataclass_fields__", ())):
+            object.__setattr__(value, name, read(getattr(value, name)))
+        return value
+
+    return read(validate(given, strict=strict))
 
 
 def make_adapter(hint: Any, config: Any = None) -> TypeAdapter[Any]:
@@ -167,10 +194,11 @@ def _adapter(hint: Any, _written: str) -> tuple[TypeAdapter[Any] | None, PythonT
 
 
 def _core_types(schema: Any) -> set[str]:
-    """Return the types that a core schema of pydantic consists of."""
+    """Return the types that a core schema of pydantic consists of, and `init_only` if a field is an `InitVar`."""
     if isinstance(schema, dict):
         kind = schema.get("type")
-        return set().union({kind} if isinstance(kind, str) else (), *map(_core_types, schema.values()))
+        own = ({kind} if isinstance(kind, str) else set()) | ({"init_only"} & schema.keys())
+        return own.union(*map(_core_types, schema.values()))
     return set().union(*map(_core_types, schema)) if isinstance(schema, list | tuple) else set()
 
 

@@ -7,6 +7,7 @@ import copy
 import inspect
 import re
 import typing
+from asyncio import CancelledError
 from collections import OrderedDict
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -21,6 +22,7 @@ from plait.core.json_schema import shape_of, show_place, words_of
 from plait.core.messages import JSON
 from plait.tools.call_context import CallContext
 from plait.tools.docstrings import read_docstring
+from plait.tools.end_run import EndRun
 from plait.tools.parameters import read_parameters
 from plait.tools.python_types import Misfit, PythonType, Undescribable, describe_types
 from plait.tools.tool import docstring_of
@@ -98,7 +100,7 @@ class Signature(Struct, frozen=True):
             said = list_faults(faults)
         except RecursionError:
             said = "the input is nested too deeply"
-        except Exception as error:  # a user's own validator may raise anything
+        except (Exception, SystemExit, KeyboardInterrupt, CancelledError, EndRun) as error:  # a user's validator did
             said = f"the input can't be taken ({type(error).__name__})"
         takes = self.shape
         raise BadInput(f"{tool}: {said}.", hint=f"It takes {takes if takes != '{}' else 'no input'}.")
