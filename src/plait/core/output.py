@@ -81,7 +81,7 @@ def read_output(answer: JSON, schema: Schema) -> JSON:
     if isinstance(answer, str) and len(found := _found(strip_fence(answer), schema)) > 1:
         values = [value for each in found if not any(find_faults(value := read_output(each, schema), schema, schema))]
         if any(each != values[0] for each in values):
-            return strip_fence(answer)
+            return answer
     return next((each for each in readings if not any(find_faults(each, schema, schema))), readings[0])
 
 

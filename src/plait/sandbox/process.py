@@ -240,7 +240,9 @@ class ProcessSession:
         things: dict[str, str] = {}
         try:
             return {
-                "value": pack(result.value, lambda value: self._token(value, things), Budget(depth=RESULT_DEPTH, figures=True)),
+                "value": pack(
+                    result.value, lambda value: self._token(value, things), Budget(depth=RESULT_DEPTH, figures=True)
+                ),
                 "things": things,
             }
         except (TypeError, ValueError) as problem:
