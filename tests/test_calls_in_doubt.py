@@ -202,8 +202,9 @@ SAME_TURN: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("last", ["no", "yes", 'edit {"to": "Bob"}'])
-@pytest.mark.parametrize("case", SAME_TURN)
+@pytest.mark.parametrize(
+    ("case", "last"), [("native", "no"), ("native", "yes"), ("rewoo", 'edit {"to": "Bob"}'), ("code", "no")]
+)
 def test_the_second_question_of_a_turn_names_the_doubt(case: str, last: str, journal: Path) -> None:
     loop, script = SAME_TURN[case]
     made = agent(journal, loop, script, approve="effects")

@@ -213,8 +213,15 @@ def test_hooks_decide_about_the_answer(hook: plait.Hook, ends: Any, journal: Pat
     assert agent.replay(run.id).whole
 
 
-@pytest.mark.parametrize("loop", ["react", "codeact", "hand_off"])
-@pytest.mark.parametrize("changed", [{"value": "[masked]"}, {"value": 500}, {"text": "no", "trouble": "raised"}])
+@pytest.mark.parametrize(
+    ("loop", "changed"),
+    [
+        ("react", {"value": 500}),
+        ("react", {"text": "no", "trouble": "raised"}),
+        ("codeact", {"value": "[masked]"}),
+        ("hand_off", {"value": "[masked]"}),
+    ],
+)
 def test_an_answer_that_a_hook_changes_is_checked_again(changed: dict[str, Any], loop: str, journal: Path) -> None:
     @plait.tool
     def do(text: str) -> Any:

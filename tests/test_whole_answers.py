@@ -95,10 +95,10 @@ def test_other_lone_values_and_types_with_text_stay(output: Any, answer: str, va
     assert agent("tool_calling", output, answer).run(QUESTION).output == value
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", ["react", "json", "tool_calling"])
 def test_an_example_is_no_answer(loop: str) -> None:
     words = 'Such as {"name": "X"}.\nMy answer: {"name": "Lyon"}'
-    words = json.dumps(words) if loop in ("json", "codeact") else words
+    words = json.dumps(words) if loop == "json" else words
     run = agent(loop, City, words, '{"name": "Lyon"}', '{"name": "Lyon"}').run(QUESTION)
     assert (run.status, run.answer) == ("answered", {"name": "Lyon"}), run.reason
 
