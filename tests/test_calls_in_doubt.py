@@ -13,7 +13,7 @@ import pytest
 
 import plait
 from cli_support import action, final
-from plait.core import Observation
+from plait.core import Call, Observation, Reply, Waiting
 from plait.core import events as ev
 from plait.core.errors import CallLost
 from plait.journal.records import NoteRecord, ObservedRecord
@@ -183,6 +183,82 @@ def test_calls_under_way_end_before_the_run_waits_for_a_person(journal: Path) ->
     asks = agent(journal, "rewoo", script, tools=[ship, pay], approve=lambda call: call.tool == "pay")
     run = asks.run("?")
     assert (run.status, PAID, noted(run)) == ("waiting", ["ship Ada"], [])
+
+
+# -- a doubt that arises within a turn
+
+
+BOTH = Reply("", calls=tuple(Call("pay", {"to": "Ada"}, id=id) for id in "12"))
+SAME_TURN: dict[str, tuple[str, Any]] = {
+    "native": ("tool_calling", [BOTH, "Over."]),
+    "rewoo": ("rewoo", {"plan": ["Plan: a\n#E1 = pay[Ada]\nPlan: b\n#E2 = pay[Ada]"], "solve": ["Over."]}),
+    "code": (
+        "codeact",
+        [
+            "x\n```python\nimport asyncio\nawait asyncio.gather(pay('Ada'), pay('Ada'), return_exceptions=True)\n```\n",
+            "x\n```python\nstop('Over.')\n```\n",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "last"), [("native", "no"), ("native", "yes"), ("rewoo", 'edit {"to": "Bob"}'), ("code", "no")]
+)
+def test_the_second_question_of_a_turn_names_the_doubt(case: str, last: str, journal: Path) -> None:
+    loop, script = SAME_TURN[case]
+    made = agent(journal, loop, script, approve="effects")
+    run = made.run("Pay Ada twice.")
+    while run.status == "waiting" and "The same call was made before" not in str(run.reason):
+        assert len(PAID) < 2
+        run = made.resume(run, "yes")
+    assert (run.status, PAID) == ("waiting", ["Ada"])
+    run = made.resume(run, last)
+    assert (run.status, ["Ada", *{"no": [], "yes": ["Ada"]}.get(last, ["Bob"])]) == ("answered", PAID), run.reason
+    assert made.replay(run.id).whole
+
+
+def test_an_answer_that_came_before_the_doubt_does_not_count(journal: Path) -> None:
+    asked: list[str] = []
+
+    async def answer(waiting: Waiting) -> str:
+        asked.append(waiting.reason)
+        await asyncio.sleep(0 if len(asked) == 1 else 0.1)  # the second answer comes when the first call is in doubt
+        return "no" if "The same call" in waiting.reason else "yes"
+
+    loop, script = SAME_TURN["rewoo"]
+    run = agent(journal, loop, script, approve="effects").run("?", on_wait=answer)
+    assert (run.status, PAID, len(asked)) == ("answered", ["Ada"], 3)
+
+
+class Bank:
+    """Pays one at a time."""
+
+    @plait.tool(timeout=0.02)
+    async def pay(self, to: str) -> str:
+        """Pays, and then takes too long to say so."""
+        PAID.append(to)
+        await asyncio.sleep(60)
+        return "paid"
+
+
+@pytest.mark.parametrize("case", [*SAME_TURN, "children"])
+def test_a_call_that_waits_for_its_object_is_not_made_if_the_same_call_is_in_doubt_by_then(
+    case: str, journal: Path
+) -> None:
+    bank = Bank()
+    if case == "children":
+        child = agent(journal, script=[action("pay", "Ada"), final("?")], tools=[bank])
+        calls = tuple(Call("ask", {"question": id}, id=id) for id in "12")
+        made = agent(journal, "tool_calling", [Reply("", calls=calls), "Over."], tools=[child.as_tool("ask")])
+    else:
+        made = agent(journal, *SAME_TURN[case], tools=[bank])
+    run = made.run("Pay Ada twice.")
+    assert (run.status, PAID) == ("answered", ["Ada"]), run.reason
+    if case == "native":
+        assert [each.trouble for each in seen(run)] == ["in_doubt", "refused"]
+        assert seen(run)[1].text.startswith("'pay' was not called. The same call was made before")
+    assert made.replay(run.id).whole
 
 
 # -- in a tree of runs, and in a session

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ import pytest
 import plait
 from plait.core import Observation
 from plait.core.events import Observed
+from plait.tools.render import simplify
 
 
 def make_agent(function: Callable[[], Any], loop: str = "react") -> plait.Agent[str]:
@@ -131,6 +133,66 @@ def test_an_endless_iterator_is_cut_with_a_note(endless: Callable[[], Any], monk
         monkeypatch.setattr(sys.modules[module], "CHARACTERS", 1_000)
     seen = call(endless)
     assert 3 <= len(seen.value) <= 101 and "the rest is not read" in seen.value[-1]
+
+
+def stream() -> Any:
+    async def endless() -> AsyncIterator[int]:
+        for each in itertools.count():
+            yield each
+
+    return endless()
+
+
+def breaks() -> Iterator[int]:
+    yield from range(100)
+    raise LookupError
+
+
+@pytest.mark.parametrize(
+    "make",
+    [stream, lambda: [breaks()], lambda: list(range(1_200))],
+    ids=["stream", "breaks", "large"],
+)
+def test_code_gets_the_values_that_were_read_and_a_note(
+    make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["plait.tools.render"], "MOST", 1_000)
+    for module in ("plait.tools.render", "plait.runtime.make_call"):
+        monkeypatch.setattr(sys.modules[module], "ITEMS", 100)
+    run = make_agent(make, "codeact").run("q")
+    (got,) = (event.observation for event in run.events if isinstance(event, Observed))
+    values = got.value[0] if isinstance(got.value[0], list) else got.value
+    assert values == list(range(len(values))) and len(values) in (100, 999)
+    assert got.note.startswith("The code did not get all values (")
+    assert b"The code did not get all values (" in run.timeline.model_calls[1].request
+
+
+@dataclass
+class Pair:
+    a: int
+    b: int
+
+
+@pytest.mark.parametrize("value", [{i: i for i in range(600)}, [Pair(i, i) for i in range(300)], set(range(1_100))])
+def test_code_gets_no_sentence_among_the_values_of_a_large_result(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["plait.tools.render"], "MOST", 1_000)
+    plain, note = simplify(value, for_code=True)
+    assert len(plain) >= 199 and "(" not in repr(plain) and "did not get all values" in note
+    assert "may be more" in repr(simplify(value)[0])
+
+
+class Key:
+    def __str__(self) -> str:
+        return "k"
+
+
+def test_keys_with_the_same_text_keep_their_values() -> None:
+    assert call(lambda: {1: "a", "1": "b", None: "c"}).value == {"1": "a", "1 (str, key 2)": "b", "null": "c"}
+    assert call(lambda: {Key(): 1, Key(): 2, "k (Key, key 2)": 3}).value == {
+        "k": 1,
+        "k (Key, key 2)": 2,
+        "k (Key, key 2) (str, key 3)": 3,
+    }
 
 
 def test_a_slow_generator_is_closed_when_its_time_is_over() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import plait
 from cli_support import action, final, turn
@@ -209,6 +210,46 @@ def test_hooks_decide_about_the_answer(hook: plait.Hook, ends: Any, journal: Pat
     agent = one_tool(do, hooks=[hook], journal=journal)
     run = agent.run("q")
     assert (run.status, run.answer, run.reason) == ends
+    assert agent.replay(run.id).whole
+
+
+@pytest.mark.parametrize(
+    ("loop", "changed"),
+    [
+        ("react", {"value": 500}),
+        ("react", {"text": "no", "trouble": "raised"}),
+        ("codeact", {"value": "[masked]"}),
+        ("hand_off", {"value": "[masked]"}),
+    ],
+)
+def test_an_answer_that_a_hook_changes_is_checked_again(changed: dict[str, Any], loop: str, journal: Path) -> None:
+    @plait.tool
+    def do(text: str) -> Any:
+        """Does it."""
+        return plait.EndRun(7)
+
+    def is_small(value: int) -> str | None:
+        return None if value < 100 else "Give a number below 100."
+
+    class Change(plait.Hook):
+        def after_tool(self, context: Any, call: Call, observation: Observation) -> Observation:
+            return structs.replace(observation, **changed)
+
+    child = plait.Agent("react", model=plait.Scripted([final("7")]), journal=False)
+    agent = plait.Agent(
+        "codeact" if loop == "codeact" else "react",
+        model=plait.Scripted(
+            [code("do('x')"), code("stop(8)")] if loop == "codeact" else [action("do", "x"), final("8")]
+        ),
+        tools=[child.as_tool("do", hand_off=True) if loop == "hand_off" else do],
+        hooks=[Change()],
+        output=plait.OutputType(int, checks=[is_small]),
+        journal=journal,
+    )
+    run = agent.run("q")
+    assert (run.status, run.answer) == ("answered", 8), run.reason
+    if loop != "codeact" and "value" in changed:  # code that a tool ends gets no result
+        assert b"the result of 'do' cannot be the answer." in run.timeline.model_calls[-1].request
     assert agent.replay(run.id).whole
 
 

@@ -25,6 +25,7 @@ import pytest
 
 import plait
 from plait.core import Call, CodeLimits, Reply
+from plait.core.events import Executed
 from plait.sandbox import Result, Settings, process_child
 from plait.sandbox.process import ProcessSession
 from plait.sandbox.worker_values import pack, unpack
@@ -404,6 +405,26 @@ async def test_an_artifact_in_a_result_that_can_not_be_kept_does_not_spoil_the_r
     run = await plait.Agent("tool_calling", model=model, tools=[get], journal=False).arun("q")
     [(_, seen)] = run.timeline.results
     assert (seen.text, seen.trouble) == ('[1, "(a Unkept that can\'t be kept)"]', "")
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+async def test_a_result_of_any_depth_reaches_the_code(name: str) -> None:
+    @plait.tool
+    def get(depth: int) -> Any:
+        """Gets."""
+        value: Any = 7
+        for _ in range(depth):
+            value = [({1: value},)]
+        return value
+
+    read = "x = get({})\nn = 0\nwhile not isinstance(x, (int, str)):\n"
+    read += "    x = x[1 if isinstance(x, dict) else 0]\n    n += 1\nprint(n, x)"
+    turns = [f" a\nACTION {n}:\n```python\n{read.format(deep)}\n```" for n, deep in ((1, 17), (2, 20), (3, 300))]
+    turns.append(" a\nACTION 4:\n```python\nstop('x')\n```")
+    run = await plait.Agent("codeact", model=plait.Scripted(turns), tools=[get], sandbox=name, journal=False).arun("q")
+    said = [event.ran.output for event in run.events if isinstance(event, Executed) and event.ran.output]
+    assert said[:2] == ["51 7\n", "60 7\n"] and said[2].endswith(" (nested too deeply to show)\n")
+    assert run.timeline.results[2][1].note == "The code got text in place of some values (nested too deeply to show)."
 
 
 async def test_code_is_told_what_it_got_as_text(tmp_path: Path) -> None:

@@ -95,6 +95,31 @@ def test_other_lone_values_and_types_with_text_stay(output: Any, answer: str, va
     assert agent("tool_calling", output, answer).run(QUESTION).output == value
 
 
+@pytest.mark.parametrize("loop", ["react", "json", "tool_calling"])
+def test_an_example_is_no_answer(loop: str) -> None:
+    words = 'Such as {"name": "X"}.\nMy answer: {"name": "Lyon"}'
+    words = json.dumps(words) if loop == "json" else words
+    run = agent(loop, City, words, '{"name": "Lyon"}', '{"name": "Lyon"}').run(QUESTION)
+    assert (run.status, run.answer) == ("answered", {"name": "Lyon"}), run.reason
+
+
+@pytest.mark.parametrize(
+    ("output", "text", "value"),
+    [
+        (City, '{"name": "A"}\n{"name": "B"}', None),
+        (City, '```json\n{"name": "A"}\n```\nor\n```json\n{"name": "B"}\n```', None),
+        (list[int], "As [1] says: [1, 2]", None),
+        (Names, '["A"] or ["B"]', None),
+        (City, '{"name": "A"}, so: {"name": "A"}', {"name": "A"}),
+        (City, '{"town": "B"} is wrong, {"name": "A"} is right', {"name": "A"}),
+        (People, '{"people": 3} or rather {"people": "3"}', {"people": 3}),
+    ],
+)
+def test_of_several_values_only_one_may_fit(output: Any, text: str, value: Any) -> None:
+    made = plait.OutputType(output)
+    assert (made.read(text), made.fits(text)) == ((text, False) if value is None else (value, True))
+
+
 # -- validators
 
 

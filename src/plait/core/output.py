@@ -71,12 +71,17 @@ def read_output(answer: JSON, schema: Schema) -> JSON:
     """Return the JSON value that an answer holds: the first reading that fits the schema, else the first one.
 
     An answer in text may have a fence or words around it, and broken JSON. Words are never the value of an object. If
-    the schema allows no object, the value may be the one property of an object. A value that JSON writes otherwise
-    becomes what the schema requires ("3" becomes 3). null for a property that may be left out counts as left out.
+    several different values in a text fit, one may be an example: the text has no value. If the schema allows no
+    object, the value may be the one property of an object. A value that JSON writes otherwise becomes what the schema
+    requires ("3" becomes 3). null for a property that may be left out counts as left out.
     """
     readings = [_drop_nulls(repair_value(each, schema, schema), schema, schema) for each in _readings(answer, schema)]
     if lone := _as_only_property(readings[0], schema):
         readings.append(lone)
+    if isinstance(answer, str) and len(found := _found(strip_fence(answer), schema)) > 1:
+        values = [value for each in found if not any(find_faults(value := read_output(each, schema), schema, schema))]
+        if any(each != values[0] for each in values):
+            return answer
     return next((each for each in readings if not any(find_faults(each, schema, schema))), readings[0])
 
 
@@ -96,18 +101,23 @@ def _readings(answer: JSON, schema: Schema) -> Iterator[JSON]:
         yield from (answer, *inner) if "object" in kinds else (*inner, answer)
         return
     text = strip_fence(answer)
-    found = list(_values_in(text)) if types_of(schema, schema) & {"object", "array", "any"} else []
-    try:
-        value = read_value(text)
-        if not text[value.end :].strip():
-            found = [value.value]
-    except NotJson:
-        pass
+    found = _found(text, schema)
     for each in found:
         yield from (each,) if isinstance(each, str) else _readings(each, schema)
     if not found and "array" in types_of(schema, schema):
         yield from _values_in(f"[{text}]")  # entries without the brackets
     yield text
+
+
+def _found(text: str, schema: Schema) -> list[JSON]:
+    """Return the values in a text: the one that is all of it, or those of a kind that the schema allows."""
+    try:
+        value = read_value(text)
+        if not text[value.end :].strip():
+            return [value.value]
+    except NotJson:
+        pass
+    return list(_values_in(text)) if types_of(schema, schema) & {"object", "array", "any"} else []
 
 
 def strip_fence(text: str) -> str:

@@ -7,7 +7,7 @@ import base64
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -62,6 +62,8 @@ class ToolServices:
         """Whether nothing more may begin for this call."""
         self._questions: Counter[str] = Counter()
         self._waits: ChildWaits | None = None
+        self.find_refusal: Callable[[], str] = str
+        """Returns why the call is not made after all when the turn of its object comes; "" if it is."""
         self.stopped: Stopped | None = None
         """How the agent ended that an agent tool ran, if a limit stopped it."""
         self.outside = False

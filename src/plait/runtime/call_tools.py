@@ -30,7 +30,7 @@ from plait.runtime.call_model import count_attempts
 from plait.runtime.call_policy import CallPolicy
 from plait.runtime.call_services import ToolServices
 from plait.runtime.grounding import describe_findings, refuse_invented, warning
-from plait.runtime.output_check import find_objection
+from plait.runtime.output_check import check_as_answer
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import (
     ChildWaits,
@@ -51,6 +51,9 @@ CHANGED = {
     "hook": "A hook changed this call before it was made. Its input was",
 }
 """The beginning of the note to the model about a changed call."""
+
+DOUBT = " The same call was made before, and whether it took effect is not known."
+"""The part of a question about a call that is in doubt."""
 
 LONG = 0.05
 """Seconds: a call that takes longer is on the record while it goes on."""
@@ -226,7 +229,7 @@ class Actor:
         if self._policy.may_be_lost(call):
             found["lost"] = " The journal may have lost rows of this run, so this call may have been made before."
         if self._policy.is_in_doubt(candidate.bound):
-            found["doubt"] = " The same call was made before, and whether it took effect is not known."
+            found["doubt"] = DOUBT
         return found | dict.fromkeys(self._policy.find_approvals(call), "")
 
     async def _make(self, group: Group, todo: list[int]) -> dict[int, Observation]:
@@ -312,21 +315,27 @@ class Actor:
 
         They have approved what the user edits. All others look at it anew.
         """
-        answers = group.past.answers(i)
+        answered = [each for each in group.past.waits.get(i, ()) if each.answer is not None]
         approved: set[str] = set()
+        question = ""
         while True:
             call, edits = group.call(i), group.candidates[i].edits
             said = None
+            if self._policy.is_in_doubt(group.candidates[i].bound):
+                asking |= {"doubt": DOUBT}  # the calls before this one may have caused it
             if not edits or asking.keys() - approved:
                 question = f"May '{call.tool}' be called with {input_of(call)}?{''.join(asking.values())}"
                 where = (group.n, group.step, i)
-                wait = self.run_context.wait
-                said = answers.pop(0) if answers else await wait(*where, "approval", question, group.past, call)
+                if answered:
+                    question, said = answered[0].text, answered.pop(0).answer
+                said = said or await self.run_context.wait(*where, "approval", question, group.past, call)
                 if not said.approved:
                     why = f": {said.text}" if said.text else "."
                     refusal = Observation(f"The person refused this call{why}", trouble="refused")
                     return await self._ended(group, i, refusal)
             if said is None or not said.input:
+                if DOUBT not in question and self._policy.is_in_doubt(group.candidates[i].bound):
+                    continue  # it was not in doubt when the user was asked
                 begun = Begun(group.n, (i,))
                 await self.run_context.log.append_before(self._not_repeatable(group, (i,)), (begun, None))
                 return (await self._side_by_side(group, (i,)))[i]
@@ -346,12 +355,19 @@ class Actor:
     async def _side_by_side(self, group: Group, indexes: tuple[int, ...]) -> dict[int, Observation]:
         run_spec = self.run_context.run_spec
         waits: dict[int, ChildWaits] = {}
+        approved = {i for i in indexes if self._policy.is_in_doubt(group.candidates[i].bound)}
 
         async def one(i: int) -> Observation | None:
             bound, call = group.candidates[i].bound, group.shown(i)
             self.run_context.say(ev.Called(group.step, call))
 
+            def refuse_new_doubt() -> str:
+                if i in approved or not self._policy.is_in_doubt(bound):
+                    return ""
+                return f"'{call.tool}' was not called.{DOUBT}"
+
             services = ToolServices(self.run_context, group.n, i, group.step, call, group.past, self._hooks)
+            services.find_refusal = refuse_new_doubt
             meter, traced = self.run_context.meter, self.run_context.span.tool(group.step, call, run_spec.tools)
             with offer_services(services), meter.counted(working=1), traced as span:
                 try:
@@ -416,7 +432,7 @@ class Actor:
         what the run shows of it."""
         call, changed_by = group.call(i), group.candidates[i].changed_by
         if observation.ok and (observation.ends or self._policy.hands_off(call)):
-            observation = self._check_as_answer(call, observation)
+            observation = check_as_answer(self.run_context, call, observation)
         if changed_by:
             observation = structs.replace(observation, note=f"{CHANGED[changed_by]} {input_of(call)}.")
         if observation.trouble == "in_doubt":
@@ -438,14 +454,6 @@ class Actor:
         if not (is_made and self._hooks.has("after_tool")):
             self.run_context.say(ev.Observed(group.step, group.shown(i), observation))
         return observation
-
-    def _check_as_answer(self, call: Call, observation: Observation) -> Observation:
-        """Return the observation that ends the run, or an error for the model if its result can't be the answer."""
-        objection = find_objection(self.run_context, observation.value)
-        if not objection:
-            return structs.replace(observation, ends="answer")
-        text = f"Error: the result of '{call.tool}' cannot be the answer. {objection}\nThe result: {observation.text}"
-        return Observation(text, trouble="raised", seconds=observation.seconds, outside=observation.outside)
 
     def _learn(self, calls: tuple[Call, ...], seen: tuple[Observation, ...]) -> None:
         """Add the observations to the sources, without made-up values that an error repeats.

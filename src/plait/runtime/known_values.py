@@ -17,7 +17,7 @@ from typing import Any
 from plait.core.artifacts import Artifact, ArtifactHandle
 from plait.core.messages import JSON
 from plait.runtime.artifacts import ArtifactStore
-from plait.sandbox.worker_values import Budget, Figures, pack, unpack
+from plait.sandbox.worker_values import RESULT_DEPTH, Budget, Figures, pack, unpack
 from plait.tools.render import Numeral
 
 MOST = 30
@@ -78,10 +78,6 @@ def _same(one: float, other: float) -> bool:
     return abs(abs(one) - abs(other)) <= 1e-9 * max(1.0, abs(one))
 
 
-DEPTH = 70
-"""Maximum nesting of a result: deeper than `simplify` leaves it."""
-
-
 def exact_result(value: Any, plain: JSON, artifacts: ArtifactStore) -> JSON:
     """Return a simplified result (`simplify`) as JSON that loses nothing; None if `plain` is just that, or if there is
     no such JSON: then code gets `plain`."""
@@ -89,7 +85,7 @@ def exact_result(value: Any, plain: JSON, artifacts: ArtifactStore) -> JSON:
         packed = pack(
             _numbers(value),
             lambda one: artifacts.put_away(one) if isinstance(one, Artifact) else None,
-            Budget(depth=DEPTH, figures=True),
+            Budget(depth=RESULT_DEPTH, figures=True),
         )
         if type(packed) is type(plain) and packed == plain:
             return None

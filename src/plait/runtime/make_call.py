@@ -25,7 +25,7 @@ from plait.runtime.run_context import ChildWaits
 from plait.runtime.tool_prints import collecting
 from plait.tools import Tool, Toolset
 from plait.tools.end_run import EndRun, find_ending
-from plait.tools.render import CHARACTERS, ITEMS, MORE, render_simple, replace_surrogates, simplify
+from plait.tools.render import CHARACTERS, ITEMS, CutList, render_simple, replace_surrogates, simplify
 from plait.tools.threads import run_in_thread, start_thread
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ async def _call_tool(tools: Toolset, bound: BoundCall, seconds: float, services:
         if isinstance(value, Artifact):
             handle, plain = artifacts.keep(value), keep(value)
             return Observation(f"{handle.id}: {handle.about}", value=plain)
-        simple, note = simplify(value)
+        simple, note = simplify(value, for_code=call.by_code)
         text, plain = render_simple(simple, keep)
         if not call.by_code:
             return Observation(text, value=plain)
@@ -146,6 +146,8 @@ async def _run_within_limit(
             raise _as_tool_error(why) from why
     place = nullcontext(start_thread) if tool.owner is None else tool.owner.use(tool.name, seconds, tool.parallel)
     async with place as start, services.time_limit(seconds) as clock:
+        if refusal := services.find_refusal():
+            return Observation(refusal, trouble="refused")
         try:
             made = call_function() if tool.is_async else await run_in_thread(call_function, start)
             if not isinstance(made, Observation):
@@ -201,7 +203,7 @@ async def _await_with_grace(work: Awaitable[Any]) -> Any:
 
 
 async def _collect_stream(stream: AsyncIterator[Any]) -> list[Any]:
-    """Return the values of an async iterator, up to the limits of `simplify`, which says that there may be more. An
+    """Return the values of an async iterator, up to the limits of `simplify`, in a `CutList` if there may be more. An
     async generator is closed at the end, also when the call is cancelled."""
     values: list[Any] = []
     room = CHARACTERS
@@ -210,8 +212,7 @@ async def _collect_stream(stream: AsyncIterator[Any]) -> list[Any]:
             values.append(each)
             room -= len(each) if isinstance(each, str | bytes) else 0
             if len(values) == ITEMS or room < 0:
-                values.append(MORE)
-                break
+                return CutList(values)
     finally:
         if isinstance(stream, AsyncGeneratorType):
             await stream.aclose()

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core import Answered, Failed, Note, Outcome, Stopped
+from plait.core import Answered, Call, Failed, Note, Observation, Outcome, Stopped
 from plait.runtime.context import Context
 from plait.runtime.output import remove_request
 from plait.runtime.run_context import RunContext
@@ -23,6 +23,15 @@ def find_objection(run_context: RunContext, answer: Any) -> str:
     run_spec = run_context.run_spec
     context = Context(run_spec.deps, run_context.log.run, run_context.meter.steps, run_spec.session)
     return run_spec.output.find_objection(answer, context)
+
+
+def check_as_answer(run_context: RunContext, call: Call, observation: Observation) -> Observation:
+    """Return the observation that ends the run, or an error for the model if its result can't be the answer."""
+    objection = find_objection(run_context, observation.value)
+    if not objection:
+        return structs.replace(observation, ends="answer")
+    text = f"Error: the result of '{call.tool}' cannot be the answer. {objection}\nThe result: {observation.text}"
+    return Observation(text, trouble="raised", seconds=observation.seconds, outside=observation.outside)
 
 
 class OutputCheck:

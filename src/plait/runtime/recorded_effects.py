@@ -142,7 +142,11 @@ class Past:
                 past.decided[point, i] = (*past.decided.get((point, i), ()), entry)
             case Question(i=i, answer=answer):
                 before = past.waits.get(i, ())
-                past.waits[i] = (*(before if answer is None else before[:-1]), entry)
+                last = before[-1] if before else entry
+                edited = last.answer is not None and last.answer.input
+                # One about the same call replaces the one before, which did not say that the call is in doubt.
+                again = answer is not None or (entry.call is not None and entry.call == last.call and not edited)
+                past.waits[i] = (*(before[:-1] if again else before), entry)
             case EffectsStarted():
                 past.started = entry
             case EffectTaken():

@@ -229,6 +229,8 @@ class RunContext:
             asked = next((each for each in past.waits.get(i, ()) if each.answer is None), None)
             if asked is not None and asked.call is not None and not self.binder.is_recorded(call, asked.call):
                 asked = None  # it is about an input that the user has changed since
+            elif asked is not None and text != asked.text and text.startswith(asked.text):
+                asked = None  # the question says more by now: the call is in doubt since
         if asked is None:
             id = question_id(self.log.run, n, i, f"{kind}{point}", text, call)
             about = replace_input(call) if call is not None and kind == "approval" else None

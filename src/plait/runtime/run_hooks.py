@@ -25,6 +25,7 @@ from plait.runtime.background import call_either
 from plait.runtime.bound_calls import REBINDS, BoundCall, replace_input
 from plait.runtime.context import Context
 from plait.runtime.hooks import AskApproval, Hook, HookPoint, Refuse, has_point
+from plait.runtime.output_check import check_as_answer
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import RecordEnds, RunContext, input_of, sentence
 from plait.tools.user_code import show_error
@@ -213,7 +214,14 @@ class RunHooks:
     async def _after_tool(self, place: HookPlace, call: Call, observation: Observation) -> Observation:
         if not observation.was_made or not self._decides(place):
             return observation
-        made = await self._decide(place, observation, OBSERVATION, call)
+
+        async def ask_hooks() -> Decided[Observation]:
+            made = await self._call_hooks("after_tool", observation, call)
+            if observation.ends != "answer" or not made.value.ok or made.value.value == observation.value:
+                return made
+            return structs.replace(made, value=check_as_answer(self.run_context, call, made.value))
+
+        made = await self._decide(place, observation, OBSERVATION, ask=ask_hooks)
         shown = f"\nThe result of {call.tool} {input_of(call)}: {shorten(observation.text, SHOWN)[0]}"
         if refusal := await self._settle(place, made, shown):
             text = f"Error: the result of '{call.tool}' is withheld. {sentence(refusal)}"
@@ -381,7 +389,8 @@ def _marks(before: Observation, after: Observation) -> dict[str, Any]:
         "repeated": before.repeated,
         "seconds": before.seconds,
         "stopped": before.stopped,
-        "ends": before.ends,  # a hook changes the answer, not that it is one
+        # A hook changes the answer, not that it is one. An error is no answer.
+        "ends": before.ends if after.ok or not before.ok else "",
         "note": after.note or before.note,
     }
 

@@ -23,7 +23,7 @@ from plait.sandbox.base import PRELUDE, OutCall, Result, SandboxSession, Sandbox
 from plait.sandbox.process_child import INLINE_BYTES, Broken, Child
 from plait.sandbox.worker_output import cut_note
 from plait.sandbox.worker_session import OUT_OF_MEMORY
-from plait.sandbox.worker_values import Budget, clean, pack, unpack
+from plait.sandbox.worker_values import RESULT_DEPTH, Budget, clean, pack, unpack
 
 OTHER_BYTES = 100_000
 """Bytes that a message may hold besides the arguments of calls."""
@@ -240,7 +240,9 @@ class ProcessSession:
         things: dict[str, str] = {}
         try:
             return {
-                "value": pack(result.value, lambda value: self._token(value, things), Budget(figures=True)),
+                "value": pack(
+                    result.value, lambda value: self._token(value, things), Budget(depth=RESULT_DEPTH, figures=True)
+                ),
                 "things": things,
             }
         except (TypeError, ValueError) as problem:

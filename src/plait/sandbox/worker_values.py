@@ -19,6 +19,9 @@ from typing import Any
 DEPTH = 50
 """Maximum nesting of values."""
 
+RESULT_DEPTH = 70
+"""Maximum nesting of a tool's result, deeper than `simplify` leaves it: after an effect no result is an error."""
+
 BITS = 13_000
 """Maximum bits of an integer (13,000 bits are 3,900 digits; Python prints at most 4,300)."""
 
@@ -127,7 +130,7 @@ def pack(value: Any, handle: Callable[[Any], Any], budget: Budget | None = None,
     return stands
 
 
-def unpack(data: Any, handle: Callable[[dict[str, Any]], Any], depth: int = DEPTH + 2) -> Any:
+def unpack(data: Any, handle: Callable[[dict[str, Any]], Any], depth: int = RESULT_DEPTH + 2) -> Any:
     """Return the value that `pack` wrote. `handle` returns the object of a handle.
 
     Raises `ValueError` (or `TypeError`, `ArithmeticError`, `KeyError`) for anything that `pack` never writes.

@@ -50,6 +50,10 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 
 
+class CutList(list[Any]):
+    """The values that were read from an iterator that may have more."""
+
+
 class Numeral(str):
     """A text in a table that is a number. A model sees the text; code gets the number."""
 
@@ -89,8 +93,9 @@ def _plain_types() -> dict[type, Any]:
     }
 
 
-def simplify(value: Any) -> tuple[Any, str]:
-    """Return a result in plain Python values, and a note for code that names the types that have become text.
+def simplify(value: Any, *, for_code: bool = False) -> tuple[Any, str]:
+    """Return a result in plain Python values, and a note for code: the types that have become text, and what is
+    missing. Without `for_code` the last value says that more may be missing; with it, only the note does.
 
     Plain are values that JSON can hold, other numbers, dates, bytes, tuples, sets and artifacts.
     Iterators, views and other collections become lists and dicts, an object with fields a dict, an Enum its value,
@@ -98,16 +103,19 @@ def simplify(value: Any) -> tuple[Any, str]:
     themselves and for endless iterators, whatever the objects do when they are read. Raises only what an iterator that
     is the whole result raises: that is the tool's own code.
     """
-    reader = _Reader()
+    reader = _Reader(for_code)
     plain, types = reader.read(value, ()), ", ".join(reader.texts)
-    return plain, f"The code got text, because these types cannot pass to it: {types}." if types else ""
+    notes = [f"The code got text, because these types cannot pass to it: {types}."] if types else []
+    return plain, " ".join([*notes, *reader.notes])
 
 
 class _Reader:
-    """Reads one result. `texts` are the types of the values that became text."""
+    """Reads one result. `texts` are the types of the values that became text, `notes` say what else is not there."""
 
-    def __init__(self) -> None:
+    def __init__(self, for_code: bool) -> None:
         self.texts: dict[str, None] = {}
+        self.notes: dict[str, None] = {}
+        self._for_code = for_code
         self._left = MOST
         self._types = _plain_types()
 
@@ -118,7 +126,9 @@ class _Reader:
         if kind in self._types and (kind is not int or value.bit_length() <= BITS):
             return value
         if self._left < 0 or len(path) > _DEPTH or id(value) in path:
-            return "(too many values to show)" if self._left < 0 else "(nested too deeply to show)"
+            said = "(too many values to show)" if self._left < 0 else "(nested too deeply to show)"
+            self.notes[f"The code got text in place of some values {said}."] = None
+            return said
         path = (*path, id(value))
         try:
             if kind is list or kind is tuple:
@@ -135,7 +145,7 @@ class _Reader:
         if isinstance(value, Artifact):
             return value
         if isinstance(value, Enum):
-            return self.read(value.value, path)
+            return self._read_as(value.value, path)
         if isinstance(value, memoryview):
             return bytes(value)
         for base, convert in self._types.items():
@@ -149,11 +159,11 @@ class _Reader:
             return self._read_dict(zip(names, value, strict=True), path)
         names = getattr(value, "__struct_fields__", getattr(value, "__dataclass_fields__", None))
         if names is not None:
-            return self.read({name: getattr(value, name) for name in names}, path)
+            return self._read_as({name: getattr(value, name) for name in names}, path)
         if callable(dump := getattr(value, "model_dump", None)) and hasattr(kind, "model_fields"):
-            return self.read(dump(mode="python"), path)
+            return self._read_as(dump(mode="python"), path)
         if isinstance(value, set | frozenset):
-            parts = [self.read(each, path) for each in sorted(value, key=repr)]
+            parts = self._read_all(sorted(value, key=repr), path)
             try:
                 return (frozenset if isinstance(value, frozenset) else set)(parts)
             except TypeError:  # a part has become a dict or a list
@@ -165,24 +175,30 @@ class _Reader:
         if hasattr(value, "dtype") and not hasattr(value, "index") and callable(getattr(value, "tolist", None)):
             found = value.tolist()
             if type(found) is not kind and not (getattr(value.dtype, "kind", "") in "mM" and _has_number(found)):
-                return self.read(found, path)
+                return self._read_as(found, path)
         self.texts[kind.__name__] = None
         if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
             return f"(a {kind.__name__})"  # an address in memory is meaningless, and differs in a replay
         text = value.isoformat() if hasattr(value, "isoformat") else None
         return str.__str__(text if isinstance(text, str) else str(value))
 
+    def _read_as(self, value: Any, path: tuple[int, ...]) -> Any:
+        """Return the plain form of a value that stands for another one, which is counted already."""
+        self._left += 1
+        return self.read(value, path)
+
     def _read_dict(self, pairs: Iterable[tuple[Any, Any]], path: tuple[int, ...]) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
         for key, each in pairs:
-            if self._left < 0:
+            if self._left < 2:
+                found.update(("...", said) for said in self._say(MORE))
                 break
             plain = self.read(key, path)
             try:
                 hash(plain)
             except TypeError:
                 plain = _json(_plain(plain, None))
-            found[plain] = self.read(each, path)
+            found[_find_free(plain, key, found)] = self.read(each, path)
         return found
 
     def _read_all(self, values: Iterable[Any], path: tuple[int, ...]) -> list[Any]:
@@ -193,17 +209,24 @@ class _Reader:
                 found.append(self.read(each, path))
                 if lazy:
                     room -= len(each) if isinstance(each, str | bytes) else 0
-                if self._left < 0 or (lazy and (len(found) == ITEMS or room < 0 or cancelled())):
-                    found.append(MORE)
+                if self._left < 1 or (lazy and (len(found) == ITEMS or room < 0 or cancelled())):
+                    found.extend(self._say(MORE))
                     break
+            else:
+                found.extend(self._say(MORE) if isinstance(values, CutList) else ())
         except Exception as why:  # what came before is kept: the call has been made
             if lazy and len(path) == 1:
                 raise
-            found.append(f"(no more can be read: {type(why).__name__})")
+            found.extend(self._say(f"(no more can be read: {type(why).__name__})"))
         finally:
             if isinstance(values, GeneratorType):
                 values.close()
         return found
+
+    def _say(self, missing: str) -> list[str]:
+        """Return what a model reads in place of missing values. Code gets no such value, only the note."""
+        self.notes[f"The code did not get all values {missing}."] = None
+        return [] if self._for_code else [missing]
 
 
 def _has_number(found: Any) -> bool:
@@ -250,7 +273,10 @@ def _plain(value: Any, keep: KeepArtifact, inside: bool = False) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return describe_bytes(bytes(value))
     if isinstance(value, dict):
-        return {_key(k): _plain(v, keep, True) for k, v in value.items()}
+        found: dict[str, Any] = {}
+        for key, each in value.items():
+            found[_find_free(_key(key), key, found)] = _plain(each, keep, True)
+        return found
     if isinstance(value, (list, tuple)):
         return [_plain(part, keep, True) for part in value]
     if isinstance(value, (set, frozenset)):
@@ -265,6 +291,14 @@ def _key(key: Any) -> str:
     if plain == MARK:
         return "thing"
     return plain if isinstance(plain, str) else _json(plain)
+
+
+def _find_free(plain: Any, key: Any, found: dict[Any, Any]) -> Any:
+    """Return a key as it is, or with its type and place if another key has become the same: both values are kept."""
+    place, free = len(found) + 1, plain
+    while free in found:
+        free, place = f"{plain} ({type(key).__name__}, key {place})", place + 1
+    return free
 
 
 def _json(plain: Any) -> str:
