@@ -253,6 +253,9 @@ def test_usual_encodings_are_recognized(encoding: str, text: str) -> None:
 
 
 def test_a_text_with_some_damaged_bytes_is_shown_and_bytes_that_are_no_text_are_not() -> None:
+    for text in ("started\n" * 9 + "\0\0\0größe\n", "bridge 42\0\n"):
+        assert decode_text(text.encode()) == text
+    assert decode_text("a b, c".encode("utf-16-le")) == "a b, c"
     assert decode_text("äöü äöü".encode() + b" M\xfcller") == "äöü äöü M\ufffdller"
     for data in (
         b"\x89PNG\r\n\x1a\n\0",

@@ -142,12 +142,13 @@ _USUAL += ["cp1256", "cp1257", "koi8_r"]
 def find_encoding(content: bytes) -> str:
     """Return the name of the encoding of a text in bytes, guessed if it is not UTF-8; "" if they are not text.
 
-    A text that is mostly UTF-8 counts as such, although some of its bytes are not.
+    A text that is mostly UTF-8 counts as such, although some of its bytes are not. So does UTF-8 with some zero bytes,
+    such as a log whose program crashed: a text of wide characters has more of them, or bytes that are not UTF-8.
     """
     marked = next((name for mark, name in _MARKED.items() if content.startswith(mark)), "")
     lenient = content.decode(marked or "utf-8", "replace")
     damaged = lenient.count("\ufffd")
-    is_text = not _BINARY.search(lenient)
+    is_text = not _BINARY.search(lenient.replace("\0", "") if lenient.count("\0") * 8 < len(lenient) else lenient)
     if is_text and (damaged == 0 or len(lenient) - sum(map(str.isascii, lenient)) > 2 * damaged):
         return marked or "utf-8"
     from charset_normalizer import from_bytes  # it takes 30 ms to import
