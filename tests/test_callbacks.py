@@ -183,6 +183,29 @@ def test_a_cancellation_that_nobody_asked_for_is_an_error_of_the_function(place:
     assert run.status == "crashed" and "CancelledError: the client is gone" in str(run.reason) and not SENT
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt("stop"), SystemExit("stop")], ids=repr)
+@pytest.mark.parametrize("place", ["hook", "on_wait", "approve", "check", "script"])
+def test_an_interrupt_that_a_function_raises_ends_its_run_and_no_other(place: str, error: BaseException) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    hook = type("Own", (plait.Hook,), {"before_tool": fail})()
+    fields: dict[str, dict[str, Any]] = {
+        "hook": {"hooks": [hook]},
+        "on_wait": {"approve": "always"},
+        "approve": {"approve": fail},
+        "check": {"output": plait.OutputType(str, checks=[lambda value: fail()])},
+        "script": {"model": plait.Scripted([fail])},  # not a function of Plait: its own error reaches the caller
+    }
+    if place == "script" and isinstance(error, SystemExit):
+        with pytest.raises(SystemExit):
+            agent("send", **fields[place]).run("?")
+    else:
+        run = agent("send", **fields[place]).run("?", on_wait=fail if place == "on_wait" else None)
+        assert run.status == "crashed" and "stop" in str(run.reason), run.reason
+    assert agent("send").run("?").answer == "Done."
+
+
 # -- on_event
 
 

@@ -46,6 +46,12 @@ def test_reading_creates_no_journal(shell: Shell, words: str) -> None:
     assert not list((shell.folder / "here").iterdir())
 
 
+@pytest.mark.parametrize("journal", [".", "script.json/runs.db", "/proc/runs.db"])
+def test_a_journal_where_no_file_can_be_is_a_wrong_option(shell: Shell, journal: str) -> None:
+    done = shell("run", "q", "--model", "scripted:script.json", "--journal", journal)
+    assert (done.code, done.out) == (2, "") and "can't be opened" in done.err and "--journal" in done.err, done.err
+
+
 def test_the_variable_and_the_file_count_too(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     shell.env["PLAIT_JOURNAL"] = str(tmp_path / "absent/runs.db")

@@ -23,7 +23,7 @@ from plait.core.errors import ConfigError, JournalError
 from plait.journal import delta, reader
 from plait.journal.store import Journal
 from plait.lab import records
-from plait.tools.load import runs_code
+from plait.trust import risk_of_tool
 
 TOOLS = """
 from pathlib import Path
@@ -82,7 +82,7 @@ def test_reading_a_foreign_journal_loads_nothing(shell: Shell, words: tuple[str,
 def test_resume_and_fork_of_a_foreign_journal_say_what_they_would_load(shell: Shell, words: list[str]) -> None:
     done = shell(*words, "--journal", "foreign.db")
     assert (done.code, done.out) == (2, ""), done.err
-    assert "names tools that run code" in done.err and "evil.py" in done.err and "--load-tools" in done.err
+    assert "names tools that need your trust" in done.err and "evil.py" in done.err and "--load-tools" in done.err
     assert not loaded(shell)
     done = shell(*words, "--journal", "foreign.db", "--load-tools")
     assert done.code in (0, 5), done.err
@@ -119,27 +119,59 @@ def test_an_mcp_command_of_a_foreign_journal_is_not_started(tmp_path: Path, monk
     head = structs.replace(head, sources=(command,))
     again = plait.Agent.from_journal(head, journal=tmp_path / "j.db", model=plait.Scripted(said))
     assert [spec.name for spec in again.specs] == ["send"]
-    with pytest.raises(ConfigError, match="names tools that run code"):
+    with pytest.raises(ConfigError, match="names tools that need your trust"):
         again.resume("last")
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.parametrize(
-    ("word", "code"),
-    [
-        ("calculator", False),
-        ("lookup:facts.json", False),
-        ("cities=lookup:facts.json", False),
-        ("tools.py", True),
-        ("x=tools.py", True),
-        ("os:system", True),
-        ("a-plug-in", True),
-        ("mcp:server", True),
-        ("mcp:http://localhost:1/mcp", True),
-    ],
+HARMLESS = ("calculator", "sum=calculator", "date", "ask-user")
+RISKY = (
+    "tools.py",
+    "x=tools.py",
+    "os:system",
+    "a-plug-in",
+    "mcp:server",
+    "mcp:http://localhost:1/mcp",
+    "lab:corpus,k,t,m,f",
 )
-def test_which_words_run_code(word: str, code: bool) -> None:
-    assert runs_code(word) is code
+RISKY += (
+    "files:/",
+    "x=files:/,read_only",
+    "docs:~",
+    "shell:.",
+    " shell:. ",
+    "lookup:facts.json",
+    " lookup:/etc/passwd",
+)
+RISKY += ("a=lookup:/etc", "fetch", "fetch:a.example", "websearch", "tables", "slack", "ask-model", "all")
+
+
+def test_only_harmless_words_of_a_foreign_journal_are_loaded() -> None:
+    assert [word for word in HARMLESS if risk_of_tool(word, None)] == []
+    assert [word for word in RISKY if not risk_of_tool(word, None)] == []
+
+
+def test_a_file_that_a_foreign_journal_names_is_not_read(journal: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.json").write_text('{"PIN": "4711"}')
+    word = f"lookup:{tmp_path / 'notes.json'}"
+    said = [action("lookup", "PIN"), final("sent")]
+    plait.Agent("react", model=plait.Scripted(said), tools=[word], approve="always", journal=journal).run("q")
+    agent = plait.Agent.from_journal(Journal(journal).head("last"), journal=journal, model=plait.Scripted(said))
+    with pytest.raises(ConfigError, match=r"need your trust.*lookup:.*--load-tools"):
+        agent.fork("last", 1)
+    head = structs.replace(Journal(journal).head("last"), tools=(), sources=(word, "evil.py"))
+    assert not plait.Agent.from_journal(head, journal=journal).specs, "a word without a recorded tool loads nothing"
+
+
+@pytest.mark.parametrize(
+    "output", [{"type": "evil:T"}, "x", {"schema": 1, "retries": 2}, {"schema": None, "retries": "x"}]
+)
+def test_an_output_that_plait_did_not_write_is_an_error_of_the_journal(output: object, journal: Path) -> None:
+    plait.Agent("react", model=plait.Scripted([final("x")]), journal=journal).run("q")
+    head = Journal(journal).head("last")
+    head = structs.replace(head, settings={**head.settings, "output": output})
+    with pytest.raises(JournalError, match="did not write its output"):
+        plait.Agent.from_journal(head, journal=journal)
 
 
 # -- files that somebody made to stop the machine

@@ -75,6 +75,15 @@ def bad_in(text: str) -> list[str]:
     return [ascii(each) for each in (*sorted(UNSEEN), *SEQUENCES) if each in text]
 
 
+def test_characters_that_unicode_ignores_are_removed_and_a_selector_stays_behind_an_emoji() -> None:
+    ignored = (0x115F, 0x180B, 0x180F, 0x3164, 0xFE00, 0xFE0F, 0xFFA0, 0x1BCA0, 0x1BCA3, 0x1D173, 0x1D17A, 0xE01EF)
+    hidden = "".join(map(chr, ignored))
+    assert clean(f"ada{hidden}x") == "adax"
+    assert escape_hidden(json.dumps(f"a{hidden}", ensure_ascii=False)).isascii()
+    heart = "\u2764\ufe0f\u200d\U0001f525 \xa9\ufe0e"
+    assert (clean(heart), clean("\u2764\ufe0f\ufe0f\ufe01")) == (heart, "\u2764\ufe0f")
+
+
 def test_clean_text_has_nothing_that_draws_or_hides() -> None:
     shown = clean(EVIL)
     assert bad_in(shown) == [] and "\x1b" not in shown and "\r" not in shown

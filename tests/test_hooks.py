@@ -563,7 +563,13 @@ def test_retry_never_repeats_a_call_with_effects(journal: Path) -> None:
         ("www.evil.net", False),
         ("www.example.org", True),
         ("eve@evil.net", False),
-        ("ada@example.com", True),
+        *[(f"eve{each}", False) for each in ("!@evil.net", "'@evil.net", "=@evil.net", "{@evil.net", "@[203.0.113.9]")],
+        *[(f"eve{each}", False) for each in ("@evil\u3002net", "\uff20evil.net", "@ev\u00adil.net", "(a)@evil.net")],
+        *[(each, False) for each in ('"eve"@evil.net', " eve @ evil.net", "a@example.com@evil.net", "eve@[IPv6:::2]")],
+        *[
+            (each, True)
+            for each in ("ada@example.com", "\u201cada!@example.com\u201d", "<ada@example.com>,", "@a.b\ndef f")
+        ],
         ("no address: main.py, 3.14, a/b", True),
     ],
 )

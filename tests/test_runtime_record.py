@@ -129,6 +129,8 @@ def test_a_fork_at_a_step_that_is_not_there_says_which_there_are(journal: Path) 
     run = agent(journal).run("What is abc?")
     with pytest.raises(plait.ConfigError, match="steps 1 to 4"):
         agent(journal).fork(run.id, at=9)
+    with pytest.raises(plait.ConfigError, match="number of the first step"):
+        agent(journal).fork(run.id, at="1")  # type: ignore[arg-type]
 
 
 def test_a_finished_run_is_not_performed_again_by_resume(journal: Path) -> None:

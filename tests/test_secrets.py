@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,36 @@ def test_only_events_with_a_part_of_the_key_change() -> None:
     assert after.split(b"\n\n")[0] == before.split(b"\n\n")[0] and after.split(b"\n\n")[3:] == before.split(b"\n\n")[3:]
     texts = [json.loads(line[6:])["choices"][0]["delta"].get("content") for line in after.split(b"\n\n")[:4]]
     assert texts == ["x ", "[secret]", " y", " z"]
+
+
+ODD_KEY = 'kJ8+aV5LTE/yMz=Q1"N\\jcé😀x'
+
+
+def escape_all(text: str) -> str:
+    """JSON of a text with each character as an escape, in capitals."""
+    units = text.encode("utf-16-be").hex().upper()
+    return '"' + "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)) + '"'
+
+
+def escape_some(text: str) -> str:
+    """JSON as .NET, Gson and PHP write it."""
+    return (
+        json.dumps(text).replace("+", "\\u002B").replace("=", "\\u003d").replace("/", "\\/").replace('\\"', "\\u0022")
+    )
+
+
+@pytest.mark.parametrize("outer", [str, json.dumps, escape_some])
+@pytest.mark.parametrize("inner", [json.dumps, escape_some, escape_all])
+def test_a_key_is_found_however_json_escapes_it(inner: Callable[[str], str], outer: Callable[[str], str]) -> None:
+    body = outer('{"error":' + inner(f"bad key {ODD_KEY}!") + "}")
+    scrubbed = json.loads(Scrubber([ODD_KEY])(body.encode()))
+    error = (scrubbed if isinstance(scrubbed, dict) else json.loads(scrubbed))["error"]
+    assert error == "bad key [secret]!"
+    assert Scrubber([KEY])(body.encode()).decode() == body
+
+
+def test_escapes_do_not_make_the_search_for_keys_slow() -> None:
+    before = time.process_time()
+    for secret in ("\\" * 30, "a\\" * 15, "a" * 60):
+        Scrubber([secret])(b"a\\\\u005c" * 20_000 + b"\\" * 100_000)
+    assert time.process_time() - before < 2

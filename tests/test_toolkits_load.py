@@ -21,7 +21,7 @@ from plait.toolkits import Image, discord, images, lookup
 from plait.toolkits.chat_history import chat_history
 from plait.toolkits.method_search import method_search
 from plait.tools import load, toolkit_names, tools_from
-from plait.tools.load import FOLDERS, SHIPPED, runs_code
+from plait.tools.load import FOLDERS, SHIPPED
 from toolkits_server import picture, site
 
 NAMES = {
@@ -70,11 +70,6 @@ def test_only_messages_have_effects() -> None:
         "send_slack_message",
         "send_slack_image",
     ]
-
-
-def test_a_word_that_opens_a_folder_needs_as_much_trust_as_code() -> None:
-    assert all(runs_code(word) for word in ("files:/", "x=files:/,read_only", "docs:~", "shell:.", " shell:. "))
-    assert not any(runs_code(word) for word in ("fetch", "fetch:a.example", "lookup:facts.json", "all"))
 
 
 OUTSIDE = {

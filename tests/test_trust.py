@@ -161,6 +161,12 @@ def test_a_harmless_folders_file_needs_no_trust(folder: Path) -> None:
     assert config.load().run.max_steps == 5 and resolve("mine", config.load().models).secrets == ()
 
 
+@pytest.mark.parametrize("place", [in_folder_and_trusted, in_own_file, named_in_python])
+def test_a_file_may_begin_with_the_mark_of_utf_8(folder: Path, place: Place) -> None:
+    place('\ufeff[run]\nmax_steps = 5\ntools = ["fetch"]\n')
+    assert config.load().run.max_steps == 5
+
+
 @pytest.mark.parametrize("spec", ["openai:gpt-5"])
 def test_a_trusted_file_may_send_a_key_to_another_address(trusted: Place, spec: str) -> None:
     trusted(REDIRECTED)

@@ -120,6 +120,17 @@ async def test_no_folder_tool_opens_or_replaces_a_file_of_the_journal_beside_it(
     os.rename(moved, journal)
 
 
+async def test_the_files_of_a_journal_s_calls_are_neither_read_nor_replaced(tmp_path: Path) -> None:
+    plait.Agent("react", model=plait.Scripted(["Final Answer: x"]), journal=tmp_path / "runs.db").run("q")
+    (tmp_path / "runs.db-effects").mkdir(exist_ok=True)
+    (tmp_path / "runs.db-effects" / "run").write_text("effects 1 0")
+    tools = files(tmp_path)
+    for path in ("runs.db-effects/run", "./runs.db-effects/run", "runs.db-effects/other"):
+        assert "file of a journal" in await refusal(tools, "write_file", path=path, content="x")
+    assert "file of a journal" in await refusal(tools, "read_file", path="runs.db-effects/run")
+    assert [each.read_text() for each in (tmp_path / "runs.db-effects").iterdir()] == ["effects 1 0"]
+
+
 def test_a_file_that_becomes_a_journal_while_it_is_read_stays_open(tmp_path: Path) -> None:
     path = tmp_path / "late.db"
     plait.Agent("react", model=plait.Scripted(["Final Answer: x"]), journal=path).run("q")
@@ -242,6 +253,9 @@ def test_usual_encodings_are_recognized(encoding: str, text: str) -> None:
 
 
 def test_a_text_with_some_damaged_bytes_is_shown_and_bytes_that_are_no_text_are_not() -> None:
+    for text in ("started\n" * 9 + "\0\0\0größe\n", "bridge 42\0\n"):
+        assert decode_text(text.encode()) == text
+    assert decode_text("a b, c".encode("utf-16-le")) == "a b, c"
     assert decode_text("äöü äöü".encode() + b" M\xfcller") == "äöü äöü M\ufffdller"
     for data in (
         b"\x89PNG\r\n\x1a\n\0",

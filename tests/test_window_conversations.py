@@ -425,4 +425,6 @@ def test_a_message_to_a_waiting_session_is_refused_with_the_question(journal: Pa
             assert (status, told["error"]["code"], headers["x-should-retry"]) == (409, code, "false")
             assert [each["question"] for each in told["waits"]] == [question.question]
             assert question.question in told["error"]["message"]
+        for part in ("Reply: yes {} (approve)", "no {} and why", "edit {} and the input as JSON"):
+            assert part.format(question.question) in told["error"]["message"]
         assert len(Journal(journal).runs()) == 1

@@ -421,6 +421,8 @@ class Agent(Generic[OutputT]):
     ) -> Run[OutputT]:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
         check_call(on_event)
+        if not isinstance(at, int):
+            raise ConfigError(f"fork(at={at!r}) is invalid.", hint="Give the number of the first step to make again.")
         journal = self._parts.require_journal()
         row = journal.run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
@@ -462,8 +464,9 @@ class Agent(Generic[OutputT]):
     ) -> Agent[Any]:
         """Rebuild the agent that made a recorded run from the run's record.
 
-        `load_tools`: whether to load code that the journal names (files, modules, commands) as tools. None loads it
-        only from the user's default journal. Without its tools a run can be replayed, but not resumed or forked.
+        `load_tools`: whether to load the tools that the journal names. They may run code, read files and use the
+        network. None loads them only from the user's default journal; from others only `calculator`, `date` and
+        `ask-user`. Without its tools a run can be replayed, but not resumed or forked.
 
         Raises `ConfigError` if the loop or tools were Python objects, which the record cannot name.
         """

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from plait.core.errors import ConfigError
@@ -82,4 +83,9 @@ def _check_gevent() -> None:
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.get_loop().run_forever()
+        is_ended = False
+        while not is_ended:
+            # A task that raises one of these ends `run_forever`. Who waits for the task gets it; the other tasks go on.
+            with suppress(KeyboardInterrupt, SystemExit):
+                runner.get_loop().run_forever()
+                is_ended = True

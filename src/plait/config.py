@@ -232,7 +232,7 @@ def _parsed(place: Path, content: bytes) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(content.decode("utf-8"))
+        return tomllib.loads(content.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
         raise ConfigError(f"{place} can't be read: {why}.", hint="It must be a TOML file.") from why
 

@@ -36,8 +36,8 @@ def trust(file: Path) -> list[str]:
 
     try:
         content = read_file(file)
-        own = tomllib.loads(own_file().read_text("utf-8")) if own_file().is_file() else {}
-        allowed = list(risks(tomllib.loads(content.decode()), own, file.absolute().parent))
+        own = tomllib.loads(own_file().read_text("utf-8-sig")) if own_file().is_file() else {}
+        allowed = list(risks(tomllib.loads(content.decode("utf-8-sig")), own, file.absolute().parent))
     except (OSError, ValueError) as why:
         raise ConfigError(f"{file} cannot be trusted, because it cannot be read: {why}.") from why
     _record({**_trusted(), str(file.absolute()): _digest(content)})
@@ -124,22 +124,29 @@ def _others(table: Mapping[str, Any], kind: str, name: str) -> Iterator[str]:
 
 
 def _risks_of_tools(words: Any, name: str, folder: Path) -> Iterator[str]:
+    found = (risk_of_tool(str(word), folder) for word in (words if isinstance(words, list) else ()))
+    yield from (f"{risk} ({name})" for risk in found if risk)
+
+
+def risk_of_tool(word: str, folder: Path | None) -> str:
+    """Return what the tools of a word would do that needs trust, as a phrase; "" if they are harmless.
+
+    A file in `folder`, where the word was written, may be read. A word of a journal has none.
+    """
     from plait.tools.load import opens_folder, toolkit_names
 
-    for word in words if isinstance(words, list) else ():
-        toolkit, _, argument = re.sub(r"\A\w[\w.-]*=", "", str(word).strip()).strip().partition(":")
-        if opens_folder(str(word).strip()):
-            yield f"use a folder with the tool {word} ({name})"
-        elif toolkit not in toolkit_names():
-            yield f"run the code of the tool {word} ({name})"
-        elif toolkit == "lookup" and "\0" not in argument:
-            file = Path(os.path.realpath(folder / Path(argument).expanduser()))
-            if not file.is_relative_to(os.path.realpath(folder)):
-                yield f"read a file outside its folder with the tool {word} ({name})"
-            elif file.is_dir():  # it may hold links to files elsewhere
-                yield f"use a folder with the tool {word} ({name})"
-        elif toolkit not in TOOLS:
-            yield f"use the tool {word}, which may reach other machines ({name})"
+    toolkit, _, argument = re.sub(r"\A\w[\w.-]*=", "", word.strip()).strip().partition(":")
+    if opens_folder(word.strip()):
+        return f"use a folder with the tool {word}"
+    if toolkit not in toolkit_names():
+        return f"run the code of the tool {word}"
+    if toolkit == "lookup" and "\0" not in argument:
+        file = Path(os.path.realpath((folder or Path()) / Path(argument).expanduser()))
+        if folder is None or not file.is_relative_to(os.path.realpath(folder)):
+            return f"read a file outside its folder with the tool {word}"
+        # A folder may hold links to files elsewhere.
+        return f"use a folder with the tool {word}" if file.is_dir() else ""
+    return "" if toolkit in TOOLS else f"use the tool {word}, which may reach other machines"
 
 
 def _risks_of_models(table: Mapping[str, Any], known: set[str], name: str) -> Iterator[str]:

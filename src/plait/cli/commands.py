@@ -13,7 +13,7 @@ import click
 
 from plait import config, telemetry
 from plait.cli.main import CANCELLED, CRASHED, WRONG_USAGE
-from plait.core.errors import ConfigError, PlaitError
+from plait.core.errors import ConfigError, PlaitError, WrongJournal
 from plait.core.text import clean, clean_drawn
 
 # name: (module, help line). A command is the function of the same name. The help lines are here so that `plait --help`
@@ -123,7 +123,7 @@ def report_error(error: BaseException) -> int:
         case _ if isinstance(error.__cause__, KeyboardInterrupt):  # Python wraps it while it creates a class
             code, message = CANCELLED, "Cancelled."
         case PlaitError():
-            code = WRONG_USAGE if isinstance(error, ConfigError) else CRASHED
+            code = WRONG_USAGE if isinstance(error, ConfigError | WrongJournal) else CRASHED
             message = f"Error: {clean(str(error)).strip()}"
         case _ if os.environ.get("PLAIT_DEBUG"):
             raise error

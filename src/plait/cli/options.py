@@ -114,7 +114,8 @@ model_settings = repeatable(
 tools = repeatable("--tools", "tools", "WORD", "Tools: calculator, lookup:FILE, file.py, module:name. Can be repeated.")
 load_tools = flag(
     "--load-tools",
-    help="Load the tools that the journal names, even if it is not your default journal. This runs their code.",
+    help="Load the tools that the journal names, even if it is not your default journal. They may run code, read "
+    "files and use the network.",
 )
 max_tools = click.option(
     "--max-tools",

@@ -171,6 +171,10 @@ class JournalError(PlaitError):
     """The journal cannot be read or written."""
 
 
+class WrongJournal(JournalError):
+    """The path of the journal is a folder, or no file can be there."""
+
+
 class RecordChanged(JournalError):
     """Another process wrote to a run's record after it was read, so decisions based on it may be wrong."""
 

@@ -6,6 +6,7 @@ Reading and storing share one rule, so a resumed run reads exactly what the orig
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -23,7 +24,7 @@ class Scrubber:
     Without secrets it returns its input, unscanned.
     """
 
-    __slots__ = ("_forms", "_texts")
+    __slots__ = ("_escaped", "_forms", "_texts")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         texts = {secret for secret in secrets if len(secret) >= SHORTEST}
@@ -39,6 +40,7 @@ class Scrubber:
         # The longest first: a secret that contains another must be replaced as a whole.
         self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
         self._texts = tuple(sorted(texts, key=lambda text: (-len(text), text)))
+        self._escaped = [re.compile(_json_pattern(each, depth)) for each in self._texts for depth in (1, 2)]
 
     def __bool__(self) -> bool:
         return bool(self._forms)
@@ -48,6 +50,9 @@ class Scrubber:
         for form in self._forms:
             if form in data:
                 data = data.replace(form, MASK.encode())
+        if b"\\u" in data:
+            for pattern in self._escaped:
+                data = pattern.sub(MASK.encode(), data)
         return data
 
     def text(self, text: str) -> str:
@@ -98,6 +103,19 @@ class StreamScrubber:
 def scrubber_of(secrets: tuple[str, ...]) -> Scrubber:
     """Return the scrubber of these secrets, which is cached."""
     return Scrubber(secrets)
+
+
+def _json_pattern(secret: str, depth: int) -> bytes:
+    """Return a pattern of a secret in JSON (depth 1), or in JSON that is text in JSON (2): some programs escape `+` or
+    `=`, and any character may be escaped. No form of a character begins another one, so matching takes linear time."""
+    pattern, slashes = "", rf"\\{{1,{2**depth - 1}}}"
+    for char in secret:
+        plain, units = char, char.encode("utf-16-be", "surrogatepass").hex()
+        for _ in range(depth):
+            plain = json.dumps(plain, ensure_ascii=False)[1:-1]
+        escaped = "".join(rf"{slashes}(?i:u{units[at : at + 4]})" for at in range(0, len(units), 4))
+        pattern += f"(?:{re.escape(plain)}|{escaped}" + (f"|{slashes}/)" if char == "/" else ")")
+    return pattern.encode("utf-8", "surrogatepass")
 
 
 def _percent_encoded(secret: str) -> bytes:

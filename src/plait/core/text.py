@@ -18,17 +18,23 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _LINE_ENDS = re.compile(r"\r\n|[\r\x85\u2028\u2029]")
 
 _HIDDEN = (
-    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
-    r"\ufff0-\ufffb\U000e0000-\U000e0fff"
+    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d"
+    r"\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Marks of direction, signs without a width, fillers and tags."""
+"""Marks of direction, signs without a width, fillers and tags: what Unicode calls Default_Ignorable_Code_Point, and the
+interlinear marks. `_UNSEEN` has the others, which belong to a character."""
 
 _LETTER = r"[^\x00-\x7f\u200b-\u200f]"
 
-# Joiners belong to emoji and to some scripts: they stay between two letters that are not ASCII.
-_UNSEEN = re.compile(rf"[{_HIDDEN}]|(?<!{_LETTER})[\u200c\u200d]|[\u200c\u200d](?!{_LETTER})")
+_EMOJI = r"[\xa9\xae\u203c-\u3299\U0001f000-\U0001faff]"
 
-_ESCAPED = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200c\u200d\u2028\u2029{_HIDDEN}]")
+# Joiners belong to emoji and to some scripts: they stay between two letters that are not ASCII. One selector of the
+# colored or the plain form stays behind an emoji.
+_UNSEEN = re.compile(
+    rf"[{_HIDDEN}]|(?<!{_LETTER})[\u200c\u200d]|[\u200c\u200d](?!{_LETTER})|(?<!{_EMOJI})[\ufe0e\ufe0f]"
+)
+
+_ESCAPED = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200c\u200d\u2028\u2029\ufe0e\ufe0f{_HIDDEN}]")
 
 
 def escape_hidden(json: str) -> str:
@@ -136,12 +142,13 @@ _USUAL += ["cp1256", "cp1257", "koi8_r"]
 def find_encoding(content: bytes) -> str:
     """Return the name of the encoding of a text in bytes, guessed if it is not UTF-8; "" if they are not text.
 
-    A text that is mostly UTF-8 counts as such, although some of its bytes are not.
+    A text that is mostly UTF-8 counts as such, although some of its bytes are not. So does UTF-8 with some zero bytes,
+    such as a log whose program crashed: a text of wide characters has more of them, or bytes that are not UTF-8.
     """
     marked = next((name for mark, name in _MARKED.items() if content.startswith(mark)), "")
     lenient = content.decode(marked or "utf-8", "replace")
     damaged = lenient.count("\ufffd")
-    is_text = not _BINARY.search(lenient)
+    is_text = not _BINARY.search(lenient.replace("\0", "") if lenient.count("\0") * 8 < len(lenient) else lenient)
     if is_text and (damaged == 0 or len(lenient) - sum(map(str.isascii, lenient)) > 2 * damaged):
         return marked or "utf-8"
     from charset_normalizer import from_bytes  # it takes 30 ms to import

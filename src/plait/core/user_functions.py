@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from plait.core.errors import ConfigError
 
@@ -31,9 +32,25 @@ def require_plain(function: Callable[..., Any], name: str, hint: str = "Give a p
         raise ConfigError(f"The function {name} is async, and Plait calls it without await.", hint=hint)
 
 
+def raise_interrupt(why: KeyboardInterrupt) -> NoReturn:
+    """Raise again what a function raised: in a thread that Ctrl-C never reaches, as a `RuntimeError`.
+
+    There the function itself raised it, as libraries for terminals do, and it must not end the thread's event loop.
+    """
+    if threading.current_thread() is threading.main_thread():
+        raise why
+    raise RuntimeError(f"KeyboardInterrupt: {why}".rstrip(": ")) from why
+
+
 def call_plain(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Call a function that is not async. Raises `TypeError` if it returns an awaitable all the same."""
-    value = function(*arguments, **named)
+    """Call a function that is not async. Raises `TypeError` if it returns an awaitable all the same.
+
+    See `raise_interrupt` for a `KeyboardInterrupt`.
+    """
+    try:
+        value = function(*arguments, **named)
+    except KeyboardInterrupt as why:
+        raise_interrupt(why)
     if inspect.isawaitable(value) or inspect.isasyncgen(value):
         discard = getattr(value, "close", None) or getattr(value, "cancel", None)
         if discard is not None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
 from plait.addresses import read_address, read_host
 from plait.core import JSON, Call
 from plait.core.errors import ConfigError
+from plait.core.text import clean
 from plait.runtime.context import Context
 from plait.runtime.hooks import Hook, Refuse
 
@@ -17,7 +19,12 @@ _WHOLE = re.compile(r"[\x00-\x20\s]*(?:https?|ftp|wss?):[/\\]*([^/?#]*)", re.IGN
 _ADDRESS = re.compile(r"[/\\]{2}([^\s\"'<>`]+)")
 _LOOSE = re.compile(r"\b(?:(?:https?|ftp):(?![/\\]{2})|(?=www\.))([^\s\"'<>`]+)", re.IGNORECASE)
 """An address without `//` that a library may still open, such as `http:example.com`."""
-_MAIL = re.compile(r"[\w.+-]@((?:[\w-]+\.)+[\w-]+)")
+_MAIL = re.compile(r"(?<=[^\s(\[<,;:])@(\[[\w.:-]+|(?:[\w-]+\.)+[\w-]+)")
+"""A mail address: nearly every character may stand before its @, and an IP address in brackets behind it."""
+_USUAL_MAIL = re.compile(_MAIL.pattern.replace(r"[^\s(\[<,;:]", r"[\w.+-]"))
+"""A mail address in a URL, where `?to=@name` is none."""
+_SPACED = re.compile(r"\s*[^\s@]+\s*@\s*[^\s@]+\s*")
+"""A text that is nothing but a mail address, perhaps with blanks around its @, which mail programs drop."""
 
 
 class AllowHosts(Hook):
@@ -61,8 +68,14 @@ def _addresses_in(text: str) -> Iterator[str]:
     """Yield the addresses in a text, each as an http address."""
     if whole := _WHOLE.match(text):
         yield f"http://{whole[1].rstrip()}"
-    for found in (*_ADDRESS.findall(text), *_LOOSE.findall(text), *_MAIL.findall(text)):
+    for found in (*_ADDRESS.findall(text), *_LOOSE.findall(text)):
         yield f"http://{found.rstrip('.,:;!?)')}"
+    # Programs read other forms of @ and of the dot as these, and ignore characters without a width.
+    seen = unicodedata.normalize("NFKC", clean(text)).replace("\u3002", ".")
+    seen = "".join(seen.split()) if _SPACED.fullmatch(seen) else seen
+    for found in (*_MAIL.findall(_ADDRESS.sub(" ", seen)), *_USUAL_MAIL.findall(seen)):
+        host = found.removeprefix("[")
+        yield f"http://[{host.lower().removeprefix('ipv6:')}]" if ":" in host else f"http://{host}"
 
 
 def _texts_in(value: JSON) -> Iterator[str]:

@@ -34,9 +34,7 @@ from plait.core import Call
 from plait.core.errors import JournalError
 from plait.journal import codec
 from plait.journal.records import Record, Resumed, RunHead
-
-FOLDER = "-effects"
-"""The end of the name of the folder beside the journal."""
+from plait.user_files import EFFECTS
 
 _NAME = re.compile(r"[0-9A-Za-z_-]{1,100}")
 
@@ -76,7 +74,7 @@ def has_effects(head: RunHead) -> bool:
 
 def folder_of(journal: Path) -> Path:
     """Where the files of a journal's runs are."""
-    return journal.with_name(journal.name + FOLDER)
+    return journal.with_name(journal.name + EFFECTS)
 
 
 class EffectsFile:

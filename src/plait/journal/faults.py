@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from plait.core.errors import JournalError
+from plait.core.errors import JournalError, WrongJournal
 
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -77,7 +77,7 @@ def altered(path: Path, what: str) -> JournalError:
 def from_os(error: OSError, path: Path) -> JournalError:
     """Return the error for a file or folder that cannot be created or opened."""
     what = error.strerror or str(error)
-    return JournalError(
+    return WrongJournal(
         f"The journal {path} can't be opened: {what} ({error.filename or path}).",
         hint="Give a file that you may write with --journal or PLAIT_JOURNAL, or run without a journal.",
     )

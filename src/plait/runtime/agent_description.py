@@ -358,7 +358,7 @@ def sandbox_for(agent: Description, head: RunHead, ran_code: bool) -> str | Sand
 def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = True) -> dict[str, Any]:
     """Return an agent's fields from the head of one of its runs. Ignores the recorded tools if `tools_given`.
 
-    Without `load_code`, no code that the head names is loaded: the tools can be shown to a model, but not called.
+    Without `load_code`, no tool that needs trust is loaded: such tools can be shown to a model, but not called.
     Raises `ConfigError` if the loop was a Python object, which the record cannot name, or, with `load_code`, a tool.
     """
     for spec, source in zip(head.tools, head.sources, strict=False):

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from plait.background import BackgroundLoop, run_aside
 from plait.core import Event
 from plait.core.errors import ConfigError
-from plait.core.user_functions import require_plain
+from plait.core.user_functions import raise_interrupt, require_plain
 from plait.tools.call_context import call_services, cancelled
 from plait.tools.threads import serve_object
 
@@ -127,7 +127,8 @@ async def wait_to_end(task: asyncio.Task[Any], grace: float | None = None) -> No
 async def call_either(function: Callable[..., Awaitable[T] | T], *arguments: Any) -> T:
     """Call a function that may be async, and return its result.
 
-    A `CancelledError` that it raises although nobody cancelled the run becomes a `RuntimeError`.
+    A `CancelledError` that it raises although nobody cancelled the run becomes a `RuntimeError`. See `raise_interrupt`
+    for a `KeyboardInterrupt`.
     """
     try:
         value = function(*arguments)
@@ -136,6 +137,8 @@ async def call_either(function: Callable[..., Awaitable[T] | T], *arguments: Any
         if is_cancelled():
             raise
         raise RuntimeError(f"CancelledError: {why}".rstrip(": ")) from why
+    except KeyboardInterrupt as why:
+        raise_interrupt(why)
 
 
 def is_cancelled() -> bool:

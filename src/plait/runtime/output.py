@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from types import UnionType
-from typing import Any, Generic, TypeAlias, _SpecialForm, get_args
+from typing import Any, Generic, TypeAlias, _SpecialForm, cast, get_args
 
 import msgspec
 from typing_extensions import TypeVar
 
 from plait.core import OutputSpec
-from plait.core.errors import ConfigError, OutputError
+from plait.core.errors import ConfigError, JournalError, OutputError
 from plait.core.json_schema import shape_of, types_of
 from plait.core.notebook import repr_short
 from plait.core.output import WRAPPED, OutputMethod, find_output_faults, is_object, read_output
@@ -244,7 +244,7 @@ def recorded_output(output: OutputType[Any], head: RunHead) -> OutputType[Any]:
 
     Raises `ConfigError` if the agent's schema is not the recorded one.
     """
-    recorded = head.settings.get("output")
+    recorded = _read_output(head)
     schema = output.spec.schema if output.spec is not None else None
     if schema != (recorded["schema"] if recorded is not None else None):
         raise ConfigError(
@@ -270,10 +270,25 @@ def describe_output(output: OutputType[Any]) -> dict[str, Any] | None:
 
 def read_recorded_output(head: RunHead) -> Any:
     """Return the output of a recorded run, as an agent's field: without the Python type."""
-    recorded = head.settings.get("output")
+    recorded = _read_output(head)
     if recorded is None:
         return str
     return OutputType(recorded["schema"] or str, retries=recorded["retries"], method=head.settings["output_method"])
+
+
+def _read_output(head: RunHead) -> dict[str, Any] | None:
+    """Return the recorded output of a run. Raises `JournalError` if Plait did not write it."""
+    output = head.settings.get("output")
+    if output is not None:
+        try:
+            values = [output["schema"], output["retries"], head.settings["output_method"]]
+            msgspec.convert(values, tuple[dict[str, Any] | None, int, str | None])
+        except (TypeError, KeyError, msgspec.ValidationError):
+            raise JournalError(
+                f"The record of run {head.run} is damaged: Plait did not write its output {repr_short(output)}.",
+                hint="If the journal is not yours, do not use it. Otherwise start the run again.",
+            ) from None
+    return cast("dict[str, Any] | None", output)
 
 
 def _list_checks(checks: object) -> tuple[Callable[..., str | None], ...]:

@@ -30,8 +30,9 @@ from plait.runtime.chat_messages import ChatMessages, calls_in, read_turns
 from plait.search.embedders import Embedder as EmbedderObject
 from plait.search.embedders import EmbedFunction
 from plait.tools import Tool, Toolset
-from plait.tools.load import is_mcp_word, recall_tools, runs_code
+from plait.tools.load import is_mcp_word, recall_tools
 from plait.tools.signature import Signature
+from plait.trust import risk_of_tool
 
 SESSION = "(session)"
 """The entry of the session's tool in a run's `sources`. No word of a toolkit equals it."""
@@ -285,7 +286,7 @@ def require_loaded(tools: Iterable[Any]) -> None:
         )
     if sources := dict.fromkeys(tool.source for tool in missing):
         raise ConfigError(
-            f"This journal names tools that run code, and Plait did not load them: {', '.join(sources)}.",
+            f"This journal names tools that need your trust, and Plait did not load them: {', '.join(sources)}.",
             hint="If you trust it, add --load-tools (in Python: load_tools=True). Or name your own tools with --tools.",
         )
 
@@ -297,13 +298,13 @@ def _not_loaded(*args: Any, **kwargs: Any) -> None:
 def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> tuple[str | Tool, ...]:
     """Return the sources of a run's tools: words, and the tools of a server. Leaves out the sources in `apart`.
 
-    Without `load_code`, a tool whose word runs code is only a description from the record.
+    Without `load_code`, a tool whose word needs trust is only a description from the record.
     """
     found: list[str | Tool] = []
     tools = recorded_tools(head, apart)
     for source in dict.fromkeys(head.sources):
         recorded = [each for each in tools if each.source == source]
-        if recorded and not load_code and runs_code(source):
+        if source not in apart and not load_code and risk_of_tool(source, None):  # also a word without a recorded tool
             found += recorded
         elif is_mcp_word(source):
             found += recall_tools(source, [each.recorded for each in recorded])

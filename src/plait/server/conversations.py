@@ -156,11 +156,16 @@ def find_answered_question(journal: Journal, state: ConversationState, messages:
         found = still_open  # a reply for the model approves no call, so it need not name the question
     if found and found[-1] in still_open:
         return found[-1].question
-    raise StaleAnswer(
+    stale = StaleAnswer(
         f"Question {found[-1].question} was answered before." if found else "The message names no question.",
         run=run,
         waits=[waiting_with(each) for each in still_open],
     )
+    for each in still_open[:1]:
+        id = each.question
+        ways = f"yes {id} (approve), no {id} and why (refuse), or edit {id} and the input as JSON (change)"
+        stale.hint += f" Reply: {ways if each.kind == 'approval' else f'{id} and the answer'}."
+    raise stale
 
 
 def _find_by_messages(

@@ -147,17 +147,6 @@ def is_mcp_word(word: str) -> bool:
     return _split_name(word)[1].startswith(MCP)
 
 
-def runs_code(word: str) -> bool:
-    """Return whether loading a word or calling its tools runs code that Plait does not ship, or opens a folder."""
-    toolkit = _split_name(word)[1].partition(":")[0]
-    if opens_folder(word):
-        return True
-    if toolkit in SHIPPED:
-        return False
-    plugin = _plugins().get(toolkit)
-    return plugin is None or plugin.dist.name != "plait"
-
-
 def opens_folder(word: str) -> bool:
     """Return whether a word's tools use the files of a folder that it names."""
     return _split_name(word)[1].partition(":")[0] in FOLDERS
