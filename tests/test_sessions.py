@@ -103,12 +103,16 @@ def test_a_turn_is_shown_the_turns_before_it_above_its_question(loop: Any, journ
 @pytest.mark.parametrize("loop", sorted(OURS))
 def test_every_loop_shows_the_turns_before_and_offers_the_search(loop: str, journal: Path) -> None:
     say(journal, "I am called Mira.", "Hello Mira.")
-    run = agent(["What?"] * 9, journal, loop, limits=plait.Limits(calls=3)).run("What am I called?", session="trip")
+    run = agent(["What?"] * 9, journal, loop, tools=["calculator"], limits=plait.Limits(calls=3)).run(
+        "What am I called?", session="trip"
+    )
     first = requests(run)[0]
     assert "I am called Mira." in first and "Hello Mira." in first and "chat_history" in first
     assert first.index("I am called Mira.") < first.index("Hello Mira.") < first.index("What am I called?")
     say(journal, "Forget it.", "Done.")
-    assert agent([], journal, loop, limits=plait.Limits(calls=3)).replay(run.id).requests == len(requests(run))
+    assert agent([], journal, loop, tools=["calculator"], limits=plait.Limits(calls=3)).replay(run.id).requests == len(
+        requests(run)
+    )
 
 
 def test_what_was_said_cannot_pass_for_the_loop_s_own_protocol(journal: Path) -> None:
@@ -256,12 +260,13 @@ def test_an_agent_without_tools_may_answer_from_memory_in_a_conversation(loop: s
         return "\n".join(message["content"] for message in body["messages"])
 
     asyncio.run(talk(Journal(journal), [("I am Mira.", "Hello.")], session="old"))
-    alone, first, later = (read_rules(session) for session in (None, "new", "old"))
+    alone, first, shown = (read_rules(session) for session in (None, "new", "old"))
     assert first == alone or loop == "phased"  # there is nothing to search
     tools = [Journal(journal).runs(session=name)[0].head.tools for name in ("new", "old")]
-    assert [len(each) for each in tools] == [1 if loop == "phased" else 0, 1]
+    assert [len(each) for each in tools] == [1 if loop == "phased" else 0] * 2  # the whole conversation is shown
+    assert "Mira" in shown and not any(words in shown for words in DISTRUST)
+    later = read_rules("old", history=plait.History(turns=0))
     assert "chat_history" in later and not any(words in later for words in DISTRUST)
-    assert "chat_history" in read_rules("old", history=plait.History(turns=0))
     if loop != "phased":
         assert "Use chat_history only for what was said earlier" in later
         with_tools = read_rules("old", tools=["calculator"])
@@ -316,6 +321,7 @@ def test_an_own_function_measures_meaning_and_is_asked_once_for_the_conversation
     searching = agent(
         [action("chat_history", "uu"), action("chat_history", "aa"), final("x")],
         journal,
+        tools=["calculator"],
         history=plait.History(embedder=vowels),
     )
     assert searching.run("q", session="trip").answer == "x"
@@ -326,9 +332,11 @@ def test_without_the_extra_words_are_searched_and_that_is_said(journal: Path, mo
     monkeypatch.setitem(sys.modules, "numpy", None)
     say(journal, "My dog is called Bruno.", "Noted.")
     say(journal, "It rains.", "So it does.")
-    run = agent([action("chat_history", "dog called"), action("chat_history", "zebra"), final("Bruno")], journal).run(
-        "q", session="trip"
-    )
+    run = agent(
+        [action("chat_history", "dog called"), action("chat_history", "zebra"), final("Bruno")],
+        journal,
+        tools=["calculator"],
+    ).run("q", session="trip")
     found, nothing = observed(run)
     assert "Bruno" in found and "rains" not in found
     assert "(Searched by words only. Search by meaning needs numpy" in found and "[search]" in found
@@ -339,9 +347,9 @@ def test_an_embedder_that_fails_leaves_the_words(journal: Path) -> None:
     pytest.importorskip("numpy")
     say(journal, "My dog is called Bruno.", "Noted.")
     asked = [action("chat_history", "dog"), final("Bruno")]
-    run = agent(asked, journal, history=plait.History(embedder="openai:text-embedding-3-small")).run(
-        "q", session="trip"
-    )
+    run = agent(
+        asked, journal, tools=["calculator"], history=plait.History(embedder="openai:text-embedding-3-small")
+    ).run("q", session="trip")
     assert "Bruno" in observed(run)[0] and "words only" in observed(run)[0] and "OPENAI_API_KEY" in observed(run)[0]
 
 
@@ -351,7 +359,9 @@ def test_what_was_asked_over_and_over_leaves_room_for_what_was_said_once(journal
     say(journal, "I live in Lyon, the town of two rivers.", "Noted.")
     for i in range(30):
         say(journal, f"What is the weather in the town where I live, day {i}?", "Grey again.")
-    run = agent([action("chat_history", "the town where I live"), final("Lyon")], journal).run("q", session="trip")
+    run = agent([action("chat_history", "the town where I live"), final("Lyon")], journal, tools=["calculator"]).run(
+        "q", session="trip"
+    )
     assert "I live in Lyon" in observed(run)[0]
     assert re.search(r"Much the same was said in \d\d other turns", observed(run)[0])
 
@@ -392,7 +402,10 @@ def test_a_run_keeps_what_it_was_shown_whatever_is_said_since(journal: Path) -> 
 def test_a_resumed_run_searches_only_what_was_said_before_it(journal: Path) -> None:
     say(journal, "The password is plum.", "Noted.")
     asked = agent(
-        [turn("ask_user", "Sure?"), turn("chat_history", "password"), turn("final_answer", "plum")], journal, "json"
+        [turn("ask_user", "Sure?"), turn("chat_history", "password"), turn("final_answer", "plum")],
+        journal,
+        "json",
+        tools=["calculator"],
     )
     waiting = asked.run("What was the password?", session="trip")
     asyncio.run(talk(Journal(journal), [("The password is pear now.", "Noted.")]))  # by an older version
@@ -403,12 +416,16 @@ def test_a_resumed_run_searches_only_what_was_said_before_it(journal: Path) -> N
 
 def test_a_fork_is_shown_and_finds_what_its_origin_did_and_is_no_turn(journal: Path) -> None:
     say(journal, "The password is plum.", "Noted.")
-    run = agent([action("chat_history", "password"), final("plum")], journal).run("Password?", session="trip")
+    run = agent([action("chat_history", "password"), final("plum")], journal, tools=["calculator"]).run(
+        "Password?", session="trip"
+    )
     say(journal, "The password is pear now.", "Noted.")
-    other = agent([action("chat_history", "the password"), final("PLUM")], journal)
+    other = agent([action("chat_history", "the password"), final("PLUM")], journal, tools=["calculator"])
     fork = other.fork(run.id, 1)
     assert fork.answer == "PLUM" and "pear" not in observed(fork)[0] and "plum" in observed(fork)[0]
-    of_fork = agent([action("chat_history", "which password"), final("Plum")], journal).fork(fork.id, 1)
+    of_fork = agent([action("chat_history", "which password"), final("Plum")], journal, tools=["calculator"]).fork(
+        fork.id, 1
+    )
     assert of_fork.answer == "Plum" and "pear" not in observed(of_fork)[0]
     store = Journal(journal)
     assert store.head(fork.id).session == "trip" and store.head(fork.id).history == store.head(run.id).history

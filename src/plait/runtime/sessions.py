@@ -170,7 +170,8 @@ def open_conversation(
 ) -> Conversation:
     """Return the place of a run that begins now, or of the run `before`, in a recorded session.
 
-    The first turn of an agent without tools (`has_tools`) gets no search tool, because there is nothing to find.
+    An agent without tools (`has_tools`) gets no search tool while it is shown the whole conversation: small models then
+    search instead of answering.
 
     Raises `ConfigError` for an invalid name, `JournalError` for an unreadable journal.
     """
@@ -186,7 +187,8 @@ def open_conversation(
         return [call for call in calls if call.tool != search]  # what a search found is part of the conversation
 
     recent = shown.of(turns, read_calls)
-    return Conversation(session, new_run_id(), recent, searched=has_tools or bool(turns))
+    searched = has_tools or not _shows_all(recent, sorted(turns, key=lambda each: each.number))
+    return Conversation(session, new_run_id(), recent, searched=searched)
 
 
 def require_answered(session: str, journal: Journal) -> None:
@@ -217,9 +219,14 @@ def continue_conversation(session: str | None, shown: History, history: ChatMess
     """
     given, is_proven = read_turns(history)
     recent = shown.of(_turns(given))
-    searched = [(each.question, each.answer) for each in recent] != [(each.question, each.answer) for each in given]
+    searched = not _shows_all(recent, given)
     name = check_session_name(session) if session is not None else ""
     return Conversation(name, new_run_id(), recent, given if recent != given else (), searched, not is_proven)
+
+
+def _shows_all(shown: Iterable[Exchange], turns: Iterable[Exchange | SessionTurn]) -> bool:
+    """Return whether the questions and answers of all turns are shown whole."""
+    return [(each.question, each.answer) for each in shown] == [(each.question, each.answer) for each in turns]
 
 
 def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
