@@ -24,7 +24,7 @@ class Scrubber:
     Without secrets it returns its input, unscanned.
     """
 
-    __slots__ = ("_escaped", "_forms", "_texts")
+    __slots__ = ("_forms", "_texts")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         texts = {secret for secret in secrets if len(secret) >= SHORTEST}
@@ -40,7 +40,6 @@ class Scrubber:
         # The longest first: a secret that contains another must be replaced as a whole.
         self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
         self._texts = tuple(sorted(texts, key=lambda text: (-len(text), text)))
-        self._escaped = [re.compile(_json_pattern(each, depth)) for each in self._texts for depth in (1, 2)]
 
     def __bool__(self) -> bool:
         return bool(self._forms)
@@ -51,8 +50,9 @@ class Scrubber:
             if form in data:
                 data = data.replace(form, MASK.encode())
         if b"\\u" in data:
-            for pattern in self._escaped:
-                data = pattern.sub(MASK.encode(), data)
+            for text in self._texts:
+                for depth in (1, 2):
+                    data = _json_pattern(text, depth).sub(MASK.encode(), data)
         return data
 
     def text(self, text: str) -> str:
@@ -105,7 +105,8 @@ def scrubber_of(secrets: tuple[str, ...]) -> Scrubber:
     return Scrubber(secrets)
 
 
-def _json_pattern(secret: str, depth: int) -> bytes:
+@lru_cache(maxsize=256)
+def _json_pattern(secret: str, depth: int) -> re.Pattern[bytes]:
     """Return a pattern of a secret in JSON (depth 1), or in JSON that is text in JSON (2): some programs escape `+` or
     `=`, and any character may be escaped. No form of a character begins another one, so matching takes linear time."""
     pattern, slashes = "", rf"\\{{1,{2**depth - 1}}}"
@@ -115,7 +116,7 @@ def _json_pattern(secret: str, depth: int) -> bytes:
             plain = json.dumps(plain, ensure_ascii=False)[1:-1]
         escaped = "".join(rf"{slashes}(?i:u{units[at : at + 4]})" for at in range(0, len(units), 4))
         pattern += f"(?:{re.escape(plain)}|{escaped}" + (f"|{slashes}/)" if char == "/" else ")")
-    return pattern.encode("utf-8", "surrogatepass")
+    return re.compile(pattern.encode("utf-8", "surrogatepass"))
 
 
 def _percent_encoded(secret: str) -> bytes:
