@@ -236,7 +236,7 @@ def test_a_journal_that_cannot_be_written_is_said_before_anything_is_asked(plait
     model = plait.script([final("ok")])
     (plait.folder / "file").write_text("")
     done = plait("run", "q", "--model", model, "--journal", "file/journal.db", "--json")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     assert done.err.startswith("Error: The journal")
 
 

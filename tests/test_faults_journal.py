@@ -154,11 +154,12 @@ def test_a_journal_that_cannot_be_used_is_said_before_anything_is_sent(shell: Sh
         filled(shell, at)
         spoil(journal_of(shell))
         before = journal_of(shell).read_bytes() if journal_of(shell).is_file() else b""
+        code = 2 if how == "a folder" else 1  # the path is wrong, or what it leads to
         done = plait_run(shell, at)
-        told_clearly(done, 1, "Error: ", str(journal_of(shell)), *words)
+        told_clearly(done, code, "Error: ", str(journal_of(shell)), *words)
         assert len(done.err.splitlines()) == 1
         assert at.asked == [] and sent(shell) == []
-        told_clearly(plait_resume(shell, at), 1, "Error: ", str(journal_of(shell)))
+        told_clearly(plait_resume(shell, at), code, "Error: ", str(journal_of(shell)))
         if before:
             assert journal_of(shell).read_bytes() == before  # not touched
         # Another file, and the work goes on.
@@ -176,7 +177,7 @@ def test_a_journal_this_user_may_not_write(open_shell: Shell, what: str) -> None
             (folder / "j.db").chmod(0o444)
         folder.chmod(0o777 if what == "file" else 0o555)
         done = as_nobody(open_shell, at, "run", "q", "--model", "openai:m", "--tools", "tools.py")
-        told_clearly(done, 1, "Error: ", str(folder / "j.db"), "--journal or PLAIT_JOURNAL")
+        told_clearly(done, 2 if what == "new" else 1, "Error: ", str(folder / "j.db"), "--journal or PLAIT_JOURNAL")
         assert at.asked == []
         if what != "new":
             # What is on record can be read all the same.

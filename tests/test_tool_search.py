@@ -236,7 +236,9 @@ async def send(text: str, to: list[str] | None = None) -> None:
 
 
 async def called(tool: plait.Tool, given: Any) -> Any:
-    services = SimpleNamespace(run_context=SimpleNamespace(artifacts=ArtifactStore({})), time_limit=asyncio.timeout)
+    services = SimpleNamespace(
+        run_context=SimpleNamespace(artifacts=ArtifactStore({})), time_limit=asyncio.timeout, find_refusal=str
+    )
     tools = Toolset((tool,))
     bound = CallBinder(tools, ArtifactStore({})).bind(Call(tool.name, given))
     return await make_call(tools, bound, 60.0, services)  # type: ignore[arg-type]
