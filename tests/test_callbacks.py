@@ -16,10 +16,10 @@ import plait
 from plait.core import Call, Reply
 from plait.core import events as ev
 from plait.core.errors import ConfigError, PlaitError
-from plait.core.user_functions import is_async
 from plait.journal.redaction import redact_with
 from plait.journal.store import Journal
 from plait.loops.react.loop import ReAct
+from plait.user_functions import is_async
 
 SENT: list[str] = []
 

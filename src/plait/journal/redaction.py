@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from plait.core.errors import JournalError
 from plait.core.secrets import Scrubber
-from plait.core.user_functions import call_plain, require_plain
+from plait.user_functions import call_plain, require_plain
 
 Redact: TypeAlias = Callable[[str], str]
 

@@ -22,7 +22,6 @@ from plait.core import Call, Reply, Think, errors
 from plait.core.errors import BadRequest, ConfigError, ModelError
 from plait.core.loose_json import read_float
 from plait.core.notebook import repr_short
-from plait.core.user_functions import call_plain
 from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.wires import chat_completions
@@ -30,6 +29,7 @@ from plait.models.wires import replies as reading
 from plait.models.wires.refusals import Target
 from plait.models.wires.wire import CHAT, WireOptions, load_wire
 from plait.user_files import read_file
+from plait.user_functions import call_plain
 
 Script: TypeAlias = str | Reply | BaseException | Callable[[Think], str | Reply]
 

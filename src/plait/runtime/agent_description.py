@@ -16,7 +16,6 @@ from plait import loops
 from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
-from plait.core.user_functions import require_plain
 from plait.journal.records import RunHead
 from plait.loops.compaction import COMPACT
 from plait.models.base import Model
@@ -37,6 +36,7 @@ from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
 from plait.tools import Tool
 from plait.tools.load import check_word, tools_from
 from plait.tools.tool import function_name
+from plait.user_functions import require_plain
 
 T = TypeVar("T")
 

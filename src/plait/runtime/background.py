@@ -16,9 +16,9 @@ from typing import Any, Generic, TypeVar
 from plait.background import BackgroundLoop, run_aside
 from plait.core import Event
 from plait.core.errors import ConfigError
-from plait.core.user_functions import raise_interrupt, require_plain
 from plait.tools.call_context import call_services, cancelled
 from plait.tools.threads import serve_object
+from plait.user_functions import raise_interrupt, require_plain
 
 T = TypeVar("T")
 

@@ -6,12 +6,12 @@ from msgspec import structs
 
 from plait.core import Call
 from plait.core.errors import ConfigError
-from plait.core.user_functions import call_plain
 from plait.journal import codec
 from plait.journal.effects import digest_of_call
 from plait.runtime.bound_calls import BoundCall, replace_input
 from plait.runtime.run_context import Approve, RunContext
 from plait.tools.user_code import show_error
+from plait.user_functions import call_plain
 
 
 class CallPolicy:

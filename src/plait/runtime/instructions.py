@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
-from plait.core.user_functions import call_plain, require_plain
 from plait.runtime.output import count_required
 from plait.tools.end_run import EndRun
 from plait.tools.tool import function_name
 from plait.tools.user_code import show_error
+from plait.user_functions import call_plain, require_plain
 
 
 def check_instructions(instructions: Callable[..., str]) -> None:

@@ -17,7 +17,6 @@ from plait.core import JSON, Artifact, Attachment, Observation
 from plait.core.attachments import find_attachment
 from plait.core.errors import CallLost, ConfigError, ToolError
 from plait.core.tools import Trouble
-from plait.core.user_functions import call_plain
 from plait.runtime.background import is_cancelled, wait_to_end
 from plait.runtime.bound_calls import BoundCall
 from plait.runtime.known_values import exact_result
@@ -27,6 +26,7 @@ from plait.tools import Tool, Toolset
 from plait.tools.end_run import EndRun, find_ending
 from plait.tools.render import CHARACTERS, ITEMS, CutList, render_simple, replace_surrogates, simplify
 from plait.tools.threads import run_in_thread, start_thread
+from plait.user_functions import call_plain
 
 if TYPE_CHECKING:
     from plait.runtime.call_services import ToolServices

@@ -19,12 +19,12 @@ from plait.core.json_schema import shape_of, types_of
 from plait.core.notebook import repr_short
 from plait.core.output import WRAPPED, OutputMethod, find_output_faults, is_object, read_output
 from plait.core.schema_check import find_schema_fault
-from plait.core.user_functions import call_plain, require_plain
 from plait.journal.records import RunHead
 from plait.models.base import Model
 from plait.models.fallback import has_native_calls
 from plait.tools.tool import function_name
 from plait.tools.user_code import show_error
+from plait.user_functions import call_plain, require_plain
 
 NAME = "answer"
 """The name of an answer in errors, such as `answer.days is missing`."""

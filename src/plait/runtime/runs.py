@@ -13,7 +13,6 @@ from msgspec import Struct
 from plait.core import Cancelled, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
-from plait.core.user_functions import call_plain
 from plait.journal.effects import Lost
 from plait.journal.log import AnyLog, Entry, RunLog
 from plait.journal.memory import MemoryLog
@@ -34,6 +33,7 @@ from plait.runtime.run import Run, run_of
 from plait.runtime.run_context import RecordEnds, RunSpec, bind_edit, read_user_answer
 from plait.runtime.spent import read_children_spent
 from plait.tools.user_code import show_error
+from plait.user_functions import call_plain
 
 Emit = Callable[[Event], None]
 

@@ -20,7 +20,6 @@ from msgspec import Struct, convert, structs, to_builtins
 from plait.core import Exchange, PastCall, ToolSpec
 from plait.core.errors import ConfigError, JournalError, SessionWaits, ToolError
 from plait.core.text import shorten
-from plait.core.user_functions import require_plain
 from plait.journal.owner import new_run_id
 from plait.journal.reader import NoJournal
 from plait.journal.records import RunHead, SessionTurn
@@ -33,6 +32,7 @@ from plait.tools import Tool, Toolset
 from plait.tools.load import is_mcp_word, recall_tools
 from plait.tools.signature import Signature
 from plait.trust import risk_of_tool
+from plait.user_functions import require_plain
 
 SESSION = "(session)"
 """The entry of the session's tool in a run's `sources`. No word of a toolkit equals it."""
@@ -187,7 +187,8 @@ def open_conversation(
         return [call for call in calls if call.tool != search]  # what a search found is part of the conversation
 
     recent = shown.of(turns, read_calls)
-    searched = has_tools or not _shows_all(recent, sorted(turns, key=lambda each: each.number))
+    in_order = sorted(turns, key=lambda each: each.number)
+    searched = has_tools or not _shows_all(recent, in_order)
     return Conversation(session, new_run_id(), recent, searched=searched)
 
 

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from plait.core.errors import ConfigError, PlaitError
-from plait.core.user_functions import call_plain, require_plain
 from plait.installation import install_hint
+from plait.user_functions import call_plain, require_plain
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,8 +18,8 @@ from msgspec import Struct, structs
 from plait.core.errors import ConfigError
 from plait.core.messages import JSON
 from plait.core.tools import ToolSpec
-from plait.core.user_functions import require_plain
 from plait.tools.names import VALID
+from plait.user_functions import require_plain
 
 if TYPE_CHECKING:
     from plait.tools.signature import Signature

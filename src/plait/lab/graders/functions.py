@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from plait.core.errors import ConfigError, PlaitError
-from plait.core.user_functions import is_async
 from plait.lab.graders.scores import describe_end, grade_of_run
 from plait.lab.tasks import Grade, Grader, SuiteTask
 from plait.runtime.run import Run
 from plait.tools.load import find_attribute, import_name
 from plait.tools.user_code import add_to_path, read_file, run_file
+from plait.user_functions import is_async
 
 
 def load_function_grader(word: str) -> Grader:
