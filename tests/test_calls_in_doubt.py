@@ -20,6 +20,7 @@ from plait.journal.records import NoteRecord, ObservedRecord
 from plait.journal.store import Journal
 
 PAID: list[str] = []
+DOUBT = "The same call was made before, and whether it took effect is not known."
 
 
 @pytest.fixture(autouse=True)
@@ -218,17 +219,18 @@ def test_the_second_question_of_a_turn_names_the_doubt(case: str, last: str, jou
     assert made.replay(run.id).whole
 
 
-def test_an_answer_that_came_before_the_doubt_does_not_count(journal: Path) -> None:
+@pytest.mark.parametrize("to", ["Ada", f"Ada {DOUBT}"], ids=["plain", "words of the doubt in the input"])
+def test_an_answer_that_came_before_the_doubt_does_not_count(to: str, journal: Path) -> None:
     asked: list[str] = []
 
     async def answer(waiting: Waiting) -> str:
         asked.append(waiting.reason)
         await asyncio.sleep(0 if len(asked) == 1 else 0.1)  # the second answer comes when the first call is in doubt
-        return "no" if "The same call" in waiting.reason else "yes"
+        return "no" if waiting.reason.endswith(DOUBT) else "yes"
 
-    loop, script = SAME_TURN["rewoo"]
-    run = agent(journal, loop, script, approve="effects").run("?", on_wait=answer)
-    assert (run.status, PAID, len(asked)) == ("answered", ["Ada"], 3)
+    script = {"plan": [f"Plan: a\n#E1 = pay[{to}]\nPlan: b\n#E2 = pay[{to}]"], "solve": ["Over."]}
+    run = agent(journal, "rewoo", script, approve="effects").run("?", on_wait=answer)
+    assert (run.status, PAID, len(asked)) == ("answered", [to], 3)
 
 
 class Bank:

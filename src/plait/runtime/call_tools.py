@@ -334,8 +334,8 @@ class Actor:
                     refusal = Observation(f"The person refused this call{why}", trouble="refused")
                     return await self._ended(group, i, refusal)
             if said is None or not said.input:
-                if DOUBT not in question and self._policy.is_in_doubt(group.candidates[i].bound):
-                    continue  # it was not in doubt when the user was asked
+                if not question.endswith(DOUBT) and self._policy.is_in_doubt(group.candidates[i].bound):
+                    continue  # it was not in doubt when the user was asked; the input may hold the words, too
                 begun = Begun(group.n, (i,))
                 await self.run_context.log.append_before(self._not_repeatable(group, (i,)), (begun, None))
                 return (await self._side_by_side(group, (i,)))[i]
@@ -421,9 +421,8 @@ class Actor:
             self.run_context.remark(step, "retry", f"{call.tool}: {made.text} Calling it again in {wait:.1f} s.")
             await asyncio.sleep(wait)
             try:
-                bound = self.run_context.binder.restore(
-                    group.wrote[i], call, bound.words
-                )  # the tool may have changed the values
+                # The tool may have changed the values.
+                bound = self.run_context.binder.restore(group.wrote[i], call, bound.words)
             except BadInput as why:
                 return Observation(str(why), trouble="bad_input")
 
