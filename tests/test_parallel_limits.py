@@ -139,14 +139,14 @@ def test_model_calls_that_a_plan_starts_together_stay_within_the_limit(calls: in
 
 
 def test_the_count_of_child_runs_outlives_the_process(journal: Path) -> None:
-    lived = Path(f"{journal}.lived")
+    lived, here = Path(f"{journal}.lived"), os.getpid()
 
     @plait.tool(read_only=True)
     def die_once(x: str) -> str:
-        """Kills the process, the first time."""
+        """Kills the process in its third call, but not the one that resumes the run."""
         with lived.open("a") as file:
             file.write("x")
-        if lived.read_text() == "xxx":
+        if os.getpid() != here and len(lived.read_text()) >= 3:  # of calls side by side none may see exactly three
             os._exit(9)
         return x
 
