@@ -162,12 +162,13 @@ class Asking(Struct, frozen=True, omit_defaults=True):
 class Decision(Struct, frozen=True, omit_defaults=True):
     """What a guard, or the user whom it asked, decided. `value`: for "change" the fields that differ (of a value that is
     no object: the value), for "edit" the user's input; `bound` is that input as the tool gets it. `text` is the reason of
-    a refusal, or the user's words."""
+    a refusal, or the user's words. `by_user`: the user decided."""
 
     action: Literal["change", "refuse", "yes", "edit"]
     value: Any = None
     text: str = ""
     bound: Any = None
+    by_user: bool = False
 
 
 class ChildStart(Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,380 @@
+"""Takes entries through the guards of a run.
+
+Theory of operation. `admit` takes an entry to its guards before it is done, `settle` takes the result through the same
+guards, the last first. Both look at the record: what is decided there is not decided again. Between them somebody carries
+the entry out (`Engine.carry_out`), or gives it up (`Admitted.release`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from msgspec import UNSET, Struct, UnsetType, convert, structs, to_builtins
+
+from plait.core import Call, Outcome, Think
+from plait.core.errors import BadInput, ConfigError
+from plait.journal.records import Asking, Decision, Intent, Result
+from plait.runtime.bound_calls import REBINDS
+from plait.runtime.guard import AskApproval, Attempt, Entry, Guard, Question, RecordEnds, Refuse, Suspend
+from plait.runtime.run_journal import Found, RunJournal, Work
+
+
+class Performer(Protocol):
+    """Does one kind of effect, and knows neither rows nor guards. `work` is its name in the record (see `records.py`)."""
+
+    work: str
+
+    def bind(self, entry: Entry) -> None:
+        """Set `entry.effect` to what the guards see and what is done. Raises `BadInput`."""
+
+    def rebind(self, entry: Entry, changed: Any, decision: Decision) -> None:
+        """Set `entry.effect` to what a guard (`decision.action` is "change") or the user ("edit") made of it. Raises
+        `BadInput`."""
+
+    def restore(self, entry: Entry, found: Found) -> None:
+        """Set `entry.effect` to what is on record. Raises `ReplayDiffers` if that is another effect, and `BadInput` if it
+        can't be done any more as it was decided."""
+
+    def describe_unbound(self, entry: Entry, why: BadInput) -> Any:
+        """Return the result of an entry that cannot be bound."""
+
+    def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
+        """Return the result of a refused effect, or (`is_after`) what replaces a withheld result. Raises `Refused` where
+        the loop cannot go on without it."""
+
+    def ask(self, entry: Entry, question: str, result: Any) -> Asking:
+        """Return the question to the user about an effect, or about its result (UNSET: there is none yet)."""
+
+    def describe(self, entry: Entry) -> Work:
+        """Return what the record holds of an entry before it is done, and how it is to be recorded."""
+
+    async def perform(self, entry: Entry) -> tuple[Any, bytes | None]:
+        """Do it. Return the result, and the bytes that are recorded with it."""
+
+    def read(self, value: Any) -> Any:
+        """Return a recorded result as its type."""
+
+
+@dataclass
+class Admitted:
+    """An entry that the guards have let through: it holds what they reserved. `result` is that of an entry that is not
+    done: it was refused, or could not be bound; then nothing is held."""
+
+    entry: Entry
+    performer: Performer
+    guards: Sequence[Guard]
+    found: Found
+    result: Any | UnsetType = UNSET
+
+    def release(self) -> None:
+        """Give up an entry that has no result in this process."""
+        if self.result is UNSET:
+            for guard in reversed(self.guards):
+                guard.release(self.entry)
+
+    async def tell(self, result: Any, guards: Sequence[Guard] | None = None) -> None:
+        """Tell the guards a result that they do not decide about."""
+        for guard in reversed(self.guards if guards is None else guards):
+            await guard.after(self.entry, result, False)
+
+
+@dataclass
+class Chain:
+    """The guards of one run, in their order."""
+
+    guards: Sequence[Guard]
+    journal: RunJournal
+    _at: dict[tuple[type, bool], tuple[Guard, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.guards = sorted(self.guards, key=lambda guard: guard.order)
+        names = [guard.name for guard in self.guards]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise ConfigError(f"Two guards are named {twice!r}.", hint="Leave one out, or give it another name.")
+
+    def at(self, effect: Any, *, after: bool = False) -> tuple[Guard, ...]:
+        """Return the guards that see an effect, or its result."""
+        place = (type(effect), after)
+        found = self._at.get(place)
+        if found is None:
+            found = self._at[place] = tuple(
+                guard
+                for guard in self.guards
+                if place[0] in (guard.points if not after or guard.points_after is None else guard.points_after)
+            )
+        return found
+
+    def has(self, *effects: type, after: bool = False) -> bool:
+        """Return whether a guard sees effects of one of these types, or their results."""
+        return any(
+            kind in (guard.points if not after or guard.points_after is None else guard.points_after)
+            for kind in effects
+            for guard in self.guards
+        )
+
+    def _guards_of(self, entry: Entry) -> tuple[Guard, ...]:
+        """Return the guards of an entry: also one that no longer acts there, if it has a decision on record."""
+        before, after = self.at(entry.effect), self.at(entry.effect, after=True)
+        decided = self.journal.decisions(entry.key, "?")
+        if before == after and not decided:
+            return before
+        wanted = {*before, *after}
+        return tuple(guard for guard in self.guards if guard in wanted or guard.name in decided)
+
+    # -- before
+
+    async def admit(self, entry: Entry, performer: Performer) -> Admitted:
+        """Restore an entry that is on record, or take a new one through its guards.
+
+        Raises `Suspend` at the first question, and signals: then nothing is reserved for the entry. Raises `RecordEnds`
+        where a replay comes to new work.
+        """
+        journal, found = self.journal, self.journal.find(entry.key)
+        if found.is_known:
+            entry.recorded, entry.begun = found.value is not UNSET, True
+            guards = self._guards_of(entry)
+            try:
+                performer.restore(entry, found)
+            except BadInput as why:
+                return Admitted(entry, performer, guards, found, performer.describe_unbound(entry, why))
+            self._note_decisions(entry, "?")
+            for guard in guards:
+                guard.restore(entry, entry.decided.get(guard.name))
+            return Admitted(entry, performer, guards, found)
+        if performer.work == "check":
+            if journal.replay or journal.is_seen(entry.key, False):
+                return self._admit_seen_check(entry, performer)
+        elif journal.replay:
+            raise RecordEnds
+        try:
+            performer.bind(entry)
+        except BadInput as why:
+            return Admitted(entry, performer, self._guards_of(entry), found, performer.describe_unbound(entry, why))
+        guards = self._guards_of(entry)
+        if not guards:
+            return Admitted(entry, performer, guards, found)
+        edited_for = ""
+        for _ in range(1 + REBINDS):
+            guard, decision = await self._pass(entry, performer, guards, edited_for)
+            if decision is None:
+                return Admitted(entry, performer, guards, found)
+            if decision.action == "refuse":
+                result = performer.refuse(entry, decision.text, is_after=False, by_user=decision.by_user)
+                return Admitted(entry, performer, guards, found, result)
+            try:
+                if decision.action == "edit":
+                    edited_for = guard.name
+                    performer.rebind(entry, structs.replace(entry.effect, input=decision.value), decision)
+                else:
+                    edited_for = ""
+                    performer.rebind(entry, read_change(entry.effect, decision.value), decision)
+            except BadInput as why:
+                said = f"The guard {guard.name} gave it an input that the tool does not take. {why}"
+                result = performer.refuse(entry, said, is_after=False, by_user=False)
+                return Admitted(entry, performer, guards, found, result)
+        result = performer.refuse(entry, "Its input was changed again and again.", is_after=False, by_user=False)
+        return Admitted(entry, performer, guards, found, result)
+
+    def _admit_seen_check(self, entry: Entry, performer: Performer) -> Admitted:
+        """Restore a check whose result the loop has seen. It has no row but the decisions about it."""
+        guards = self._guards_of(entry)
+        self._note_decisions(entry, "?")
+        entry.recorded = True
+        for guard in guards:
+            guard.restore(entry, entry.decided.get(guard.name))
+        for key in self.journal.decisions(entry.key, "?").values():
+            if (found := self.journal.find(key)).value is UNSET:
+                raise RecordEnds  # the question is open
+            if (decision := convert_decision(found.value)).action == "refuse":
+                result = performer.refuse(entry, decision.text, is_after=False, by_user=decision.by_user)
+                return Admitted(entry, performer, guards, found, result)
+        return Admitted(entry, performer, guards, self.journal.find(entry.key))
+
+    async def _pass(
+        self, entry: Entry, performer: Performer, guards: Sequence[Guard], edited_for: str
+    ) -> tuple[Guard, Decision | None]:
+        """Return the first guard that does not let the effect pass, and its decision; None if all do. The user's edit is
+        the approval of the edited input for the guard `edited_for` that asked."""
+        passed: list[Guard] = []
+        entry.reasons.clear()
+        try:
+            for guard in guards:
+                if guard.name == edited_for:
+                    guard.restore(entry, Decision("yes"))
+                elif guard in self.at(entry.effect) or self.journal.decisions(entry.key, "?").get(guard.name):
+                    decision = await self._decide(entry, performer, guard, UNSET)
+                    if decision is not None and decision.action != "yes":
+                        return guard, decision
+                passed.append(guard)
+            return guards[-1], None
+        finally:
+            if len(passed) < len(guards):
+                for guard in reversed(passed):
+                    guard.release(entry)
+
+    # -- after
+
+    async def settle(self, admitted: Admitted, result: Any) -> Any:
+        """Tell the guards the result, the last first; return it as they, and the user, change it.
+
+        Raises `Suspend` at the first question: what the guards behind it decide comes when the entry is settled again.
+        """
+        entry, performer, journal = admitted.entry, admitted.performer, self.journal
+        if not admitted.guards and not journal.decisions(entry.key, "!"):
+            return result
+        waiting = list(admitted.guards)
+        if journal.replay or journal.is_seen(entry.key, entry.started):
+            decided = {
+                name: convert_decision(value)
+                for name, key in journal.decisions(entry.key, "!").items()
+                if (value := journal.find(key).value) is not UNSET
+            }
+            for guard in reversed(waiting):
+                await guard.after(entry, result, False)
+                result = self._apply(entry, performer, result, decided.pop(guard.name, None))
+            for decision in decided.values():  # of guards that a replay lacks
+                result = self._apply(entry, performer, result, decision)
+            return result
+        deciding = self.at(entry.effect, after=True)
+        try:
+            while waiting:
+                guard = waiting.pop()
+                if guard in deciding or guard.name in journal.decisions(entry.key, "!"):
+                    decision = await self._decide(entry, performer, guard, result)
+                    result = self._apply(entry, performer, result, decision)
+                else:
+                    await guard.after(entry, result, False)
+        except Suspend:
+            await admitted.tell(result, waiting)
+            raise
+        except BaseException:
+            for guard in reversed(waiting):
+                guard.release(entry)
+            raise
+        return result
+
+    def _apply(self, entry: Entry, performer: Performer, result: Any, decision: Decision | None) -> Any:
+        if decision is None or decision.action == "yes":
+            return result
+        if decision.action == "refuse":
+            return performer.refuse(entry, decision.text, is_after=True, by_user=decision.by_user)
+        return read_change(result, decision.value)
+
+    async def tell_signal(self, entry: Entry, why: Exception) -> None:
+        """Tell the guards of an entry what the loop received in place of its result."""
+        for guard in reversed(self._guards_of(entry)):
+            await guard.after(entry, why, False)
+
+    # -- decisions
+
+    async def _decide(
+        self, entry: Entry, performer: Performer, guard: Guard, result: Any | UnsetType
+    ) -> Decision | None:
+        """Return what a guard decides about an effect (`result` is UNSET) or its result, or did on record; None if it lets
+        it pass."""
+        is_after = result is not UNSET
+        mark, value, journal = ("!", result, self.journal) if is_after else ("?", entry.effect, self.journal)
+        key = ""
+        if guard.name in journal.decisions(entry.key, mark):
+            key = f"{entry.key}{mark}{guard.name}@{journal.digest(digested(value))}"
+            if (decision := await self._recorded(entry, guard, key, result)) is not None:
+                return decision
+        if journal.replay:
+            return None
+        made = await (guard.after(entry, result, True) if is_after else guard.before(entry))
+        if made is value or (not isinstance(made, Refuse | AskApproval) and made == value):
+            return None
+        key = key or f"{entry.key}{mark}{guard.name}@{journal.digest(digested(value))}"
+        if isinstance(made, AskApproval):
+            asking = performer.ask(entry, made.question, result)
+            await journal.write(Intent(key, entry.step, "decision", asking))
+            raise Suspend(Question(entry.run, key, asking.kind, asking.text, asking.call))
+        if isinstance(made, Refuse):
+            decision = Decision("refuse", text=made.reason)
+        else:
+            decision = Decision("change", made if isinstance(made, Attempt) else write_change(value, made))
+        entry.decided[guard.name] = decision
+        if not isinstance(entry.effect, Attempt):  # the attempt's own intent has the change
+            journal.buffer(Result(key, entry.step, "decision", decision))
+        return decision
+
+    async def _recorded(
+        self, entry: Entry, guard: Guard, key: str, result: Any | UnsetType
+    ) -> Decision | None:
+        """Return the recorded decision; None if there is none about this very value. Raises `Suspend` if the user has not
+        answered yet."""
+        found = self.journal.find(key)
+        if found.value is not UNSET:
+            decision = convert_decision(found.value)
+            entry.decided[guard.name] = decision
+            if result is not UNSET:
+                await guard.after(entry, result, False)
+            elif decision.action == "yes":
+                guard.restore(entry, decision)
+            return decision
+        if not found.is_open:
+            return None
+        if self.journal.replay:
+            raise RecordEnds
+        asking = found.asked if isinstance(found.asked, Asking) else convert(found.asked, Asking)
+        raise Suspend(Question(entry.run, key, asking.kind, asking.text, asking.call))
+
+    def _note_decisions(self, entry: Entry, mark: str) -> None:
+        for name, key in self.journal.decisions(entry.key, mark).items():
+            if (value := self.journal.find(key).value) is not UNSET:
+                entry.decided[name] = convert_decision(value)
+
+
+def convert_decision(value: Any) -> Decision:
+    """Return a decision, recorded or made in this process."""
+    return value if isinstance(value, Decision) else convert(value, Decision)
+
+
+def digested(value: Any) -> Any:
+    """Return the part of a value that an answer or a decision is about: of a call its input, in JSON's terms."""
+    if isinstance(value, Call):
+        return [value.tool, value.input]
+    return to_builtins(value, enc_hook=repr)
+
+
+def write_change(before: Any, after: Any) -> Any:
+    """Return what is recorded of a changed value: of an object the fields that differ, of messages only the changed ones
+    by their place, if there are as many as before."""
+    if not isinstance(after, Struct) or type(after) is not type(before):
+        return to_builtins(after, enc_hook=repr)
+    fields = {
+        name: to_builtins(new, enc_hook=repr)
+        for name in after.__struct_fields__
+        if (new := getattr(after, name)) != getattr(before, name)
+    }
+    if isinstance(after, Think) and "messages" in fields and len(before.messages) == len(after.messages):
+        pairs = enumerate(zip(before.messages, after.messages, strict=True))
+        fields["messages"] = {str(k): to_builtins(new) for k, (old, new) in pairs if old != new}
+    return fields
+
+
+def read_change(before: Any, change: Any) -> Any:
+    """Return the changed value, of the value before and what is recorded of the change."""
+    if isinstance(change, Attempt):
+        return change
+    if not isinstance(before, Struct):
+        return convert(change, type(before)) if isinstance(before, tuple) else copy.deepcopy(change)
+    if isinstance(before, Outcome) and "type" in change:
+        return convert(change, Outcome)
+    fields = dict(change)
+    if isinstance(before, Think) and isinstance(messages := fields.get("messages"), dict):
+        fields["messages"] = [messages.get(str(k), to_builtins(old)) for k, old in enumerate(before.messages)]
+    return convert({**to_builtins(before, enc_hook=repr), **fields}, type(before))
+
+
+def join_guards(above: Iterable[Guard], own: Iterable[Guard]) -> list[Guard]:
+    """Return the guards of a child run: its own, joined with those of the run above it."""
+    joined = {guard.name: guard for guard in own}
+    for guard in above:
+        found = guard.for_child(joined.get(guard.name))
+        if found is not None:
+            joined[found.name] = found
+    return list(joined.values())

@@ -1,0 +1,269 @@
+"""The record of one run, as its engine reads and writes it: the only code that branches on the kind of a row.
+
+An intent is on the disk before an effect that must not be repeated begins, its result before anything else happens. Intents
+and results of other work are buffered: they are written with the next intent, or when the work takes longer than `LONG`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from msgspec import UNSET, UnsetType, convert
+
+from plait.core import Call
+from plait.core.errors import JournalError
+from plait.journal import codec
+from plait.journal.keys import read_key
+from plait.journal.log import AnyLog
+from plait.journal.records import Intent, Note, Raised, Record, Result, Row
+from plait.runtime.guard import RecordEnds, Suspend
+
+LONG = 0.05
+"""Seconds: work that takes longer is on the record while it goes on."""
+
+
+class Found(NamedTuple):
+    """What is on record of an entry. UNSET where there is nothing. `is_open`: its last row is an intent.
+
+    `asked` and `made` are those of its intent. `body` and `answer` are the bytes of its intent and result.
+    """
+
+    asked: Any | UnsetType = UNSET
+    made: Any | UnsetType = UNSET
+    value: Any | UnsetType = UNSET
+    is_open: bool = False
+    body: bytes | None = None
+    answer: bytes | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the entry was admitted: it began, or has a result."""
+        return self.asked is not UNSET or self.value is not UNSET
+
+
+NOTHING = Found()
+
+
+class Work(NamedTuple):
+    """What the record holds of an entry before it is done: `asked` and `made` of its intent, the intent's `body`.
+
+    `in_doubt` returns the result of work of which the intent alone is on record; None for work that can be repeated.
+    `effect` is a call that must not be repeated, even if the journal loses rows. Its intent, and one with a body, are on
+    the disk before it begins. `is_long`: it may take so long that its intent should not wait for the next write.
+    """
+
+    asked: Any = None
+    made: Any | UnsetType = UNSET
+    body: bytes | None = None
+    in_doubt: Callable[[], Any] | None = None
+    effect: Call | None = None
+    is_long: bool = False
+    has_intent: bool = True
+
+
+class RunJournal:
+    """The record of one run. `rows` are those of earlier processes. In a `replay` nothing is written."""
+
+    def __init__(self, log: AnyLog, rows: Iterable[Row] = (), *, replay: bool = False, has_ended: bool = False) -> None:
+        self.log, self.replay, self.has_ended = log, replay, has_ended
+        self._found: dict[str, Found] = {}
+        self._raised: dict[str, Raised] = {}
+        self._decisions: dict[str, dict[str, str]] = {}
+        """The keys of the last decisions by guard, for each entry and mark (such as "3.1?")."""
+        self._notes: set[str] = set()
+        self._calls: dict[int, int] = {}
+        """The number of calls on record of each effect of the loop."""
+        self._checks: dict[int, int] = {}
+        self._taken: set[int] = set()
+        self._reached = -1
+        self._beside = 0
+        self._writing: asyncio.Task[None] | None = None
+        self._begun: list[Call] = []
+        for row in rows:
+            self._add(row.record, row.body)
+
+    def _add(self, record: Record, body: bytes | None = None) -> None:
+        key = record.key
+        if isinstance(record, Note):
+            self._notes.add(key)
+            return
+        found = self._found.get(key, NOTHING)
+        if isinstance(record, Intent):
+            self._found[key] = Found(record.asked, record.made, UNSET, True, body)
+        elif isinstance(record, Result):
+            asked = found.asked if record.asked is UNSET else record.asked
+            asked = None if asked is UNSET else asked
+            self._found[key] = Found(asked, found.made, record.value, False, found.body, body)
+        else:
+            self._raised[key] = record
+            self._found[key] = found._replace(is_open=False)
+        at = read_key(key)
+        if at.attempt >= 0:  # so the model call itself was admitted
+            self._found.setdefault(key[: key.rindex("a")], Found(None, UNSET, UNSET, True))
+        if at.mark:
+            self._decisions.setdefault(at.owner + at.mark, {})[at.guard] = key
+        if at.check >= 0:
+            self._checks[at.n] = max(at.check, self._checks.get(at.n, -1))
+            return
+        self._reached = max(self._reached, at.n)
+        if at.i >= 0:
+            self._calls[at.n] = max(at.i + 1, self._calls.get(at.n, 0))
+        if isinstance(record, Result) and record.work == "take":
+            taken = record.value
+            ticket, done = (taken["ticket"], taken.get("done", True)) if isinstance(taken, dict) else (taken.ticket, taken.done)
+            if done:
+                self._taken.add(ticket)
+
+    # -- looking up
+
+    @property
+    def reached(self) -> int:
+        """Return the number of the last effect on record, -1 for none."""
+        return self._reached
+
+    def find(self, key: str) -> Found:
+        """Return what is on record of an entry."""
+        return self._found.get(key, NOTHING)
+
+    def raised(self, key: str) -> Raised | None:
+        """Return what the loop received in place of a result."""
+        found = self._raised.get(key)
+        return found if found is not None and found.kind != "Suspend" else None
+
+    def count_calls(self, n: int) -> int:
+        """Return the number of calls that an effect of the loop has on record."""
+        return self._calls.get(n, 0)
+
+    def decisions(self, key: str, mark: str) -> dict[str, str]:
+        """Return the keys of what guards decided before ("?") or after ("!") an entry: the last of each guard."""
+        return self._decisions.get(key + mark, {}) if self._decisions else {}
+
+    def is_seen(self, key: str, started: bool) -> bool:
+        """Return whether the loop has seen the result of an entry: it has gone on, or has taken the ticket."""
+        at = read_key(key)
+        if not key or at.n < 0:
+            return self.has_ended
+        if started:
+            return at.n in self._taken
+        if at.check >= 0:
+            return self._reached >= at.n or self._checks.get(at.n, -1) > at.check or self.has_ended
+        return self._reached > at.n or at.n in self._taken or self._checks.get(at.n + 1, -1) >= 0 or self.has_ended
+
+    def digest(self, value: Any) -> str:
+        """Return a digest of a value as the record stores it: without secrets."""
+        return hashlib.blake2b(self.log.scrub(codec.encode(value)), digest_size=5).hexdigest()
+
+    def is_same(self, value: Any, recorded: Any) -> bool:
+        """Return whether `recorded` is the stored form of a value, in which secrets are replaced."""
+        now, then = codec.encode(value), codec.encode(recorded)
+        return now == then or self.log.scrub(now) == then
+
+    # -- writing
+
+    def note(self, key: str, step: int, kind: str, text: str) -> bool:
+        """Record a remark. A note of the loop that is on record is not written again; returns whether it was written."""
+        if self.replay or (key and key in self._notes):
+            return False
+        self.log.buffer((Note(key, step, kind, text), None))
+        return True
+
+    async def write(self, record: Record) -> None:
+        """Record something, and wait until it is on the disk."""
+        await self.log.append((record, None))
+        self._add(record)
+
+    def buffer(self, record: Record, body: bytes | None = None) -> None:
+        """Record something; it is written with the next intent."""
+        self.log.buffer((record, body))
+        self._add(record)
+
+    async def entry(
+        self,
+        key: str,
+        step: int,
+        name: str,
+        work: Work,
+        perform: Callable[[], Awaitable[tuple[Any, bytes | None]]],
+        on_begin: Callable[[], None],
+    ) -> Any:
+        """Perform an entry that has no result, between its intent and its result. Returns the result.
+
+        `name` is the kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a replay.
+        """
+        if self.replay:
+            raise RecordEnds
+        found = self.find(key)
+        if work.in_doubt is not None and found.is_open:
+            value = work.in_doubt()
+            await self.write(Result(key, step, name, value))
+            return value
+        timer = None
+        if work.has_intent:
+            intent = Intent(key, step, name, work.asked, work.made)
+            if work.effect is not None or work.body is not None:
+                await self._begin(intent, work.body, work.effect)
+            elif not found.is_open:
+                self.buffer(intent)
+            if work.effect is None and work.is_long:
+                timer = asyncio.get_running_loop().call_later(LONG, self._write_soon)
+        on_begin()
+        try:
+            value, answer = await perform()
+        except Suspend:
+            if work.in_doubt is not None:  # its child run waits: the work has ended in order, and is not in doubt
+                await self.write(Raised(key, step, "Suspend"))
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        result = Result(key, step, name, value)
+        if work.effect is None:
+            self.buffer(result, answer)
+        else:  # its end is on the disk before anything else happens
+            await self.log.append((result, answer))
+            self._add(result, answer)
+        return value
+
+    async def _begin(self, intent: Intent, body: bytes | None, effect: Call | None) -> None:
+        """Have an intent on the disk. Those of work that begins side by side are written together."""
+        calls = (effect,) if effect is not None else ()
+        if self._beside < 2:
+            await self.log.append_before(calls, (intent, body))
+            self._add(intent)
+            return
+        self.log.buffer((intent, body))
+        self._add(intent)
+        self._begun += calls
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._write_together())
+        await asyncio.shield(self._writing)
+
+    async def _write_together(self) -> None:
+        await asyncio.sleep(0)  # the others buffer theirs
+        self._writing, calls, self._begun = None, self._begun, []
+        await self.log.append_before(calls)
+
+    def begin_beside(self, count: int) -> None:
+        """So many entries begin side by side (a negative number: have ended)."""
+        self._beside += count
+
+    def _write_soon(self) -> None:
+        """Write what waits in line; where that fails the next append says so."""
+        with suppress(JournalError):
+            self._long = asyncio.ensure_future(_write_quietly(self.log.append()))
+
+
+async def _write_quietly(writing: Awaitable[None]) -> None:
+    with suppress(JournalError):
+        await writing
+
+
+def read_value(value: Any, kind: Any) -> Any:
+    """Return a recorded value as its type. Values of this process have it already."""
+    return convert(value, kind) if isinstance(value, dict | list | str | int | float) or value is None else value
+
+
