@@ -50,6 +50,7 @@ from plait.runtime.chain import Admitted, Chain, Performer
 from plait.runtime.clock import RunClock
 from plait.runtime.guard import Entry, Finish, Guard, LimitReached, RecordEnds, Refused, Suspend
 from plait.runtime.performers import Performers
+from plait.runtime.performers.call_tools import EndedByTool
 from plait.runtime.performers.finish import END
 from plait.runtime.run_journal import NOTHING, RunJournal
 from plait.runtime.run_spec import RunSpec, differs, sentence
@@ -68,14 +69,6 @@ SIGNALS = (LimitNear, ContextOverflow, Unsupported)
 
 _ENDINGS = (*SIGNALS, LimitReached, Refused)
 _OUTCOMES = get_args(Outcome)
-
-
-class EndedByTool(Exception):
-    """Raised when a call ends the run."""
-
-    def __init__(self, outcome: Answered | Failed | Stopped) -> None:
-        super().__init__("a tool ended the run")
-        self.outcome = outcome
 
 
 class Engine:
@@ -135,6 +128,9 @@ class Engine:
                 self.clock.deadline = deadline
                 try:
                     outcome = await self._finish(await self._walk())
+                except Suspend as why:  # what was started ends first
+                    others = await self.performers.started.end_others()
+                    raise Suspend(*why.questions, *(each for other in others for each in other.questions)) from None
                 finally:
                     if not deadline.expired():
                         deadline.reschedule(None)  # it must not cancel what ends the run
@@ -237,7 +233,7 @@ class Engine:
             except Suspend as why:
                 if self.journal.replay:
                     raise RecordEnds from None
-                if not await answer_live(self, why.questions):
+                if isinstance(effect, WaitNext) or not await answer_live(self, why.questions):
                     raise
             except _ENDINGS as why:
                 if isinstance(why, LimitNear):
