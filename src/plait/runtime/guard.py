@@ -28,7 +28,7 @@ from plait.runtime.bound_calls import BoundCall
 from plait.runtime.context import Context
 from plait.tools import Tool
 
-BREAKER, LIMITS, USERS, OUTPUT, GROUNDING, TAINT, APPROVALS = 0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0
+BREAKER, LIMITS, USERS, GROUNDING, OUTPUT, TAINT, APPROVALS = 0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0
 """The places in the chain (`Guard.order`). A user's guards and hooks are at `USERS`, in the user's order."""
 
 
