@@ -172,6 +172,8 @@ class Chain:
                     edited_for = ""
                     performer.rebind(entry, read_change(entry.effect, decision.value), decision)
             except BadInput as why:
+                if decision.action == "edit":  # the user learns it, and the question stays open
+                    await self._ask_again(entry, guard, str(why))
                 said = f"The guard {guard.name} gave it an input that the tool does not take. {why}"
                 result = performer.refuse(entry, said, is_after=False, by_user=False)
                 return Admitted(entry, performer, guards, found, result)
@@ -320,6 +322,16 @@ class Chain:
         if self.journal.replay:
             raise RecordEnds
         asking = found.asked if isinstance(found.asked, Asking) else convert(found.asked, Asking)
+        raise Suspend(Question(entry.run, key, asking.kind, asking.text, asking.call))
+
+    async def _ask_again(self, entry: Entry, guard: Guard, why: str) -> None:
+        """Open a question again whose answer cannot be taken. Raises `Suspend`."""
+        key = self.journal.decisions(entry.key, "?")[guard.name]
+        asked = self.journal.find(key).asked
+        asking = asked if isinstance(asked, Asking) else convert(asked, Asking)
+        said = f"The edited input does not fit. {why}\n"
+        asking = structs.replace(asking, text=said + asking.text.rpartition(said)[2])
+        await self.journal.write(Intent(key, entry.step, "decision", asking))
         raise Suspend(Question(entry.run, key, asking.kind, asking.text, asking.call))
 
     def _note_decisions(self, entry: Entry, mark: str) -> None:

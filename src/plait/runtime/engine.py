@@ -43,7 +43,7 @@ from plait.core.errors import ConfigError, JournalError, ReplayDiffers
 from plait.journal.log import AnyLog
 from plait.journal.records import Raised, Result, Row
 from plait.journal.store import Journal
-from plait.runtime.approvals import answer_live
+from plait.runtime.answers import answer_live
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain, Performer
