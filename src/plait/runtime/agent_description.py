@@ -28,7 +28,7 @@ from plait.runtime.instructions import check_instructions
 from plait.runtime.limits import Limits
 from plait.runtime.output import describe_output, output_of, read_recorded_output
 from plait.runtime.prompts import PromptBook
-from plait.runtime.run_context import Approve, OnInterruptedCall
+from plait.runtime.run_spec import Approve, OnInterruptedCall
 from plait.runtime.sessions import SESSION, History, recorded_tools, tools_of
 from plait.runtime.taint import Taint
 from plait.runtime.tool_selection import SEARCH, shown_by

@@ -41,14 +41,14 @@ from plait.core import (
 from plait.core import events as ev
 from plait.core.errors import ConfigError, JournalError, ReplayDiffers
 from plait.journal.log import AnyLog
-from plait.journal.records import Raised, Result, Row
+from plait.journal.records import Raised, Result
 from plait.journal.store import Journal
 from plait.runtime.answers import answer_live
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain, Performer
 from plait.runtime.clock import RunClock
-from plait.runtime.guard import Entry, Finish, Guard, LimitReached, RecordEnds, Refused, Suspend
+from plait.runtime.guard import Entry, Finish, Guard, LimitReached, Question, RecordEnds, Refused, Suspend
 from plait.runtime.performers import Performers
 from plait.runtime.performers.call_tools import EndedByTool
 from plait.runtime.performers.finish import END
@@ -74,17 +74,15 @@ _OUTCOMES = get_args(Outcome)
 class Engine:
     """One run. Make one, await `run`, read what it used from `totals`.
 
-    `rows` are those of earlier processes; `has_ended` says of a replay that they are all of the run. `guards` are those of
-    this run alone; those of the run above it, whose tool performs this one, join them.
+    `make_guards` makes the guards of the run. `has_ended` says of a replay that the record is that of the whole run.
     """
 
     def __init__(
         self,
         run_spec: RunSpec,
         log: AnyLog,
-        guards: Sequence[Guard] = (),
+        make_guards: Callable[[Engine], Sequence[Guard]] = lambda engine: (),
         *,
-        rows: Sequence[Row] = (),
         on_event: Callable[[Event], None] | None = None,
         span: RunSpan = UNWATCHED,
         journal: Journal | None = None,
@@ -92,21 +90,24 @@ class Engine:
     ) -> None:
         self.run_spec, self.log, self.store, self.span, self._on_event = run_spec, log, journal, span, on_event
         self.run_id = log.run
-        self.journal = RunJournal(log, rows, replay=run_spec.replay, has_ended=has_ended)
-        services = call_services()
-        parent: Engine | None = getattr(services, "engine", None)
         past = run_spec.past
+        self.journal = RunJournal(log, past.rows, replay=run_spec.replay, has_ended=has_ended)
+        self.parent: Engine | None = None if run_spec.replay else getattr(call_services(), "engine", None)
+        """The run whose tool performs this one."""
+        parent = self.parent
         self.clock = RunClock(None if run_spec.replay else run_spec.limits.seconds, past.seconds, parent and parent.clock)
         self.tally = Tally(past.spent, past.children, parent and parent.tally)
-        if parent is not None and not run_spec.replay:
+        if parent is not None:
             parent.tally.children[log.run] = self.tally
         self.artifacts = ArtifactStore(past.artifacts, log.scrub)
         self.binder = CallBinder(run_spec.tools, self.artifacts, log.scrub)
-        self.chain = Chain(guards, self.journal)
+        self.chain = Chain(make_guards(self), self.journal)
         self.steps = 0
         """Turns of the loop so far."""
         self.near: LimitNear | None = None
         """The signal that makes the loop conclude, once it was raised."""
+        self.questions: list[Question] = []
+        """The open questions of a run that waits, those of its child runs too."""
         self.children: list[Any] = []
         """The child runs (`Run`), if there is no journal to read them from."""
         self.compared = 0
@@ -413,6 +414,7 @@ class Engine:
             case ReplayDiffers() | RecordEnds() if self.journal.replay:
                 raise why
             case Suspend():
+                self.questions = why.questions
                 return self.performers.describe_waiting(why)
             case Refused():
                 return Failed(sentence(str(why)) if why.kind == "output" else str(why), kind=why.kind)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from plait.core import Call, Loop, LoopContext, Task, Waiting
 from plait.core.errors import ConfigError, ReplayDiffers
 from plait.journal.keys import read_key
+from plait.journal.records import Row
 from plait.models.base import Model
 from plait.runtime.limits import Limits
 from plait.runtime.output import TEXT, OutputType
@@ -21,6 +22,7 @@ from plait.tools import Toolset
 
 if TYPE_CHECKING:
     from plait.runtime.guard import Guard
+    from plait.runtime.hooks import Hook
     from plait.runtime.run import Run
 
 OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None] | str | None]
@@ -30,11 +32,28 @@ OnInterruptedCall: TypeAlias = Literal["skip", "repeat"]
 """The policy of a resumed run for a call of a tool that is not repeatable, if the call may have happened."""
 
 
+Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[Call], bool]
+"""Which calls need the user's approval: none, those with effects, all, those a function selects; or the plan."""
+
+
+@dataclass(frozen=True)
+class Policies:
+    """The agent's settings from which the guards of a run are made (`make_guards.py`). `outside` is what the context holds
+    from outside at the start (`guards/taint.py`), `hooks` are the user's hooks and guards in their order."""
+
+    approve: Approve = "never"
+    grounding: str = "off"
+    taint: str = "off"
+    outside: tuple[str, ...] = ()
+    hooks: tuple[Hook | Guard, ...] = ()
+
+
 @dataclass(frozen=True)
 class Past:
-    """What earlier processes recorded of a run, beside its rows. `spent` is what the run used, `children` what its child
+    """What earlier processes recorded of a run: its `rows`, and sums of them. `spent` is what the run used, `children` what its child
     runs used, by run. `lost`: see `Resumption`. `calls_in_doubt` are those of its tree."""
 
+    rows: Sequence[Row] = ()
     spent: Spent = Spent()
     children: Mapping[str, Spent] = field(default_factory=dict)
     seconds: float = 0.0
@@ -62,8 +81,7 @@ class RunSpec:
     tools: Toolset
     phases: Phases
     limits: Limits
-    make_guards: Callable[[Any], list[Guard]] = lambda engine: []
-    """Makes the guards of the run, given its engine (see `guards/`)."""
+    policies: Policies = Policies()
     on_interrupted_call: OnInterruptedCall = "skip"
     on_wait: OnWait | None = None
     output: OutputType[Any] = TEXT
@@ -77,8 +95,6 @@ class RunSpec:
     deps: Any = None
     """The dependencies of tools, as the caller gave them."""
     session: str = ""
-    taint: str = "off"
-    """The agent's setting, which `Run.messages` shows."""
     find_model: Callable[[str | Model | None], Model] = _no_model
     """Returns the model that a tool names; for None that of the run."""
     run_child: Callable[..., Awaitable[Run[Any]]] = _no_child
