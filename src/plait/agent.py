@@ -49,7 +49,7 @@ from plait.runtime.hooks import Hook, check_hooks, require_hooks
 from plait.runtime.limits import Limits
 from plait.runtime.output import OutputForm, OutputT, recorded_output
 from plait.runtime.run import Run
-from plait.runtime.run_context import Approve, OnInterruptedCall, OnWait
+from plait.runtime.run_spec import Approve, OnInterruptedCall, OnWait
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import (
     History,
