@@ -21,9 +21,8 @@ from msgspec import UNSET, structs, to_builtins
 from plait.core import CheckAnswer, LimitNear, Reply, Think
 from plait.core import events as ev
 from plait.core.errors import BadRequest, ConfigError, ContextOverflow, ModelError, Unsupported
-from plait.journal import records
 from plait.journal.keys import read_key
-from plait.journal.records import Asking
+from plait.journal.records import Asking, Request, Response
 from plait.loops import splitter_of
 from plait.models.base import Model
 from plait.models.prices import SERVICE_TIER
@@ -40,7 +39,6 @@ from plait.runtime.performers.send_request import SendRequest, ask_about_request
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.reply_listener import ReplyListener
 from plait.runtime.run_journal import Found, read_value
-from plait.runtime.token_estimates import TokenEstimates
 from plait.runtime.tracing import ModelSpan
 
 if TYPE_CHECKING:
@@ -59,7 +57,6 @@ class AskModel(BasePerformer):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self.token_estimates = TokenEstimates()
         self._suspended: dict[str, ModelCall] = {}
         """The model calls that wait for the user in this process, by key."""
         self._tiers_noted: set[tuple[str, str]] = set()
@@ -73,8 +70,8 @@ class AskModel(BasePerformer):
             at = read_key(key)
             if at.attempt < 0 or at.mark or found.value is UNSET:
                 continue
-            asked: records.Request = read_value(found.asked, records.Request)
-            response: records.Response = read_value(found.value, records.Response)
+            asked: Request = read_value(found.asked, Request)
+            response: Response = read_value(found.value, Response)
             if response.fallback:
                 self.engine.run_spec.phases.leave(asked.model)
             think = Think(asked.phase, max_tokens=asked.max_tokens)  # the loop has not asked yet: the rest is unknown
@@ -85,7 +82,7 @@ class AskModel(BasePerformer):
             if not response.error and (reply := self.engine.journal.find(owner).value) is not UNSET:
                 self._tell(owner, think, read_value(reply, Reply), by_tool=bool(at.asked))
 
-    def _find_model(self, asked: records.Request) -> Model | None:
+    def _find_model(self, asked: Request) -> Model | None:
         """Return the model of a recorded attempt; None if a tool had it from elsewhere."""
         run_spec = self.engine.run_spec
         with suppress(ConfigError):
@@ -197,8 +194,8 @@ class ModelCall(BasePerformer):
         """Attempts so far, those on record included."""
         self._rejected: dict[str, str] = {}
         """Abilities that the endpoint does not have, with its words."""
-        self._recorded_reply: Reply | None = None
-        """The reply of a recorded attempt: the process ended before the reply itself was recorded."""
+        self._reply: Reply | None = None
+        """The reply of an attempt. It may be from an earlier process, which ended before the call had its result."""
         self._is_compared = False
         self._is_asked = False
         self._has_replied = False
@@ -249,7 +246,8 @@ class ModelCall(BasePerformer):
         while (recorded := self._next_recorded(entry)) is not None:
             at, sending, found = recorded
             self._learn(found, await self.engine.perform(at, sending))
-            self._recorded_reply = sending.decode_recorded(at)
+            if self._reply is None and self.engine.journal.find(entry.key).value is UNSET:
+                self._reply = sending.decode_recorded(at)
         self._is_compared = True
 
     def compare_attempts(self, entry: Entry) -> None:
@@ -273,8 +271,8 @@ class ModelCall(BasePerformer):
         self.attempts += 1
         return self._entry_of(entry, key, attempt), sending, found
 
-    def _learn(self, found: Found, response: records.Response) -> None:
-        spec = read_value(found.asked, records.Request).model
+    def _learn(self, found: Found, response: Response) -> None:
+        spec = read_value(found.asked, Request).model
         if response.lost:
             self._phases.lost(spec, response.lost)
             self._rejected[response.lost] = response.error.partition(": ")[2]
@@ -282,8 +280,9 @@ class ModelCall(BasePerformer):
             self._phases.leave(spec)
 
     def _entry_of(self, entry: Entry, key: str, attempt: Attempt) -> Entry:
-        how = {"started": entry.started, "beside": entry.beside, "by_tool": entry.by_tool}
-        return Entry(entry.run, key, entry.step, attempt, attempt, **how)
+        at = Entry(entry.run, key, entry.step, attempt, attempt, started=entry.started, by_tool=entry.by_tool)
+        at.beside = entry.beside
+        return at
 
     # -- new attempts
 
@@ -303,12 +302,12 @@ class ModelCall(BasePerformer):
         if not self._is_asked:
             self._is_asked = True
             engine.say(ev.Asked(self.step, think.phase, model.spec))
-            self._holds_text = self._recorded_reply is not None or engine.chain.holds_text(Think)
+            self._holds_text = self._reply is not None or engine.chain.holds_text(Think)
             self._listener = None if by_tool else self._owner.make_listener(entry, again=self.attempts > 0)
-        reply = self._recorded_reply
-        if reply is None:
+        if self._reply is None:
             with engine.clock.counted(working=int(not by_tool)), engine.span.model(self.step, think, model) as span:
-                reply = await self._make_attempts(entry, span)
+                self._reply = await self._make_attempts(entry, span)
+        reply = self._reply
         engine.tally.count_reply(reply)
         self._has_replied = True
         model = self._phases.find_model(think.phase, reply.model)
@@ -324,13 +323,14 @@ class ModelCall(BasePerformer):
         engine, think, phases = self.engine, entry.effect, self._phases
         on_text = self._listener if not self._holds_text else None
         retries, failures, pause = engine.run_spec.limits.retries, 0, 0.0
-        note = ("", "")
+        note: tuple[str, str] | None = None
         """The kind and text of what is still to be said of the last attempt."""
         while True:
             model = phases.of(think.phase)
             if think.tools and not model.abilities.tools:
                 # Found out by an attempt of this call, in this process or in one that ended right behind it.
-                self._say_again(*note)
+                if note is not None:
+                    self._say_again(*note)
                 if said := self._rejected.get("tools", ""):
                     self._remember(model, "tools", said)
                 raise Unsupported(f"{model.spec} takes no native tools", "tools", said)
@@ -342,8 +342,9 @@ class ModelCall(BasePerformer):
             at = self._entry_of(entry, f"{entry.key}a{self.attempts}", attempt)
             admitted = await engine.admit(at, sending)
             try:
-                self._say_again(*note)
-                note = ("", "")
+                if note is not None:
+                    self._say_again(*note)
+                    note = None
                 if pause:
                     with engine.clock.counted(waiting=1):
                         await asyncio.sleep(pause)
@@ -354,20 +355,22 @@ class ModelCall(BasePerformer):
                     turn.give_back()
                     admitted.release()
                     continue
-                response: records.Response = await engine.carry_out(admitted)
+                response: Response = await engine.carry_out(admitted)
             except BaseException:
                 admitted.release()
                 raise
             self.attempts += 1
+            if (reply := sending.reply) is not None:
+                self._reply = reply
+                engine.tally.estimate.learn(model, at.effect.body, reply.usage)
+                turn.settle(reply.usage.tokens)
             try:
                 await engine.chain.settle(admitted, response)
             finally:
                 if sending.cancelled is not None:
                     raise sending.cancelled
-            if sending.reply is not None:
-                self._owner.token_estimates.learn(model, at.effect.body, sending.reply.usage)
-                turn.settle(sending.reply.usage.tokens)
-                return sending.reply
+            if reply is not None:
+                return reply
             why, following = sending.failure, sending.following
             assert why is not None
             if following is not None:
@@ -392,11 +395,10 @@ class ModelCall(BasePerformer):
                 await engine.log.append()  # what failed is on the disk during the pause
 
     def _say_again(self, kind: str, text: str) -> None:
-        """Note that the model is asked again, if there is something to note. The text so far does not count."""
-        if kind:
-            if self._listener is not None:
-                self._listener.again()
-            self.engine.remark(kind, text, self.step)
+        """Note why the model is asked again. The text so far is no part of the reply."""
+        if self._listener is not None:
+            self._listener.again()
+        self.engine.remark(kind, text, self.step)
 
     async def _wait_for_turn(self, model: Model, body: bytes) -> RequestTurn:
         """Wait until the endpoint's rate limit allows the request. The time is not the model's."""
@@ -408,7 +410,7 @@ class ModelCall(BasePerformer):
             if seconds > NOTED_WAIT:
                 self._say_again("rate_limit", f"{model.endpoint} is limited to {limit}. Waiting {seconds:.1f} s.")
 
-        tokens = self._owner.token_estimates.count(model, body)
+        tokens = self.engine.tally.estimate.prompt_tokens(model, body)
         return await limiter_of(model.endpoint, limit).wait(tokens, note_wait)
 
     def _remember(self, model: Model, ability: str, said: str) -> None:

@@ -17,8 +17,9 @@ from msgspec import UNSET, structs
 
 from plait.core import Reply, Think, Usage
 from plait.core.errors import ModelError, Unsupported
-from plait.journal import records
 from plait.journal.records import Asking, Decision
+from plait.journal.records import Request as RecordedRequest
+from plait.journal.records import Response as RecordedResponse
 from plait.models.base import Model, Request, Response
 from plait.models.prices import cost_of_reply
 from plait.models.wires.replies import read_partial_reply
@@ -40,7 +41,7 @@ LOST = "Lost: the process ended before the reply"
 
 
 class SendRequest(BasePerformer):
-    """Performs one `Attempt`; the result is a `records.Response`. Make one for each attempt.
+    """Performs one `Attempt`; the result is a `Response` of the record. Make one for each attempt.
 
     `request` is the encoded request of a new attempt. `failures` counts the retries before it. A recorded attempt is
     compared with what would be sent now, unless `compares` is False. Afterwards, `reply` is the reply, `failure` what
@@ -65,7 +66,7 @@ class SendRequest(BasePerformer):
         self._phases, self._failures, self._on_text, self._span = phases, failures, on_text, span
         self._request = request or Request("", b"")
         self._compares = compares
-        self._answer: tuple[records.Response, bytes] | None = None
+        self._answer: tuple[RecordedResponse, bytes] | None = None
         self.reply: Reply | None = None
         self.failure: ModelError | None = None
         self.cancelled: asyncio.CancelledError | None = None
@@ -80,7 +81,7 @@ class SendRequest(BasePerformer):
         entry.effect = dataclasses.replace(attempt, body=made.body, max_tokens=changed.max_tokens)
 
     def restore(self, entry: Entry, found: Found) -> None:
-        asked: records.Request = read_value(found.asked, records.Request)
+        asked: RecordedRequest = read_value(found.asked, RecordedRequest)
         attempt, body = entry.effect, found.body or b""
         think, step = attempt.think, entry.step
         if asked.phase != think.phase:
@@ -102,10 +103,10 @@ class SendRequest(BasePerformer):
     def describe(self, entry: Entry) -> Work:
         attempt: Attempt = entry.effect
         changed = None if attempt.max_tokens == attempt.think.max_tokens else attempt.max_tokens
-        asked = records.Request(attempt.think.phase, attempt.model.spec, self._request.path, changed)
-        return Work(asked, body=attempt.body, in_doubt=lambda: records.Response(0, 0.0, LOST))
+        asked = RecordedRequest(attempt.think.phase, attempt.model.spec, self._request.path, changed)
+        return Work(asked, body=attempt.body, in_doubt=lambda: RecordedResponse(0, 0.0, LOST))
 
-    async def perform(self, entry: Entry) -> tuple[records.Response, bytes | None]:
+    async def perform(self, entry: Entry) -> tuple[RecordedResponse, bytes | None]:
         engine, attempt = self.engine, entry.effect
         model, think = attempt.model, limit_reply(attempt.think, attempt.max_tokens)
         engine.tally.count_attempt()
@@ -123,17 +124,17 @@ class SendRequest(BasePerformer):
             seconds = time.perf_counter() - began if came is not None else 0.0
             usage, cost = self._count_lost(model, think, why, seconds)
             status, body = (came.status, came.body) if came is not None else (0, None)
-            return records.Response(status, seconds, "cancelled", usage=usage, cost=cost), body
+            return RecordedResponse(status, seconds, "cancelled", usage=usage, cost=cost), body
         except ModelError as why:
             self.failure = why
             return self._describe_failure(attempt, think, why, time.perf_counter() - began)
         self.reply = _finish(reply, model, seconds)
         self._span.record_reply(self.reply, reply.model)
-        return records.Response(response.status, seconds, cut=response.cut), response.body
+        return RecordedResponse(response.status, seconds, cut=response.cut), response.body
 
     def _describe_failure(
         self, attempt: Attempt, think: Think, why: ModelError, seconds: float
-    ) -> tuple[records.Response, bytes | None]:
+    ) -> tuple[RecordedResponse, bytes | None]:
         """Return what is recorded of a failed attempt, and decide what follows it."""
         usage, cost = self._count_lost(attempt.model, think, why, seconds)
         self._span.record_failure(why)
@@ -142,7 +143,7 @@ class SendRequest(BasePerformer):
         if self.is_given_up and why.allows_fallback:
             self.following = self._phases.fallback(think.phase, attempt.model)
         status, body = (why.response.status, why.response.body) if why.response is not None else (0, None)
-        recorded = records.Response(
+        recorded = RecordedResponse(
             status,
             seconds,
             f"{type(why).__name__}: {why}",
@@ -164,8 +165,8 @@ class SendRequest(BasePerformer):
         self.engine.tally.count_lost(usage, cost)
         return usage, cost
 
-    def read(self, value: Any) -> records.Response:
-        response: records.Response = read_value(value, records.Response)
+    def read(self, value: Any) -> RecordedResponse:
+        response: RecordedResponse = read_value(value, RecordedResponse)
         return response
 
     def decode_recorded(self, entry: Entry) -> Reply | None:
