@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, structs, to_builtins
 
-from plait.core import CheckAnswer, LimitNear, Reply, Think
+from plait.core import LimitNear, Reply, Think
 from plait.core import events as ev
 from plait.core.errors import BadRequest, ConfigError, ContextOverflow, ModelError, Unsupported
 from plait.journal.keys import read_key
 from plait.journal.records import Asking, Request, Response
-from plait.loops import splitter_of
 from plait.models.base import Model
 from plait.models.prices import SERVICE_TIER
 from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
@@ -32,12 +31,11 @@ from plait.models.settings import split_settings
 from plait.runtime.attachments import find_contents
 from plait.runtime.bound_calls import REBINDS
 from plait.runtime.chain import convert_decision, digested, read_change
-from plait.runtime.guard import Attempt, Entry, Finish, LimitReached, Suspend
-from plait.runtime.partial_output import PartialAnswer, find_answer_tool, is_only_answer
+from plait.runtime.guard import Attempt, Entry, LimitReached, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.send_request import SendRequest, ask_about_request
 from plait.runtime.phase_models import Phases, without_special_tokens
-from plait.runtime.reply_listener import ReplyListener
+from plait.runtime.reply_listener import ReplyListener, listen_to_reply
 from plait.runtime.run_journal import Found, read_value
 from plait.runtime.tracing import ModelSpan
 
@@ -155,31 +153,6 @@ class AskModel(BasePerformer):
         said = f"{name} answered in the service tier {tier!r}. Plait knows no price for that tier and counts the "
         said += f'ordinary one. Add the price to plait.toml: [prices."{name}{SERVICE_TIER}{tier}"].'
         self.engine.remark("price", said, step)
-
-    def make_listener(self, entry: Entry, *, again: bool) -> ReplyListener | None:
-        """Return the listener for the text of an unfinished reply; None if nobody needs it.
-
-        `again`: another process made attempts, and pieces of them may have been taken, so the reply begins again.
-        """
-        engine, effect, step = self.engine, entry.effect, entry.step
-        loop, output = engine.run_spec.loop, engine.run_spec.output
-        split = (lambda: splitter_of(loop, effect.phase)) if engine.is_watched else None
-        on_piece = engine.performers.started.add_piece if effect.watch else None
-        if split is None and on_piece is None:
-            return None
-
-        def follow_answer() -> PartialAnswer:
-            return PartialAnswer(output, lambda value: engine.say(ev.PartialOutput(step, value)))
-
-        held = engine.chain.holds_text(CheckAnswer, Finish)  # no text of an answer before the guards have seen it
-        partial_answer = follow_answer if split is not None and output.spec is not None and not held else None
-        say, tool = self._say_but_answers if held else engine.say, find_answer_tool(effect, output.spec)
-        only_answer, n = is_only_answer(effect, output.spec), read_key(entry.key).n
-        return ReplyListener(n, step, split, say, on_piece, again, partial_answer, only_answer, tool)
-
-    def _say_but_answers(self, event: ev.Event) -> None:
-        if not isinstance(event, ev.Answer | ev.Text):
-            self.engine.say(event)
 
 
 class ModelCall(BasePerformer):
@@ -303,7 +276,7 @@ class ModelCall(BasePerformer):
             self._is_asked = True
             engine.say(ev.Asked(self.step, think.phase, model.spec))
             self._holds_text = self._reply is not None or engine.chain.holds_text(Think)
-            self._listener = None if by_tool else self._owner.make_listener(entry, again=self.attempts > 0)
+            self._listener = None if by_tool else listen_to_reply(engine, entry, again=self.attempts > 0)
         if self._reply is None:
             with engine.clock.counted(working=int(not by_tool)), engine.span.model(self.step, think, model) as span:
                 self._reply = await self._make_attempts(entry, span)
