@@ -136,7 +136,7 @@ async def test_a_stream_of_nothing_is_cut_after_two_mebibytes() -> None:
 
 @pytest.mark.parametrize(("most", "sent"), [(1, 1), (2, 2), (3, 3)])
 async def test_a_call_limit_counts_requests(most: int, sent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait.runtime.call_model._pause", lambda why, failures: 0.0)
+    monkeypatch.setattr("plait.runtime.performers.ask_model._pause", lambda why, failures: 0.0)
     run, server = await run_at(broken, limits=plait.Limits(calls=most, retries=3))
     assert len(server.asked) == sent
     assert run.status == "stopped" and run.outcome.limit == "calls"  # type: ignore[union-attr]

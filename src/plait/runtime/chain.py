@@ -115,6 +115,15 @@ class Chain:
             for guard in self.guards
         )
 
+    def holds_text(self, *effects: type) -> bool:
+        """Return whether the text of such results must not be shown before the guards have seen the whole."""
+        return any(
+            kind in (guard.points if guard.points_after is None else guard.points_after)
+            for guard in self.guards
+            if guard.holds_text
+            for kind in effects
+        )
+
     def _guards_of(self, entry: Entry) -> tuple[Guard, ...]:
         """Return the guards of an entry: also one that no longer acts there, if it has a decision on record."""
         before, after = self.at(entry.effect), self.at(entry.effect, after=True)
@@ -349,6 +358,8 @@ def digested(value: Any) -> Any:
     """Return the part of a value that an answer or a decision is about: of a call its input, in JSON's terms."""
     if isinstance(value, Call):
         return [value.tool, value.input]
+    if isinstance(value, Attempt):
+        return [value.model.spec, value.max_tokens, value.body.decode("utf-8", "replace")]
     return to_builtins(value, enc_hook=repr)
 
 

@@ -129,6 +129,10 @@ class RunJournal:
         """Return what is on record of an entry."""
         return self._found.get(key, NOTHING)
 
+    def items(self) -> list[tuple[str, Found]]:
+        """Return all entries on record with their keys, in the order of their first rows."""
+        return list(self._found.items())
+
     def raised(self, key: str) -> Raised | None:
         """Return what the loop received in place of a result."""
         found = self._raised.get(key)

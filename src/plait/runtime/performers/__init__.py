@@ -60,7 +60,8 @@ class Performers:
         return found
 
     def recall(self) -> None:
-        """Tell the guards the calls on record, before the loop comes to them again."""
+        """Tell the guards the work on record, before the loop comes to it again."""
+        self.model.recall()
         self.tools.recall()
 
     def describe_waiting(self, why: Suspend) -> Waiting:
