@@ -40,6 +40,7 @@ from plait.core import (
 )
 from plait.core import events as ev
 from plait.core.errors import ConfigError, JournalError, ReplayDiffers
+from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
 from plait.journal.records import Raised, Result
 from plait.journal.store import Journal
@@ -226,6 +227,9 @@ class Engine:
     async def _perform(self, key: str, effect: Effect, *, started: bool = False, beside: int = 0) -> Any:
         """Perform an effect of the loop. What is raised in place of a result is recorded under its key."""
         performer = self.performers.of(effect)
+        step = performer.step_of(effect)
+        if (work := self.journal.works.get(read_key(key).n, performer.work)) != performer.work and "~" not in key:
+            raise differs(key, step, f"an effect '{work}'", f"an effect '{performer.work}'")
         while True:
             try:
                 if (raised := self.journal.raised(key)) is not None:
@@ -242,10 +246,10 @@ class Engine:
                 if isinstance(effect, WaitNext):
                     raise  # recorded under the key of the ticket
                 if self.journal.raised(key) is None and not self.journal.replay:
-                    await self.journal.write(self._write_raised(key, why, effect))
+                    await self.journal.write(self._write_raised(key, step, why, effect))
                     if said := _describe_signal(why):
-                        self.say(ev.Noted(self.steps, "limit", said))
-                await self.chain.tell_signal(Entry(self.run_id, key, self.steps, effect, effect, started=started), why)
+                        self.say(ev.Noted(step, "limit", said))
+                await self.chain.tell_signal(Entry(self.run_id, key, step, effect, effect, started=started), why)
                 raise
 
     async def perform(self, entry: Entry, performer: Performer) -> Any:
@@ -312,18 +316,18 @@ class Engine:
 
     # -- what is raised in place of a result
 
-    def _write_raised(self, key: str, why: Exception, effect: Effect) -> Raised:
+    def _write_raised(self, key: str, step: int, why: Exception, effect: Effect) -> Raised:
         asked = self._digest(effect)
         match why:
             case LimitNear() | LimitReached():
                 kind: Any = type(why).__name__
-                return Raised(key, self.steps, kind, why.limit, why.detail, asked=asked)
+                return Raised(key, step, kind, why.limit, why.detail, asked=asked)
             case Refused():
-                return Raised(key, self.steps, "Refused", why.kind, str(why), asked=asked)
+                return Raised(key, step, "Refused", why.kind, str(why), asked=asked)
             case Unsupported():
-                return Raised(key, self.steps, "Unsupported", why.ability, why.message, said=why.said, asked=asked)
+                return Raised(key, step, "Unsupported", why.ability, why.message, said=why.said, asked=asked)
             case ContextOverflow():
-                return Raised(key, self.steps, "ContextOverflow", "context", str(why), why.tokens, why.room, asked=asked)
+                return Raised(key, step, "ContextOverflow", "context", str(why), why.tokens, why.room, asked=asked)
         raise TypeError(type(why))
 
     def _digest(self, effect: Effect) -> str:
@@ -345,10 +349,6 @@ class Engine:
             case "Unsupported":
                 return Unsupported(raised.detail, raised.limit, raised.said)
         return ContextOverflow(raised.detail, tokens=raised.tokens, room=raised.room)
-
-    def require_same(self, key: str, effect: Effect, kind: str) -> None:
-        """Raise `ReplayDiffers`: the record has an effect of another kind under this key."""
-        raise differs(key, self.steps, f"effect {kind}", f"effect {type(effect).__name__}")
 
     # -- the end
 

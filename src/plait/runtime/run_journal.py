@@ -77,6 +77,8 @@ class RunJournal:
         self._notes: set[str] = set()
         self._calls: dict[int, int] = {}
         """The number of calls on record of each effect of the loop."""
+        self.works: dict[int, str] = {}
+        """The kind of work of each effect of the loop on record."""
         self._checks: dict[int, int] = {}
         self._taken: set[int] = set()
         self._reached = -1
@@ -102,6 +104,10 @@ class RunJournal:
             self._raised[key] = record
             self._found[key] = found._replace(is_open=False)
         at = read_key(key)
+        if not at.mark and at.check < 0 and at.n >= 0:
+            work = "think" if at.attempt >= 0 else "call" if at.i >= 0 else getattr(record, "work", "")
+            if work:
+                self.works.setdefault(at.n, work)
         if at.attempt >= 0:  # so the model call itself was admitted
             self._found.setdefault(key[: key.rindex("a")], Found(None, UNSET, UNSET, True))
         if at.mark:

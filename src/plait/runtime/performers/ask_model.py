@@ -93,6 +93,9 @@ class AskModel(BasePerformer):
         for guard in self.engine.chain.at(effect, after=True):
             guard.recall(entry, result)
 
+    def step_of(self, effect: Think) -> int:
+        return self.engine.steps + (not effect.repair)
+
     async def take(self, key: str, effect: Think, *, started: bool, beside: int) -> Reply:
         engine = self.engine
         call = self._suspended.pop(key, None)
@@ -124,7 +127,7 @@ class AskModel(BasePerformer):
     def _begin_turn(self, effect: Think) -> ModelCall:
         engine = self.engine
         effect = without_special_tokens(effect, engine.run_spec.data_tokens)
-        step = engine.steps + (not effect.repair)
+        step = self.step_of(effect)
         return ModelCall(self, effect, engine.run_spec.phases, step, counts=not effect.repair and engine.near is None)
 
     async def ask_for_tool(self, call: Entry, think: Think, phases: Phases, counts: Counter[str]) -> Reply:

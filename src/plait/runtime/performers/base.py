@@ -31,6 +31,10 @@ class BasePerformer:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
+    def step_of(self, effect: Any) -> int:
+        """Return the turn of the loop that an effect belongs to."""
+        return self.engine.steps
+
     async def take(self, key: str, effect: Any, *, started: bool, beside: int) -> Any:
         """Perform an effect of the loop, or return its recorded result."""
         step = self.engine.steps

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class StartedEffects(BasePerformer):
     """Performs `Start`: a composite, which has no row. Its effects have numbers of their own, the tickets."""
 
+    work = "start"
+
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.open: dict[int, asyncio.Future[Any]] = {}
