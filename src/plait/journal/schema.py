@@ -9,7 +9,7 @@ from plait.journal.records import Record
 APPLICATION_ID = 0x506C6169
 """An id in the file's header ("Plai"), which distinguishes it from another program's database."""
 
-VERSION = 8
+VERSION = 9
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
@@ -69,7 +69,7 @@ EVENTS = SqlTable(
         SqlColumn("run", "INTEGER NOT NULL", "`runs.n`"),
         SqlColumn("seq", "INTEGER NOT NULL", "number in the run: 0, 1, 2 ... without gaps; unique within the run"),
         SqlColumn("at", "REAL NOT NULL", "when, in seconds since 1970"),
-        SqlColumn("kind", "TEXT NOT NULL", "the record's kind, from the list below"),
+        SqlColumn("kind", "TEXT NOT NULL", "`intent`, `result`, `raised` or `note`"),
         SqlColumn("data", "TEXT NOT NULL", "JSON of the record; its `type` is the kind"),
         SqlColumn("base", "INTEGER", "`seq` of the row whose body is the base of this one; NULL: none"),
         SqlColumn(
