@@ -150,10 +150,8 @@ def list_children(connection: sqlite3.Connection, path: Path, run: str) -> list[
     """Return the child runs of a run in the order of the calls that started them; those of one call as they began."""
     found = connection.execute(f"SELECT {RUN} FROM runs WHERE {_CHILD} ORDER BY n", {"run": run})
     rows = [run_row(each, path) for each in found.fetchall()]
-    keys = {row.head.run: read_key(row.head.caller.key) for row in rows if row.head.caller is not None}
-    return sorted(
-        rows, key=lambda row: (keys[row.head.run].n, keys[row.head.run].i) if row.head.run in keys else (0, 0)
-    )
+    keys = [read_key(row.head.caller.key if row.head.caller is not None else "") for row in rows]
+    return [row for _, row in sorted(zip(keys, rows, strict=True), key=lambda pair: (pair[0].n, pair[0].i))]
 
 
 def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str]]:
