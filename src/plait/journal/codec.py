@@ -151,15 +151,18 @@ def decode_record(data: str) -> Record:
 def decode_head(data: str) -> RunHead:
     """The head in a run's row. Raises `JournalError`."""
     try:
-        return _head.decode(data)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as first:
         try:
-            return msgspec.convert(json.loads(data), RunHead)
-        except (ValueError, msgspec.MsgspecError, RecursionError):
-            raise JournalError(
-                f"The head of a run can't be read ({first}): {data[:80]!r}.",
-                hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
-            ) from None
+            head = _head.decode(data)
+        except (ValueError, RecursionError):
+            head = msgspec.convert(json.loads(data), RunHead)
+        if head.caller is not None:
+            read_key(head.caller.key)
+    except (ValueError, RecursionError) as first:
+        raise JournalError(
+            f"The head of a run can't be read ({first}): {data[:80]!r}.",
+            hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
+        ) from None
+    return head
 
 
 def decode_attachments(data: str | None) -> tuple[Attachment, ...]:

@@ -32,7 +32,7 @@ from plait.journal.entries import (
     ToolCall,
 )
 from plait.journal.keys import Key, question_id, read_key
-from plait.journal.records import Asking, Decision, Intent, Note, Raised, Record, Result, Resumption, Row
+from plait.journal.records import Asking, Decision, Intent, MadeCall, Note, Raised, Record, Result, Resumption, Row
 
 _Closable = TypeVar("_Closable", Question, ChildRun)
 
@@ -251,24 +251,21 @@ class Timeline:
 
     def _begin_call(self, key: Key, record: Intent) -> Iterator[tuple[Change, Entry]]:
         known = self._tool_calls.get(record.key)
-        made, by, words = record.asked, "", {}
-        if record.made is not UNSET:
-            made, by, words = record.made.call, record.made.by, record.made.words
+        made = MadeCall(record.asked) if record.made is UNSET else record.made
+        planned = ToolCall(record.key, key.n, key.i, record.step, record.asked, made.call, made.by, made.words)
         if known is None:
-            planned = ToolCall(record.key, key.n, key.i, record.step, record.asked, made, by, words)
             yield "planned", planned
-        began = ToolCall(record.key, key.n, key.i, record.step, record.asked, made, by, words, begun=True)
-        self._tool_calls[record.key] = began
+        self._tool_calls[record.key] = began = replace(planned, begun=True)
         if known is None or not known.begun:  # else it goes on: it waited for a child run, or is made again
             yield "began", began
 
     def _ask(self, key: Key, record: Intent, asked: Asking) -> Iterator[tuple[Change, Entry]]:
         """A call that a guard asks about is planned, even if it has no row of its own yet."""
-        if asked.call is not None and key.mark == "?" and key.i >= 0 and not key.asked:
-            if key.owner not in self._tool_calls:
-                planned = ToolCall(key.owner, key.n, key.i, record.step, asked.call, asked.call)
-                self._tool_calls[key.owner] = planned
-                yield "planned", planned
+        is_about_call = key.mark == "?" and key.i >= 0 and not key.asked
+        if is_about_call and asked.call is not None and key.owner not in self._tool_calls:
+            planned = ToolCall(key.owner, key.n, key.i, record.step, asked.call, asked.call)
+            self._tool_calls[key.owner] = planned
+            yield "planned", planned
         for each in self._questions.values():
             its = read_key(each.key)
             if each.is_open and key.mark and (its.owner, its.mark, its.guard) == (key.owner, key.mark, key.guard):
@@ -317,10 +314,8 @@ def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
     have not ended stay with the run that started them.
     """
     of_loop = [row for row in rows if not isinstance(row.record, Note) or read_key(row.record.key).note >= 0]
-    limits = (
-        row for row in rows if isinstance(row.record, Raised) and row.record.kind in ("LimitNear", "LimitReached")
-    )
-    near = next(limits, None)
+    raised = [row for row in rows if isinstance(row.record, Raised) and row.record.kind in _LIMITS]
+    near = raised[0] if raised else None
     kept = [row for row in of_loop if row.record.step < at and not (near is not None and _is_after(row, near))]
     timeline = Timeline(kept)
     unanswered = {each.key for each in timeline.questions if each.answer is None}
@@ -328,6 +323,9 @@ def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
     made = {each.key for each in timeline.tool_calls if each.begun or each.observation is not None}
     used = [row for row in kept if row.record.key not in unanswered | unended and _is_of_made_call(row.record, made)]
     return used, max((row.record.step for row in of_loop if not isinstance(row.record, Note)), default=0)
+
+
+_LIMITS = ("LimitNear", "LimitReached")
 
 
 def _is_after(row: Row, near: Row) -> bool:
