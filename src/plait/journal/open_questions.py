@@ -25,9 +25,9 @@ def find_open_questions(journal: Journal, run: str, timeline: Timeline | None = 
     return [each for _, questions in sorted(found, key=lambda pair: pair[0]) for each in questions]
 
 
-def read_answered_questions(journal: Journal, run: str) -> list[Question]:
-    """Return the questions of a run and of its child runs that have an answer, in the order of the answers."""
-    return [each for _, each in sorted(_read_answered(journal, run), key=lambda pair: pair[0])]
+def read_questions(journal: Journal, run: str) -> list[Question]:
+    """Return all questions of a run and of its child runs, in the order in which they were answered, or else asked."""
+    return [each for _, each in sorted(_read_times(journal, run), key=lambda pair: pair[0])]
 
 
 def _ask_child(journal: Journal, child: ChildRun) -> list[Question]:
@@ -37,11 +37,12 @@ def _ask_child(journal: Journal, child: ChildRun) -> list[Question]:
     return []
 
 
-def _read_answered(journal: Journal, run: str) -> list[tuple[float, Question]]:
+def _read_times(journal: Journal, run: str) -> list[tuple[float, Question]]:
+    """Return the questions, each with the time of its last change."""
     timeline = journal.timeline(run, bodies=False)
-    answered = [each for each in timeline.moments if each.change == "answered"]
-    found = [(each.at, each.entry) for each in answered if isinstance(each.entry, Question)]
+    changed = {each.entry.key: each.at for each in timeline.moments if isinstance(each.entry, Question)}
+    found = [(changed[each.key], each) for each in timeline.questions]
     for child in timeline.children:
         with suppress(UnknownRun):
-            found += _read_answered(journal, child.run)
+            found += _read_times(journal, child.run)
     return found
