@@ -85,9 +85,8 @@ def prompts(run: Run, phase: str) -> list[list[str]]:
 
 
 def notes(run: Run, kind: str) -> list[str]:
-    return [
-        note.text for each in run.timeline.moments if isinstance(note := each.entry, RecordedNote) and note.kind == kind
-    ]
+    found = [each.entry for each in run.timeline.moments if isinstance(each.entry, RecordedNote)]
+    return [each.text for each in found if each.kind == kind]
 
 
 def solver(run: Run) -> str:
