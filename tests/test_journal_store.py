@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from journal_rows import begin, end, reply, request, response
+from journal_rows import begin, end, reply, request, response, resumed
 from plait.core import Call, Observation, Reply, Usage
 from plait.core.errors import JournalError, RecordChanged
 from plait.journal import codec
 from plait.journal import owner as owners
+from plait.journal.effects import Lost
 from plait.journal.export import export, lines
 from plait.journal.log import RunLog
 from plait.journal.memory import MemoryLog
@@ -420,6 +421,31 @@ async def test_a_result_that_is_its_text_is_stored_once(tmp_path: Path) -> None:
 def test_a_row_whose_key_or_values_cannot_be_read_is_a_journal_error(data: str) -> None:
     with pytest.raises(JournalError, match="can't be read"):
         codec.decode_record(data)
+
+
+async def test_totals_of_guards_tell_what_a_conversation_read_and_what_is_in_doubt(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path / "j.db")
+    carried: dict[str, dict[str, Any]] = {
+        "clean": {"guards": {"taint": [], "approvals": []}},
+        "outside": {"guards": {"taint": ["the web"]}},
+        "doubt": {"guards": {"approvals": [["send", {"text": "x"}]]}},
+        "old": {},
+    }
+    for session, totals in carried.items():
+        log = await journal.begin(head(session, session=session, label="one:x"), ME)
+        await log.end("answered", {"answer": session}, totals)
+    assert [each for each in carried if journal.session_read_outside(each)] == ["outside"]
+    assert [each for each in carried if journal.open_turns(each, "other")] == ["doubt"]
+    assert journal.clean_answers("one:") == {"clean", "doubt", "old"}
+
+
+def test_what_the_journal_lost_is_noted_where_the_run_is_resumed() -> None:
+    lost = Lost("rows are missing", ("5f",))
+    (note_of_loop, noted) = map(lost.noted_in, (note(1), resumed()))
+    assert note_of_loop == note(1)
+    assert isinstance(noted, Note) and (noted.value.lost, noted.value.lost_calls) == (lost.why, lost.calls)
 
 
 async def test_a_value_that_holds_itself_is_cut_not_fatal(tmp_path: Path) -> None:
