@@ -12,6 +12,7 @@ import msgspec
 from plait.core.artifacts import Artifact, ArtifactHandle
 from plait.core.attachments import find_attachment
 from plait.core.messages import JSON
+from plait.journal.timeline import Timeline
 from plait.sandbox.worker_values import unpack
 from plait.tools import Tool
 from plait.tools.render import replace_surrogates
@@ -119,6 +120,11 @@ class ArtifactStore:
 def decode_artifacts(body: bytes | None) -> dict[str, tuple[str, bytes]]:
     """Return the artifacts that a row of the journal holds."""
     return msgspec.msgpack.decode(body, type=dict[str, tuple[str, bytes]]) if body else {}
+
+
+def read_artifacts(timeline: Timeline) -> dict[str, tuple[str, bytes]]:
+    """Return the artifacts that the calls of a run returned: by id, their kind and bytes."""
+    return {id: each for call in timeline.tool_calls for id, each in decode_artifacts(call.artifacts).items()}
 
 
 def read_handles(value: JSON) -> Any:
