@@ -59,6 +59,7 @@ def test_answers_are_events_in_the_words_of_the_user() -> None:
         (Decision("refuse", text="Not now."), "refused: Not now."),
         (Decision("refuse"), "refused"),
         (edit, 'approved, with {"text":"Nice","copy":false}'),
+        (Decision("edit", {"text": "Nice"}), 'approved, with {"text":"Nice"}'),  # nobody has bound it yet
     ):
         assert kinds(ask(key, "Send it?", call=SEND), answer(key, said)) == [("approval", "Send it?"), ("told", told)]
     assert kinds(ask("3", "Which?"), answer("3", "This.")) == [("question", "Which?"), ("told", "This.")]

@@ -130,6 +130,12 @@ class Question(Struct, frozen=True):
     def is_open(self) -> bool:
         return self.answer is None and not self.closed
 
+    @property
+    def edited_input(self) -> Any:
+        """Return the input that the user gave in place of the call's; as the tool gets it, if that is known."""
+        edit = self.answer
+        return None if edit is None or isinstance(edit, str) else edit.value if edit.bound is None else edit.bound
+
 
 class GuardDecision(Struct, frozen=True):
     """What a guard decided without the user, before or after an entry: call `i` of effect `n`, or (-1) another.

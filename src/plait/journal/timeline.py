@@ -220,7 +220,7 @@ class Timeline:
                 self._questions[record.key] = answered = replace(self._questions[record.key], answer=value)
                 call = self._tool_calls.get(key.owner)
                 if call is not None and not call.begun and isinstance(value, Decision) and value.action == "edit":
-                    edited = replace(answered.call or call.call, input=value.bound, by_code=False)
+                    edited = replace(answered.call or call.call, input=answered.edited_input, by_code=False)
                     self._tool_calls[key.owner] = replace(call, call=edited, changed_by="user")
                 yield "answered", answered
             case "decision":

@@ -117,14 +117,13 @@ class ArtifactStore:
         return msgspec.msgpack.encode(new) if new else None
 
 
-def decode_artifacts(body: bytes | None) -> dict[str, tuple[str, bytes]]:
-    """Return the artifacts that a row of the journal holds."""
-    return msgspec.msgpack.decode(body, type=dict[str, tuple[str, bytes]]) if body else {}
-
-
 def read_artifacts(timeline: Timeline) -> dict[str, tuple[str, bytes]]:
-    """Return the artifacts that the calls of a run returned: by id, their kind and bytes."""
-    return {id: each for call in timeline.tool_calls for id, each in decode_artifacts(call.artifacts).items()}
+    """Return the artifacts on record of a run."""
+    found: dict[str, tuple[str, bytes]] = {}
+    for call, _ in timeline.results:
+        if call.artifacts:
+            found.update(msgspec.msgpack.decode(call.artifacts, type=dict[str, tuple[str, bytes]]))
+    return found
 
 
 def read_handles(value: JSON) -> Any:

@@ -102,5 +102,5 @@ def _describe_answer(question: Question) -> str:
     if answer is None or isinstance(answer, str):
         return answer or ""
     if answer.action == "edit":
-        return f"approved, with {escape_hidden(msgspec.json.encode(answer.bound).decode())}"
+        return f"approved, with {escape_hidden(msgspec.json.encode(question.edited_input).decode())}"
     return "approved" if answer.action == "yes" else f"refused: {answer.text}".removesuffix(": ")

@@ -182,7 +182,7 @@ class ViewerTimeline:
             text = answer or ""
         else:
             approved = answer.action != "refuse"
-            text = f"made with {format_input(answer.bound)}" if answer.action == "edit" else answer.text
+            text = f"made with {format_input(asked.edited_input)}" if answer.action == "edit" else answer.text
         self._change(question_item(asked), told=self._cut(text), approved=approved)
 
     def _show_request(self, seq: int, at: float, call: ModelCall) -> None:
