@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import plait
 from fork_server import run_forked
+from journal_rows import is_request
 from media_servers import SEES, WIRES, MediaEndpoint, digest, png
 from models_server import Asked, Server, completion
 from plait.core import Call, Message, Reply, Think, ToolSpec
@@ -24,7 +25,6 @@ from plait.core.attachments import MAX_BYTES, MAX_SEEN, describe_content, detect
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.adopt import adopt, pack
 from plait.journal.export import export
-from plait.journal.records import Thinking
 from plait.journal.salvage import salvage
 from plait.journal.store import Journal
 from plait.models.base import Abilities
@@ -55,7 +55,7 @@ def take_photo(of: str) -> plait.File:
 
 def requests_of(journal: Path, run: str) -> list[bytes]:
     """The stored requests of a run."""
-    return [row.body or b"" for row in Journal(journal).rows(run) if isinstance(row.record, Thinking)]
+    return [row.body or b"" for row in Journal(journal).rows(run) if is_request(row.record)]
 
 
 def ask_endpoint(endpoint: MediaEndpoint, question: Any, **fields: Any) -> plait.Run:

@@ -13,10 +13,11 @@ import pytest
 
 import plait
 from cli_support import action, final
+from journal_rows import is_result
 from plait.core import Call, Observation, Reply, Waiting
 from plait.core import events as ev
 from plait.core.errors import CallLost
-from plait.journal.records import NoteRecord, ObservedRecord
+from plait.journal.records import Note
 from plait.journal.store import Journal
 
 PAID: list[str] = []
@@ -64,7 +65,7 @@ LOOPS: dict[str, Any] = {
 
 
 def seen(run: plait.Run) -> list[Observation]:
-    return [row.record.observation for row in run.trace if isinstance(row.record, ObservedRecord)]
+    return [row.record.value for row in run.trace if is_result(row.record)]
 
 
 def agent(journal: Path, loop: str = "react", script: Any = None, **fields: Any) -> plait.Agent:
@@ -138,9 +139,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> plait.Tool:
 
 
 def noted(run: plait.Run) -> list[str]:
-    return [
-        row.record.text for row in run.trace if isinstance(row.record, NoteRecord) and row.record.kind == "in_doubt"
-    ]
+    return [row.record.text for row in run.trace if isinstance(row.record, Note) and row.record.kind == "in_doubt"]
 
 
 def test_a_call_under_way_when_a_limit_stops_the_run_is_recorded_as_in_doubt(journal: Path, slow: plait.Tool) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import plait
+from journal_rows import is_request
 from plait.core import Observation
-from plait.journal.records import Acting, NoteRecord, Thinking
+from plait.journal.records import Note
 from plait.loops.format import Turn
 from plait.loops.grounding import strike_from_turn, strike_values
 from plait.loops.react.loop import ReAct
@@ -37,12 +38,12 @@ def agent(loop: Any, script: list[str], journal: Path | bool, policy: Any = "ref
 
 def sent(run: plait.Run) -> list[str]:
     """Each request's messages, as text."""
-    bodies = [row.body for row in run.trace if isinstance(row.record, Thinking) and row.body]
+    bodies = [row.body for row in run.trace if is_request(row.record) and row.body]
     return ["\n".join(message["content"] for message in json.loads(body)["messages"]) for body in bodies]
 
 
 def called(run: plait.Run) -> list[Any]:
-    return [call.input for row in run.trace if isinstance(row.record, Acting) for call in row.record.calls]
+    return [each.planned.input for each in run.timeline.tool_calls]
 
 
 def blob(thought: str, tool: str, given: str) -> str:
@@ -164,7 +165,7 @@ def test_a_list_of_actions_with_a_made_up_value_is_asked_for_again_before_anythi
     again = sent(run)[2]
     assert "Brek has (unknown)." in again and "(unknown) + (unknown)" in again
     assert "In action 3 is made up what no result has given: 5000, 3500." in again
-    notes = [row.record for row in run.trace if isinstance(row.record, NoteRecord)]
+    notes = [row.record for row in run.trace if isinstance(row.record, Note)]
     assert [note.kind for note in notes] == ["unreadable"]
 
 
@@ -219,7 +220,7 @@ def test_the_answer_to_circles_counts_where_it_is_looked_at_and_nothing_in_it_is
     its = agent("react", circling(last), journal, policy)
     run = its.run("Who is the mayor of Brek?")
     assert (run.status, run.answer) == ended
-    assert [row.record.kind for row in run.trace if isinstance(row.record, NoteRecord)].count("limit") <= 1
+    assert [row.record.kind for row in run.trace if isinstance(row.record, Note)].count("limit") <= 1
     assert its.replay(run.id).outcome == run.outcome
 
 
@@ -235,7 +236,7 @@ def test_a_turn_that_only_repeated_a_call_is_not_shown_to_the_model(how: dict[st
         script.append(turn("So.", "final_answer", "Una Falk"))
     run = agent(loop, script, journal, "off").run("Who is the mayor of Brek?")
     assert run.answer == "Una Falk" and len(called(run)) == 3
-    bodies = [row.body.decode() for row in run.trace if isinstance(row.record, Thinking) and row.body]
+    bodies = [row.body.decode() for row in run.trace if is_request(row.record) and row.body]
     assert "First." in bodies[3] and "Second." not in bodies[3] and "Third." not in bodies[3]
     assert "once more" not in bodies[1]
     for body in bodies[2:]:
@@ -267,7 +268,7 @@ def test_an_answer_that_is_not_taken_four_times_ends_the_run(last: str, ended: A
     its = agent("react", script, journal)
     run = its.run("When was Una Falk born?")
     assert (run.status, run.answer) == ended and run.steps == 5
-    notes = [row.record.text for row in run.trace if isinstance(row.record, NoteRecord)]
+    notes = [row.record.text for row in run.trace if isinstance(row.record, Note)]
     assert notes[-1] == "The same answer was not taken 4 times."
     assert its.replay(run.id).whole
 

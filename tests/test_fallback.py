@@ -12,10 +12,11 @@ import pytest
 
 import plait
 from cli_support import Shell
+from journal_rows import is_request
 from models_server import Server, completion
 from plait.core import Answered, Exchange, LimitNear, LoopContext, LoopRun, OneKind, Splitter, Task, note, think, user
 from plait.core import events as ev
-from plait.journal.records import NoteRecord, Thinking
+from plait.journal.records import Note
 from plait.loops import ToolCalling, fallback_of, phases_of, registry, splitter_of
 from plait.loops.fallback import fall_back
 from plait.models.scripted import ABILITIES
@@ -99,14 +100,12 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def requests(run: Any) -> list[tuple[str, str, dict[str, Any]]]:
     """(phase, model, body) of each request."""
-    rows = [(row.record, row.body) for row in run.trace if isinstance(row.record, Thinking)]
+    rows = [(row.record, row.body) for row in run.trace if is_request(row.record)]
     return [(record.phase, record.model, json.loads(body)) for record, body in rows]
 
 
 def fallbacks(run: Any) -> list[str]:
-    return [
-        row.record.text for row in run.trace if isinstance(row.record, NoteRecord) and row.record.kind == "fallback"
-    ]
+    return [row.record.text for row in run.trace if isinstance(row.record, Note) and row.record.kind == "fallback"]
 
 
 def written(events: Any) -> list[tuple[str, int, str]]:

@@ -34,9 +34,10 @@ from faults_support import (
     told_clearly,
     turn_of,
 )
+from journal_rows import is_result
 from models_server import Asked, completion, delta, whole_stream
 from patience import patience
-from plait.journal.records import NoteRecord
+from plait.journal.records import Note
 from plait.journal.store import Journal
 
 __all__ = ["shell"]
@@ -154,7 +155,7 @@ def test_429_is_waited_for_as_long_as_it_asks_and_no_longer(shell: Shell) -> Non
     assert 1.0 <= times[1] - times[0] < 2.0
     assert "Note (retry): " in done.err and "Trying again in 1.0 s (1 of 3)." in done.err
     assert attempts(shell) == [(0, 429, "RateLimited"), (0, 200, ""), (2, 200, ""), (4, 200, "")]
-    assert [note.kind for note in of(record(shell), NoteRecord)] == ["retry"]
+    assert [note.kind for note in of(record(shell), Note)] == ["retry"]
     assert sent(shell) == ["one", "two"]
 
 
@@ -276,8 +277,8 @@ def test_a_prompt_that_is_too_long_is_made_shorter_and_the_record_keeps_all(shel
         assert (done.code, done.out) == (0, "it was long\n"), done.err
         refused = [error for _, _, error in attempts(shell) if error]
         assert refused and set(refused) == {"ContextOverflow"}
-        (seen,) = [row.record for row in record(shell) if type(row.record).__name__ == "ObservedRecord"]
-        assert len(seen.observation.text) == 100_000  # type: ignore[union-attr]
+        (seen,) = [row.record for row in record(shell) if is_result(row.record)]
+        assert len(seen.value.text) == 100_000
         assert "observations are cut to" in done.err
         assert shell("replay", "last", env=at.env).code == 0
 

@@ -473,7 +473,7 @@ def test_questions_that_tools_ask_models_pass_the_hooks(journal: Path) -> None:
     agent = plait.Agent("react", model=model, tools=[consult], hooks=[on("before_model", hide)], journal=journal)
     run = agent.run("go")
     assert run.answer == "Over."
-    asked = [call.request.decode() for call in run.timeline.model_calls if call.asked_by is not None]
+    asked = [call.request.decode() for call in run.timeline.model_calls if call.i >= 0]
     assert len(asked) == 1 and "(removed) is 7" in asked[0]
 
 

@@ -13,16 +13,8 @@ from plait.journal.records import Record
 SOURCE = Path(plait.__file__).parent
 RECORDS = {each.__name__ for each in get_args(Record)}
 WRITERS = {
-    "runtime/approvals.py": "makes the outcome of a run that waits from the question it has just written",
-    "runtime/call_model.py": "writes the requests, responses and replies",
-    "runtime/call_tools.py": "writes the calls and observations",
-    "runtime/engine.py": "writes the loop's notes",
-    "runtime/recorded_effects.py": "gives the engine a person's answers as they were written",
-    "runtime/run_code.py": "writes the pieces of code",
-    "runtime/run_context.py": "writes questions, answers and the runtime's notes",
-    "runtime/run_hooks.py": "writes what hooks decide",
-    "runtime/runs.py": "writes that a run is resumed",
-    "runtime/started_effects.py": "writes what is started and taken",
+    "runtime/run_journal.py": "writes the entries and the notes of a run",
+    "runtime/runs.py": "writes that a run is resumed, and the answer of the user",
 }
 """The modules that make records, because they perform effects. They read a trace as a `Timeline` as well."""
 

@@ -12,6 +12,7 @@ from msgspec import structs
 from rich.console import Console
 
 import plait
+from journal_rows import is_request
 from models_server import Server, whole_stream
 from plait.cli.drawing import ModelStatus
 from plait.core import Reply, Think, user
@@ -92,12 +93,11 @@ def test_one_slow_first_call_is_not_the_duration_of_the_next() -> None:
 
 
 def test_a_refused_connection_on_this_machine_is_not_tried_again(tmp_path: Path) -> None:
-    from plait.journal.records import Thinking
     from plait.models.chat import ChatModel
 
     gone = ChatModel(spec="ollama:m", name="m", endpoint="http://127.0.0.1:9/v1", base_env="OLLAMA_BASE_URL")
     run = plait.Agent("react", model=gone).run("6*7?")
     assert run.status == "crashed" and "connection refused" in str(run.reason)
     assert "Is the server running?" in run.outcome.hint  # type: ignore[union-attr]
-    assert len([row for row in run.trace if isinstance(row.record, Thinking)]) == 1
+    assert len([row for row in run.trace if is_request(row.record)]) == 1
     assert run.cost_usd == 0.0 and run.usage.tokens == 0

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import plait
-from plait.core import Call, Observation, Reply, Think
+from journal_rows import begin, end, request, response, resumed
+from plait.core import Call, Reply, Think
 from plait.core.errors import ServerFailed
-from plait.journal.records import Acting, Got, ObservedRecord, Record, Resumed, Row, Thinking
+from plait.journal.records import Record, Row
 from plait.journal.timeline import Timeline
 from plait.models.base import OnText, Request, Response
 from plait.runtime.limits import Limits
@@ -124,22 +125,22 @@ def test_only_time_in_which_all_wait_is_left_out(steps: str, seconds: float) -> 
     assert meter.seconds == seconds
 
 
-def failed(n: int, attempt: int) -> Got:
-    return Got(n, attempt, 500, 0.1, "ServerFailed: out")
+def failed(n: int, attempt: int) -> Record:
+    return response(f"{n}a{attempt}", 500, 0.1, "ServerFailed: out")
 
 
-def asked(n: int, attempt: int) -> Thinking:
-    return Thinking(n, 1, "act", "m", "chat/completions", attempt)
+def asked(n: int, attempt: int) -> Record:
+    return request(f"{n}a{attempt}")
 
 
-CALLS = Acting(1, 1, (Call("look", {}),), (0,))
+CALL = begin("1.0", Call("look", {}))
 
 
 @pytest.mark.parametrize(
     "records, seconds",
     [
-        ([(0, asked(0, 0)), (1, failed(0, 0)), (11, asked(0, 1)), (12, Got(0, 1, 200, 1.0))], 2),
-        ([(0, asked(0, 0)), (1, failed(0, 0)), (11, Resumed(0)), (12, asked(0, 1)), (13, Got(0, 1, 200, 1.0))], 2),
+        ([(0, asked(0, 0)), (1, failed(0, 0)), (11, asked(0, 1)), (12, response("0a1"))], 2),
+        ([(0, asked(0, 0)), (1, failed(0, 0)), (11, resumed()), (12, asked(0, 1)), (13, response("0a1"))], 2),
         # two calls fail and wait; the second is asked again while the first one works
         (
             [
@@ -155,11 +156,11 @@ CALLS = Acting(1, 1, (Call("look", {}),), (0,))
         # a tool works during the pause
         (
             [
-                (0, CALLS),
+                (0, CALL),
                 (0, asked(2, 0)),
                 (1, failed(2, 0)),
                 (6, asked(2, 1)),
-                (7, ObservedRecord(1, 0, Observation(""))),
+                (7, end("1.0", "")),
             ],
             7,
         ),
