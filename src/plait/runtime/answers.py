@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from plait.core import Waiting
 from plait.core.errors import ConfigError
-from plait.journal.records import Asking, Decision, Result
-from plait.runtime.approvals import question_id
+from plait.journal.entries import Question
+from plait.journal.records import Decision, Result
+from plait.runtime.approvals import waiting_with
 from plait.runtime.background import call_either
 from plait.runtime.bound_calls import CallBinder
-from plait.runtime.guard import Question
 from plait.tools.user_code import show_error
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ EDITED = re.compile(r"edit[:\s]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
 """May be an edit of a call; the new input follows."""
 
 
-def read_answer(answer: str, asked: Question | Asking, binder: CallBinder | None) -> str | Decision:
+def read_answer(answer: str, asked: Question, binder: CallBinder | None) -> str | Decision:
     """Return what is recorded of the user's answer to a question: its text, for an approval a decision.
 
     For an approval: yes, ok and approve approve, `edit JSON` approves a call with that input, and any other text refuses
@@ -67,9 +66,9 @@ def read_answer(answer: str, asked: Question | Asking, binder: CallBinder | None
     return Decision("refuse", text="" if word in NO else answer, by_user=True)
 
 
-def record_answer(question: Question, step: int, value: str | Decision) -> Result:
+def record_answer(question: Question, value: str | Decision) -> Result:
     """Return the row that holds an answer."""
-    return Result(question.key, step, "question" if isinstance(value, str) else "decision", value)
+    return Result(question.key, question.step, "question" if isinstance(value, str) else "decision", value)
 
 
 async def answer_live(engine: Engine, questions: Sequence[Question]) -> bool:
@@ -83,13 +82,12 @@ async def answer_live(engine: Engine, questions: Sequence[Question]) -> bool:
         value = await _ask(engine, question)
         if value is None:
             return False
-        await engine.journal.write(record_answer(question, engine.steps, value))
+        await engine.journal.write(record_answer(question, value))
     return True
 
 
 async def _ask(engine: Engine, question: Question) -> str | Decision | None:
-    about = (question.call.tool, question.call.input) if question.call is not None else ("", None)
-    waiting = Waiting(question.kind, question.text, question_id(question.run, question.key), *about)
+    waiting = waiting_with(question)
     for _ in range(TRIES):
         answer: Any = None
         try:

@@ -18,7 +18,7 @@ from plait.core import Call, Outcome, Think
 from plait.core.errors import BadInput, ConfigError
 from plait.journal.records import Asking, Decision, Intent, Result
 from plait.runtime.bound_calls import REBINDS
-from plait.runtime.guard import AskApproval, Attempt, Entry, Guard, Question, RecordEnds, Refuse, Suspend
+from plait.runtime.guard import AskApproval, Attempt, Entry, Guard, RecordEnds, Refuse, Suspend, open_question
 from plait.runtime.run_journal import Found, RunJournal, Work
 
 
@@ -302,7 +302,7 @@ class Chain:
         if isinstance(made, AskApproval):
             asking = performer.ask(entry, made.question, result)
             await journal.write(Intent(key, entry.step, "decision", asking))
-            raise Suspend(Question(entry.run, key, asking.kind, asking.text, asking.call))
+            raise Suspend(open_question(entry.run, key, entry.step, asking))
         if isinstance(made, Refuse):
             decision = Decision("refuse", text=made.reason)
         else:
@@ -331,7 +331,7 @@ class Chain:
         if self.journal.replay:
             raise RecordEnds
         asking = found.asked if isinstance(found.asked, Asking) else convert(found.asked, Asking)
-        raise Suspend(Question(entry.run, key, asking.kind, asking.text, asking.call))
+        raise Suspend(open_question(entry.run, key, entry.step, asking))
 
     async def _ask_again(self, entry: Entry, guard: Guard, why: str) -> None:
         """Open a question again whose answer cannot be taken. Raises `Suspend`."""
@@ -341,7 +341,7 @@ class Chain:
         said = f"The edited input does not fit. {why}\n"
         asking = structs.replace(asking, text=said + asking.text.rpartition(said)[2])
         await self.journal.write(Intent(key, entry.step, "decision", asking))
-        raise Suspend(Question(entry.run, key, asking.kind, asking.text, asking.call))
+        raise Suspend(open_question(entry.run, key, entry.step, asking))
 
     def _note_decisions(self, entry: Entry, mark: str) -> None:
         for name, key in self.journal.decisions(entry.key, mark).items():

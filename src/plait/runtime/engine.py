@@ -40,16 +40,18 @@ from plait.core import (
 )
 from plait.core import events as ev
 from plait.core.errors import ConfigError, JournalError, ReplayDiffers
+from plait.journal.entries import Question
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
 from plait.journal.records import Raised, Result
 from plait.journal.store import Journal
 from plait.runtime.answers import answer_live
+from plait.runtime.approvals import waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain, Performer
 from plait.runtime.clock import RunClock
-from plait.runtime.guard import Entry, Finish, Guard, LimitReached, Question, RecordEnds, Refused, Suspend
+from plait.runtime.guard import Entry, Finish, Guard, LimitReached, RecordEnds, Refused, Suspend
 from plait.runtime.performers import Performers
 from plait.runtime.performers.call_tools import EndedByTool
 from plait.runtime.performers.finish import END
@@ -415,7 +417,7 @@ class Engine:
                 raise why
             case Suspend():
                 self.questions = why.questions
-                return self.performers.describe_waiting(why)
+                return waiting_with(why.questions[0])
             case Refused():
                 return Failed(sentence(str(why)) if why.kind == "output" else str(why), kind=why.kind)
             case LimitReached() | LimitNear():

@@ -20,9 +20,11 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 
-from plait.core import JSON, Call, LimitNear, Outcome, Think
+from plait.core import JSON, LimitNear, Think
 from plait.core.errors import ConfigError
-from plait.journal.records import Decision
+from plait.journal.entries import Question
+from plait.journal.keys import question_id, read_key
+from plait.journal.records import Asking, Decision
 from plait.models.base import Model
 from plait.runtime.bound_calls import BoundCall
 from plait.runtime.context import Context
@@ -93,8 +95,8 @@ Signal = LimitNear | LimitReached | Refused
 class Attempt:
     """One request to a model. A guard may make `max_tokens` smaller; the request is then encoded again.
 
-    `body` is the encoded request. `number` counts the attempts of a model call from 0. `wanted` is the reply length that
-    the loop asked for.
+    `body` is the encoded request. `number` counts the attempts of a model call from 0. `think.max_tokens` is the reply
+    length that the loop asked for.
     """
 
     think: Think
@@ -215,14 +217,10 @@ class Guard:
         return own
 
 
-class Question(Struct, frozen=True):
-    """An open question. `key` is that of the decision, or of the loop's effect, that waits for the answer."""
-
-    run: str
-    key: str
-    kind: Literal["question", "approval", "plan"]
-    text: str
-    call: Call | None = None
+def open_question(run: str, key: str, step: int, asking: Asking) -> Question:
+    """Return an open question. `key` is that of the decision, or of the loop's effect, that waits for the answer."""
+    at, id = read_key(key), question_id(run, key)
+    return Question(key, at.n, at.i, step, asking.kind, asking.text, run, id, asking.call, at.guard)
 
 
 class Suspend(Exception):

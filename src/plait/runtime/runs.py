@@ -16,12 +16,12 @@ from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
 from plait.journal.log import ENDED, AnyLog, Entry, RunLog
 from plait.journal.memory import MemoryLog
-from plait.journal.open_questions import OpenQuestion
+from plait.journal.entries import Question
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import Note, Result, Resumption, Row, RunHead, RunRow
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline, select_rows_before
-from plait.runtime.answers import read_answer
+from plait.runtime.answers import read_answer, record_answer
 from plait.runtime.approvals import open_question, waiting_with, without_id
 from plait.runtime.artifacts import ArtifactStore, read_artifacts
 from plait.runtime.background import wait_to_end
@@ -29,7 +29,7 @@ from plait.runtime.bound_calls import CallBinder
 from plait.runtime.calls_in_doubt import read_calls_in_doubt
 from plait.runtime.costs import in_all, spending
 from plait.runtime.engine import Engine
-from plait.runtime.guard import Question, RecordEnds
+from plait.runtime.guard import RecordEnds
 from plait.runtime.make_guards import make_guards
 from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_events import recorded_loop
@@ -81,7 +81,7 @@ async def claim(
     while log is None:
         rows = journal.rows(head.run)
         entries: list[Entry] = [(Note("", 0, "resumed", value=Resumption(run_spec.phases.describe())), None)]
-        asked: OpenQuestion | None = None
+        asked: Question | None = None
         if answer is not None:
             asked = open_question(journal, head.run, question)
             given = _read_answer(answer, asked, run_spec, head.run, rows)
@@ -108,7 +108,7 @@ async def claim(
 
 def _read_past(head: RunHead, rows: Sequence[Row], journal: Journal) -> Past:
     """Return what the engine needs of a run's record."""
-    timeline = Timeline(rows)
+    timeline = Timeline(rows, run=head.run)
     whole = in_all(spending(timeline))
     lost = [each for each in timeline.resumptions if each.lost]
     return Past(
@@ -206,9 +206,9 @@ def fresh_id() -> str:
     return new_run_id()
 
 
-def _read_answer(answer: str, asked: OpenQuestion, run_spec: RunSpec, run: str, rows: Sequence[Row]) -> Result:
+def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows: Sequence[Row]) -> Result:
     """Return the row of an answer. Raises `BadAnswer`: the run is as it was."""
-    named = without_id(answer, asked.id)
+    named = without_id(answer, asked.question)
     binder = None
     if asked.run == run:  # a child run checks the edited input of its call itself
         binder = CallBinder(run_spec.tools, ArtifactStore(read_artifacts(Timeline(rows))))
@@ -216,7 +216,7 @@ def _read_answer(answer: str, asked: OpenQuestion, run_spec: RunSpec, run: str, 
         value = read_answer(answer if named is None else named, asked, binder)
     except ConfigError as why:
         raise BadAnswer(str(why), run=run, waits=waiting_with(asked)) from None
-    return Result(asked.key, asked.step, "question" if isinstance(value, str) else "decision", value)
+    return record_answer(asked, value)
 
 
 async def _answer_child(journal: Journal, run: str, answer: Result, secrets: Iterable[str]) -> None:

@@ -14,12 +14,10 @@ from plait.core import (
     Execute,
     Start,
     Think,
-    Waiting,
     WaitNext,
 )
-from plait.runtime.guard import Suspend
 from plait.runtime.performers.ask_model import AskModel
-from plait.runtime.performers.ask_user import AskTheUser, describe_waiting
+from plait.runtime.performers.ask_user import AskTheUser
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tools import CallTools
 from plait.runtime.performers.check import Check
@@ -63,10 +61,6 @@ class Performers:
         """Tell the guards the work on record, before the loop comes to it again."""
         self.model.recall()
         self.tools.recall()
-
-    def describe_waiting(self, why: Suspend) -> Waiting:
-        """Return the outcome of a run that waits."""
-        return describe_waiting(why)
 
     async def close(self) -> None:
         """End what goes on. The performers must not be used after that."""
