@@ -172,7 +172,8 @@ class Chain:
                     edited_for = ""
                     performer.rebind(entry, read_change(entry.effect, decision.value), decision)
             except BadInput as why:
-                said = f"The guard {guard.name} gave it an input that the tool does not take. {why}"
+                title = getattr(guard, "title", f"guard {guard.name}")
+                said = f"The call is refused: The {title} gave it an input that the tool does not take. {why}"
                 result = performer.refuse(entry, said, is_after=False, by_user=False)
                 return Admitted(entry, performer, guards, found, result)
         result = performer.refuse(entry, "Its input was changed again and again.", is_after=False, by_user=False)

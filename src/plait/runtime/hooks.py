@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Iterable
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from msgspec import Struct
-
 from plait.core import JSON, Call, Observation, Reply, Think
 from plait.core.errors import ConfigError
 from plait.runtime.context import Context
+from plait.runtime.guard import AskApproval, Refuse
 
 HookPoint: TypeAlias = Literal[
     "before_model", "after_model", "before_tool", "after_tool", "before_answer", "after_answer"
@@ -27,35 +26,6 @@ POINTS: tuple[HookPoint, ...] = (
     "before_answer",
     "after_answer",
 )
-
-
-class Refuse(Struct, frozen=True):
-    """A hook's refusal, with the reason. The model reads the reason of a refused tool call, result or answer.
-
-    Raises `ConfigError` if the reason is not a text, or empty.
-    """
-
-    reason: str
-
-    def __post_init__(self) -> None:
-        _require_text("Refuse", self.reason, "reason")
-
-
-class AskApproval(Struct, frozen=True):
-    """A hook's request that the user decides. The run waits with this question until someone answers yes or no.
-
-    Raises `ConfigError` if the question is not a text, or empty.
-    """
-
-    question: str
-
-    def __post_init__(self) -> None:
-        _require_text("AskApproval", self.question, "question")
-
-
-def _require_text(kind: str, given: object, what: str) -> None:
-    if not isinstance(given, str) or not given.strip():
-        raise ConfigError(f"{kind}({given!r}) is invalid.", hint=f"Give the {what} as a text.")
 
 
 T = TypeVar("T")
