@@ -1,11 +1,11 @@
 """Makes guards of the user's hooks. No other code calls a hook of a run.
 
-Theory of operation. A guard acts at the points whose methods its hook overrides, and gives each method a `Context` and
-copies of its own. Answers need more, because a check has no result but an objection: `before_answer` decides in the check,
-and what it makes of the answer is remembered. It becomes the answer at the end of the run, where the record has it as the
-guard's change of the outcome. An answer that no check of this process accepted passes `before_answer` there.
-`after_answer` has a guard of its own: it sees the answer as all `before_answer`s left it, and also decides if the user was
-asked there.
+Theory of operation. A guard acts at the points whose methods its hook overrides, and gives each method a `Context`
+and copies of its own. Answers need more, because a check has no result but an objection. `before_answer` decides in
+the check, and the guard remembers what it made of the answer. That becomes the answer at the end of the run, where
+the record has it as the guard's change of the outcome. An answer that no check of this process accepted passes
+`before_answer` there. `after_answer` has a guard of its own: it sees the answer as all `before_answer`s left it, and
+decides also if the user was asked there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Checks the answers of a run against its output type and the user's own checks.
 
-Theory of operation. `OutputGuard` objects to answers before the hooks see them. `AfterHooksGuard` comes after the hooks.
-It counts the objections, whoever made them, and ends the run after one more than the model may answer. It also checks the
-result of a call that ends the run, which hooks may have changed. The user's functions are called for new answers only: a
-resumed run and a replay take the objections from the record.
+Theory of operation. `OutputGuard` objects to answers before the hooks see them. `AfterHooksGuard` comes after the
+hooks. It counts the objections, whoever made them, and ends the run after one more than the model may answer. It also
+checks the result of a call that ends the run, which hooks may have changed. The user's functions are called for new
+answers only: a resumed run and a replay take the objections from the record.
 """
 
 from __future__ import annotations
