@@ -1,7 +1,7 @@
 """Hooks: functions of the user before and after model calls, tool calls and answers.
 
 A hook observes (it returns None), changes (it returns the new value), refuses (`Refuse`), or lets the run wait for the
-user (`AskApproval`). The journal has each decision, so a replay needs no hooks.
+user (`AskApproval`). The journal has each decision, so a replay needs no hooks. `guards/hooks.py` makes guards of them.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ class Hook:
 
     Each method gets a `Context`: the dependencies, the run's id, step and session, and a logger. It returns the changed
     value, `Refuse(reason)`, `AskApproval(question)`, or None to change nothing. Values are immutable: use
-    `msgspec.structs.replace`. Hooks run in the order of `Agent.hooks` before a call and in the reverse order after it;
-    each sees what the earlier ones changed. The hooks of a run also apply to the model calls and tool calls of its
-    child runs.
+    `msgspec.structs.replace`. Hooks run in the order of `Agent.hooks` before a call, and in the reverse order after it
+    and about an answer; each sees what the ones before it changed. The hooks of a run also apply to the model calls and
+    tool calls of its child runs.
 
-    A hook is called again if the process dies before its decision is in the journal. An exception in a hook ends the
-    run as *crashed*; it can be resumed. A class with a misspelled method raises `ConfigError`.
+    The journal has what a hook changes, refuses and asks. A hook that lets something pass leaves no row, and may be
+    called again about it after a question to the user, or when the run goes on in another process. An exception in a
+    hook ends the run as *crashed*; it can be resumed. A class with a misspelled method raises `ConfigError`.
     """
 
     def __init_subclass__(cls) -> None:
