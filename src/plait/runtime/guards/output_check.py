@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from msgspec import structs
-
 from plait.core import Answered, Call, CheckAnswer, Failed, Observation
 from plait.runtime.context import Context
 from plait.runtime.guard import LIMITS, OUTPUT, USERS, Entry, Finish, Guard, Refuse, Refused
@@ -27,6 +25,7 @@ class OutputGuard(Guard):
 
     order = OUTPUT
     name = "output"
+    holds_text = may_ask = False
     points_after = (CheckAnswer, Finish)
 
     def __init__(
@@ -61,11 +60,13 @@ class OutputGuard(Guard):
 class AfterHooksGuard(Guard):
     """Counts objections to answers, and checks the results of calls that end the run.
 
-    `uncounted` are the guards whose objections do not count, because they are no objections to the answer's form.
+    `uncounted` are the guards whose objections do not count: grounding has a limit of its own. The performer of calls
+    marks results that end the run (`Observation.ends`), those of hand-offs too.
     """
 
     order = (LIMITS + USERS) / 2
     name = "output_after_hooks"
+    holds_text = may_ask = False
 
     def __init__(self, output_guard: OutputGuard, uncounted: Collection[str] = ("grounding",)) -> None:
         output = output_guard.output
@@ -81,9 +82,16 @@ class AfterHooksGuard(Guard):
                     self._count_objection(entry, result, fresh)
                 elif not fresh:
                     self._guard.accepted = (self._guard.output.read(answer),)
-            case Call() if fresh and result.ok:
-                if result.ends or (entry.tool is not None and entry.tool.spec.hand_off):
-                    return self._check_as_answer(entry, result)
+            case Call() if fresh and result.ok and result.ends:
+                if objection := self._guard.find_objection(entry, result.value):
+                    text = f"Error: the result of '{entry.effect.tool}' cannot be the answer. {objection}"
+                    return Observation(
+                        f"{text}\nThe result: {result.text}",
+                        trouble="raised",
+                        note=result.note,
+                        seconds=result.seconds,
+                        outside=result.outside,
+                    )
         return result
 
     def _count_objection(self, entry: Entry, objection: str, fresh: bool) -> None:
@@ -96,19 +104,6 @@ class AfterHooksGuard(Guard):
         self._counted.add(entry.key)
         if fresh and len(self._counted) > self._guard.output.retries:
             raise Refused(remove_request(objection), kind="output")
-
-    def _check_as_answer(self, entry: Entry, observation: Observation) -> Observation:
-        """Return the observation that ends the run, or an error for the model if its result can't be the answer."""
-        if objection := self._guard.find_objection(entry, observation.value):
-            text = f"Error: the result of '{entry.effect.tool}' cannot be the answer. {objection}"
-            return Observation(
-                f"{text}\nThe result: {observation.text}",
-                trouble="raised",
-                note=observation.note,
-                seconds=observation.seconds,
-                outside=observation.outside,
-            )
-        return observation if observation.ends else structs.replace(observation, ends="answer")
 
 
 def make_output_guards(
