@@ -183,10 +183,11 @@ class Chain:
             except BadInput as why:
                 if decision.action == "edit":  # the user learns it, and the question stays open
                     await self._ask_again(entry, guard, str(why))
-                said = f"The guard {guard.name} gave it an input that the tool does not take. {why}"
+                title = getattr(guard, "title", f"guard {guard.name}")
+                said = f"The call is refused: The {title} gave it an input that the tool does not take. {why}"
                 result = performer.refuse(entry, said, is_after=False, by_user=False)
                 return Admitted(entry, performer, guards, found, result)
-        result = performer.refuse(entry, "Its input was changed again and again.", is_after=False, by_user=False)
+        result = performer.refuse(entry, "The call is refused: Hooks changed its input again and again.", is_after=False, by_user=False)
         return Admitted(entry, performer, guards, found, result)
 
     def _admit_seen_check(self, entry: Entry, performer: Performer) -> Admitted:
@@ -238,6 +239,7 @@ class Chain:
             return result
         waiting = list(admitted.guards)
         if journal.replay or journal.is_seen(entry.key, entry.started):
+            self._note_decisions(entry, "!")
             decided = {
                 name: convert_decision(value)
                 for name, key in journal.decisions(entry.key, "!").items()

@@ -1,7 +1,7 @@
 """Hooks: functions of the user before and after model calls, tool calls and answers.
 
 A hook observes (it returns None), changes (it returns the new value), refuses (`Refuse`), or lets the run wait for the
-user (`AskApproval`). The journal has each decision, so a replay needs no hooks.
+user (`AskApproval`). The journal has each decision, so a replay needs no hooks. `guards/hooks.py` makes guards of them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Iterable
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from msgspec import Struct
-
 from plait.core import JSON, Call, Observation, Reply, Think
 from plait.core.errors import ConfigError
 from plait.runtime.context import Context
+from plait.runtime.guard import AskApproval, Refuse
 
 HookPoint: TypeAlias = Literal[
     "before_model", "after_model", "before_tool", "after_tool", "before_answer", "after_answer"
@@ -29,35 +28,6 @@ POINTS: tuple[HookPoint, ...] = (
 )
 
 
-class Refuse(Struct, frozen=True):
-    """A hook's refusal, with the reason. The model reads the reason of a refused tool call, result or answer.
-
-    Raises `ConfigError` if the reason is not a text, or empty.
-    """
-
-    reason: str
-
-    def __post_init__(self) -> None:
-        _require_text("Refuse", self.reason, "reason")
-
-
-class AskApproval(Struct, frozen=True):
-    """A hook's request that the user decides. The run waits with this question until someone answers yes or no.
-
-    Raises `ConfigError` if the question is not a text, or empty.
-    """
-
-    question: str
-
-    def __post_init__(self) -> None:
-        _require_text("AskApproval", self.question, "question")
-
-
-def _require_text(kind: str, given: object, what: str) -> None:
-    if not isinstance(given, str) or not given.strip():
-        raise ConfigError(f"{kind}({given!r}) is invalid.", hint=f"Give the {what} as a text.")
-
-
 T = TypeVar("T")
 Decision: TypeAlias = T | Refuse | AskApproval | None
 """The result of a hook: a new value, a refusal, a question to the user, or None to change nothing."""
@@ -68,12 +38,13 @@ class Hook:
 
     Each method gets a `Context`: the dependencies, the run's id, step and session, and a logger. It returns the changed
     value, `Refuse(reason)`, `AskApproval(question)`, or None to change nothing. Values are immutable: use
-    `msgspec.structs.replace`. Hooks run in the order of `Agent.hooks` before a call and in the reverse order after it;
-    each sees what the earlier ones changed. The hooks of a run also apply to the model calls and tool calls of its
-    child runs.
+    `msgspec.structs.replace`. Hooks run in the order of `Agent.hooks` before a call, and in the reverse order after it
+    and about an answer; each sees what the ones before it changed. The hooks of a run also apply to the model calls and
+    tool calls of its child runs.
 
-    A hook is called again if the process dies before its decision is in the journal. An exception in a hook ends the
-    run as *crashed*; it can be resumed. A class with a misspelled method raises `ConfigError`.
+    The journal has what a hook changes, refuses and asks. A hook that lets something pass leaves no row, and may be
+    called again about it after a question to the user, or when the run goes on in another process. An exception in a
+    hook ends the run as *crashed*; it can be resumed. A class with a misspelled method raises `ConfigError`.
     """
 
     def __init_subclass__(cls) -> None:
