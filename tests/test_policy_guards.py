@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec import UNSET, convert
+from msgspec import UNSET, convert, to_builtins
 
 import plait
 from plait.core import Call, CheckAnswer, CheckGrounding, Execute, LimitNear, Note, Observation, Ran, Stopped
@@ -92,9 +92,6 @@ class Calls(BasePerformer):
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
         return Asking("approval", question, entry.effect)
 
-    def read(self, value: Any) -> Any:
-        return value if isinstance(value, Observation) else convert(value, Observation)
-
 
 class Desk:
     """A run of calls: its guards, and its record."""
@@ -131,9 +128,7 @@ class Desk:
         assert isinstance(performer, Calls)
         made: Any = admitted.result
         if admitted.found.value is not UNSET:
-            made = performer.read(admitted.found.value)
-            assert isinstance(made, Observation)
-            return made
+            return convert(to_builtins(admitted.found.value), Observation)
         if made is UNSET:
             self.journal.buffer(Intent(entry.key, 0, "call", entry.asked))
             entry.begun, made = True, performer.result(entry.effect)
@@ -146,11 +141,17 @@ class Desk:
             await self.act(*calls, **how)
         return [each.text for each in why.value.questions]
 
-    async def answer(self, decision: Decision, *calls: Call, place: int = 0) -> list[Observation]:
+    async def answer_and_ask(self, decision: Decision, *calls: Call, place: int = 0, **how: Any) -> str:
+        """Answer an open question, after which the calls wait for another one; return its text."""
+        with pytest.raises(Suspend) as why:
+            await self.answer(decision, *calls, place=place, **how)
+        return why.value.questions[-1].text
+
+    async def answer(self, decision: Decision, *calls: Call, place: int = 0, **how: Any) -> list[Observation]:
         """Answer an open question of the last effect, and go on."""
         opened = [key for key in self.open_keys() if key.startswith(f"{self.n - 1}.{place}?")]
         await self.journal.write(Result(opened[-1], 0, "decision", decision))
-        return await self.act(*calls, n=self.n - 1)
+        return await self.act(*calls, n=self.n - 1, **how)
 
     def open_keys(self) -> list[str]:
         keys = dict.fromkeys(row.record.key for row in self.log.rows())
@@ -235,7 +236,7 @@ class Known:
 
 def grounding(policy: Any, near: LimitNear | None = None, repeats: int = 4) -> tuple[Guard, Guard]:
     context: Any = Known()
-    learner = SourcesGuard(Sources(["Pay Ada."]), context)
+    learner = SourcesGuard(Sources(["Pay Ada 6 or 7."]), context)
     names = [tool.name for tool in TOOLS]
     return learner, GroundingGuard(policy, learner, context, others=names, repeats=repeats, find_near=lambda: near)
 
