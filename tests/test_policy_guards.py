@@ -128,7 +128,9 @@ class Desk:
         assert isinstance(performer, Calls)
         made: Any = admitted.result
         if admitted.found.value is not UNSET:
-            return convert(to_builtins(admitted.found.value), Observation)
+            made = convert(to_builtins(admitted.found.value), Observation)
+            assert isinstance(made, Observation)
+            return made
         if made is UNSET:
             self.journal.buffer(Intent(entry.key, 0, "call", entry.asked))
             entry.begun, made = True, performer.result(entry.effect)
