@@ -128,14 +128,12 @@ class Desk:
         assert isinstance(performer, Calls)
         made: Any = admitted.result
         if admitted.found.value is not UNSET:
-            made = convert(to_builtins(admitted.found.value), Observation)
-            assert isinstance(made, Observation)
-            return made
+            return as_observation(admitted.found.value)
         if made is UNSET:
             self.journal.buffer(Intent(entry.key, 0, "call", entry.asked))
             entry.begun, made = True, performer.result(entry.effect)
         self.journal.buffer(Result(entry.key, 0, "call", made, entry.asked if admitted.result is not UNSET else UNSET))
-        return made
+        return as_observation(made)
 
     async def ask(self, *calls: Call, **how: Any) -> list[str]:
         """Make calls that wait for the user; return the questions."""
@@ -168,6 +166,10 @@ class Desk:
         performer: Any = END if isinstance(effect, Finish) else Check(None)  # type: ignore[arg-type]
         guards = self.chain.at(effect, after=True)
         return await self.chain.settle(Admitted(entry, performer, guards, NOTHING), result)
+
+
+def as_observation(value: Any) -> Observation:
+    return convert(to_builtins(value), Observation)
 
 
 def look_at(at: str) -> Call:

@@ -87,8 +87,8 @@ class ApprovalsGuard(Guard):
         self._tools, self._binder, self._scrub, self._repeats = tools, binder, scrub, repeats
         self._is_damaged, self._lost_calls = is_damaged, frozenset(lost_calls)
         self.tree = CallsInDoubt()
-        self._own: list[Call] = []
-        """The calls in doubt of this run and of its child runs."""
+        self._own = CallsInDoubt()
+        """Those of this run and of its child runs."""
         self._named: set[tuple[str, str]] = set()
         """Entries that the user approved though they are in doubt."""
         self._note(doubts)
@@ -194,7 +194,7 @@ class ApprovalsGuard(Guard):
     def _note(self, calls: Iterable[Call]) -> None:
         found = list(calls)
         self.tree.add(found)
-        self._own += [call for call in found if call not in self._own]
+        self._own.add(found)
 
     def _may_repeat(self, entry: Entry) -> bool:
         return self._repeats or entry.tool is None or entry.tool.spec.repeatable
@@ -227,18 +227,17 @@ class ApprovalsGuard(Guard):
     # -- child runs
 
     def carry(self) -> list[Any] | None:
-        return [[call.tool, call.input] for call in self._own] or None
+        return [[call.tool, call.input] for call in self._own.read_all()] or None
 
     def for_child(self, own: Guard | None) -> Guard:
         """Return one guard with the policies of both runs. It shares the doubts of the tree."""
-        if not isinstance(own, ApprovalsGuard):
-            own = copy.copy(self)
-            own.policies, own._own = (), []
-        child = copy.copy(own)
-        child._set_policies((*self.policies, *own.policies))
-        child.tree, child._own, child._named = self.tree, [*own._own], set()
-        if own.tree is not self.tree:
+        child = copy.copy(own if isinstance(own, ApprovalsGuard) else self)
+        child._own, child._named = CallsInDoubt(), set()
+        if isinstance(own, ApprovalsGuard):
+            child._set_policies((*self.policies, *own.policies))
+            child._own.join(own._own)
             self.tree.join(own.tree)
+            child.tree = self.tree
         return child
 
 
