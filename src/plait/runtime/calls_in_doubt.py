@@ -1,8 +1,4 @@
-"""The calls in doubt that a tree of runs shares: those that began, and of which nobody knows whether they took effect.
-
-A run at the top makes the object, and its child runs use the same one. A resumed run begins with what is on record of
-its tree. The earlier turns of a session are read when the first call with effects is to be made.
-"""
+"""Reads from a journal which calls are in doubt: those that began, and of which nobody knows whether they took effect."""
 
 from __future__ import annotations
 
@@ -14,23 +10,6 @@ from plait.journal.keys import read_key
 from plait.journal.records import RunHead, RunRow
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
-
-
-class CallsInDoubt:
-    """Collects the calls in doubt. `tree` are those of the runs of this tree."""
-
-    def __init__(self) -> None:
-        self.tree: list[Call] = []
-        self._earlier: list[Call] = []
-        self.unread: list[tuple[Journal, str, str]] = []
-        """Sessions whose earlier turns are not read yet: the journal, the session, and the run that belongs to it."""
-
-    def read_all(self) -> list[Call]:
-        """Return all calls in doubt, with their tools' own names. Raises `JournalError` for an unreadable turn."""
-        for journal, session, run in self.unread:
-            self._earlier += [call for row in journal.open_turns(session, run) for call in read_calls_of(journal, row)]
-        self.unread.clear()
-        return [*self._earlier, *self.tree]
 
 
 def read_calls_in_doubt(journal: Journal, head: RunHead, timeline: Timeline) -> list[Call]:
