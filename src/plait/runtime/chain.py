@@ -10,12 +10,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import UNSET, Struct, UnsetType, convert, structs, to_builtins
 
 from plait.core import Call, Outcome, Think
 from plait.core.errors import BadInput, ConfigError
+from plait.journal.keys import read_key
 from plait.journal.records import Asking, Decision, Intent, Result
 from plait.runtime.bound_calls import REBINDS
 from plait.runtime.guard import AskApproval, Attempt, Entry, Guard, RecordEnds, Refuse, Suspend, open_question
@@ -81,6 +82,14 @@ class Admitted:
             await guard.after(self.entry, result, False)
 
 
+class Approved(NamedTuple):
+    """The user's approval of an effect: the guard that asked, its question, and the answer."""
+
+    guard: str
+    asking: Asking
+    decision: Decision
+
+
 @dataclass
 class Chain:
     """The guards of one run, in their order."""
@@ -143,7 +152,8 @@ class Chain:
         """
         journal, found = self.journal, self.journal.find(entry.key)
         if found.is_known:
-            entry.recorded, entry.begun = found.value is not UNSET, True
+            entry.recorded = found.value is not UNSET
+            entry.begun = entry.recorded or found.is_open  # not if it waits for a child run
             guards = self._guards_of(entry)
             try:
                 performer.restore(entry, found)
@@ -161,13 +171,17 @@ class Chain:
         try:
             performer.bind(entry)
         except BadInput as why:
+            for guard in self.at(entry.effect):
+                if guard.sees_unbound:  # it may raise a signal; the entry reserves nothing
+                    await guard.before(entry)
+                    guard.release(entry)
             return Admitted(entry, performer, self._guards_of(entry), found, performer.describe_unbound(entry, why))
         guards = self._guards_of(entry)
         if not guards:
             return Admitted(entry, performer, guards, found)
-        edited_for = ""
+        edit: Approved | None = None
         for _ in range(1 + REBINDS):
-            guard, decision = await self._pass(entry, performer, guards, edited_for)
+            guard, decision = await self._pass(entry, performer, guards, edit)
             if decision is None:
                 return Admitted(entry, performer, guards, found)
             if decision.action == "refuse":
@@ -175,10 +189,10 @@ class Chain:
                 return Admitted(entry, performer, guards, found, result)
             try:
                 if decision.action == "edit":
-                    edited_for = guard.name
+                    edit = Approved(guard.name, self._asking_of(self._key_of(entry, guard)), decision)
                     performer.rebind(entry, structs.replace(entry.effect, input=decision.value), decision)
                 else:
-                    edited_for = ""
+                    edit = None
                     performer.rebind(entry, read_change(entry.effect, decision.value), decision)
             except BadInput as why:
                 if decision.action == "edit":  # the user learns it, and the question stays open
@@ -200,25 +214,24 @@ class Chain:
         for key in self.journal.decisions(entry.key, "?").values():
             if (found := self.journal.find(key)).value is UNSET:
                 raise RecordEnds  # the question is open
-            if (decision := convert_decision(found.value)).action == "refuse":
+            if (decision := found.value).action == "refuse":
                 result = performer.refuse(entry, decision.text, is_after=False, by_user=decision.by_user)
                 return Admitted(entry, performer, guards, found, result)
         return Admitted(entry, performer, guards, self.journal.find(entry.key))
 
     async def _pass(
-        self, entry: Entry, performer: Performer, guards: Sequence[Guard], edited_for: str
+        self, entry: Entry, performer: Performer, guards: Sequence[Guard], edit: Approved | None
     ) -> tuple[Guard, Decision | None]:
-        """Return the first guard that does not let the effect pass, and its decision; None if all do. The user's edit is
-        the approval of the edited input for the guard `edited_for` that asked."""
+        """Return the first guard that does not let the effect pass, and its decision; None if all do. `edit` is the
+        answer by which the user made the effect."""
         passed: list[Guard] = []
         entry.reasons.clear()
         try:
             for guard in guards:
-                if guard.name == edited_for:
-                    guard.restore(entry, Decision("yes"))
-                elif guard in self.at(entry.effect) or self.journal.decisions(entry.key, "?").get(guard.name):
-                    decision = await self._decide(entry, performer, guard, UNSET)
-                    if decision is not None and decision.action != "yes":
+                own = edit if edit is not None and edit.guard == guard.name else None
+                if own or guard in self.at(entry.effect) or guard.name in self.journal.decisions(entry.key, "?"):
+                    decision = await self._decide_before(entry, performer, guard, own)
+                    if decision is not None:
                         return guard, decision
                 passed.append(guard)
             return guards[-1], None
@@ -226,6 +239,39 @@ class Chain:
             if len(passed) < len(guards):
                 for guard in reversed(passed):
                     guard.release(entry)
+
+    async def _decide_before(
+        self, entry: Entry, performer: Performer, guard: Guard, approved: Approved | None
+    ) -> Decision | None:
+        """Return what a guard decides about an effect, or did on record; None if it lets it pass.
+
+        It looks once more at what the user approved, by a yes or by an edit (`approved`). A question that says more than
+        the last one about the same input has a key of its own: no answer to the first one is an answer to it.
+        """
+        is_known, asked = guard.name in self.journal.decisions(entry.key, "?"), ""
+        while True:
+            decision: Decision | None = None
+            if is_known:
+                decision = self._recorded(entry, key := self._make_key(entry, guard, asked))
+                if decision is not None and (approved is None or decision != approved.decision):
+                    if decision.action != "yes":
+                        return decision
+                    approved = Approved(guard.name, self._asking_of(key), decision)
+            if decision is not None or not asked:
+                made = await (guard.confirm(entry, approved.asking, approved.decision) if approved else guard.before(entry))
+                if made is entry.effect or (not isinstance(made, Refuse | AskApproval) and made == entry.effect):
+                    return None
+            if decision is None or not isinstance(made, AskApproval):
+                key = self._make_key(entry, guard, asked)
+                return await self._write_decision(entry, performer, guard, key, made, UNSET)
+            if made.question == asked:  # they have read this
+                guard.restore(entry, decision)
+                return None
+            asked = made.question
+
+    def _make_key(self, entry: Entry, guard: Guard, asked: str) -> str:
+        about = digested(entry.effect)
+        return f"{entry.key}?{guard.name}@{self.journal.digest([about, asked] if asked else about)}"
 
     # -- after
 
@@ -241,7 +287,7 @@ class Chain:
         if journal.replay or journal.is_seen(entry.key, entry.started):
             self._note_decisions(entry, "!")
             decided = {
-                name: convert_decision(value)
+                name: value
                 for name, key in journal.decisions(entry.key, "!").items()
                 if (value := journal.find(key).value) is not UNSET
             }
@@ -256,8 +302,8 @@ class Chain:
             while waiting:
                 guard = waiting.pop()
                 if guard in deciding or guard.name in journal.decisions(entry.key, "!"):
-                    decision = await self._decide(entry, performer, guard, result)
-                    result = self._apply(entry, performer, result, decision)
+                    found = await self._decide_after(entry, performer, guard, result)
+                    result = self._apply(entry, performer, result, found)
                 else:
                     await guard.after(entry, result, False)
         except Suspend:
@@ -283,63 +329,62 @@ class Chain:
 
     # -- decisions
 
-    async def _decide(
-        self, entry: Entry, performer: Performer, guard: Guard, result: Any | UnsetType
-    ) -> Decision | None:
-        """Return what a guard decides about an effect (`result` is UNSET) or its result, or did on record; None if it lets
-        it pass."""
-        is_after = result is not UNSET
-        mark, value, journal = ("!", result, self.journal) if is_after else ("?", entry.effect, self.journal)
+    async def _decide_after(self, entry: Entry, performer: Performer, guard: Guard, result: Any) -> Decision | None:
+        """Return what a guard decides about a result, or did on record; None if it lets it pass."""
         key = ""
-        if guard.name in journal.decisions(entry.key, mark):
-            key = f"{entry.key}{mark}{guard.name}@{journal.digest(digested(value))}"
-            if (decision := await self._recorded(entry, guard, key, result)) is not None:
+        if guard.name in self.journal.decisions(entry.key, "!"):
+            key = f"{entry.key}!{guard.name}@{self.journal.digest(digested(result))}"
+            if (decision := self._recorded(entry, key)) is not None:
+                await guard.after(entry, result, False)
                 return decision
-        if journal.replay:
+        made = await guard.after(entry, result, True)
+        if made is result or (not isinstance(made, Refuse | AskApproval) and made == result):
             return None
-        made = await (guard.after(entry, result, True) if is_after else guard.before(entry))
-        if made is value or (not isinstance(made, Refuse | AskApproval) and made == value):
-            return None
-        key = key or f"{entry.key}{mark}{guard.name}@{journal.digest(digested(value))}"
+        key = key or f"{entry.key}!{guard.name}@{self.journal.digest(digested(result))}"
+        return await self._write_decision(entry, performer, guard, key, made, result)
+
+    async def _write_decision(
+        self, entry: Entry, performer: Performer, guard: Guard, key: str, made: Any, result: Any | UnsetType
+    ) -> Decision:
+        """Record what a guard decided, and return it. Raises `Suspend` for a question."""
         if isinstance(made, AskApproval):
             asking = performer.ask(entry, made.question, result)
-            await journal.write(Intent(key, entry.step, "decision", asking))
+            await self.journal.write(Intent(key, entry.step, "decision", asking))
             raise Suspend(open_question(entry.run, key, entry.step, asking))
+        value = entry.effect if result is UNSET else result
         if isinstance(made, Refuse):
             decision = Decision("refuse", text=made.reason)
         else:
             decision = Decision("change", made if isinstance(made, Attempt) else write_change(value, made))
         entry.decided[guard.name] = decision
         if not isinstance(entry.effect, Attempt):  # the attempt's own intent has the change
-            journal.buffer(Result(key, entry.step, "decision", decision))
+            self.journal.buffer(Result(key, entry.step, "decision", decision))
         return decision
 
-    async def _recorded(
-        self, entry: Entry, guard: Guard, key: str, result: Any | UnsetType
-    ) -> Decision | None:
+    def _recorded(self, entry: Entry, key: str) -> Decision | None:
         """Return the recorded decision; None if there is none about this very value. Raises `Suspend` if the user has not
         answered yet."""
         found = self.journal.find(key)
         if found.value is not UNSET:
-            decision = convert_decision(found.value)
-            entry.decided[guard.name] = decision
-            if result is not UNSET:
-                await guard.after(entry, result, False)
-            elif decision.action == "yes":
-                guard.restore(entry, decision)
+            decision = entry.decided[read_key(key).guard] = found.value
             return decision
         if not found.is_open:
             return None
         if self.journal.replay:
             raise RecordEnds
-        asking = found.asked if isinstance(found.asked, Asking) else convert(found.asked, Asking)
-        raise Suspend(open_question(entry.run, key, entry.step, asking))
+        raise Suspend(open_question(entry.run, key, entry.step, found.asked))
+
+    def _key_of(self, entry: Entry, guard: Guard) -> str:
+        return self.journal.decisions(entry.key, "?")[guard.name]
+
+    def _asking_of(self, key: str) -> Asking:
+        asked: Asking = self.journal.find(key).asked
+        return asked
 
     async def _ask_again(self, entry: Entry, guard: Guard, why: str) -> None:
         """Open a question again whose answer cannot be taken. Raises `Suspend`."""
-        key = self.journal.decisions(entry.key, "?")[guard.name]
-        asked = self.journal.find(key).asked
-        asking = asked if isinstance(asked, Asking) else convert(asked, Asking)
+        key = self._key_of(entry, guard)
+        asking = self._asking_of(key)
         said = f"The edited input does not fit. {why}\n"
         asking = structs.replace(asking, text=said + asking.text.rpartition(said)[2])
         await self.journal.write(Intent(key, entry.step, "decision", asking))
@@ -348,12 +393,7 @@ class Chain:
     def _note_decisions(self, entry: Entry, mark: str) -> None:
         for name, key in self.journal.decisions(entry.key, mark).items():
             if (value := self.journal.find(key).value) is not UNSET:
-                entry.decided[name] = convert_decision(value)
-
-
-def convert_decision(value: Any) -> Decision:
-    """Return a decision, recorded or made in this process."""
-    return value if isinstance(value, Decision) else convert(value, Decision)
+                entry.decided[name] = value
 
 
 def digested(value: Any) -> Any:

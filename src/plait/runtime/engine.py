@@ -267,7 +267,7 @@ class Engine:
     def admit(self, entry: Entry, performer: Performer) -> Awaitable[Admitted]:
         """Take an entry through the guards."""
         if not self.journal.find(entry.key).is_known:
-            entry.remark = lambda kind, text: self.remark(kind, text, entry.step)
+            entry.remark = lambda kind, text: self.remark(kind, text, entry.step, entry.key)
         return self.chain.admit(entry, performer)
 
     async def carry_out(self, admitted: Admitted) -> Any:
@@ -288,9 +288,13 @@ class Engine:
             entry.begun = True
 
         work = performer.describe(entry)
-        return await self.journal.entry(
-            entry.key, entry.step, performer.work, work, lambda: performer.perform(entry), begin
-        )
+        try:
+            return await self.journal.entry(
+                entry.key, entry.step, performer.work, work, lambda: performer.perform(entry), begin
+            )
+        except Suspend:
+            entry.begun = False  # it has ended in order, and begins anew
+            raise
 
     # -- notes and events
 
@@ -303,10 +307,11 @@ class Engine:
         """Return whether somebody listens to the events."""
         return self._on_event is not None
 
-    def remark(self, kind: str, text: str, step: int | None = None) -> None:
-        """Record and report a note of the runtime."""
+    def remark(self, kind: str, text: str, step: int | None = None, key: str = "") -> None:
+        """Record and report a note of the runtime. One about an entry (`key`) is made once, though its guards may look at
+        it again after a question."""
         step = self.steps if step is None else step
-        if self.journal.note("", step, kind, text):
+        if self.journal.note(key, step, kind, text):
             self.say(ev.Noted(step, kind, text))
 
     async def _note(self, effect: Note) -> None:

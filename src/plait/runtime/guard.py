@@ -170,6 +170,10 @@ class Guard:
     holds_text: ClassVar[bool] = True
     points: tuple[type, ...] = ()
     points_after: tuple[type, ...] | None = None
+    may_ask: bool = True
+    """Whether it may ask the user, or wait for something else, about the effects that it sees."""
+    sees_unbound: bool = False
+    """Whether `before` also gets calls that fit no tool, as the model wrote them. It may only raise a signal about them."""
 
     @property
     def name(self) -> str:
@@ -183,6 +187,13 @@ class Guard:
     async def before(self, entry: Entry) -> Any:
         """Decide about an effect: return it, perhaps changed, `Refuse` or `AskApproval`; or raise `LimitNear` or
         `LimitReached`. If it returns the effect unchanged it may reserve."""
+        return entry.effect
+
+    async def confirm(self, entry: Entry, asked: Asking, decision: Decision) -> Any:
+        """Decide about an effect that the user has approved, like `before`. `asked` is the question of this guard that they
+        read, `decision` their answer: a yes to this effect, or an edit into it. What they approved stands unless
+        something speaks against it that the question did not say."""
+        self.restore(entry, decision)
         return entry.effect
 
     def restore(self, entry: Entry, decision: Decision | None) -> None:
@@ -206,6 +217,11 @@ class Guard:
     async def retry_after(self, entry: Entry, result: Any, attempt: int) -> float | None:
         """Return after how many seconds to repeat a failed call of a repeatable tool; None not to repeat it."""
         return None
+
+    def refuse_late(self, entry: Entry) -> str:
+        """Return why an admitted tool call is not made after all, now that the turn of its object has come; "" if it
+        is. Calls beside it may have ended meanwhile."""
+        return ""
 
     def carry(self) -> JSON:
         """Return what the guard of the same name in the parent run must know when this run has ended; None for nothing.

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from msgspec import UNSET, UnsetType, convert
+from msgspec import UNSET, UnsetType
 
 from plait.core import Call
 from plait.core.errors import JournalError
@@ -74,7 +74,7 @@ class RunJournal:
         self._raised: dict[str, Raised] = {}
         self._decisions: dict[str, dict[str, str]] = {}
         """The keys of the last decisions by guard, for each entry and mark (such as "3.1?")."""
-        self._notes: set[str] = set()
+        self._notes: set[tuple[str, ...]] = set()
         self._calls: dict[int, int] = {}
         """The number of calls on record of each effect of the loop."""
         self.works: dict[int, str] = {}
@@ -91,7 +91,7 @@ class RunJournal:
     def _add(self, record: Record, body: bytes | None = None) -> None:
         key = record.key
         if isinstance(record, Note):
-            self._notes.add(key)
+            self._notes.add(self._name_note(key, record.kind, record.text))
             return
         found = self._found.get(key, NOTHING)
         if isinstance(record, Intent):
@@ -172,12 +172,19 @@ class RunJournal:
         now, then = codec.encode(value), codec.encode(recorded)
         return now == then or self.log.scrub(now) == then
 
+    def _name_note(self, key: str, kind: str, text: str) -> tuple[str, ...]:
+        """Return what tells a note from others: one of the loop has a number, one about an entry says something."""
+        return (key,) if key.startswith("n") else (key, kind, self.digest(text))
+
     # -- writing
 
     def note(self, key: str, step: int, kind: str, text: str) -> bool:
-        """Record a remark. A note of the loop that is on record is not written again; returns whether it was written."""
-        if self.replay or (key and key in self._notes):
+        """Record a remark. A note of the loop, or about an entry, that is on record is not written again. Returns whether
+        it was written."""
+        name = self._name_note(key, kind, text)
+        if self.replay or (key and name in self._notes):
             return False
+        self._notes.add(name)
         self.log.buffer((Note(key, step, kind, text), None))
         return True
 
@@ -270,10 +277,3 @@ class RunJournal:
 async def _write_quietly(writing: Awaitable[None]) -> None:
     with suppress(JournalError):
         await writing
-
-
-def read_value(value: Any, kind: Any) -> Any:
-    """Return a recorded value as its type. Values of this process have it already."""
-    return convert(value, kind) if isinstance(value, dict | list | str | int | float) or value is None else value
-
-

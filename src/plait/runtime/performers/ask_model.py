@@ -30,13 +30,13 @@ from plait.models.rejections import remember_rejection
 from plait.models.settings import split_settings
 from plait.runtime.attachments import find_contents
 from plait.runtime.bound_calls import REBINDS
-from plait.runtime.chain import convert_decision, digested, read_change
+from plait.runtime.chain import digested, read_change
 from plait.runtime.guard import Attempt, Entry, LimitReached, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.send_request import SendRequest, ask_about_request
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.reply_listener import ReplyListener, listen_to_reply
-from plait.runtime.run_journal import Found, read_value
+from plait.runtime.run_journal import Found
 from plait.runtime.tracing import ModelSpan
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class AskModel(BasePerformer):
             at = read_key(key)
             if at.attempt < 0 or at.mark or found.value is UNSET:
                 continue
-            asked: Request = read_value(found.asked, Request)
-            response: Response = read_value(found.value, Response)
+            asked: Request = found.asked
+            response: Response = found.value
             if response.fallback:
                 self.engine.run_spec.phases.leave(asked.model)
             think = Think(asked.phase, max_tokens=asked.max_tokens)  # the loop has not asked yet: the rest is unknown
@@ -78,7 +78,7 @@ class AskModel(BasePerformer):
                 self._tell(key, attempt, response, by_tool=bool(at.asked))
             owner = key[: key.rindex("a")]
             if not response.error and (reply := self.engine.journal.find(owner).value) is not UNSET:
-                self._tell(owner, think, read_value(reply, Reply), by_tool=bool(at.asked))
+                self._tell(owner, think, reply, by_tool=bool(at.asked))
 
     def _find_model(self, asked: Request) -> Model | None:
         """Return the model of a recorded attempt; None if a tool had it from elsewhere."""
@@ -210,7 +210,7 @@ class ModelCall(BasePerformer):
         for _ in range(1 + REBINDS if guards else 0):
             digest = journal.digest(digested(entry.effect))
             values = (journal.find(f"{entry.key}?{guard}@{digest}").value for guard in guards)
-            decisions = (convert_decision(value) for value in values if value is not UNSET)
+            decisions = (value for value in values if value is not UNSET)
             change = next((each for each in decisions if each.action == "change"), None)
             if change is None:
                 return
@@ -248,7 +248,7 @@ class ModelCall(BasePerformer):
         return self._entry_of(entry, key, attempt), sending, found
 
     def _learn(self, found: Found, response: Response) -> None:
-        spec = read_value(found.asked, Request).model
+        spec = found.asked.model
         if response.lost:
             self._phases.lost(spec, response.lost)
             self._rejected[response.lost] = response.error.partition(": ")[2]
@@ -397,7 +397,7 @@ class ModelCall(BasePerformer):
     # -- what guards decide
 
     def read(self, value: Any) -> Reply:
-        reply: Reply = read_value(value, Reply)
+        reply: Reply = value
         return reply
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:

@@ -28,7 +28,6 @@ from plait.journal.records import CodeResult
 from plait.runtime.artifacts import read_handles
 from plait.runtime.guard import Entry
 from plait.runtime.performers.base import BasePerformer
-from plait.runtime.run_journal import read_value
 from plait.runtime.run_spec import differs
 from plait.sandbox import OutCall, Result, SandboxSession, SandboxTurn, Settings, sandbox
 from plait.sandbox.worker_values import Budget, pack, unpack
@@ -116,7 +115,7 @@ class RunCode(BasePerformer):
         return settled.ran
 
     def read(self, value: Any) -> CodeResult:
-        made: CodeResult = read_value(value, CodeResult)
+        made: CodeResult = value
         return made
 
     async def close(self) -> None:

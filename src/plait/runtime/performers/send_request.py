@@ -27,7 +27,7 @@ from plait.models.wires.wire import CHAT, Wire, load_wire
 from plait.runtime.guard import Attempt, Entry, Refused
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.phase_models import Phases
-from plait.runtime.run_journal import Found, Work, read_value
+from plait.runtime.run_journal import Found, Work
 from plait.runtime.run_spec import differs
 from plait.runtime.tracing import UNWATCHED, ModelSpan
 
@@ -81,7 +81,7 @@ class SendRequest(BasePerformer):
         entry.effect = dataclasses.replace(attempt, body=made.body, max_tokens=changed.max_tokens)
 
     def restore(self, entry: Entry, found: Found) -> None:
-        asked: RecordedRequest = read_value(found.asked, RecordedRequest)
+        asked: RecordedRequest = found.asked
         attempt, body = entry.effect, found.body or b""
         think, step = attempt.think, entry.step
         if asked.phase != think.phase:
@@ -166,7 +166,7 @@ class SendRequest(BasePerformer):
         return usage, cost
 
     def read(self, value: Any) -> RecordedResponse:
-        response: RecordedResponse = read_value(value, RecordedResponse)
+        response: RecordedResponse = value
         return response
 
     def decode_recorded(self, entry: Entry) -> Reply | None:

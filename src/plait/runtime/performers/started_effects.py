@@ -11,7 +11,7 @@ from plait.core import Act, ContextOverflow, Observation, Reply, Start, Think, W
 from plait.runtime.guard import Entry, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tools import EndedByTool
-from plait.runtime.run_journal import Work, read_value
+from plait.runtime.run_journal import Work
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine
@@ -140,5 +140,5 @@ class TakeNext(BasePerformer):
             await started.news.wait()
 
     def read(self, value: Any) -> WaitResult:
-        taken: WaitResult = read_value(value, WaitResult)
+        taken: WaitResult = value
         return taken
