@@ -44,6 +44,7 @@ from plait.runtime.attachments import (
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import run_child
 from plait.runtime.guarded_embedder import guard_embedder
+from plait.runtime.guards.taint import CONVERSATION, EVIDENCE
 from plait.runtime.instructions import render_instructions
 from plait.runtime.output import OutputType, choose_method, output_of, recorded_output
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
@@ -62,7 +63,6 @@ from plait.runtime.sessions import (
     session_spec,
 )
 from plait.runtime.system_prompt import warn_of_gaps
-from plait.runtime.guards.taint import CONVERSATION, EVIDENCE
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of

@@ -201,7 +201,9 @@ class Chain:
                 said = f"The call is refused: The {title} gave it an input that the tool does not take. {why}"
                 result = performer.refuse(entry, said, is_after=False, by_user=False)
                 return Admitted(entry, performer, guards, found, result)
-        result = performer.refuse(entry, "The call is refused: Hooks changed its input again and again.", is_after=False, by_user=False)
+        result = performer.refuse(
+            entry, "The call is refused: Hooks changed its input again and again.", is_after=False, by_user=False
+        )
         return Admitted(entry, performer, guards, found, result)
 
     def _admit_seen_check(self, entry: Entry, performer: Performer) -> Admitted:
@@ -258,7 +260,9 @@ class Chain:
                         return decision
                     approved = Approved(guard.name, self._asking_of(key), decision)
             if decision is not None or not asked:
-                made = await (guard.confirm(entry, approved.asking, approved.decision) if approved else guard.before(entry))
+                made = await (
+                    guard.confirm(entry, approved.asking, approved.decision) if approved else guard.before(entry)
+                )
                 if made is entry.effect or (not isinstance(made, Refuse | AskApproval) and made == entry.effect):
                     return None
             if decision is None or not isinstance(made, AskApproval):

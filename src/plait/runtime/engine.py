@@ -33,13 +33,12 @@ from plait.core import (
     PlaitError,
     Reply,
     Stopped,
-    Think,
     Unsupported,
     WaitNext,
     WaitResult,
 )
 from plait.core import events as ev
-from plait.core.errors import ConfigError, JournalError, ReplayDiffers
+from plait.core.errors import JournalError, ReplayDiffers
 from plait.journal.entries import Question
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
@@ -98,7 +97,9 @@ class Engine:
         self.parent: Engine | None = None if run_spec.replay else getattr(call_services(), "engine", None)
         """The run whose tool performs this one."""
         parent = self.parent
-        self.clock = RunClock(None if run_spec.replay else run_spec.limits.seconds, past.seconds, parent and parent.clock)
+        self.clock = RunClock(
+            None if run_spec.replay else run_spec.limits.seconds, past.seconds, parent and parent.clock
+        )
         self.tally = Tally(past.spent, past.children, parent and parent.tally)
         if parent is not None:
             parent.tally.children[log.run] = self.tally
@@ -478,5 +479,3 @@ def _cut_short(outcome: Outcome, how: str, text: str) -> Outcome:
         case Stopped(limit=limit, reason=reason, answer=answer):
             return Stopped(limit, f"{sentence(reason)} {cut}", answer)
     return outcome
-
-

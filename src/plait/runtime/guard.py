@@ -249,5 +249,3 @@ class Suspend(Exception):
 
 class RecordEnds(Exception):
     """Raised when a replay reaches the end of the record."""
-
-

@@ -120,7 +120,9 @@ class RunJournal:
             self._calls[at.n] = max(at.i + 1, self._calls.get(at.n, 0))
         if isinstance(record, Result) and record.work == "take":
             taken = record.value
-            ticket, done = (taken["ticket"], taken.get("done", True)) if isinstance(taken, dict) else (taken.ticket, taken.done)
+            ticket, done = (
+                (taken["ticket"], taken.get("done", True)) if isinstance(taken, dict) else (taken.ticket, taken.done)
+            )
             if done:
                 self._taken.add(ticket)
 

@@ -14,9 +14,9 @@ from msgspec import Struct
 from plait.core import Cancelled, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
+from plait.journal.entries import Question
 from plait.journal.log import ENDED, AnyLog, Entry, RunLog
 from plait.journal.memory import MemoryLog
-from plait.journal.entries import Question
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import Note, Result, Resumption, Row, RunHead, RunRow
 from plait.journal.store import Journal

@@ -68,5 +68,3 @@ class Performers:
             await self.started.close()
         finally:
             await self.code.close()
-
-

@@ -87,5 +87,3 @@ class BasePerformer:
             return Asking("approval", question)
         text = result if isinstance(result, str) else codec.encode(result).decode()
         return Asking("approval", f"{question}\nThe {self.subject[1]}: {shorten(text, SHOWN)[0]}")
-
-

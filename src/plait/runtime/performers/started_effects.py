@@ -37,7 +37,9 @@ class StartedEffects(BasePerformer):
         tickets = tuple(engine.take_number() for _ in effect.effects)
         self.acts |= {ticket for ticket, each in zip(tickets, effect.effects, strict=True) if isinstance(each, Act)}
         thinks = sum(isinstance(each, Think) for each in effect.effects)
-        at_once = all(isinstance(each, Act) and engine.performers.tools.is_over_at_once(each) for each in effect.effects)
+        at_once = all(
+            isinstance(each, Act) and engine.performers.tools.is_over_at_once(each) for each in effect.effects
+        )
         for ticket, each in zip(tickets, effect.effects, strict=True):
             thinks -= isinstance(each, Think)
             work = engine.start_effect(ticket, each, thinks)
@@ -115,7 +117,9 @@ class TakeNext(BasePerformer):
         self._started = started
 
     async def take(self, key: str, effect: WaitNext, *, started: bool, beside: int) -> WaitResult:
-        taken: WaitResult = await self.engine.perform(Entry(self.engine.run_id, key, self.engine.steps, effect, effect), self)
+        taken: WaitResult = await self.engine.perform(
+            Entry(self.engine.run_id, key, self.engine.steps, effect, effect), self
+        )
         return await self._started.finish(taken.ticket) if taken.done else taken
 
     def describe(self, entry: Entry) -> Work:
@@ -135,7 +139,9 @@ class TakeNext(BasePerformer):
                 # Calls that are under way come to their end first: the end of the run's work would cancel them.
                 if busy := [task for ticket, task in started.open.items() if ticket not in started.waiting]:
                     await asyncio.wait(busy)
-                raise Suspend(*(each for ticket in sorted(started.waiting) for each in started.waiting[ticket].questions))
+                raise Suspend(
+                    *(each for ticket in sorted(started.waiting) for each in started.waiting[ticket].questions)
+                )
             started.news.clear()
             await started.news.wait()
 
