@@ -323,7 +323,7 @@ async def _perform(
         if run_spec.past.lost and resumed:
             on_event(ev.Noted(0, "journal", lost_text(run_spec.past.lost)))
     with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed) as span:
-        guards = partial(make_guards, session=head.session, is_child=head.caller is not None)
+        guards = partial(make_guards, is_child=head.caller is not None)
         engine = Engine(run_spec, log, guards, on_event=on_event, span=span, journal=journal)
         outcome = await engine.run()
         span.record_outcome(outcome, engine.steps)
