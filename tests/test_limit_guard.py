@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
@@ -546,6 +547,50 @@ async def test_a_child_concludes_for_itself() -> None:
     await near_of(child.think())
     await above.ask()
     assert above.guard.near is None
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_a_tree_of_runs_stays_within_all_its_limits_and_holds_nothing_in_the_end(seed: int) -> None:
+    chance = random.Random(seed)
+    runs: list[Walked] = []
+    for i in range(4):
+        limits = Limits(
+            steps=chance.choice([None, 3]),
+            calls=chance.choice([None, chance.randint(1, 12)]),
+            tokens=chance.choice([None, chance.randint(300, 6000)]),
+            usd=chance.choice([None, chance.randint(300, 6000) * 1e-6]),
+        )
+        runs.append(Walked(limits, above=chance.choice(runs) if runs else None, run=f"run{i}"))
+    ended: set[str] = set()
+    for _ in range(60):
+        run = chance.choice(runs)
+        if run.run in ended:
+            continue
+        count, by_tool = chance.choice([(1, False), (1, True), (3, False)])
+        begun: list[tuple[Entry, Entry]] = []
+        for beside in reversed(range(count)):
+            think: Entry | None = None
+            try:
+                think = await run.think(started=count > 1, beside=beside, by_tool=by_tool)
+                begun.append((think, await run.attempt(think)))
+                if chance.random() < 0.3:
+                    await run.fail(begun[-1][1], Usage(100, 0))
+                    begun[-1] = (think, await run.attempt(think, number=1))
+            except (LimitNear, LimitReached) as why:
+                begun = [each for each in begun if each[0] is not think]
+                if think is not None:
+                    run.guard.release(think)
+                if isinstance(why, LimitReached) and not by_tool:
+                    ended.add(run.run)
+        for think, attempt in begun:
+            most = attempt.effect.max_tokens
+            await run.reply(think, attempt, (100, chance.randint(1, min(most or 200, 200))))
+    for run in runs:
+        limits, spent = run.guard.limits, run.tally.tree_total
+        assert not run.held
+        assert limits.calls is None or spent.requests <= limits.calls
+        assert limits.tokens is None or spent.usage.tokens <= limits.tokens
+        assert limits.usd is None or (spent.cost_usd is not None and spent.cost_usd <= limits.usd)
 
 
 # --- child runs

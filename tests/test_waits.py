@@ -105,7 +105,8 @@ def test_a_child_that_waits_pauses_the_run_above_it(journal: Path) -> None:
     ],
 )
 def test_only_time_in_which_all_wait_is_left_out(steps: str, seconds: float) -> None:
-    now, parent = [100.0], RunClock(now=lambda: now[0])
+    now = [100.0]
+    parent = RunClock(now=lambda: now[0])
     clock = RunClock(parent=parent, now=lambda: now[0])
     going: dict[str, list[Any]] = {"w": [], "p": []}
     with parent.counted(working=1):  # the tool call that performs the run

@@ -43,7 +43,7 @@ class TokenEstimate:
 class Tally:
     """Counts what one run uses. It begins with the sums of the run's record, so recorded work is not counted again.
 
-    `requests` counts the requests to models, failed ones included, and `calls` the replies. `tool_calls` counts the tool
+    `requests` counts the requests to models, failed ones included, and `calls` the replies. `tool_calls` counts tool
     calls that began. `cost` is in USD, None if a price is unknown. `children` are the runs below by id: each its tally,
     or its sums if this process does not perform it. `parent` is the tally of the run whose tool performs this one.
     """

@@ -104,9 +104,9 @@ class LimitGuard(Guard):
         self._has_usd = any(limits.usd is not None for limits in each)
         self._has_amounts = self._has_usd or any(limits.tokens is not None for limits in each)
         # This guard sees attempts only if there is a limit for them, and all kinds of which the loop may get a signal.
-        attempts = self._has_amounts or any(limits.calls is not None for limits in each)
+        self._sees_attempts = self._has_amounts or any(limits.calls is not None for limits in each)
         kinds = (Think, Call, Execute, Continue, StartChild, Act, AskUser, CheckAnswer, CheckGrounding)
-        self.points = (*kinds, Attempt) if attempts else kinds
+        self.points = (*kinds, Attempt) if self._sees_attempts else kinds
 
     # -- the way of an entry
 
@@ -200,7 +200,7 @@ class LimitGuard(Guard):
         is_last = self.near is not None and not (entry.started or entry.by_tool)
         if is_last:
             self._concluding = entry.id
-        if not entry.recorded:
+        if self._sees_attempts and not entry.recorded:
             self._hold(_Held(entry, self, is_last, request=True))
 
     def _leave_room(self, distance: int, asking: LimitGuard) -> None:
