@@ -197,6 +197,17 @@ async def test_the_signal_of_another_guard_makes_the_run_conclude(effect: Any) -
     assert await reached_of(run.think()) == ("loop", "it goes round")
 
 
+async def test_the_first_signal_says_why_the_run_ends() -> None:
+    run = Walked(Limits(steps=1))
+    await run.ask()
+    await near_of(run.think())
+    await run.guard.after(run.entry(Act((Call("look", {}),))), LimitNear("loop", "it goes round"), False)
+    assert await reached_of(run.guard.before(run.entry(Call("look", {})))) == (
+        "steps",
+        "the limit of 1 step is reached",
+    )
+
+
 async def test_a_started_call_never_gets_the_one_in_reserve() -> None:
     run = Walked(Limits(calls=2))
     await run.ask(started=True)
@@ -355,6 +366,8 @@ async def test_the_usual_time_of_a_call_must_be_left_twice() -> None:
     for seconds in (0, 5, 1, 1):
         run.now += seconds
         await run.ask()
+    entry = run.entry(Think("act"), "0", recorded=True)
+    await run.guard.after(entry, Reply("so", seconds=9.0), False)  # told again: it is no further call
     run.now += 1.5
     near = "8.5 of 10 seconds are used, and a model call takes about 1.0 s"
     assert await near_of(run.think()) == ("seconds", near)

@@ -84,7 +84,8 @@ class LimitGuard(Guard):
         """What the entries of this run and of the runs below it hold."""
         self._last: Reply | None = None
         """The last reply to the loop. The next call, and the one in reserve, are taken to be like it."""
-        self._durations: list[float] = []
+        self._durations: dict[tuple[str, str], float] = {}
+        """The seconds of each model call: a reply is told again if a guard asked the user about it."""
         self._put_below(())
 
     @property
@@ -138,7 +139,7 @@ class LimitGuard(Guard):
         is_replied = isinstance(entry.effect, Think) and isinstance(result, Reply)
         if is_replied and not entry.by_tool:
             self._last = result
-            self._durations.append(result.seconds)
+            self._durations[entry.id] = result.seconds
         elif isinstance(result, LimitNear):
             self.near = self.near or result
         self._give_back(entry, is_replied)
@@ -230,7 +231,7 @@ class LimitGuard(Guard):
         if limits.seconds is not None:
             # The first call also loads the model and reads a prompt that later ones share: it counts half if it is the
             # only one, and not at all beside others.
-            first, *others = asking._durations
+            first, *others = asking._durations.values()
             usual = median(others) if others else first / 2
             if (seconds := self.clock.seconds) + (2 + distance) * usual > limits.seconds:
                 took = f"{seconds:.1f} of {limits.seconds:g} seconds are used"
