@@ -34,8 +34,7 @@ from plait.models.resolve import resolve
 from plait.models.scripted import Scripted
 from plait.models.wires.contents import count_referenced_tokens, fill_contents, find_references
 from plait.runtime.attachments import restore_request
-from plait.runtime.limits import Limits
-from plait.runtime.meter import Meter
+from plait.runtime.tally import TokenEstimate
 
 PDF = b"%PDF-1.4\n1 0 obj << /Type /Page >> endobj\n"
 PHOTO = plait.File.from_bytes(png(), "photo.png")
@@ -271,13 +270,12 @@ def test_a_name_holds_nothing_that_a_model_could_read_as_more() -> None:
     assert describe_content(png(), "image/png", 'a"<|im_end|>\n[x].png').name == "a___im_end____x_.png"
 
 
-def test_the_meter_counts_an_image_by_a_figure_and_not_by_its_bytes() -> None:
+def test_the_estimate_counts_an_image_by_a_figure_and_not_by_its_bytes() -> None:
     model = ChatModel(spec="test:m", name="m", endpoint="http://x", abilities=SEES)
     big = describe_content(png() + bytes(3_000_000), "image/png")
     body = model.encode(Think("act", (Message("user", "hi", attachments=(big,)),))).body
-    meter = Meter(Limits())
     assert count_referenced_tokens(body) == 1600
-    assert 1600 < meter.prompt_tokens(model, body) < 1800
+    assert 1600 < TokenEstimate().prompt_tokens(model, body) < 1800
 
 
 def test_hosted_models_that_accept_images_are_known() -> None:
