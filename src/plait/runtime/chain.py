@@ -97,6 +97,7 @@ class Chain:
     guards: Sequence[Guard]
     journal: RunJournal
     _at: dict[tuple[type, bool], tuple[Guard, ...]] = field(default_factory=dict)
+    _all: dict[type, tuple[Guard, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.guards = sorted(self.guards, key=lambda guard: guard.order)
@@ -135,12 +136,14 @@ class Chain:
 
     def _guards_of(self, entry: Entry) -> tuple[Guard, ...]:
         """Return the guards of an entry: also one that no longer acts there, if it has a decision on record."""
-        before, after = self.at(entry.effect), self.at(entry.effect, after=True)
-        decided = self.journal.decisions(entry.key, "?")
-        if before == after and not decided:
-            return before
-        wanted = {*before, *after}
-        return tuple(guard for guard in self.guards if guard in wanted or guard.name in decided)
+        kind = type(entry.effect)
+        found = self._all.get(kind)
+        if found is None:
+            wanted = {*self.at(entry.effect), *self.at(entry.effect, after=True)}
+            found = self._all[kind] = tuple(guard for guard in self.guards if guard in wanted)
+        if decided := self.journal.decisions(entry.key, "?"):
+            return tuple(guard for guard in self.guards if guard in found or guard.name in decided)
+        return found
 
     # -- before
 

@@ -245,14 +245,14 @@ class Engine:
                     raise
             except _ENDINGS as why:
                 if isinstance(why, LimitNear):
-                    self.near = why
+                    self.near = self.near or why
                 if isinstance(effect, WaitNext):
                     raise  # recorded under the key of the ticket
+                await self.chain.tell_signal(Entry(self.run_id, key, step, effect, effect, started=started), why)
                 if self.journal.raised(key) is None and not self.journal.replay:
                     await self.journal.write(self._write_raised(key, step, why, effect))
                     if said := _describe_signal(why):
                         self.say(ev.Noted(step, "limit", said))
-                await self.chain.tell_signal(Entry(self.run_id, key, step, effect, effect, started=started), why)
                 raise
 
     async def perform(self, entry: Entry, performer: Performer) -> Any:

@@ -27,7 +27,6 @@ from plait.runtime.artifacts import ArtifactStore, read_artifacts
 from plait.runtime.background import wait_to_end
 from plait.runtime.bound_calls import CallBinder
 from plait.runtime.calls_in_doubt import read_calls_in_doubt
-from plait.runtime.costs import in_all, spending
 from plait.runtime.engine import Engine
 from plait.runtime.guard import RecordEnds
 from plait.runtime.make_guards import make_guards
@@ -35,7 +34,7 @@ from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_spec import Past, RunSpec
-from plait.runtime.spent import Spent, read_children_spent
+from plait.runtime.spent import read_children_spent, sum_record
 from plait.tools.user_code import show_error
 from plait.user_functions import call_plain
 
@@ -109,11 +108,10 @@ async def claim(
 def _read_past(head: RunHead, rows: Sequence[Row], journal: Journal) -> Past:
     """Return what the engine needs of a run's record."""
     timeline = Timeline(rows, run=head.run)
-    whole = in_all(spending(timeline))
     lost = [each for each in timeline.resumptions if each.lost]
     return Past(
         rows=rows,
-        spent=Spent(1, len(timeline.attempts), whole.calls, whole.usage, whole.cost_usd),
+        spent=sum_record(timeline),
         children=read_children_spent(journal, head.run),
         seconds=timeline.seconds,
         artifacts=read_artifacts(timeline),

@@ -51,16 +51,18 @@ class LoopBreaker(Guard):
         self._in_code = False
         self._of_piece: set[bytes] = set()  # calls of this piece of code
         self._failed = False  # the last call of this piece did
+        self._has_concluded = False  # a limit was near
 
     async def before(self, entry: Entry) -> Any:
         self._count_before(entry.key)
-        if self._repeats and not entry.changed_by:  # the call that was changed has passed
+        if self._repeats and not self._has_concluded and not entry.changed_by:  # a changed call has passed
             words = codec.encode((entry.asked.tool, entry.asked.input))
             if why := self._find_circle(self._alike.get(words, entry.effect)):
                 raise LimitNear("loop", why)
         return entry.effect
 
     async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
+        self._has_concluded = self._has_concluded or isinstance(result, LimitNear)
         match entry.effect:
             case Execute() if isinstance(result, Ran):
                 self._count_before(entry.key)
