@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _KEY = re.compile(
-    r"(?:(?P<n>\d+)(?:\.(?P<i>\d+)(?::(?P<asked>[cm][0-9a-f]+\.\d+))?)?(?:a(?P<attempt>\d+)|~(?P<check>\d+))?"
+    r"(?:(?P<n>\d+)(?:\.(?P<i>\d+)(?::(?P<asked>[cmq][0-9a-f]+\.\d+))?)?(?:a(?P<attempt>\d+)|~(?P<check>\d+))?"
     r"|n(?P<note>\d+))?(?:(?P<mark>[?!])(?P<guard>.*)@(?P<digest>[0-9a-f]+))?",
     re.DOTALL,
 )
@@ -17,7 +17,7 @@ class Key(NamedTuple):
     """The parts of a key; -1 or "" for a part that it lacks.
 
     `n` is the number of the loop's effect; of a check that of the next one. `i` is the index of a call. `asked` is what
-    that call asked for: "m..." a model call, "c..." a child run. `note` is the number of a note of the loop. For a
+    that call asked for: "m..." a model call, "c..." a child run, "q..." the user. `note` is the number of a note of the loop. For a
     decision, `mark` is "?" before the entry and "!" after it, and `owner` is the key of that entry; else the key itself.
     """
 
@@ -42,4 +42,6 @@ def read_key(key: str) -> Key:
     n, i, attempt, check, note = (int(found[name] or -1) for name in ("n", "i", "attempt", "check", "note"))
     mark = found["mark"] or ""
     owner = key[: found.start("mark")] if mark else key
-    return Key(owner, n, i, found["asked"] or "", attempt, check, note, mark, found["guard"] or "", found["digest"] or "")
+    return Key(
+        owner, n, i, found["asked"] or "", attempt, check, note, mark, found["guard"] or "", found["digest"] or ""
+    )

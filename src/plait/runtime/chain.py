@@ -8,7 +8,7 @@ the entry out (`Engine.carry_out`), or gives it up (`Admitted.release`).
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from plait.core import Call, Outcome, Think
 from plait.core.errors import BadInput, ConfigError
 from plait.journal.records import Asking, Decision, Intent, Result
 from plait.runtime.bound_calls import REBINDS
-from plait.runtime.guard import AskApproval, Attempt, Entry, Guard, Question, RecordEnds, Refuse, Suspend
+from plait.runtime.guard import AskApproval, Attempt, Entry, Guard, Question, RecordEnds, Refuse, StartChild, Suspend
 from plait.runtime.run_journal import Found, RunJournal, Work
 
 
@@ -156,21 +156,23 @@ class Chain:
         guards = self._guards_of(entry)
         if not guards:
             return Admitted(entry, performer, guards, found)
-        edited_for = ""
+        satisfied: dict[str, Decision | None] = {}
         for _ in range(1 + REBINDS):
-            guard, decision = await self._pass(entry, performer, guards, edited_for)
+            guard, decision = await self._pass(entry, performer, guards, satisfied)
             if decision is None:
                 return Admitted(entry, performer, guards, found)
             if decision.action == "refuse":
                 result = performer.refuse(entry, decision.text, is_after=False, by_user=decision.by_user)
                 return Admitted(entry, performer, guards, found, result)
+            before = entry.effect
             try:
                 if decision.action == "edit":
-                    edited_for = guard.name
+                    satisfied = {guard.name: Decision("yes")}
                     performer.rebind(entry, structs.replace(entry.effect, input=decision.value), decision)
                 else:
-                    edited_for = ""
                     performer.rebind(entry, read_change(entry.effect, decision.value), decision)
+                    is_same = entry.effect == before  # in other words
+                    satisfied = {**satisfied, guard.name: None} if is_same else {}
             except BadInput as why:
                 said = f"The guard {guard.name} gave it an input that the tool does not take. {why}"
                 result = performer.refuse(entry, said, is_after=False, by_user=False)
@@ -194,16 +196,16 @@ class Chain:
         return Admitted(entry, performer, guards, self.journal.find(entry.key))
 
     async def _pass(
-        self, entry: Entry, performer: Performer, guards: Sequence[Guard], edited_for: str
+        self, entry: Entry, performer: Performer, guards: Sequence[Guard], satisfied: Mapping[str, Decision | None]
     ) -> tuple[Guard, Decision | None]:
-        """Return the first guard that does not let the effect pass, and its decision; None if all do. The user's edit is
-        the approval of the edited input for the guard `edited_for` that asked."""
+        """Return the first guard that does not let the effect pass, and its decision; None if all do. `satisfied`
+        guards do not decide again: the user's edit is the approval of the edited input for the guard that asked."""
         passed: list[Guard] = []
         entry.reasons.clear()
         try:
             for guard in guards:
-                if guard.name == edited_for:
-                    guard.restore(entry, Decision("yes"))
+                if guard.name in satisfied:
+                    guard.restore(entry, satisfied[guard.name])
                 elif guard in self.at(entry.effect) or self.journal.decisions(entry.key, "?").get(guard.name):
                     decision = await self._decide(entry, performer, guard, UNSET)
                     if decision is not None and decision.action != "yes":
@@ -262,6 +264,25 @@ class Chain:
         if decision.action == "refuse":
             return performer.refuse(entry, decision.text, is_after=True, by_user=decision.by_user)
         return read_change(result, decision.value)
+
+    def refuse(self, entry: Entry, performer: Performer, reason: str) -> Admitted:
+        """Return an entry that is refused for a reason beside its guards; they are told its result."""
+        result = performer.refuse(entry, reason, is_after=False, by_user=False)
+        return Admitted(entry, performer, self._guards_of(entry), self.journal.find(entry.key), result)
+
+    def may_ask(self, effect: Any) -> bool:
+        """Return whether a guard may ask the user about an effect or its result."""
+        return any(guard.may_ask for guard in (*self.at(effect), *self.at(effect, after=True)))
+
+    def refuse_late(self, entry: Entry) -> str:
+        """Return why an admitted call is not made after all; "" if it is. See `Guard.refuse_late`."""
+        return next((why for guard in self.at(entry.effect) if (why := guard.refuse_late(entry))), "")
+
+    async def retry_after(self, entry: Entry, result: Any, attempt: int) -> float | None:
+        """Return after how many seconds to repeat a failed call: the longest that a guard names; None for no repeat."""
+        guards = dict.fromkeys((*self.at(entry.effect), *self.at(entry.effect, after=True)))
+        waits = [await guard.retry_after(entry, result, attempt) for guard in guards]
+        return max((wait for wait in waits if wait is not None), default=None)
 
     async def tell_signal(self, entry: Entry, why: Exception) -> None:
         """Tell the guards of an entry what the loop received in place of its result."""
@@ -337,6 +358,8 @@ def digested(value: Any) -> Any:
     """Return the part of a value that an answer or a decision is about: of a call its input, in JSON's terms."""
     if isinstance(value, Call):
         return [value.tool, value.input]
+    if isinstance(value, StartChild):
+        return value.run  # it follows from the question
     return to_builtins(value, enc_hook=repr)
 
 

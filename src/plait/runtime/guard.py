@@ -165,6 +165,8 @@ class Guard:
     order: ClassVar[float] = USERS
     points: tuple[type, ...] = ()
     points_after: tuple[type, ...] | None = None
+    may_ask: bool = True
+    """Whether it may ask the user, or wait for something else, about the effects that it sees."""
 
     @property
     def name(self) -> str:
@@ -201,6 +203,11 @@ class Guard:
     async def retry_after(self, entry: Entry, result: Any, attempt: int) -> float | None:
         """Return after how many seconds to repeat a failed call of a repeatable tool; None not to repeat it."""
         return None
+
+    def refuse_late(self, entry: Entry) -> str:
+        """Return why an admitted tool call is not made after all, now that the turn of its object has come; "" if it
+        is. Calls beside it may have ended meanwhile."""
+        return ""
 
     def carry(self) -> JSON:
         """Return what the guard of the same name in the parent run must know when this run has ended; None for nothing.
