@@ -23,7 +23,7 @@ from plait.runtime.bound_calls import BoundCall
 from plait.runtime.context import CallLogger, Context
 from plait.runtime.guard import Entry, LimitReached, Question, Refused, Suspend
 from plait.runtime.make_call import ChildWaits, make_call
-from plait.runtime.phase_models import Phases, without_special_tokens
+from plait.runtime.phase_models import Phases
 from plait.runtime.run import Run
 from plait.runtime.tool_prints import as_usual
 from plait.tools import Tool
@@ -201,16 +201,12 @@ class ToolServices:
         think = Think(f"tool:{self.entry.effect.tool}", (system(rules), user(question)), max_tokens=max_tokens)
         try:
             with self._working(self._asking):
-                think = without_special_tokens(think, run_spec.data_tokens)
                 phases = Phases({"": run_spec.find_model(model)})
                 reply = await self.engine.performers.model.ask_for_tool(self.entry, think, phases, self._asked)
         except (LimitNear, LimitReached) as why:
             raise BudgetSpent(why) from None
         except Refused as why:
             raise ToolError(str(why)) from None
-        except Suspend as why:
-            said = f"{why.questions[0].text} A question that a tool asks a model cannot wait for an approval."
-            raise ToolError(said) from None
         except (ModelError, ConfigError) as why:
             after = f" Wait {why.after:g} s." if isinstance(why, ModelError) and why.after is not None else ""
             raise ToolError(why.message, hint=f"{why.hint}{after}".strip()) from why

@@ -12,26 +12,23 @@ from __future__ import annotations
 import base64
 import hashlib
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import UNSET, structs
 
-from plait.core import Call, LimitNear, Stopped, Waiting
+from plait.core import LimitNear, Stopped, Waiting
 from plait.core.errors import ConfigError, ToolError, UnknownRun
 from plait.core.text import shorten
 from plait.journal.log import ENDED, AnyLog
 from plait.journal.memory import MemoryLog
-from plait.journal.open_questions import find_open_questions
 from plait.journal.records import ChildEnd, ChildStart, ParentCall, Result, RunHead, RunRow
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.runtime import runs
 from plait.runtime.attachments import UserQuestion, identify_question, split_question
 from plait.runtime.call_services import BudgetSpent
-from plait.runtime.chain import join_guards
 from plait.runtime.context import Context
 from plait.runtime.guard import Entry, LimitReached, Question, StartChild, Suspend
 from plait.runtime.make_call import ChildWaits
@@ -156,7 +153,6 @@ class RunChild(BasePerformer):
         if row is None:
             run_spec, head = await agent._parts.prepare_run(start.question, None, on_wait, None, None, start.deps)
             head = structs.replace(head, run=start.run, caller=ParentCall(engine.run_id, entry.key))
-            run_spec = self._join_guards(run_spec)
             log = await runs.open_log(run_spec, head, engine.store)
         else:
             assert engine.store is not None
@@ -165,25 +161,20 @@ class RunChild(BasePerformer):
             agent = agent._with_loop_of(head)  # kept until the run ends
             run_spec = await agent._parts.prepare_resume(head, timeline, on_wait, start.deps, engine.store)
             # Whoever may go on with the parent may go on with its children.
-            run_spec, log = await runs.claim(self._join_guards(run_spec), head, engine.store, force=True)
-        self.run = run = await runs.perform(run_spec, head, log, engine.store, resumed=row is not None)
+            run_spec, log = await runs.claim(run_spec, head, engine.store, force=True)
+        questions: list[Question] = []
+        self.run = run = await runs.perform(
+            run_spec, head, log, engine.store, resumed=row is not None, on_suspend=questions.extend
+        )
         services.outside |= run.outside
         if isinstance(run.outcome, Waiting):
-            waiting = run.outcome
-            call = Call(waiting.tool, waiting.input) if waiting.tool else None
-            first = Question(run.id, "", waiting.kind, waiting.reason, call)
-            raise Suspend(*(_find_questions(engine.store, run) or [first]))
+            raise Suspend(*questions)
         if isinstance(log, MemoryLog) or engine.store is None:
             engine.children.append(run)
             totals = log.totals if isinstance(log, MemoryLog) else {}
         else:
             totals = engine.store.run(run.id).totals
         return ChildEnd(run.outcome.status, totals), None
-
-    def _join_guards(self, run_spec: RunSpec) -> RunSpec:
-        """Return the child's specification with the guards of the run above it beside its own."""
-        above, make_own = self.engine.chain, run_spec.make_guards
-        return replace(run_spec, make_guards=lambda engine: join_guards(above.guards, make_own(engine)))
 
     def read_run(self, id: str, agent: ChildAgent[Any]) -> Run[Any]:
         """Return the run of a child that has ended before. Raises `UnknownRun` if the journal no longer has it."""
@@ -196,15 +187,6 @@ class RunChild(BasePerformer):
         run = runs.read_finished_run(row, engine.store, recorded_loop(row.head), output)
         self._services.outside |= run.outside
         return run
-
-
-def _find_questions(journal: Journal | None, run: Run[Any]) -> list[Question]:
-    """Return the open questions of a run that waits, and of its child runs. Without a journal, those of the run alone:
-    nothing can be answered later."""
-    if journal is not None:
-        found = find_open_questions(journal, run.id)
-        return [Question(each.run, each.key, each.kind, each.text, each.call) for each in found]
-    return [Question(run.id, each.key, each.kind, each.text, each.call) for each in run.timeline.open_questions]
 
 
 def _derive_id(run: str, key: str) -> str:

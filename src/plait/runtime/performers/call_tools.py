@@ -192,9 +192,9 @@ class CallTools(BasePerformer):
         """Return whether its calls are over as soon as they begin: they are made on the event loop itself, and nobody
         is asked before."""
         tools = [self.engine.run_spec.tools.get(call.tool) for call in act.calls]
-        return all(_is_inline(tool) and _is_repeatable(tool) for tool in tools) and not any(
-            self.engine.chain.may_ask(call) for call in act.calls[:1]
-        )
+        is_quick = all(_is_inline(each) and _is_repeatable(each) for each in tools)
+        asks = any(each is not None and each.requires_approval for each in tools)
+        return is_quick and not asks and not any(self.engine.chain.may_ask(call) for call in act.calls[:1])
 
     def recall(self) -> None:
         """Tell the guards each recorded call that has a result."""
@@ -240,7 +240,12 @@ class CallTool(BasePerformer):
         assert before is not None
         if decision.action == "edit":
             given = structs.replace(changed, by_code=False)
-            bound = binder.restore(given, structs.replace(given, input=decision.bound))
+            if decision.bound is None:  # the edit of a child run's call, which is bound here first
+                bound = binder.bind(given)
+                if bound.error:
+                    raise BadInput(bound.error)
+            else:
+                bound = binder.restore(given, structs.replace(given, input=decision.bound))
             entry.changed_by = "user"
         else:  # secrets are replaced in what is on record: what a guard left is the value before
             is_same = binder.is_recorded if entry.key in self._continued else None
@@ -295,7 +300,8 @@ class CallTool(BasePerformer):
         if by_user:
             reason = f"the person refused it: {reason}" if reason else "the person refused it"
         made: Observation = self.read(self.engine.journal.find(entry.key).value)
-        text = f"Error: the result of '{entry.effect.tool}' is withheld. {sentence(reason)}"
+        withheld = f"Error: the result of '{entry.effect.tool}' is withheld."
+        text = reason if reason.startswith(withheld) else f"{withheld} {sentence(reason)}"
         return Observation(text, trouble="refused", seconds=made.seconds, outside=made.outside)
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
