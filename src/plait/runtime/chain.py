@@ -274,6 +274,11 @@ class Chain:
         """Return whether a guard may ask the user about an effect or its result."""
         return any(guard.may_ask for guard in (*self.at(effect), *self.at(effect, after=True)))
 
+    def recall(self, entry: Entry, result: Any) -> None:
+        """Tell the guards of work that has ended, before it is settled. See `Guard.recall`."""
+        for guard in self.at(entry.effect, after=True):
+            guard.recall(entry, result)
+
     def refuse_late(self, entry: Entry) -> str:
         """Return why an admitted call is not made after all; "" if it is. See `Guard.refuse_late`."""
         return next((why for guard in self.at(entry.effect) if (why := guard.refuse_late(entry))), "")

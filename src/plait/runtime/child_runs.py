@@ -87,7 +87,7 @@ async def run_child(
     # A fork has the child runs of the run that it comes from.
     id = _derive_id(engine.run_id, key) if found.value is UNSET else read_value(found.asked, ChildStart).run
     effect = StartChild(agent, question, id, deps)
-    entry = Entry(engine.run_id, key, call.step, effect, effect, call.tool, started=call.started, by_tool=True)
+    entry = Entry(engine.run_id, key, call.step, effect, effect, started=call.started, by_tool=True)
     performer = RunChild(services)
     try:
         await performer.record_ended(entry, found)
@@ -152,7 +152,11 @@ class RunChild(BasePerformer):
         log: AnyLog
         if row is None:
             run_spec, head = await agent._parts.prepare_run(start.question, None, on_wait, None, None, start.deps)
-            head = structs.replace(head, run=start.run, caller=ParentCall(engine.run_id, entry.key))
+            settings = head.settings
+            if carried := engine.totals().get("guards"):  # a fork of the child begins with what its parent knew
+                settings = {**settings, "guards": carried}
+            caller = ParentCall(engine.run_id, entry.key)
+            head = structs.replace(head, run=start.run, caller=caller, settings=settings)
             log = await runs.open_log(run_spec, head, engine.store)
         else:
             assert engine.store is not None
