@@ -22,9 +22,9 @@ from plait.journal import codec
 from plait.journal.records import Asking, Decision, Intent, MadeCall
 from plait.runtime.bound_calls import BoundCall, input_of, replace_input
 from plait.runtime.call_services import ToolServices
-from plait.runtime.guard import Entry, Question, Suspend
+from plait.runtime.guard import Entry, Suspend, open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
-from plait.runtime.run_journal import Found, Work, read_value
+from plait.runtime.run_journal import Found, Work
 from plait.runtime.run_spec import differs, sentence
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools import Tool
@@ -99,7 +99,7 @@ class CallTool(BasePerformer):
     def read_recorded(self, entry: Entry, found: Found) -> MadeCall:
         """Set the fields of an entry to what is on record of the call."""
         asked = read_call(found.asked)
-        made = MadeCall(asked) if found.made is UNSET else read_value(found.made, MadeCall)
+        made = MadeCall(asked) if found.made is UNSET else found.made
         entry.asked, entry.tool = entry.asked or asked, entry.tool or self.engine.run_spec.tools.get(asked.tool)
         entry.changed_by, entry.bound, entry.effect = made.by, BoundCall(made.call), made.call
         if found.value is not UNSET and found.made is UNSET and self.read(found.value).trouble == "refused":
@@ -231,12 +231,12 @@ class CallTool(BasePerformer):
         if not question:
             return Observation("Error: the question is empty.", trouble="bad_input")
         key = f"{entry.key}:q{journal.digest(question)}.0"
-        found = journal.find(key)
+        found, asking = journal.find(key), Asking("question", question)
         if found.value is not UNSET:
             return Observation(found.value, value=found.value)
         if not found.is_open:
-            await journal.write(Intent(key, entry.step, "question", Asking("question", question)))
-        raise Suspend(Question(entry.run, key, "question", question))
+            await journal.write(Intent(key, entry.step, "question", asking))
+        raise Suspend(open_question(entry.run, key, entry.step, asking))
 
     def _may_repeat(self, tool: Tool | None) -> bool:
         return is_repeatable(tool) or self.engine.run_spec.on_interrupted_call == "repeat"
@@ -267,7 +267,7 @@ class CallTool(BasePerformer):
             self.engine.say(ev.Observed(entry.step, _show(entry), result))
 
     def read(self, value: Any) -> Observation:
-        result: Observation = read_value(value, Observation)
+        result: Observation = value
         return result
 
 
