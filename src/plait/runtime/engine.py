@@ -252,7 +252,8 @@ class Engine:
                 if self.journal.raised(key) is None and not self.journal.replay:
                     await self.journal.write(self._write_raised(key, step, why, effect))
                     if said := _describe_signal(why):
-                        self.say(ev.Noted(step, "limit", said))
+                        kind = "loop" if isinstance(why, LimitNear) and why.limit == "loop" else "limit"
+                        self.say(ev.Noted(step, kind, said))
                 raise
 
     async def perform(self, entry: Entry, performer: Performer) -> Any:

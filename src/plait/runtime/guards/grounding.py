@@ -203,7 +203,7 @@ class GroundingGuard(Guard):
         answer, near = outcome.answer, self._find_near()
         if answer is None or near is None or self._policy == "note" or not self._fits(answer):
             return False
-        return outcome.reason == sentence(near.detail) and not self._sources.in_answer(answer)
+        return outcome.reason in (near.detail, sentence(near.detail)) and not self._sources.in_answer(answer)
 
 
 def _key(answer: Any) -> bytes:

@@ -189,11 +189,6 @@ class CallTool(BasePerformer):
                 span.record_result(made)
             except Suspend as why:
                 waits = why
-            except BaseException:  # the run is cancelled, or a limit stops it
-                if not is_repeatable(tool):
-                    said = f"{_describe_doubt(shown)} Its input: {input_of(entry.effect)}"
-                    engine.remark("in_doubt", said, entry.step)
-                raise
         if waits is not None:
             raise waits
         if services.outside or tool.open_world:
