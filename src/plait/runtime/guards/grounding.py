@@ -44,7 +44,7 @@ class SourcesGuard(Guard):
 
     name = "sources"
     order = LIMITS + 5
-    may_ask = False
+    holds_text = may_ask = False
     points_after = (Call, AskUser, Execute, Continue, CheckGrounding, CheckAnswer, Finish)
 
     def __init__(self, sources: Sources, context: LoopContext) -> None:
@@ -93,6 +93,7 @@ class GroundingGuard(Guard):
 
     name = "grounding"
     order = GROUNDING
+    holds_text = False
     points = (Call,)
     points_after = (Call, CheckGrounding, CheckAnswer, Finish)
 
