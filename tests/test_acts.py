@@ -327,6 +327,21 @@ def test_a_changed_input_is_bound_and_the_model_is_told(monkeypatch: pytest.Monk
     assert run.answer == ["sent b"] and agent.replay(run.id).whole
 
 
+def test_an_approval_counts_for_a_default_that_is_computed_anew(monkeypatch: pytest.MonkeyPatch, journal: Path) -> None:
+    def make_agent(default: int) -> plait.Agent:
+        @plait.tool
+        def pay(text: str, amounts: list[int] = [default]) -> str:  # noqa: B006
+            """Pays."""
+            MADE.append(f"{text} {amounts}")
+            return "paid"
+
+        return make(monkeypatch, journal, [Recorder({"a": AskApproval("Pay?")})], (Call("pay", "a"),), tools=[pay])
+
+    run = make_agent(5).run("q")
+    assert run.outcome.input == {"text": "a", "amounts": [5]}  # type: ignore[union-attr]
+    assert make_agent(6).resume(run, "yes").answer == ["paid"] and MADE == ["a [5]"]
+
+
 def read_rows(store: Journal, run: str) -> list[tuple[float, str, Row]]:
     """Return the rows of a run and its child runs with their times."""
     found = [(row.at, run, row) for row in store.rows(run)]
