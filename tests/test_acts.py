@@ -14,7 +14,7 @@ import plait
 from plait.core import Act, Answered, Call, Effects, LimitNear, LoopContext, Observation, Stopped, Task
 from plait.core.errors import ReplayDiffers
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Intent, Raised, Result, Row
+from plait.journal.records import Intent, Note, Raised, Result, Row
 from plait.journal.store import Journal
 from plait.runtime import runs
 from plait.runtime.guard import AskApproval, Entry, Guard, Refuse, StartChild
@@ -123,7 +123,8 @@ def questions(agent: plait.Agent, run: Any) -> list[tuple[str, str, str]]:
     return [(each.kind, each.text, each.question) for each in run.timeline.open_questions]
 
 
-def records(run: Any, kind: type, key: str) -> list[Any]:
+def records(run: Any, kind: type[Intent | Result | Raised], key: str) -> list[Any]:
+    """Return the records of one kind that an entry has."""
     return [row.record for row in run.rows() if isinstance(row.record, kind) and row.record.key == key]
 
 
@@ -296,7 +297,7 @@ def test_a_failed_call_of_a_repeatable_tool_is_repeated_after_the_longest_time_t
     class Retries(Recorder):
         def __init__(self, name: str, seconds: float | None) -> None:
             super().__init__()
-            self.name, self.seconds = name, seconds  # type: ignore[misc]
+            self.name, self.seconds = name, seconds
 
         async def retry_after(self, entry: Entry, result: Any, attempt: int) -> float | None:
             return None if attempt > 2 else self.seconds
@@ -304,7 +305,9 @@ def test_a_failed_call_of_a_repeatable_tool_is_repeated_after_the_longest_time_t
     guards: list[Guard] = [Retries("one", 0.0), Retries("two", 0.01), Retries("three", None)]
     run = make(monkeypatch, journal, guards, (Call("flaky", "a"),), tools=[flaky]).run("q")
     assert run.answer == ["at last"] and MADE == ["a"] * 3
-    notes = [row.record.text for row in run.rows() if getattr(row.record, "kind", "") == "retry"]
+    notes = [
+        each.text for each in (row.record for row in run.rows()) if isinstance(each, Note) and each.kind == "retry"
+    ]
     assert len(notes) == 2 and notes[0].endswith("Calling it again in 0.0 s.")
 
 

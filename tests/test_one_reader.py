@@ -15,8 +15,9 @@ RECORDS = {each.__name__ for each in get_args(Record)}
 WRITERS = {
     "runtime/approvals.py": "makes the outcome of a run that waits from the question it has just written",
     "runtime/call_model.py": "writes the requests, responses and replies",
-    "runtime/call_tools.py": "writes the calls and observations",
+    "runtime/child_runs.py": "writes the end of a child run whose entry does not say so yet",
     "runtime/engine.py": "writes the loop's notes",
+    "runtime/performers/call_tool.py": "writes the questions of calls that the user answers",
     "runtime/recorded_effects.py": "gives the engine a person's answers as they were written",
     "runtime/run_code.py": "writes the pieces of code",
     "runtime/run_context.py": "writes questions, answers and the runtime's notes",
