@@ -79,6 +79,7 @@ class Recorder(Guard):
     def __init__(self, on: dict[str, Any] | None = None, after: Callable[[Entry, Any], Any] | None = None) -> None:
         self.on, self.decide_after = on or {}, after
         self.held: list[str] = []
+        self.taken: list[str] = []
         self.told: list[str] = []
 
     def start(self, context: Any) -> Guard:
@@ -94,6 +95,7 @@ class Recorder(Guard):
 
     def restore(self, entry: Entry, decision: Any) -> None:
         self.held.append(entry.key)
+        self.taken.append(entry.key)
 
     def release(self, entry: Entry) -> None:
         self.held.remove(entry.key)
@@ -149,7 +151,9 @@ def test_a_question_lets_the_other_calls_end_and_its_answer_starts_only_the_rest
     assert guard.told == ["0.1 told"]
     (_, first, one), (_, second, two) = questions(agent, run)
     assert (first, second) == ("May a be sent?", "And c?")
+    guard.taken.clear()
     run = agent.resume(run.id, "yes", question=one)
+    assert guard.taken == ["0.1", "0.0"]  # what is on record comes first
     assert (run.status, guard.held) == ("waiting", [])
     assert MADE == ["b begins", "b ends", "a begins", "a ends"]
     run = agent.resume(run.id, "not before noon", question=two)
@@ -345,6 +349,26 @@ def test_an_approval_counts_for_a_default_that_is_computed_anew(monkeypatch: pyt
     assert make_agent(6).resume(run, "yes").answer == ["paid"] and MADE == ["a [5]"]
 
 
+def test_a_call_in_doubt_stays_so_if_the_tool_takes_another_input_by_now(
+    monkeypatch: pytest.MonkeyPatch, journal: Path, tmp_path: Path
+) -> None:
+    @plait.tool(name="send")
+    def send_words(words: str) -> str:
+        """Sends words."""
+        raise AssertionError("it is not called")
+
+    run = make(monkeypatch, journal, [], texts("a")).run("q")
+    records = [(row.record, row.body) for row in run.rows() if isinstance(row.record, Intent)]
+    path = tmp_path / "cut.db"
+    asyncio.run(_begin(path, Journal(journal).head(run.id), records))
+    (said,) = make(monkeypatch, path, [], texts("a"), tools=[send_words]).resume(run.id, force=True).answer
+    assert said.startswith("Error: the run was interrupted while 'send' was being called.")
+
+
+async def _begin(path: Path, head: Any, records: Any) -> None:
+    await Journal(path).begin(head, owner_of_this_process(), records)
+
+
 def read_rows(store: Journal, run: str) -> list[tuple[float, str, Row]]:
     """Return the rows of a run and its child runs with their times."""
     found = [(row.at, run, row) for row in store.rows(run)]
@@ -373,8 +397,10 @@ def test_acts_and_child_runs_killed_after_each_row_repeat_nothing_and_lose_nothi
         for _, name, row in rows:
             kept.setdefault(name, []).append(row)
         for name, its in kept.items():
-            records = [(row.record, row.body) for row in its]
-            await Journal(path).begin(Journal(journal).head(name), owner_of_this_process(), records)
+            records, whole = [(row.record, row.body) for row in its], Journal(journal).run(name)
+            log = await Journal(path).begin(whole.head, owner_of_this_process(), records)
+            if name != run.id and len(its) == len(Journal(journal).rows(name)):
+                await log.end(whole.status, whole.outcome or {}, whole.totals)
 
     run = make_agent(journal).run("q")
     rows = sorted(read_rows(Journal(journal), run.id), key=lambda each: each[0])
@@ -389,4 +415,5 @@ def test_acts_and_child_runs_killed_after_each_row_repeat_nothing_and_lose_nothi
         assert len(begun) + sum(each.endswith("begins") for each in MADE) == 8, (cut, MADE)
         ended = {(name, row.record.key) for _, name, row in rows[:cut] if isinstance(row.record, Result)}
         unknown = str(resumed.answer).count("Whether the call took effect is not known")
-        assert unknown == len(begun - ended) and make_agent(path).replay(run.id).whole, cut
+        assert unknown == str(resumed.answer).count("Error") == len(begun - ended), (cut, resumed.answer)
+        assert make_agent(path).replay(run.id).whole, cut
