@@ -79,7 +79,7 @@ class CallTool(BasePerformer):
             return bound
         for key in decided.values():
             asking = journal.find(key).asked
-            if asking is not UNSET and asking is not None and (call := read_value(asking, Asking).call) is not None:
+            if asking is not UNSET and asking is not None and (call := asking.call) is not None:
                 return self.engine.binder.restore(entry.asked, call)
         return bound
 
