@@ -44,12 +44,11 @@ from plait.runtime.attachments import UserQuestion, check_acceptance, restore_fi
 from plait.runtime.background import EventStream, check_call, run_blocking
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import make_agent_tool
-from plait.runtime.grounding import Grounding
 from plait.runtime.hooks import Hook, check_hooks, require_hooks
 from plait.runtime.limits import Limits
 from plait.runtime.output import OutputForm, OutputT, recorded_output
 from plait.runtime.run import Run
-from plait.runtime.run_spec import Approve, OnInterruptedCall, OnWait
+from plait.runtime.run_spec import Approve, Grounding, OnInterruptedCall, OnWait, Taint
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import (
     History,
@@ -57,7 +56,6 @@ from plait.runtime.sessions import (
     require_loaded,
     session_spec,
 )
-from plait.runtime.guards.taint import Taint
 from plait.sandbox import AUTO, Sandbox
 from plait.tools import Tool
 from plait.tools.load import is_mcp_word

@@ -65,8 +65,8 @@ class Performer(Protocol):
     async def perform(self, entry: Entry) -> tuple[Any, bytes | None]:
         """Do it. Return the result, and the bytes that are recorded with it."""
 
-    def read(self, value: Any) -> Any:
-        """Return a recorded result as its type."""
+    def report_refused(self, entry: Entry, result: Any) -> None:
+        """Report the result of an entry that was not done."""
 
 
 @dataclass
@@ -417,7 +417,8 @@ class Chain:
         answered yet."""
         found = self.journal.find(key)
         if found.value is not UNSET:
-            decision = entry.decided[read_key(key).guard] = found.value
+            decision: Decision = found.value
+            entry.decided[read_key(key).guard] = decision
             return decision
         if not found.is_open:
             return None
