@@ -38,7 +38,6 @@ from plait.loops.format import Turn
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.options import check_options
 from plait.loops.transcript import Entry, Scratchpad, TranscriptKind
-from plait.loops.turn import is_repetition
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,9 @@ class CodeAct:
         last: Observation | None = None
         try:
             while True:
-                ask: Callable[[View], Effects[Any]] = partial(turns.next, log, is_repetition(last), work.failed)
+                # At temperature 0 a model that repeats itself would go on doing so.
+                repeats = last is not None and last.repeated
+                ask: Callable[[View], Effects[Any]] = partial(turns.next, log, repeats, work.failed)
                 if not log.entries and context.search:
                     ask = partial(turns.first, log)
                 turn = yield from compaction.ask(ask, log.entries)

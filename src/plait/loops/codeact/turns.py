@@ -6,8 +6,21 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from plait.core import Effects, Failed, LimitNear, LoopContext, Message, Outcome, Reply, Stopped, Task, note, think
-from plait.loops.attempts import Bad
+from plait.core import (
+    Effects,
+    Failed,
+    LimitNear,
+    LoopContext,
+    Message,
+    Outcome,
+    Reply,
+    Stopped,
+    Task,
+    note,
+    think,
+    user,
+)
+from plait.loops.asking import BadReply, ask_until_read, is_typed_answer, needs_no_rest, plain_answer, read_reply
 from plait.loops.codeact.execution import SEARCH
 from plait.loops.codeact.format import FORMAT, code_call
 from plait.loops.codeact.hints import NAMES
@@ -16,8 +29,7 @@ from plait.loops.codeact.reader import MOST_STEPS, steps_of
 from plait.loops.codeact.signature import python_function
 from plait.loops.compaction import Compaction, View
 from plait.loops.format import Turn, Unreadable
-from plait.loops.transcript import Scratchpad, Transcript, with_repair
-from plait.loops.turn import is_typed_answer, needs_no_rest, plain_answer, read_turn
+from plait.loops.transcript import Scratchpad, Transcript
 
 if TYPE_CHECKING:
     from plait.loops.codeact.loop import CodeAct
@@ -67,33 +79,32 @@ class CodeTurns:
         """Ask for the next turn; `failed`: the last action failed."""
         opening = self._kit.prompt("opening", n=log.next, failed=failed)
         stop = FORMAT.stop(log.next) if self._loop.stop is None else (self._loop.stop,)
-        whole = True
 
-        def ask(bad: Bad | None) -> Effects[Reply]:
-            nonlocal whole
+        def ask(bad: BadReply | None) -> Effects[Reply]:
             tail: tuple[Message, ...] = ()
             if bad:
                 request = self._kit.prompt("repair", complaint=bad.complaint)
-                tail = bad.ask_again(request, FORMAT.join_opening(bad.reply, opening))
+                tail = bad.ask_again(request, FORMAT.join_opening(bad.text, opening))
             held = self._loop.constrain or bool(bad)
             warmer = resample or bool(bad and bad.resample)
             options: dict[str, Any] = {"stop": stop, "resample": warmer, "repair": bool(bad)}
             options["enough"] = partial(needs_no_rest, read=partial(read, whole=False))
             options["grammar"] = FORMAT.grammar(self._kit.tools, log.next, opened=True) if held else None
-            reply = yield from self._think("act", log, view, opening, tail, **options)
-            whole = not reply.how_cut
-            return reply
+            return self._think("act", log, view, opening, tail, **options)
 
         def read(text: str, whole: bool) -> Turn:
             return FORMAT.read(FORMAT.join_opening(text, opening), log.next, self._kit.tools, whole=whole)
 
         answer = plain_answer(self._kit) if self._kit.output is not None else None
-        limit = self._loop.max_parse_errors
-        return (yield from read_turn(ask, lambda text: read(text, whole), limit, answer=answer))
+
+        def take(reply: Reply, miss: int) -> Effects[Turn]:
+            return read_reply(reply, miss, partial(read, whole=not reply.how_cut), answer=answer)
+
+        return ask_until_read(ask, take, self._loop.max_parse_errors)
 
     def conclude(self, log: Scratchpad, compaction: Compaction, limit: LimitNear) -> Effects[Outcome]:
         """Use the reserved call to answer in words from what was found."""
-        tail = with_repair("", self._kit.prompt("conclude", reason=limit.detail))
+        tail = (user(self._kit.prompt("conclude", reason=limit.detail)),)
         ask = partial(self._think, "act", log, opening="FINAL ANSWER:", tail=tail, stop=_ENDS, repair=True)
         reply = yield from compaction.ask(lambda view: ask(view=view), log.entries, concluding=True)
         return Stopped(limit.limit, limit.detail, _last_words(reply.text, log.next))

@@ -29,7 +29,7 @@ from plait.core import (
     user,
     wait_next,
 )
-from plait.loops.attempts import Attempts, Bad
+from plait.loops.asking import BadReply, Rejected, ask_until_read, is_typed_answer, read_reply
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.joiner import JOINER, Verdict
 from plait.loops.compiler.pages import Pages, Round
@@ -38,7 +38,6 @@ from plait.loops.format import Unreadable
 from plait.loops.plan import ask_approval
 from plait.loops.references import RESULTS
 from plait.loops.tool_descriptions import add_search_results, offered_tools
-from plait.loops.turn import is_typed_answer, read_turn
 
 if TYPE_CHECKING:
     from plait.loops.compiler.loop import LLMCompiler
@@ -71,44 +70,43 @@ def _ask_planner(
     loop: LLMCompiler, context: LoopContext, rounds: list[Round], head: tuple[Message, ...], question: str
 ) -> Effects[Failed | None]:
     """Request a plan; start its calls while it is written, unless the user has to see it first."""
-    attempts = Attempts(loop.max_parse_errors)
-    bad: Bad | None = None
+    most = loop.max_parse_errors
     rounds[-1] = next_round(loop, context, rounds[:-1], question)
     work = rounds[-1].work
-    for miss in range(1, loop.max_parse_errors + 1):
+
+    def ask(bad: BadReply | None) -> Effects[Reply]:
         if bad:
             work.restart()
         tail = bad.ask_again(context.prompt("repair", complaint=bad.complaint)) if bad else ()
-        grammar = (
-            FORM.grammar(offered_tools(context, _results(rounds)), loop.max_calls) if loop.constrain or bad else None
-        )
+        held = loop.constrain or bool(bad)
         asked = Think(
             "plan",
             (*head, *tail),
             stop=(f"\n{work.next + loop.max_calls + 1}. ",),
-            grammar=grammar,
+            grammar=FORM.grammar(offered_tools(context, _results(rounds)), loop.max_calls) if held else None,
             max_tokens=loop.max_tokens,
             repair=bool(bad),
             resample=bool(bad and bad.resample),
             watch=True,
         )
-        reply = yield from _stream_plan(asked, work)
-        there_is_a_plan = bool(work.steps) or work.reader.ended
-        if there_is_a_plan and (not work.faults or miss == loop.max_parse_errors):
-            if reply.how_cut:
-                yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
-            yield from work.release()
-            return None
-        if there_is_a_plan:
-            said = "; ".join(work.faults)
-            yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} can't be carried out: {said}")
-            bad = attempts.reject(reply.text, (yield from add_search_results(context, said)))
-        else:
-            said = "; ".join(work.faults) or reply.only_reasoning or "there is no call in it and no join()"
-            bad = attempts.reject(reply.text, said)
-            yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} has no call")
-    why = f"{loop.max_parse_errors} plans in a row had no call. {reply.only_reasoning}".rstrip()
-    return Failed(why, kind="format")
+        return (yield from _stream_plan(asked, work))
+
+    def read(reply: Reply, miss: int) -> Effects[None]:
+        faults = "; ".join(work.faults)
+        if not work.steps and not work.reader.ended:
+            yield from note("unreadable", f"plan {miss} of {most} has no call")
+            raise Rejected(faults or reply.only_reasoning or "there is no call in it and no join()")
+        if work.faults and miss < most:
+            yield from note("unreadable", f"plan {miss} of {most} can't be carried out: {faults}")
+            raise Rejected((yield from add_search_results(context, faults)))
+        if reply.how_cut:
+            yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
+        yield from work.release()
+
+    def describe_failure(bad: BadReply) -> str:
+        return f"{most} plans in a row had no call. {bad.reply.only_reasoning}".rstrip()
+
+    return (yield from ask_until_read(ask, read, most, failure=describe_failure))
 
 
 def next_round(loop: LLMCompiler, context: LoopContext, before: list[Round], question: str) -> Round:
@@ -167,10 +165,8 @@ def ask_joiner(
 ) -> Effects[Verdict | Failed]:
     """Return the joiner's decision; after the `last` plan, an answer or why there is none."""
     missing = ""
-    attempts = Attempts()
-    unfit: Bad | None = None  # an answer that does not fit the output
 
-    def ask(bad: Bad | None) -> Effects[Reply]:
+    def ask(unfit: BadReply | None, bad: BadReply | None) -> Effects[Reply]:
         tail = unfit.ask_again(unfit.complaint) if unfit else ()
         if bad:
             tail += bad.ask_again(context.prompt("join_repair", complaint=bad.complaint, last=last))
@@ -189,13 +185,18 @@ def ask_joiner(
         rounds[-1].said = text
         return verdict
 
-    while True:
-        verdict = yield from read_turn(ask, read, loop.max_parse_errors)
+    def ask_for_verdict(unfit: BadReply | None) -> Effects[Verdict | Failed]:
+        return ask_until_read(partial(ask, unfit), partial(read_reply, read=read), loop.max_parse_errors)
+
+    def check(verdict: Verdict | Failed, miss: int) -> Effects[Verdict | Failed]:
         if isinstance(verdict, Failed) or verdict.kind == "replan":
-            break
-        if not (against := (yield from check_output(verdict.text))):
-            break
-        unfit = attempts.reject(rounds[-1].said, against)
+            return verdict
+        if against := (yield from check_output(verdict.text)):
+            raise Rejected(against, rounds[-1].said, counts=False)
+        return verdict
+
+    # An answer that does not fit the output is asked for again, with as many tries at a decision as the first one.
+    verdict = yield from ask_until_read(ask_for_verdict, check)
     if missing and isinstance(verdict, Failed):
         return Failed(f"No further plan was allowed, and this was still missing: {missing}")
     return verdict

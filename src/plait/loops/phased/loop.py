@@ -8,7 +8,7 @@ system message, each phase's prompt as the user's, its model's reply as the assi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from plait.core import (
     Answered,
@@ -18,6 +18,7 @@ from plait.core import (
     LoopContext,
     LoopRun,
     OneKind,
+    Reply,
     Splitter,
     Step,
     Stopped,
@@ -25,7 +26,7 @@ from plait.core import (
     check_answer,
     note,
 )
-from plait.loops.attempts import Attempts, Bad
+from plait.loops.asking import BadReply, Rejected, ask_until_read
 from plait.loops.format import Unreadable
 from plait.loops.grounding import strike_values
 from plait.loops.options import check_options
@@ -105,20 +106,24 @@ class Phased:
 
     def _react(self, chat: PhasedChat) -> Effects[tuple[Step, ...]]:
         """Return the actions that the model chooses; none if it wants none, or only talks."""
-        prompt, context = chat.prompt("react"), chat.context
-        attempts, errors, checked = Attempts(self.max_parse_errors), 0, False
-        bad: Bad | None = None
-        while True:
-            schema = action_list.schema(offered_tools(context, chat.seen), self.most) if self.constrain or bad else None
-            text = yield from chat.ask_for_list(prompt, bad, self.most, schema)
+        prompt, context, checked = chat.prompt("react"), chat.context, False
+
+        def ask(bad: BadReply | None) -> Effects[Reply]:
+            held = self.constrain or bool(bad)
+            schema = action_list.schema(offered_tools(context, chat.seen), self.most) if held else None
+            return chat.ask_for_list(prompt, bad, self.most, schema)
+
+        def read(reply: Reply, miss: int) -> Effects[tuple[Step, ...]]:
+            nonlocal checked
+            shown, counts = reply.text, True
             try:
-                actions = action_list.read(text, context.known_tools, self.most)
+                actions = action_list.read(reply.text, context.known_tools, self.most)
             except Unreadable as why:
-                errors, bad = errors + 1, attempts.reject(text, str(why))
-                if errors >= self.max_parse_errors:
+                if miss >= self.max_parse_errors:
                     yield from note("unreadable", "no list of actions came: the text is taken for the reply phase")
-                    chat.add(prompt, text)
+                    chat.add(prompt, reply.text)
                     return ()
+                against = str(why)
             else:
                 against, found = yield from check_actions(chat, actions.steps)
                 if checked or not against:
@@ -126,5 +131,8 @@ class Phased:
                         yield from note(remark.kind, remark.text)
                     chat.add(prompt, strike_values(actions.kept, found))
                     return actions.steps
-                checked, bad = True, attempts.reject(strike_values(text, found), against)
-            yield from note("unreadable", f"the list of actions can't be taken: {bad.complaint}")
+                checked, shown, counts = True, strike_values(reply.text, found), False
+            yield from note("unreadable", f"the list of actions can't be taken: {against}")
+            raise Rejected(against, shown, counts=counts)
+
+        return cast(tuple[Step, ...], (yield from ask_until_read(ask, read)))

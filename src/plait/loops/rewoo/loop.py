@@ -18,6 +18,7 @@ from plait.core import (
     LimitNear,
     LoopContext,
     LoopRun,
+    Message,
     OneKind,
     Plan,
     Reply,
@@ -27,7 +28,7 @@ from plait.core import (
     check_answer,
     think,
 )
-from plait.loops.attempts import Bad
+from plait.loops.asking import ask_for_answer
 from plait.loops.compaction import fit_prompt
 from plait.loops.fallback import fall_back
 from plait.loops.options import check_options
@@ -37,7 +38,6 @@ from plait.loops.plan_text import LLM, read_plan, with_llm
 from plait.loops.registry import check_fallback
 from plait.loops.rewoo.pages import plan_page, solve_page, work_page
 from plait.loops.rewoo.turns import ask_planner, begin_step, run_steps
-from plait.loops.turn import ask_for_answer, is_typed_answer
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,8 @@ class ReWOO:
         self, task: Task, context: LoopContext, plan: Plan, results: Results, chars: int, reason: str = ""
     ) -> Effects[str | Failed]:
         messages = solve_page(context, task, plan, results, chars, reason)
-        schema = context.output.reply_schema if context.output is not None else None
 
-        def ask(bad: Bad | None) -> Effects[Reply]:
-            tail = bad.ask_again(bad.complaint) if bad else ()
-            options: dict[str, Any] = {"max_tokens": self.max_tokens, "resample": bool(bad and bad.resample)}
-            options |= {"repair": bool(reason or bad), "is_answer": partial(is_typed_answer, context)}
-            return think("solve", (*messages, *tail), schema=schema, **options)
+        def ask(tail: tuple[Message, ...], **options: Any) -> Effects[Reply]:
+            return think("solve", (*messages, *tail), **options)
 
-        return ask_for_answer(ask)
+        return ask_for_answer(context, ask, repair=bool(reason), max_tokens=self.max_tokens)

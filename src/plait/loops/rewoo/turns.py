@@ -17,6 +17,7 @@ from plait.core import (
     Observation,
     Outcome,
     Plan,
+    Reply,
     Step,
     Task,
     Think,
@@ -25,7 +26,7 @@ from plait.core import (
     wait_next,
 )
 from plait.loops import plan_text
-from plait.loops.attempts import Bad
+from plait.loops.asking import BadReply, Rejected, ask_until_read, read_reply
 from plait.loops.compaction import SMALLEST_OBSERVATION, fit_prompt
 from plait.loops.fallback import fall_back
 from plait.loops.grounding import find_ungrounded, strike_values
@@ -33,10 +34,12 @@ from plait.loops.plan import Dispatch, Results, failed_needs, observation_of_rep
 from plait.loops.references import EVIDENCE, words_in_formula
 from plait.loops.rewoo.pages import by_model, plan_page, work_page
 from plait.loops.tool_descriptions import add_search_results
-from plait.loops.turn import read_turn
 
 if TYPE_CHECKING:
     from plait.loops.rewoo.loop import ReWOO
+
+TRIES = 2
+"""Plans that the planner may write before there is none."""
 
 BEFORE_IT = "a step before it {}, and write the name of its evidence there, such as #E1."
 
@@ -48,32 +51,35 @@ def ask_planner(loop: ReWOO, task: Task, context: LoopContext, said: tuple[Messa
     """Ask the model for a plan, once more if it cannot run; then continue as the fallback loop."""
     head = (*plan_page(context, task), *said)
     stop = f"#E{loop.max_steps + 2}" if loop.stop is None else loop.stop
-    ungrounded: tuple[str, ...] = ()
+    tools = plan_text.with_llm(context.known_tools)
 
-    def ask(bad: Bad | None) -> Effects[Any]:
+    def ask(bad: BadReply | None) -> Effects[Reply]:
         tail: tuple[Message, ...] = ()
         if bad:
             complaint = yield from add_search_results(context, bad.complaint)
             request = context.prompt("repair", complaint=complaint)
-            tail = bad.ask_again(request, strike_values(bad.reply, ungrounded))
-        tools = plan_text.with_llm(context.tools)
-        grammar = plan_text.grammar(tools, loop.max_steps) if loop.constrain or bad else None
+            tail = bad.ask_again(request)
+        held = loop.constrain or bool(bad)
+        grammar = plan_text.grammar(plan_text.with_llm(context.tools), loop.max_steps) if held else None
         options: dict[str, Any] = {"grammar": grammar, "max_tokens": loop.max_tokens, "repair": bool(bad)}
         return (yield from think("plan", (*head, *tail), stop=filter(None, (stop,)), **options))
 
-    def check(read: plan_text.PlanRead) -> Effects[str]:
-        nonlocal ungrounded
-        calls = [step for step in read.plan.calls if not by_model(context, step)]
-        against, ungrounded = yield from _find_objection(context, calls)
-        return against
+    def read(reply: Reply, miss: int) -> Effects[Plan]:
+        def check(made: plan_text.PlanRead) -> Effects[None]:
+            calls = [step for step in made.plan.calls if not by_model(context, step)]
+            against, ungrounded = yield from _find_objection(context, calls)
+            if against:
+                yield from note("unreadable", f"reply {miss} of {TRIES} can't be taken: {against}")
+                raise Rejected(against, strike_values(reply.text, ungrounded))
 
-    tools = plan_text.with_llm(context.known_tools)
-    read = yield from read_turn(ask, partial(plan_text.read_plan, tools=tools, most=loop.max_steps), 2, check)
-    if not isinstance(read, Failed):
-        return read.plan
-    if not loop.fallback or loop.only_plan:
-        return read
-    return (yield from fall_back(loop.fallback, task, context, f"There is no plan to carry out. {read.reason}"))
+        read_plan = partial(plan_text.read_plan, tools=tools, most=loop.max_steps)
+        made = yield from read_reply(reply, miss, read_plan, check if miss < TRIES else None)
+        return made.plan
+
+    plan = yield from ask_until_read(ask, read, TRIES)
+    if not isinstance(plan, Failed) or not loop.fallback or loop.only_plan:
+        return plan
+    return (yield from fall_back(loop.fallback, task, context, f"There is no plan to carry out. {plan.reason}"))
 
 
 def _find_objection(context: LoopContext, steps: list[Step]) -> Effects[tuple[str, tuple[str, ...]]]:

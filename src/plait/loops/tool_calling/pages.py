@@ -29,7 +29,7 @@ from plait.core.labels import HOLE
 from plait.core.output import FINAL_ANSWER
 from plait.core.text import shorten
 from plait.loops import label_scan
-from plait.loops.attempts import Bad
+from plait.loops.asking import BadReply, is_cut_within_call, is_plain_answer, is_typed_answer
 from plait.loops.call_escape import disarm_calls, disarm_known_calls
 from plait.loops.compaction import View, with_summary
 from plait.loops.escape import (
@@ -46,7 +46,6 @@ from plait.loops.label_scan import read_part
 from plait.loops.tool_calling.format import MARKUP, SHAPE, CallObjects, CallsTurn, arguments_of
 from plait.loops.tool_calling.turns import Log, Turns, with_ids
 from plait.loops.tool_descriptions import offered_tools
-from plait.loops.turn import is_cut_within_call, is_plain_answer, is_typed_answer
 
 FORMAT = CallObjects()
 RESULT = "<tool_response>"
@@ -160,13 +159,14 @@ class NativeTurns(Turns):
                 raise
             return FORMAT.read(plain, self._context.known_tools)
 
-    def ask_again(self, reply: Reply, bad: Bad, log: Log, *, unreadable: bool) -> tuple[Message, ...]:
+    def ask_again(self, bad: BadReply, log: Log) -> tuple[Message, ...]:
+        reply: Reply = bad.reply
         if not reply.calls:
-            asked = super().ask_again(reply, bad, log, unreadable=unreadable)
+            asked = super().ask_again(bad, log)
             return tuple(structs.replace(m, state=reply.state) if m.role == "assistant" else m for m in asked)
         calls = with_ids(reply.calls, log)
-        said = self._context.prompt("repair_call", complaint=bad.complaint).strip() if unreadable else bad.complaint
-        answer = Message("tool", join_parts(said, bad.note), failed=unreadable)
+        said = self._context.prompt("repair_call", complaint=bad.complaint).strip() if bad.counts else bad.complaint
+        answer = Message("tool", join_parts(said, bad.note), failed=bad.counts)
         answers = (structs.replace(answer, call_id=call.id) for call in calls)
         return (Message("assistant", reply.text, calls, state=reply.state), *answers)
 

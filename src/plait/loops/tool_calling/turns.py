@@ -27,11 +27,10 @@ from plait.core import (
     think,
     user,
 )
-from plait.loops.attempts import Attempts, Bad
+from plait.loops.asking import BadReply, Rejected, ask_until_read, is_typed_answer
 from plait.loops.compaction import Compaction, View
 from plait.loops.format import Unreadable
 from plait.loops.tool_calling.format import CallsTurn
-from plait.loops.turn import is_typed_answer
 
 Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
 """Each turn with calls, and their observations."""
@@ -57,33 +56,27 @@ class Turns(ABC):
         It is asked again if its reply cannot be read, or if its answer is refused. After `max_parse_errors` such
         replies: `Failed`.
         """
-        attempts, errors, complaint = Attempts(max_parse_errors), 0, ""
-        form, resample = self, False
-        tail: tuple[Message, ...] = ()
-        while errors < max_parse_errors:
-            reply = yield from form._ask(log, form.tools(log), tail, view, resample)
-            objection = ""
-            try:
-                turn = form.read(reply, log)
-            except Unreadable as why:
-                complaint, errors = str(why), errors + 1
-                yield from note("unreadable", f"reply {errors} of {max_parse_errors} can't be read: {complaint}")
-            else:
-                for remark in turn.remarks:
-                    yield from note(remark.kind, remark.text)
-                if not turn.answered:
-                    return turn if form is self else structs.replace(turn, calls=with_ids(turn.calls, log))
-                # The runtime ends the run after too many objections.
-                if not (objection := (yield from check_output(turn.answer))):
-                    if not (complaint := (yield from check_answer(turn.answer))):
-                        return turn
-                    errors += 1
-            bad = attempts.reject(f"{reply.text}{reply.calls or ''}", objection or complaint)
-            form, resample = self.reform(log) if bad.reform else self, bad.resample
-            tail = form.ask_again(reply, bad, log, unreadable=not objection)
-        return Failed(
-            f"{max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
-        )
+        form = self
+
+        def ask(bad: BadReply | None) -> Effects[Reply]:
+            nonlocal form
+            form = self.reform(log) if bad and bad.reform else self
+            tail = form.ask_again(bad, log) if bad else ()
+            return form._ask(log, form.tools(log), tail, view, resample=bool(bad and bad.resample))
+
+        def read(reply: Reply, miss: int) -> Effects[CallsTurn]:
+            turn = form.read(reply, log)
+            for remark in turn.remarks:
+                yield from note(remark.kind, remark.text)
+            if not turn.answered:
+                return turn if form is self else structs.replace(turn, calls=with_ids(turn.calls, log))
+            if against := (yield from check_output(turn.answer)):
+                raise Rejected(against, counts=False)  # the runtime ends the run after too many
+            if against := (yield from check_answer(turn.answer)):
+                raise Rejected(against)
+            return turn
+
+        return ask_until_read(ask, read, max_parse_errors, text_of=lambda reply: f"{reply.text}{reply.calls or ''}")
 
     def conclude(self, limit: LimitNear, log: Log, compaction: Compaction) -> Effects[Outcome]:
         """Use the reserved call: answer from what there is."""
@@ -105,10 +98,10 @@ class Turns(ABC):
     def read(self, reply: Reply, log: Log) -> CallsTurn:
         """Read the turn in a reply. Raises `Unreadable`."""
 
-    def ask_again(self, reply: Reply, bad: Bad, log: Log, *, unreadable: bool) -> tuple[Message, ...]:
+    def ask_again(self, bad: BadReply, log: Log) -> tuple[Message, ...]:
         """Return a reply that cannot be read, or an answer that does not fit, and the request for another."""
-        request = self._context.prompt("repair", complaint=bad.complaint).strip() if unreadable else bad.complaint
-        return bad.ask_again(request, reply.text)
+        request = self._context.prompt("repair", complaint=bad.complaint).strip() if bad.counts else bad.complaint
+        return bad.ask_again(request, bad.reply.text)
 
     @abstractmethod
     def reform(self, log: Log) -> Turns:
