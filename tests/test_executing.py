@@ -37,7 +37,7 @@ from plait.core import (
 )
 from plait.core.errors import ReplayDiffers
 from plait.core.events import Executed, Executing
-from plait.runtime.run_code import call_of, result_of
+from plait.runtime.performers.run_code import call_of, result_of
 from plait.sandbox import OutCall, Result, SandboxTurn, Settings, default_sandbox
 from plait.tools import tools_from
 
