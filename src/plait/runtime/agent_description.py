@@ -22,6 +22,7 @@ from plait.models.base import Model
 from plait.models.recorded import recorded_model
 from plait.models.resolve import ModelAccess
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
+from plait.runtime.guard import Guard
 from plait.runtime.hooks import Hook, require_hooks
 from plait.runtime.instructions import check_instructions
 from plait.runtime.limits import Limits
@@ -79,7 +80,7 @@ class Description(Protocol):
     @property
     def deps(self) -> Any: ...
     @property
-    def hooks(self) -> Iterable[Hook]: ...
+    def hooks(self) -> Iterable[Hook | Guard]: ...
     @property
     def taint(self) -> Taint: ...
     @property

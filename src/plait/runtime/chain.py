@@ -312,18 +312,7 @@ class Chain:
             return result
         waiting = list(admitted.guards)
         if journal.replay or journal.is_seen(entry.key, entry.started):
-            self._note_decisions(entry, "!")
-            decided = {
-                name: value
-                for name, key in journal.decisions(entry.key, "!").items()
-                if (value := journal.find(key).value) is not UNSET
-            }
-            for guard in reversed(waiting):
-                await guard.after(entry, result, False)
-                result = self._apply(entry, performer, result, decided.pop(guard.name, None))
-            for decision in decided.values():  # of guards that a replay lacks
-                result = self._apply(entry, performer, result, decision)
-            return result
+            return await self._settle_seen(admitted, result)
         deciding = self.at(entry.effect, after=True)
         try:
             while waiting:
@@ -341,6 +330,25 @@ class Chain:
                 guard.release(entry)
             raise
         return result
+
+    async def _settle_seen(self, admitted: Admitted, result: Any) -> Any:
+        """Tell the guards a result that the loop has seen; return it as they left it. A decision counts only for the
+        value that it was about: of each guard the newest."""
+        entry, performer, journal = admitted.entry, admitted.performer, self.journal
+        self._note_decisions(entry, "!")
+        left, decided, value = dict(journal.decisions(entry.key, "!")), dict[str, Decision](), result
+        while left:
+            digest = f"@{journal.digest(digested(value))}"
+            name = next((each for each in reversed(left) if left[each].endswith(digest)), "")
+            if not name:
+                break
+            if (found := journal.find(left.pop(name)).value) is not UNSET:
+                decided[name] = found
+                value = self._apply(entry, performer, value, found)
+        for guard in reversed(admitted.guards):
+            await guard.after(entry, result, False)
+            result = self._apply(entry, performer, result, decided.get(guard.name))
+        return value
 
     def _apply(self, entry: Entry, performer: Performer, result: Any, decision: Decision | None) -> Any:
         if decision is None or decision.action == "yes":

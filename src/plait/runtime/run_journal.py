@@ -111,7 +111,9 @@ class RunJournal:
         if at.attempt >= 0:  # so the model call itself was admitted
             self._found.setdefault(key[: key.rindex("a")], Found(None, UNSET, UNSET, True))
         if at.mark:
-            self._decisions.setdefault(at.owner + at.mark, {})[at.guard] = key
+            decided = self._decisions.setdefault(at.owner + at.mark, {})
+            decided.pop(at.guard, None)  # the newest are the last
+            decided[at.guard] = key
         if at.check >= 0:
             self._checks[at.n] = max(at.check, self._checks.get(at.n, -1))
             return
