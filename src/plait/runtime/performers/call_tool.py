@@ -22,6 +22,7 @@ from plait.journal import codec
 from plait.journal.records import Asking, Decision, Intent, MadeCall
 from plait.runtime.bound_calls import BoundCall, input_of, replace_input
 from plait.runtime.call_services import ToolServices
+from plait.runtime.chain import digested
 from plait.runtime.guard import Entry, Suspend, open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
 from plait.runtime.run_journal import Found, Work
@@ -65,6 +66,35 @@ class CallTool(BasePerformer):
         entry.effect = bound.call
         if bound.error:
             raise BadInput(bound.error)
+        if entry.key in self._continued:
+            entry.bound = bound = self._bind_as_decided(entry, bound)
+            entry.effect = bound.call
+
+    def _bind_as_decided(self, entry: Entry, bound: BoundCall) -> BoundCall:
+        """Return the call as it was bound when the first decision about it was made: computed defaults, and those of a
+        changed program, differ from process to process. Raises `BadInput` if the tool would get another input than the
+        user was asked about.
+        """
+        journal = self.engine.journal
+        decisions = [(key, found) for key, found in journal.items() if key.startswith(f"{entry.key}?")]
+        first = decisions[0][0].rpartition("@")[2]
+
+        def is_first(given: Call) -> bool:
+            return journal.digest(digested(given)) == first
+
+        if is_first(bound.call):
+            return bound
+        for _, found in decisions:
+            seen = found.asked.call.input if isinstance(found.asked, Asking) and found.asked.call else None
+            if seen is None and isinstance(found.value, Decision) and found.value.action == "change":
+                seen = found.value.value.get("input")
+            if not isinstance(seen, dict):
+                continue
+            defaults = {name: seen[name] for name in bound.filled if name in seen}
+            for given in (seen, bound.call.input | defaults):
+                if is_first(call := structs.replace(bound.call, input=given)):
+                    return structs.replace(self.engine.binder.restore(entry.asked, call), filled=bound.filled)
+        return bound  # the guards decide about it anew
 
     def rebind(self, entry: Entry, changed: Any, decision: Decision) -> None:
         binder, before = self.engine.binder, entry.bound
