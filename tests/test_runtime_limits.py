@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import plait
-from journal_rows import is_result
 from patience import patience
 from plait.core import Reply, Think, Usage
 

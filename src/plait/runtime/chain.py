@@ -249,9 +249,9 @@ class Chain:
         satisfied: Collection[str],
         taken: Collection[str],
     ) -> tuple[Guard, str, Decision] | None:
-        """Return the first guard that does not let the effect pass, and the key of its decision and the decision; None if
-        all do. `edit` is the answer by which the user made the effect. `satisfied` guards do not decide again. `taken` are
-        the keys of all edits that led to this effect."""
+        """Return the first guard that does not let the effect pass, the key of its decision, and the decision; None if
+        all do. `edit` is the answer by which the user made the effect. `satisfied` guards do not decide again. `taken`
+        are the keys of all edits that led to this effect."""
         passed: list[Guard] = []
         entry.reasons.clear()
         try:
