@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, convert, to_builtins
 from msgspec.structs import asdict, replace
 
 from plait.core import Observation, Reply
@@ -53,6 +53,8 @@ class Timeline:
         self._questions: dict[str, Question] = {}
         self._children: dict[str, ChildRun] = {}
         self._other_works: dict[str, OtherWork] = {}
+        self._ended_at: dict[str, int] = {}
+        """The place in `moments` where each tool call ended."""
         self._last_at = 0.0
         for row in rows:
             self.add(row)
@@ -68,6 +70,9 @@ class Timeline:
         made = [
             Moment(row.seq, row.at, change, entry) for change, entry in self._read(row, row.body if keep_body else None)
         ]
+        for place, moment in enumerate(made, len(self.moments)):
+            if moment.change == "ended" and isinstance(moment.entry, ToolCall):
+                self._ended_at[moment.entry.key] = place
         self.moments += made
         return made
 
@@ -225,6 +230,7 @@ class Timeline:
                 yield "answered", answered
             case "decision":
                 when: Literal["before", "after"] = "before" if key.mark == "?" else "after"
+                self._remark_on_result(key, value)
                 decided = (value.action, value.text, value.value)
                 yield "decided", GuardDecision(record.key, key.n, key.i, record.step, key.guard, when, *decided)
             case "question":
@@ -239,6 +245,17 @@ class Timeline:
                 other = self._other_works.get(record.key) or OtherWork(record.key, key.n, record.step, work, asked)
                 self._other_works[record.key] = other = replace(other, result=value, has_ended=True)
                 yield "ended", other
+
+    def _remark_on_result(self, key: Key, decision: Decision) -> None:
+        """Show the result of a call with what a guard remarked on it, or as the error that it came to be. What a guard
+        put in its place is a decision: the result stays what the tool returned."""
+        place, change = self._ended_at.get(key.owner), decision.value
+        if place is None or key.mark != "!" or not isinstance(change, dict) or not _REMARKS & change.keys():
+            return
+        call = self._tool_calls[key.owner]
+        seen = convert({**to_builtins(call.observation, enc_hook=repr), **change}, Observation)
+        self._tool_calls[key.owner] = call = replace(call, observation=seen)
+        self.moments[place] = replace(self.moments[place], entry=call)
 
     def _add_attempt(self, seq: int, key: Key, record: Intent, body: bytes | None) -> ModelCall:
         asked = record.asked
@@ -289,6 +306,10 @@ class Timeline:
         """Note that an entry has ended, or was raised: nobody waits for what is below it."""
         _close_below(self._questions, key)
         _close_below(self._children, key)
+
+
+_REMARKS = {"note", "repeated", "trouble"}
+"""The fields of an observation that say something about a result."""
 
 
 def _remove_attempt(key: str) -> str:
