@@ -53,8 +53,6 @@ class Timeline:
         self._questions: dict[str, Question] = {}
         self._children: dict[str, ChildRun] = {}
         self._other_works: dict[str, OtherWork] = {}
-        self._ended_at: dict[str, int] = {}
-        """The place in `moments` where each tool call ended."""
         self._last_at = 0.0
         for row in rows:
             self.add(row)
@@ -70,9 +68,6 @@ class Timeline:
         made = [
             Moment(row.seq, row.at, change, entry) for change, entry in self._read(row, row.body if keep_body else None)
         ]
-        for place, moment in enumerate(made, len(self.moments)):
-            if moment.change == "ended" and isinstance(moment.entry, ToolCall):
-                self._ended_at[moment.entry.key] = place
         self.moments += made
         return made
 
@@ -229,8 +224,9 @@ class Timeline:
                     self._tool_calls[key.owner] = replace(call, call=edited, changed_by="user")
                 yield "answered", answered
             case "decision":
+                if key.mark == "!" and value.action in ("change", "refuse"):
+                    self._change_result(key.owner, value)
                 when: Literal["before", "after"] = "before" if key.mark == "?" else "after"
-                self._remark_on_result(key, value)
                 decided = (value.action, value.text, value.value)
                 yield "decided", GuardDecision(record.key, key.n, key.i, record.step, key.guard, when, *decided)
             case "question":
@@ -246,16 +242,22 @@ class Timeline:
                 self._other_works[record.key] = other = replace(other, result=value, has_ended=True)
                 yield "ended", other
 
-    def _remark_on_result(self, key: Key, decision: Decision) -> None:
-        """Show the result of a call with what a guard remarked on it, or as the error that it came to be. What a guard
-        put in its place is a decision: the result stays what the tool returned."""
-        place, change = self._ended_at.get(key.owner), decision.value
-        if place is None or key.mark != "!" or not isinstance(change, dict) or not _REMARKS & change.keys():
+    def _change_result(self, key: str, decision: Decision) -> None:
+        """Keep the result of a call as a guard left it: so the loop received it."""
+        call = self._tool_calls.get(key)
+        if call is None or call.observation is None:
             return
-        call = self._tool_calls[key.owner]
-        seen = convert({**to_builtins(call.observation, enc_hook=repr), **change}, Observation)
-        self._tool_calls[key.owner] = call = replace(call, observation=seen)
-        self.moments[place] = replace(self.moments[place], entry=call)
+        made = call.seen or call.observation
+        if decision.action == "refuse":
+            seen = Observation(decision.text, trouble="refused", seconds=made.seconds, outside=made.outside)
+        else:
+            seen = convert({**to_builtins(made), **decision.value}, Observation)
+        changed = replace(call, changed_result=seen)
+        self._tool_calls[key] = changed
+        for i in range(len(self.moments) - 1, -1, -1):
+            if self.moments[i].change == "ended" and getattr(self.moments[i].entry, "key", "") == key:
+                self.moments[i] = replace(self.moments[i], entry=changed)
+                return
 
     def _add_attempt(self, seq: int, key: Key, record: Intent, body: bytes | None) -> ModelCall:
         asked = record.asked
@@ -306,10 +308,6 @@ class Timeline:
         """Note that an entry has ended, or was raised: nobody waits for what is below it."""
         _close_below(self._questions, key)
         _close_below(self._children, key)
-
-
-_REMARKS = {"note", "repeated", "trouble"}
-"""The fields of an observation that say something about a result."""
 
 
 def _remove_attempt(key: str) -> str:
