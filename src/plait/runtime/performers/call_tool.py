@@ -25,7 +25,7 @@ from plait.runtime.call_services import ToolServices
 from plait.runtime.chain import digested
 from plait.runtime.guard import Entry, Suspend, open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
-from plait.runtime.run_journal import NOTHING, Found, Work
+from plait.runtime.run_journal import Found, Work
 from plait.runtime.run_spec import differs, sentence
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools import Tool
