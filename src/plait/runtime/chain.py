@@ -30,7 +30,7 @@ from plait.runtime.guard import (
     Suspend,
     open_question,
 )
-from plait.runtime.run_journal import Found, RunJournal, Work
+from plait.runtime.run_journal import NOTHING, Found, RunJournal, Work
 
 
 class Performer(Protocol):
@@ -164,7 +164,7 @@ class Chain:
         where a replay comes to new work.
         """
         journal, found = self.journal, self.journal.find(entry.key)
-        if found.is_known:
+        if found is not NOTHING:
             entry.recorded = found.value is not UNSET
             entry.begun = entry.recorded or found.is_open  # not if it waits for a child run
             guards = self._guards_of(entry)
@@ -254,15 +254,21 @@ class Chain:
         are the keys of all edits that led to this effect."""
         passed: list[Guard] = []
         entry.reasons.clear()
+        acting, known = self.at(entry.effect), self.journal.decisions(entry.key, "?")
         try:
             for guard in guards:
                 own = edit if edit is not None and edit.guard == guard.name else None
                 if guard.name in satisfied:
                     guard.restore(entry, None)
-                elif own or guard in self.at(entry.effect) or guard.name in self.journal.decisions(entry.key, "?"):
+                elif own is not None or guard.name in known:
                     decided = await self._decide_before(entry, performer, guard, own, taken)
                     if decided is not None:
                         return guard, *decided
+                elif guard in acting:
+                    made = await guard.before(entry)
+                    if made is not entry.effect and (isinstance(made, Refuse | AskApproval) or made != entry.effect):
+                        key = self._make_key(entry, guard, "")
+                        return guard, key, await self._write_decision(entry, performer, guard, key, made, UNSET)
                 passed.append(guard)
             return None
         finally:
@@ -315,18 +321,22 @@ class Chain:
         Raises `Suspend` at the first question: what the guards behind it decide comes when the entry is settled again.
         """
         entry, performer, journal = admitted.entry, admitted.performer, self.journal
-        if not admitted.guards and not journal.decisions(entry.key, "!"):
-            return result
-        waiting = list(admitted.guards)
-        if journal.replay or journal.is_seen(entry.key, entry.started):
+        if not journal.is_new and (journal.replay or journal.is_seen(entry.key, entry.started)):
             return await self._settle_seen(admitted, result)
-        deciding = self.at(entry.effect, after=True)
+        waiting, deciding = list(admitted.guards), self.at(entry.effect, after=True)
+        decided = journal.decisions(entry.key, "!")
         try:
             while waiting:
                 guard = waiting.pop()
-                if guard in deciding or guard.name in journal.decisions(entry.key, "!"):
+                if guard.name in decided:
                     found = await self._decide_after(entry, performer, guard, result)
                     result = self._apply(entry, performer, result, found)
+                elif guard in deciding:
+                    made = await guard.after(entry, result, True)
+                    if made is not result and (isinstance(made, Refuse | AskApproval) or made != result):
+                        key = f"{entry.key}!{guard.name}@{journal.digest(digested(result))}"
+                        found = await self._write_decision(entry, performer, guard, key, made, result)
+                        result = self._apply(entry, performer, result, found)
                 else:
                     await guard.after(entry, result, False)
         except Suspend:
@@ -397,16 +407,13 @@ class Chain:
 
     async def _decide_after(self, entry: Entry, performer: Performer, guard: Guard, result: Any) -> Decision | None:
         """Return what a guard decides about a result, or did on record; None if it lets it pass."""
-        key = ""
-        if guard.name in self.journal.decisions(entry.key, "!"):
-            key = f"{entry.key}!{guard.name}@{self.journal.digest(digested(result))}"
-            if (decision := self._recorded(entry, key)) is not None:
-                await guard.after(entry, result, False)
-                return decision
+        key = f"{entry.key}!{guard.name}@{self.journal.digest(digested(result))}"
+        if (decision := self._recorded(entry, key)) is not None:
+            await guard.after(entry, result, False)
+            return decision
         made = await guard.after(entry, result, True)
         if made is result or (not isinstance(made, Refuse | AskApproval) and made == result):
             return None
-        key = key or f"{entry.key}!{guard.name}@{self.journal.digest(digested(result))}"
         return await self._write_decision(entry, performer, guard, key, made, result)
 
     async def _write_decision(
