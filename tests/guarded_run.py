@@ -100,7 +100,7 @@ class GuardedRun:
         if admitted.result is not UNSET:
             result = admitted.result
         elif found.value is not UNSET:
-            result = performer.read(found.value)
+            result = found.value
         else:
             result = (await performer.perform(entry))[0]
         if performer.work != "check" and not found.is_known:
