@@ -1,9 +1,8 @@
 """Takes entries through the guards of a run.
 
 Theory of operation. `admit` takes an entry to its guards before it is done, `settle` takes the result through the same
-guards, the last first. Both look at the record: what is decided there is not decided again. Between them somebody carries
-the entry out (`Engine.carry_out`), or gives it up (`Admitted.release`).
-"""
+guards, the last first. Both look at the record: what is decided there is not decided again. Between them somebody
+carries the entry out (`Engine.carry_out`), or gives it up (`Admitted.release`)."""
 
 from __future__ import annotations
 
@@ -34,7 +33,8 @@ from plait.runtime.run_journal import NOTHING, Found, RunJournal, Work
 
 
 class Performer(Protocol):
-    """Does one kind of effect, and knows neither rows nor guards. `work` is its name in the record (see `records.py`)."""
+    """Does one kind of effect, and knows neither rows nor guards. `work` is its name in the record (see
+    `records.py`)."""
 
     work: str
 
@@ -46,15 +46,15 @@ class Performer(Protocol):
         `BadInput`."""
 
     def restore(self, entry: Entry, found: Found) -> None:
-        """Set `entry.effect` to what is on record. Raises `ReplayDiffers` if that is another effect, and `BadInput` if it
-        can't be done any more as it was decided."""
+        """Set `entry.effect` to what is on record. Raises `ReplayDiffers` if that is another effect, and `BadInput` if
+        it can't be done any more as it was decided."""
 
     def describe_unbound(self, entry: Entry, why: BadInput) -> Any:
         """Return the result of an entry that cannot be bound."""
 
     def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
-        """Return the result of a refused effect, or (`is_after`) what replaces a withheld result. Raises `Refused` where
-        the loop cannot go on without it."""
+        """Return the result of a refused effect, or (`is_after`) what replaces a withheld result. Raises `Refused`
+        where the loop cannot go on without it."""
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
         """Return the question to the user about an effect, or about its result (UNSET: there is none yet)."""
@@ -281,10 +281,9 @@ class Chain:
     ) -> tuple[str, Decision] | None:
         """Return what a guard decides about an effect, or did on record, and the key of that; None if it lets it pass.
 
-        It looks once more at what the user approved, by a yes or by an edit (`approved`). A question that says more than
-        the last one about the same input has a key of its own: no answer to the first one is an answer to it. An edit
-        that was `taken` is not the answer if the user comes back to the input that they had edited.
-        """
+        It looks once more at what the user approved, by a yes or by an edit (`approved`). A question that says more
+        than the last one about the same input has a key of its own: no answer to the first one is an answer to it. An
+        edit that was `taken` is not the answer if the user comes back to the input that they had edited."""
         is_known, asked = guard.name in self.journal.decisions(entry.key, "?"), ""
         while True:
             decision: Decision | None = None
@@ -435,8 +434,8 @@ class Chain:
         return decision
 
     def _recorded(self, entry: Entry, key: str) -> Decision | None:
-        """Return the recorded decision; None if there is none about this very value. Raises `Suspend` if the user has not
-        answered yet."""
+        """Return the recorded decision; None if there is none about this very value. Raises `Suspend` if the user has
+        not answered yet."""
         found = self.journal.find(key)
         if found.value is not UNSET:
             decision: Decision = found.value
@@ -478,8 +477,8 @@ def digested(value: Any) -> Any:
 
 
 def write_change(before: Any, after: Any) -> Any:
-    """Return what is recorded of a changed value: of an object the fields that differ, of messages only the changed ones
-    by their place, if there are as many as before."""
+    """Return what is recorded of a changed value: of an object the fields that differ, of messages only the changed
+    ones by their place, if there are as many as before."""
     if not isinstance(after, Struct) or type(after) is not type(before):
         return to_builtins(after, enc_hook=repr)
     fields = {
