@@ -282,16 +282,14 @@ class Chain:
         It looks once more at what the user approved, by a yes or by an edit (`approved`). A question that says more
         than the last one about the same input has a key of its own: no answer to the first one is an answer to it. An
         edit that was `taken` is not the answer if the user comes back to the input that they had edited."""
-        is_known, asked = guard.name in self.journal.decisions(entry.key, "?"), ""
+        asked = ""
         while True:
-            decision: Decision | None = None
-            if is_known:
-                key = self._make_key(entry, guard, asked)
-                decision = None if key in taken else self._recorded(entry, key)
-                if decision is not None:
-                    if decision.action != "yes":
-                        return key, decision
-                    approved = Approved(guard.name, self._asking_of(key), decision)
+            key = self._make_key(entry, guard, asked)
+            decision = None if key in taken else self._recorded(entry, key)
+            if decision is not None:
+                if decision.action != "yes":
+                    return key, decision
+                approved = Approved(guard.name, self._asking_of(key), decision)
             if decision is not None or not asked:
                 made = await (
                     guard.confirm(entry, approved.asking, approved.decision) if approved else guard.before(entry)
@@ -299,7 +297,6 @@ class Chain:
                 if made is entry.effect or (not isinstance(made, Refuse | AskApproval) and made == entry.effect):
                     return None
             if decision is None or not isinstance(made, AskApproval):
-                key = self._make_key(entry, guard, asked)
                 return key, await self._write_decision(entry, performer, guard, key, made, UNSET)
             if made.question == asked:  # they have read this
                 guard.restore(entry, decision)
