@@ -176,7 +176,7 @@ class CallTool(BasePerformer):
             self.engine.say(ev.Called(entry.step, entry.asked))
             with self.engine.span.tool(entry.step, entry.asked, self.engine.run_spec.tools) as span:
                 span.record_result(result)
-        self.engine.say(ev.Observed(entry.step, _show(entry), result))
+        self._unreported.add(entry.key)
 
     # -- the call
 
