@@ -9,6 +9,7 @@ import plait
 from cli_support import action, final
 from step_parts import ask_about, hook, is_small, model, refuse, send, shout, to
 from step_scenarios import (
+    CANCELLED,
     EDIT,
     FETCH,
     NO,
@@ -123,7 +124,7 @@ HOOKS_ELSEWHERE: dict[str, Scenario] = {
         beside=2,
     ),
     "started, before_model asks": Scenario(
-        hooked("run ahead", "before_model", ask_about), AHEAD, BOTH, asked=2, requests=2, beside=2
+        hooked("run ahead", "before_model", ask_about), AHEAD, BOTH, asked=2, requests=2, beside=2, wrong=CANCELLED
     ),
     "started, after_model changes": Scenario(
         hooked("run ahead", "after_model", shout), AHEAD, BOTH, requests=2, beside=2

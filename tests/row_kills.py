@@ -54,6 +54,7 @@ def perform(folder: Path, name: str, kills: Mapping[int, str] = {}, seed: int | 
     A process that ends before its point lives. Each answer to a question is given in a process of its own; with a
     `seed`, the order of the answers to open questions is drawn.
     """
+    folder.mkdir(exist_ok=True)
     ended, chance, given = Ended(name, kills), random.Random(seed), ()
     for number in range(MOST_PROCESSES):
         point = kills.get(number, "0")
@@ -77,6 +78,16 @@ def perform(folder: Path, name: str, kills: Mapping[int, str] = {}, seed: int | 
     return ended
 
 
+def kill_points(undisturbed: Ended) -> list[dict[int, str]]:
+    """Return all points at which one of a run's processes can be killed, as `perform` takes them."""
+    return [
+        {number: f"{when}:{write}"}
+        for number, writes in enumerate(undisturbed.writes)
+        for write in range(1, writes + 1)
+        for when in ("before", "after")
+    ]
+
+
 def answer_to(question: str, scenario: Scenario) -> str:
     """Return what the user says to a question. Nobody repeats a call that may have taken effect."""
     if "not known" in question:
@@ -98,7 +109,8 @@ def find_faults(ended: Ended) -> list[str]:
             last["status"] == status and fits(last["answer"], answer, troubles if doubts else [])
             for status, answer in ends
         ),
-        "no effect is repeated": made <= wanted or (scenario.repeats and (made - wanted).total() <= repeated),
+        "no effect is repeated": made <= wanted
+        or (scenario.repeats and (made - wanted).total() <= kills * wanted.total()),
         "no effect is lost": (wanted - made).total() <= doubts + about_doubts,
         "the model reads of each doubt": all("not known" in each for each in last["in_doubt"]),
         "no doubt and no lost effect without a kill": kills or (not doubts and made == wanted),

@@ -57,7 +57,8 @@ class Scenario:
     run. `says` maps words of a question to the user's answer, which is "yes" otherwise. `instead`: other ends, status
     and answer, that are right as well after a kill. `beside`: how many requests may be on their way at once. `limit`:
     the most requests that the runs may make. `copied`: how many requests a fork has from the run that it forks.
-    `repeats`: calls that a kill interrupted are made again. `begin`: one function for each run, one after the other.
+    `repeats`: calls that a kill interrupted are made again. `wrong`: what Plait does wrong in this run today. `begin`:
+    one function for each run, which come one after the other.
     """
 
     make: Callable[[Path], plait.Agent[Any]]
@@ -72,6 +73,7 @@ class Scenario:
     limit: int = 1000
     copied: int = 0
     repeats: bool = False
+    wrong: str = ""
     begin: tuple[Begin, ...] = (ask_once,)
     on_wait: Any = None
     streams: bool = False
@@ -121,6 +123,11 @@ ONE = ("one",)
 NO = {"May": "no"}
 EDIT = {"May": 'edit {"text": "other"}'}
 DEAD = plait.FallbackModels((model(dead=True, name="dead"), echo(name="alive")))
+
+CANCELLED = (
+    "The run waits because of another effect than a WaitNext, and cancels started calls, which are in doubt then."
+)
+"""A WaitNext lets the other started effects end before the run waits. Nothing does so for the loop's other effects."""
 
 THINKING: dict[str, Scenario] = {
     "think": Scenario(steps("think twice"), ["re: a", "re: re: a"], requests=2),
@@ -253,6 +260,14 @@ OTHER_STEPS: dict[str, Scenario] = {
         asked=3,
         requests=2,
         beside=2,
+    ),
+    "start, and ask the user": Scenario(
+        steps("run ahead and ask"),
+        ["Lyon", "posted one", "posted two"],
+        ("one", "two"),
+        asked=1,
+        says={"city": "Lyon"},
+        wrong=CANCELLED,
     ),
     "code": Scenario(
         steps("run code", sandbox="monty"),

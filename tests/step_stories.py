@@ -112,13 +112,23 @@ def run_ahead(task: Task) -> LoopRun:
     return Answered([thought, *(found[each] for each in tickets)])
 
 
+def run_ahead_and_ask(task: Task) -> LoopRun:
+    """Start effects, and ask the user meanwhile."""
+    tickets = yield from start(*(Act((Call("post", text),)) for text in ("one", "two")))
+    said = yield from ask("Which city?")
+    found = []
+    for ticket in tickets:
+        found.append((yield from wait_next(ticket)).observations[0].text)
+    return Answered([said, *found])
+
+
 def run_code(task: Task) -> LoopRun:
     """Run pieces of code, and print what their calls give."""
     printed = []
     for code in (
         "a = fetch('a')\nprint(a)\ntry:\n    print(send('one'))\nexcept Exception as why:\n    print(why)",
         "import asyncio\nprint(a)\ntry:\n    found = await asyncio.gather(fetch('b'), send('two'))\n"
-        "    for each in found:\n        print(each)\nexcept Exception as why:\n    print(why)",
+        "    for each in found:\n        print(each)\nexcept Exception as why:\n    print(why)\n    print(why)",
     ):
         ran = yield from execute(code)
         printed.append(ran.output)
@@ -165,6 +175,7 @@ STORIES: dict[str, Callable[[Task], LoopRun]] = {
     "consult equally": call_each((("consult", ["x", "x"]),)),
     "ask user": ask_user,
     "run ahead": run_ahead,
+    "run ahead and ask": run_ahead_and_ask,
     "run code": run_code,
     "answer as asked": answer_as_asked,
     "ask and send": ask_and_send,
