@@ -131,7 +131,7 @@ HOOKS_ELSEWHERE: dict[str, Scenario] = {
     ),
     "code, before_tool refuses": Scenario(
         hooked("run code", "before_tool", to("send", refuse), sandbox="monty"),
-        ["value of a", "~refused: not so", "value of a", "~refused: not so"],
+        ["value of a", "~refused: not so", "value of a", "~refused: not so", "~refused: not so"],
     ),
     "code, before_tool asks": Scenario(
         hooked("run code", "before_tool", to("send", ask_about), sandbox="monty"), CODE, BOTH, asked=2

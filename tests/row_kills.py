@@ -55,7 +55,8 @@ def perform(folder: Path, name: str, kills: Mapping[int, str] = {}, seed: int | 
     `seed`, the order of the answers to open questions is drawn.
     """
     folder.mkdir(exist_ok=True)
-    ended, chance, given = Ended(name, kills), random.Random(seed), ()
+    ended, chance = Ended(name, kills), random.Random(seed)
+    given: tuple[str, ...] = ()
     for number in range(MOST_PROCESSES):
         point = kills.get(number, "0")
         done = run_forked([SCRIPT, folder, name, point, *given])
@@ -112,6 +113,7 @@ def find_faults(ended: Ended) -> list[str]:
         "no effect is repeated": made <= wanted
         or (scenario.repeats and (made - wanted).total() <= kills * wanted.total()),
         "no effect is lost": (wanted - made).total() <= doubts + about_doubts,
+        "each effect is on record": last["made"] <= made.total() <= last["made"] + doubts or scenario.repeats,
         "the model reads of each doubt": all("not known" in each for each in last["in_doubt"]),
         "no doubt and no lost effect without a kill": kills or (not doubts and made == wanted),
         "nobody is asked about a doubt that is none": doubts or not about_doubts,

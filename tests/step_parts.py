@@ -100,6 +100,10 @@ async def consult(ctx: plait.Context[None], one: str, other: str) -> str:
     return " | ".join(await asyncio.gather(ctx.aask_model(one), ctx.aask_model(other)))
 
 
+EFFECTS = ("send", "post", "pay", "close_case", "give_up")
+"""The tools whose calls must not be repeated."""
+
+
 def delegate(*agents: plait.Agent[Any]) -> plait.Tool:
     """Return a tool that runs these agents at once, each as a child run."""
 
@@ -154,7 +158,8 @@ def hook(point: str, decide: Callable[[Any], Any]) -> plait.Hook:
         tally(f"user {point}")
         return decide(subject[-1])
 
-    return type(f"At_{point}", (plait.Hook,), {point: method})()
+    made: plait.Hook = type(f"At_{point}", (plait.Hook,), {point: method})()
+    return made
 
 
 def shout(subject: Any) -> Any:

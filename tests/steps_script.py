@@ -28,7 +28,7 @@ from plait.core import events as ev  # noqa: E402
 from plait.core.errors import JournalError  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
 from row_kills import SCENARIOS  # noqa: E402
-from step_parts import read_tally  # noqa: E402
+from step_parts import EFFECTS, read_tally  # noqa: E402
 
 writes = 0
 
@@ -59,13 +59,13 @@ class Watched(sqlite3.Connection):
 def watch_writes() -> None:
     """Let all connections of this process be watched."""
     connect = sqlite3.connect
-    sqlite3.connect = lambda *args, **options: connect(*args, **{"factory": Watched, **options})  # type: ignore[misc,assignment]
+    sqlite3.connect = lambda *args, **options: connect(*args, **{"factory": Watched, **options})
 
 
 def perform() -> list[plait.Run[Any]]:
     """Begin the scenario's next run, or resume the last one, until one waits or all have ended. Return them."""
     agent = scenario.make(journal)
-    answer = dict(zip(("question", "answer"), sys.argv[4:], strict=False))
+    answer: dict[str, Any] = dict(zip(("question", "answer"), sys.argv[4:], strict=False))
     events: list[ev.Event] = []
     options: dict[str, Any] = {"on_wait": scenario.on_wait} if scenario.on_wait is not None else {}
     options |= {"on_event": events.append} if scenario.streams else {}
@@ -96,8 +96,8 @@ def list_runs() -> list[str]:
 
 def describe(runs: list[plait.Run[Any]]) -> dict[str, Any]:
     """Return what the driver must know of the runs; the last one is that which goes on."""
-    results = [seen for run in runs for each in family(run) for _, seen in each.timeline.results]
-    last = runs[-1]
+    calls = [ended for run in runs for each in family(run) for ended in each.timeline.results]
+    results, last = [seen for _, seen in calls], runs[-1]
     return {
         "status": last.status,
         "answer": last.answer,
@@ -107,7 +107,7 @@ def describe(runs: list[plait.Run[Any]]) -> dict[str, Any]:
         "in_doubt": [seen.text for seen in results if seen.trouble == "in_doubt"],
         "refused": [seen.text for seen in results if seen.trouble == "refused"],
         "requests": sum(run.tree.requests for run in runs),
-        "calls": len(results),
+        "made": sum(seen.was_made for each, seen in calls if each.call.tool in EFFECTS),
         "writes": writes,
     }
 
