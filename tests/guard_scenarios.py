@@ -7,7 +7,7 @@ from typing import Any
 
 import plait
 from cli_support import action, final
-from step_parts import ask_about, hook, is_small, model, refuse, send, shout, to
+from step_parts import ask_about, hook, is_small, model, number, refuse, send, shout, to
 from step_scenarios import (
     CANCELLED,
     EDIT,
@@ -45,6 +45,8 @@ HOOKS: dict[str, Scenario] = {
     "after_model refuses": Scenario(guarded("after_model", refuse), None, status="failed", requests=1),
     "after_model asks": Scenario(guarded("after_model", ask_about), effects=ONE, asked=2, requests=2),
     "before_tool changes": Scenario(guarded("before_tool", shout), effects=("ONE",), requests=2),
+    "before_tool changes, each time otherwise": Scenario(guarded("before_tool", number), effects=ONE, requests=2),
+    "after_tool changes, each time otherwise": Scenario(guarded("after_tool", number), effects=ONE, requests=2),
     "before_tool refuses": Scenario(guarded("before_tool", refuse), requests=2),
     "before_tool asks": Scenario(guarded("before_tool", ask_about), effects=ONE, asked=1, requests=2),
     "before_tool asks, edited": Scenario(
@@ -89,6 +91,18 @@ HOOKS_ELSEWHERE: dict[str, Scenario] = {
         hooked("parallel", "before_tool", to("post", refuse)),
         ["value of a", "sent one", "~refused: not so", "value of b"],
         ("one",),
+        requests=1,
+    ),
+    "parallel, before_tool changes, each time otherwise": Scenario(
+        hooked("parallel", "before_tool", number),
+        ["~value of a#", "~sent one#", "~posted two#", "~value of b#"],
+        BOTH,
+        requests=1,
+    ),
+    "parallel, after_tool changes, each time otherwise": Scenario(
+        hooked("parallel", "after_tool", number),
+        ["~value of a#", "~sent one#", "~posted two#", "~value of b#"],
+        BOTH,
         requests=1,
     ),
     "parallel, before_tool asks about one": Scenario(

@@ -38,8 +38,8 @@ class Ended:
 
     @property
     def effects(self) -> Counter[str]:
-        """Return how often each effect happened that must not be repeated."""
-        return Counter(line.removeprefix("do ") for line in self.tally if line.startswith("do "))
+        """Return how often each effect happened that must not be repeated, whatever mark a hook gave it (`number`)."""
+        return Counter(line[3:].partition("#")[0] for line in self.tally if line.startswith("do "))
 
     @property
     def asks(self) -> int:
