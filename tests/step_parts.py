@@ -100,6 +100,12 @@ async def consult(ctx: plait.Context[None], one: str, other: str) -> str:
     return " | ".join(await asyncio.gather(ctx.aask_model(one), ctx.aask_model(other)))
 
 
+@plait.tool(idempotent=True)
+async def consult_in_turn(ctx: plait.Context[None], one: str, other: str, last: str) -> str:
+    """Ask a model three questions, one after the other."""
+    return " | ".join([await ctx.aask_model(each) for each in (one, other, last)])
+
+
 EFFECTS = ("send", "post", "pay", "close_case", "give_up")
 """The tools whose calls must not be repeated."""
 

@@ -19,6 +19,7 @@ from step_parts import (
     about,
     close_case,
     consult,
+    consult_in_turn,
     delegate,
     echo,
     fetch,
@@ -81,7 +82,7 @@ class Scenario:
 
 Make: TypeAlias = Callable[[Path], plait.Agent[Any]]
 
-TOOLS = (fetch, send, post, flaky, pay, close_case, give_up, consult, read_page)
+TOOLS = (fetch, send, post, flaky, pay, close_case, give_up, consult, consult_in_turn, read_page)
 
 
 def steps(story: str, *helpers: plait.Tool, **fields: Any) -> Make:
@@ -228,6 +229,7 @@ CALLS: dict[str, Scenario] = {
         repeats=True,
     ),
     "act, a tool asks a model": Scenario(steps("consult"), ["re: x | re: y"], requests=3, beside=2),
+    "act, a tool asks a model three times": Scenario(steps("consult in turn"), ["re: x | re: y | re: x"], requests=4),
     "act, a tool asks a model twice the same": Scenario(
         steps("consult equally"), ["re: x | re: x"], requests=3, beside=2
     ),

@@ -172,6 +172,7 @@ STORIES: dict[str, Callable[[Task], LoopRun]] = {
     "helper": call_each((("helper", "one"),)),
     "delegate": call_each((("delegate", "text"),)),
     "consult": call_each((("consult", ["x", "y"]),)),
+    "consult in turn": call_each((("consult_in_turn", ["x", "y", "x"]),)),
     "consult equally": call_each((("consult", ["x", "x"]),)),
     "ask user": ask_user,
     "run ahead": run_ahead,
