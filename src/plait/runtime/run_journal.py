@@ -1,8 +1,8 @@
 """The record of one run, as its engine reads and writes it: the only code that branches on the kind of a row.
 
-An intent is on the disk before an effect that must not be repeated begins, its result before anything else happens. Intents
-and results of other work are buffered: they are written with the next intent, or when the work takes longer than `LONG`.
-"""
+An intent is on the disk before an effect that must not be repeated begins, its result before anything else happens.
+Intents and results of other work are buffered: they are written with the next intent, or when the work takes longer
+than `LONG`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plait.journal import codec
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
 from plait.journal.records import Intent, Note, Raised, Record, Result, Row
-from plait.runtime.guard import RecordEnds, Suspend
+from plait.runtime.guard import Entry, RecordEnds, Suspend
 
 LONG = 0.05
 """Seconds: work that takes longer is on the record while it goes on."""
@@ -39,22 +39,17 @@ class Found(NamedTuple):
     body: bytes | None = None
     answer: bytes | None = None
 
-    @property
-    def is_known(self) -> bool:
-        """Return whether the entry was admitted: it began, or has a result."""
-        return self.asked is not UNSET or self.value is not UNSET
-
 
 NOTHING = Found()
+"""An entry that was never admitted has no rows."""
 
 
 class Work(NamedTuple):
     """What the record holds of an entry before it is done: `asked` and `made` of its intent, the intent's `body`.
 
     `in_doubt` returns the result of work of which the intent alone is on record; None for work that can be repeated.
-    `effect` is a call that must not be repeated, even if the journal loses rows. Its intent, and one with a body, are on
-    the disk before it begins. `is_long`: it may take so long that its intent should not wait for the next write.
-    """
+    `effect` is a call that must not be repeated, even if the journal loses rows. Its intent, and one with a body, are
+    on the disk before it begins. `is_long`: it may take so long that its intent should not wait for the next write."""
 
     asked: Any = None
     made: Any | UnsetType = UNSET
@@ -87,6 +82,8 @@ class RunJournal:
         self._begun: list[Call] = []
         for row in rows:
             self._add(row.record, row.body)
+        self.is_new = not self._found and not self._raised and not replay
+        """Whether all that the loop asks for is new."""
 
     def _add(self, record: Record, body: bytes | None = None) -> None:
         key = record.key
@@ -102,7 +99,8 @@ class RunJournal:
             self._found[key] = Found(asked, found.made, record.value, False, found.body, body)
         else:
             self._raised[key] = record
-            self._found[key] = found._replace(is_open=False)
+            if record.kind == "Suspend":
+                self._found[key] = found._replace(is_open=False)
         at = read_key(key)
         if not at.mark and at.check < 0 and at.n >= 0:
             work = "think" if at.attempt >= 0 else "call" if at.i >= 0 else getattr(record, "work", "")
@@ -120,9 +118,8 @@ class RunJournal:
         self._reached = max(self._reached, at.n)
         if at.i >= 0:
             self._calls[at.n] = max(at.i + 1, self._calls.get(at.n, 0))
-        if isinstance(record, Result) and record.work == "take":
-            if record.value.done:
-                self._taken.add(record.value.ticket)
+        if isinstance(record, Result) and record.work == "take" and record.value.done:
+            self._taken.add(record.value.ticket)
 
     # -- looking up
 
@@ -179,8 +176,8 @@ class RunJournal:
     # -- writing
 
     def note(self, key: str, step: int, kind: str, text: str) -> bool:
-        """Record a remark. A note of the loop, or about an entry, that is on record is not written again. Returns whether
-        it was written."""
+        """Record a remark. A note of the loop, or about an entry, that is on record is not written again. Returns
+        whether it was written."""
         name = self._name_note(key, kind, text)
         if self.replay or (key and name in self._notes):
             return False
@@ -200,20 +197,20 @@ class RunJournal:
 
     async def entry(
         self,
-        key: str,
-        step: int,
+        entry: Entry,
         name: str,
         work: Work,
-        perform: Callable[[], Awaitable[tuple[Any, bytes | None]]],
-        on_begin: Callable[[], None],
+        perform: Callable[[Entry], Awaitable[tuple[Any, bytes | None]]],
     ) -> Any:
         """Perform an entry that has no result, between its intent and its result. Returns the result.
 
-        `name` is the kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a replay.
+        `name` is the kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a
+        replay.
         """
         if self.replay:
             raise RecordEnds
-        found = self.find(key)
+        key, step = entry.key, entry.step
+        found = self._found.get(key, NOTHING)
         if work.in_doubt is not None and found.is_open:
             value = work.in_doubt()
             await self.write(Result(key, step, name, value))
@@ -227,9 +224,9 @@ class RunJournal:
                 self.buffer(intent)
             if work.effect is None and work.is_long:
                 timer = asyncio.get_running_loop().call_later(LONG, self._write_soon)
-        on_begin()
+        entry.begun = True
         try:
-            value, answer = await perform()
+            value, answer = await perform(entry)
         except Suspend:
             if work.in_doubt is not None:  # its child run waits: the work has ended in order, and is not in doubt
                 await self.write(Raised(key, step, "Suspend"))
@@ -242,7 +239,7 @@ class RunJournal:
             self.buffer(result, answer)
         else:  # its end is on the disk before anything else happens
             await self.log.append((result, answer))
-            self._add(result, answer)
+            self._add(result)
         return value
 
     async def _begin(self, intent: Intent, body: bytes | None, effect: Call | None) -> None:
