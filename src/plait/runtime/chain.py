@@ -6,18 +6,17 @@ carries the entry out (`Engine.carry_out`), or gives it up (`Admitted.release`).
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from msgspec import UNSET, Struct, UnsetType, convert, structs, to_builtins
+from msgspec import UNSET, UnsetType, structs
 
-from plait.core import Call, Outcome, Think
 from plait.core.errors import BadInput, ConfigError
 from plait.journal.keys import read_key
 from plait.journal.records import Asking, Decision, Intent, Result
 from plait.runtime.bound_calls import REBINDS
+from plait.runtime.decided_values import digested, read_change, write_change
 from plait.runtime.guard import (
     AskApproval,
     Attempt,
@@ -25,7 +24,6 @@ from plait.runtime.guard import (
     Guard,
     RecordEnds,
     Refuse,
-    StartChild,
     Suspend,
     open_question,
 )
@@ -284,16 +282,14 @@ class Chain:
         It looks once more at what the user approved, by a yes or by an edit (`approved`). A question that says more
         than the last one about the same input has a key of its own: no answer to the first one is an answer to it. An
         edit that was `taken` is not the answer if the user comes back to the input that they had edited."""
-        is_known, asked = guard.name in self.journal.decisions(entry.key, "?"), ""
+        asked = ""
         while True:
-            decision: Decision | None = None
-            if is_known:
-                key = self._make_key(entry, guard, asked)
-                decision = None if key in taken else self._recorded(entry, key)
-                if decision is not None:
-                    if decision.action != "yes":
-                        return key, decision
-                    approved = Approved(guard.name, self._asking_of(key), decision)
+            key = self._make_key(entry, guard, asked)
+            decision = None if key in taken else self._recorded(entry, key)
+            if decision is not None:
+                if decision.action != "yes":
+                    return key, decision
+                approved = Approved(guard.name, self._asking_of(key), decision)
             if decision is not None or not asked:
                 made = await (
                     guard.confirm(entry, approved.asking, approved.decision) if approved else guard.before(entry)
@@ -301,7 +297,6 @@ class Chain:
                 if made is entry.effect or (not isinstance(made, Refuse | AskApproval) and made == entry.effect):
                     return None
             if decision is None or not isinstance(made, AskApproval):
-                key = self._make_key(entry, guard, asked)
                 return key, await self._write_decision(entry, performer, guard, key, made, UNSET)
             if made.question == asked:  # they have read this
                 guard.restore(entry, decision)
@@ -463,54 +458,3 @@ class Chain:
         for name, key in self.journal.decisions(entry.key, mark).items():
             if (value := self.journal.find(key).value) is not UNSET:
                 entry.decided[name] = value
-
-
-def digested(value: Any) -> Any:
-    """Return the part of a value that an answer or a decision is about: of a call its input, in JSON's terms."""
-    if isinstance(value, Call):
-        return [value.tool, value.input]
-    if isinstance(value, Attempt):
-        return [value.model.spec, value.max_tokens, value.body.decode("utf-8", "replace")]
-    if isinstance(value, StartChild):
-        return value.run  # it follows from the question
-    return to_builtins(value, enc_hook=repr)
-
-
-def write_change(before: Any, after: Any) -> Any:
-    """Return what is recorded of a changed value: of an object the fields that differ, of messages only the changed
-    ones by their place, if there are as many as before."""
-    if not isinstance(after, Struct) or type(after) is not type(before):
-        return to_builtins(after, enc_hook=repr)
-    fields = {
-        name: to_builtins(new, enc_hook=repr)
-        for name in after.__struct_fields__
-        if (new := getattr(after, name)) != getattr(before, name)
-    }
-    if isinstance(after, Think) and "messages" in fields and len(before.messages) == len(after.messages):
-        pairs = enumerate(zip(before.messages, after.messages, strict=True))
-        fields["messages"] = {str(k): to_builtins(new) for k, (old, new) in pairs if old != new}
-    return fields
-
-
-def read_change(before: Any, change: Any) -> Any:
-    """Return the changed value, of the value before and what is recorded of the change."""
-    if isinstance(change, Attempt):
-        return change
-    if not isinstance(before, Struct):
-        return convert(change, type(before)) if isinstance(before, tuple) else copy.deepcopy(change)
-    if isinstance(before, Outcome) and "type" in change:
-        return convert(change, Outcome)
-    fields = dict(change)
-    if isinstance(before, Think) and isinstance(messages := fields.get("messages"), dict):
-        fields["messages"] = [messages.get(str(k), to_builtins(old)) for k, old in enumerate(before.messages)]
-    return convert({**to_builtins(before, enc_hook=repr), **fields}, type(before))
-
-
-def join_guards(above: Iterable[Guard], own: Iterable[Guard]) -> list[Guard]:
-    """Return the guards of a child run: its own, joined with those of the run above it."""
-    joined = {guard.name: guard for guard in own}
-    for guard in above:
-        found = guard.for_child(joined.get(guard.name))
-        if found is not None:
-            joined[found.name] = found
-    return list(joined.values())
