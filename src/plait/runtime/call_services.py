@@ -22,7 +22,7 @@ from plait.models.base import Model
 from plait.runtime.attachments import UserQuestion, identify_question
 from plait.runtime.bound_calls import BoundCall
 from plait.runtime.context import CallLogger, Context
-from plait.runtime.guard import Entry, LimitReached, EndedByRefusal, Suspend
+from plait.runtime.guard import EndedByRefusal, Entry, LimitReached, Suspend
 from plait.runtime.make_call import ChildWaits, make_call
 from plait.runtime.phase_models import Phases
 from plait.runtime.run import Run

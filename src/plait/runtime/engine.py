@@ -50,7 +50,7 @@ from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain, Performer
 from plait.runtime.clock import RunClock
-from plait.runtime.guard import Entry, Finish, Guard, LimitReached, RecordEnds, EndedByRefusal, Suspend
+from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers import Performers
 from plait.runtime.performers.call_tools import EndedByTool
 from plait.runtime.performers.finish import END

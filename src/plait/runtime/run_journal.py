@@ -47,7 +47,7 @@ NOTHING = Found()
 class Work(NamedTuple):
     """What the record holds of an entry before it is done: `asked` and `made` of its intent, the intent's `body`.
 
-    `describe_doubt` returns the result of work of which the intent alone is on record; None for work that can be repeated.
+    `describe_doubt` returns the result of work of which only the intent is on record; None if it can be repeated.
     `effect` is a call that must not be repeated, even if the journal loses rows. Its intent, and one with a body, are
     on the disk before it begins. `is_long`: it may take so long that its intent should not wait for the next write."""
 

@@ -61,7 +61,7 @@ class ApprovalsGuard(Guard):
     `policies` are those of the run and of the runs above it: a call needs approval if one of them says so. `scrub`
     removes secrets, as the record does. `repeats` says that calls in doubt are repeated, so nobody is asked about them.
     `is_damaged`: the journal has lost rows of this run, or may have; `lost_calls` are digests of the calls that began
-    in lost rows. `calls_in_doubt` are the calls in doubt of the run so far and of its child runs, and `read_session` returns
+    in lost rows. `calls_in_doubt` are those of the run so far and of its child runs, and `read_session` returns
     those of earlier turns. Both have the tools' own names.
     """
 

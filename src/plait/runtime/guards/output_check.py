@@ -13,7 +13,7 @@ from typing import Any
 
 from plait.core import Answered, Call, CheckAnswer, Failed, Observation
 from plait.runtime.context import Context
-from plait.runtime.guard import LIMITS, OUTPUT, USERS, Entry, Finish, Guard, Refuse, EndedByRefusal
+from plait.runtime.guard import LIMITS, OUTPUT, USERS, EndedByRefusal, Entry, Finish, Guard, Refuse
 from plait.runtime.output import OutputType, remove_request
 
 

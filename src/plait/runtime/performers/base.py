@@ -10,7 +10,7 @@ from plait.core.errors import BadInput
 from plait.core.text import shorten
 from plait.journal import codec
 from plait.journal.records import Asking, Decision
-from plait.runtime.guard import Entry, EndedByRefusal
+from plait.runtime.guard import EndedByRefusal, Entry
 from plait.runtime.run_journal import Found, Work
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from plait.models.base import Model, Request, Response
 from plait.models.prices import cost_of_reply
 from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire
-from plait.runtime.guard import Attempt, Entry, EndedByRefusal
+from plait.runtime.guard import Attempt, EndedByRefusal, Entry
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.phase_models import Phases
 from plait.runtime.run_journal import Found, Work
