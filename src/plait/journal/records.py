@@ -68,7 +68,7 @@ class Result(Struct, frozen=True, omit_defaults=True, tag="result"):
 
 
 class Raised(Struct, frozen=True, omit_defaults=True, tag="raised"):
-    """The loop received an exception in place of a result, or (`LimitReached`, `Refused`) the run ended with it.
+    """The loop received an exception in place of a result, or (`LimitReached`, `EndedByRefusal`) the run ended with it.
 
     `kind` is its class name. `asked` is the digest of the loop's effect. `Suspend`: the entry waits for a child run,
     and goes on with a new intent. `said` are the words with which an endpoint rejected native tools, "" if that was
@@ -76,7 +76,7 @@ class Raised(Struct, frozen=True, omit_defaults=True, tag="raised"):
 
     key: str
     step: int
-    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported", "Refused", "Suspend"]
+    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported", "EndedByRefusal", "Suspend"]
     limit: str = ""
     detail: str = ""
     tokens: int = 0

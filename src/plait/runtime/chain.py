@@ -51,8 +51,8 @@ class Performer(Protocol):
         """Return the result of an entry that cannot be bound."""
 
     def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
-        """Return the result of a refused effect, or (`is_after`) what replaces a withheld result. Raises `Refused`
-        where the loop cannot go on without it."""
+        """Return the result of a refused effect, or (`is_after`) what replaces a withheld result. Raises
+        `EndedByRefusal` where the loop cannot go on without it."""
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
         """Return the question to the user about an effect, or about its result (UNSET: there is none yet)."""

@@ -50,7 +50,7 @@ from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain, Performer
 from plait.runtime.clock import RunClock
-from plait.runtime.guard import Entry, Finish, Guard, LimitReached, RecordEnds, Refused, Suspend
+from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers import Performers
 from plait.runtime.performers.call_tools import EndedByTool
 from plait.runtime.performers.finish import END
@@ -69,7 +69,7 @@ GRACE = 5.0
 SIGNALS = (LimitNear, ContextOverflow, Unsupported)
 """What is thrown into the loop in place of a result."""
 
-_ENDINGS = (*SIGNALS, LimitReached, Refused)
+_ENDINGS = (*SIGNALS, LimitReached, EndedByRefusal)
 _OUTCOMES = get_args(Outcome)
 
 
@@ -325,8 +325,8 @@ class Engine:
             case LimitNear() | LimitReached():
                 kind: Any = type(why).__name__
                 return Raised(key, step, kind, why.limit, why.detail, asked=asked)
-            case Refused():
-                return Raised(key, step, "Refused", why.kind, str(why), asked=asked)
+            case EndedByRefusal():
+                return Raised(key, step, "EndedByRefusal", why.kind, str(why), asked=asked)
             case Unsupported():
                 return Raised(key, step, "Unsupported", why.ability, why.message, said=why.said, asked=asked)
             case ContextOverflow():
@@ -347,8 +347,8 @@ class Engine:
                 return LimitNear(raised.limit, raised.detail)
             case "LimitReached":
                 return LimitReached(raised.limit, raised.detail)
-            case "Refused":
-                return Refused(raised.detail, cast(Any, raised.limit))
+            case "EndedByRefusal":
+                return EndedByRefusal(raised.detail, cast(Any, raised.limit))
             case "Unsupported":
                 return Unsupported(raised.detail, raised.limit, raised.said)
         return ContextOverflow(raised.detail, tokens=raised.tokens, room=raised.room)
@@ -419,7 +419,7 @@ class Engine:
             case Suspend():
                 self.questions = why.questions
                 return waiting_with(why.questions[0])
-            case Refused():
+            case EndedByRefusal():
                 return Failed(sentence(str(why)) if why.kind == "output" else str(why), kind=why.kind)
             case LimitReached() | LimitNear():
                 how = self._last.how_cut if self._last is not None else ""

@@ -47,14 +47,14 @@ NOTHING = Found()
 class Work(NamedTuple):
     """What the record holds of an entry before it is done: `asked` and `made` of its intent, the intent's `body`.
 
-    `in_doubt` returns the result of work of which the intent alone is on record; None for work that can be repeated.
+    `describe_doubt` returns the result of work of which only the intent is on record; None if it can be repeated.
     `effect` is a call that must not be repeated, even if the journal loses rows. Its intent, and one with a body, are
     on the disk before it begins. `is_long`: it may take so long that its intent should not wait for the next write."""
 
     asked: Any = None
     made: Any | UnsetType = UNSET
     body: bytes | None = None
-    in_doubt: Callable[[], Any] | None = None
+    describe_doubt: Callable[[], Any] | None = None
     effect: Call | None = None
     is_long: bool = False
     has_intent: bool = True
@@ -211,8 +211,8 @@ class RunJournal:
             raise RecordEnds
         key, step = entry.key, entry.step
         found = self._found.get(key, NOTHING)
-        if work.in_doubt is not None and found.is_open:
-            value = work.in_doubt()
+        if work.describe_doubt is not None and found.is_open:
+            value = work.describe_doubt()
             await self.write(Result(key, step, name, value))
             return value
         timer = None
@@ -228,7 +228,7 @@ class RunJournal:
         try:
             value, answer = await perform(entry)
         except Suspend:
-            if work.in_doubt is not None:  # its child run waits: the work has ended in order, and is not in doubt
+            if work.describe_doubt is not None:  # its child run waits: the work has ended in order, and is not in doubt
                 await self.write(Raised(key, step, "Suspend"))
             raise
         finally:

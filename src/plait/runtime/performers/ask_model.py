@@ -121,7 +121,7 @@ class AskModel(BasePerformer):
         call.compare_attempts(entry)
         raised = self.engine.journal.raised(key)
         kind = raised.kind if raised is not None else ""
-        if kind == "Refused" or (kind in ("LimitNear", "LimitReached") and call.attempts):
+        if kind == "EndedByRefusal" or (kind in ("LimitNear", "LimitReached") and call.attempts):
             self.engine.steps += call.counts
 
     def _begin_turn(self, effect: Think) -> ModelCall:
@@ -134,7 +134,7 @@ class AskModel(BasePerformer):
         """Return a model's reply to a question of a tool call. `counts` counts the requests of this call, by digest.
 
         The same request of the same call has the recorded reply. Raises `LimitNear`, `LimitReached`, `ModelError`,
-        `ConfigError`, or `Refused` if a guard refuses it or wants to ask the user about it.
+        `ConfigError`, or `EndedByRefusal` if a guard refuses it or wants to ask the user about it.
         """
         engine = self.engine
         think = without_special_tokens(think, engine.run_spec.data_tokens)

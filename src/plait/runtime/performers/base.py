@@ -10,7 +10,7 @@ from plait.core.errors import BadInput
 from plait.core.text import shorten
 from plait.journal import codec
 from plait.journal.records import Asking, Decision
-from plait.runtime.guard import Entry, Refused
+from plait.runtime.guard import EndedByRefusal, Entry
 from plait.runtime.run_journal import Found, Work
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ class BasePerformer:
         """Report the result of an entry that was not done."""
 
     def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
-        """Return the result of a refused effect, or what replaces a withheld result. Raises `Refused`."""
+        """Return the result of a refused effect, or what replaces a withheld result. Raises `EndedByRefusal`."""
         if not by_user:
-            raise Refused(reason)
+            raise EndedByRefusal(reason)
         said = f": {reason}" if reason else ""
-        raise Refused(f"The {self.subject[is_after]} was refused: the person refused it{said}.")
+        raise EndedByRefusal(f"The {self.subject[is_after]} was refused: the person refused it{said}.")
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
         """Return the question to the user about the effect, or about its result."""

@@ -24,7 +24,7 @@ from plait.models.base import Model, Request, Response
 from plait.models.prices import cost_of_reply
 from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire
-from plait.runtime.guard import Attempt, Entry, Refused
+from plait.runtime.guard import Attempt, EndedByRefusal, Entry
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.phase_models import Phases
 from plait.runtime.run_journal import Found, Work
@@ -104,7 +104,7 @@ class SendRequest(BasePerformer):
         attempt: Attempt = entry.effect
         changed = None if attempt.max_tokens == attempt.think.max_tokens else attempt.max_tokens
         asked = RecordedRequest(attempt.think.phase, attempt.model.spec, self._request.path, changed)
-        return Work(asked, body=attempt.body, in_doubt=lambda: RecordedResponse(0, 0.0, LOST))
+        return Work(asked, body=attempt.body, describe_doubt=lambda: RecordedResponse(0, 0.0, LOST))
 
     async def perform(self, entry: Entry) -> tuple[RecordedResponse, bytes | None]:
         engine, attempt = self.engine, entry.effect
@@ -179,9 +179,9 @@ class SendRequest(BasePerformer):
 
 
 def ask_about_request(entry: Entry, question: str) -> Asking:
-    """Return a guard's question about a request or a reply. Raises `Refused` for the request of a tool."""
+    """Return a guard's question about a request or a reply. Raises `EndedByRefusal` for the request of a tool."""
     if entry.by_tool:
-        raise Refused(f"{question} A question that a tool asks a model cannot wait for an approval.")
+        raise EndedByRefusal(f"{question} A question that a tool asks a model cannot wait for an approval.")
     return Asking("approval", question)
 
 
