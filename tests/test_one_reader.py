@@ -1,4 +1,5 @@
-"""Only the journal's timeline reads rows, and the record of a run for its engine. Other modules get model calls, tool calls, questions and notes from it."""
+"""Only the journal's timeline reads rows, and the record of a run for its engine. Other modules get model calls, tool
+calls, questions and notes from it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ from plait.core.errors import JournalError, ReplayDiffers
 from plait.journal.entries import Question
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
-from plait.journal.records import Raised, Result
+from plait.journal.records import RaisedRecord, ResultRecord
 from plait.journal.store import Journal
 from plait.runtime.answers import answer_live
 from plait.runtime.approvals import waiting_with
@@ -277,7 +277,9 @@ class Engine:
         entry, performer, found = admitted.entry, admitted.performer, admitted.found
         if admitted.result is not UNSET:
             if found.value is UNSET and performer.work != "check":
-                record = Result(entry.key, entry.step, performer.work, admitted.result, performer.describe(entry).asked)
+                record = ResultRecord(
+                    entry.key, entry.step, performer.work, admitted.result, performer.describe(entry).asked
+                )
                 self.journal.buffer(record)
                 performer.report_refused(entry, admitted.result)
             return admitted.result
@@ -319,24 +321,26 @@ class Engine:
 
     # -- what is raised in place of a result
 
-    def _write_raised(self, key: str, step: int, why: Exception, effect: Effect) -> Raised:
+    def _write_raised(self, key: str, step: int, why: Exception, effect: Effect) -> RaisedRecord:
         asked = self._digest(effect)
         match why:
             case LimitNear() | LimitReached():
                 kind: Any = type(why).__name__
-                return Raised(key, step, kind, why.limit, why.detail, asked=asked)
+                return RaisedRecord(key, step, kind, why.limit, why.detail, asked=asked)
             case EndedByRefusal():
-                return Raised(key, step, "EndedByRefusal", why.kind, str(why), asked=asked)
+                return RaisedRecord(key, step, "EndedByRefusal", why.kind, str(why), asked=asked)
             case Unsupported():
-                return Raised(key, step, "Unsupported", why.ability, why.message, said=why.said, asked=asked)
+                return RaisedRecord(key, step, "Unsupported", why.ability, why.message, said=why.said, asked=asked)
             case ContextOverflow():
-                return Raised(key, step, "ContextOverflow", "context", str(why), why.tokens, why.room, asked=asked)
+                return RaisedRecord(
+                    key, step, "ContextOverflow", "context", str(why), why.tokens, why.room, asked=asked
+                )
         raise TypeError(type(why))
 
     def _digest(self, effect: Effect) -> str:
         return self.journal.digest(msgspec.to_builtins(effect, enc_hook=repr))
 
-    def _read_raised(self, key: str, raised: Raised, effect: Effect) -> Exception:
+    def _read_raised(self, key: str, raised: RaisedRecord, effect: Effect) -> Exception:
         performer = self.performers.of(effect)
         performer.prepare_raised(key, effect)
         is_trusted = self.steps < self.run_spec.trust_until
