@@ -1,4 +1,7 @@
-"""Only the journal's timeline reads rows, and the record of a run for its engine. Other modules get model calls, tool calls, questions and notes from it."""
+"""Only the journal's timeline reads rows, and the record of a run for its engine.
+
+Other modules get model calls, tool calls, questions and notes from the timeline.
+"""
 
 from __future__ import annotations
 
