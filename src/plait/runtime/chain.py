@@ -337,7 +337,7 @@ class Chain:
             await admitted.tell(result, waiting)
             raise
         except BaseException:
-            for guard in reversed(waiting):
+            for guard in reversed(waiting) if admitted.result is UNSET else ():  # of a refused entry nothing is held
                 guard.release(entry)
             raise
         return result
