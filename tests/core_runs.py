@@ -1,0 +1,442 @@
+"""Runs for the tests of the core: loops of a few lines, tools that note what they did, and processes that die.
+
+A `Disk` is what outlives a process. A `Process` is a journal on it: it has the interface of `plait.journal.store.Journal`
+as far as runs use it. What a process has committed stays; what waits in line is lost when it dies. A process passes a
+point before and after each commit and dies at the point `dies_at`. From then on it raises `Killed` at each write, so
+nothing more is done in its name. `Tried` takes a run of an agent through as many processes as it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from msgspec import structs
+
+import plait
+from plait.core import Answered, Call, LimitNear, LoopContext, LoopRun, Observation, OneKind, Splitter, Stopped, Task
+from plait.core.effects import Act, Think
+from plait.core.errors import JournalError, RecordChanged, UnknownRun
+from plait.journal import codec
+from plait.journal.entries import Question, ToolCall
+from plait.journal.log import ENDED
+from plait.journal.log import Entry as Written
+from plait.journal.open_questions import find_open_questions
+from plait.journal.records import Intent, Raised, Result, Row, RunHead, RunRow
+from plait.journal.timeline import Timeline
+from plait.runtime import runs
+from plait.runtime.guard import Guard
+from plait.runtime.run import Run
+from plait.runtime.run_spec import RunSpec
+from plait.runtime.runs import Replayed
+
+RUN = "20260101-000000-root"
+"""The id of the run at the top."""
+
+
+class Killed(BaseException):
+    """The process is dead. Not an `Exception`, so that nobody handles it."""
+
+
+# -- the journal
+
+
+@dataclass
+class Stored:
+    """A run as a journal has it."""
+
+    head: RunHead
+    rows: list[Row] = field(default_factory=list)
+    status: str = "running"
+    outcome: dict[str, Any] | None = None
+    totals: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Disk:
+    """The runs of a journal, in the order they began."""
+
+    runs: dict[str, Stored] = field(default_factory=dict)
+
+    def copy(self) -> Disk:
+        return Disk({name: structs_copy(each) for name, each in self.runs.items()})
+
+    def rows(self, run: str = RUN) -> list[Row]:
+        return list(self.runs[run].rows) if run in self.runs else []
+
+    def timeline(self, run: str = RUN) -> Timeline:
+        return Timeline(self.rows(run), run=run)
+
+    def records(self, run: str = RUN, kind: type = object) -> list[Any]:
+        """Return the records of a run, or those of one kind."""
+        return [row.record for row in self.rows(run) if isinstance(row.record, kind)]
+
+    def keys(self, run: str = RUN, kind: type = object) -> list[str]:
+        """Return the keys of records, without the digests of decisions, in their order."""
+        return [each.key.partition("@")[0] for each in self.records(run, kind) if isinstance(each, Intent | Result | Raised)]
+
+
+def structs_copy(stored: Stored) -> Stored:
+    return Stored(stored.head, list(stored.rows), stored.status, stored.outcome, dict(stored.totals))
+
+
+class Process:
+    """A journal as one process has it. `pause` returns how many times a commit lets other tasks go first."""
+
+    def __init__(self, disk: Disk, dies_at: int | None = None, pause: Callable[[], int] = lambda: 0) -> None:
+        self.disk, self.dies_at, self.pause = disk, dies_at, pause
+        self.points = 0
+        self.is_dead = False
+        self.line: list[Callable[[], None]] = []
+        """The changes that wait for the next commit, of all runs."""
+
+    def require_life(self) -> None:
+        if self.is_dead:
+            raise Killed
+
+    def _pass_point(self) -> None:
+        self.points += 1
+        if self.dies_at is not None and self.points >= self.dies_at:
+            self.is_dead = True
+        self.require_life()
+
+    def commit(self) -> None:
+        self.require_life()
+        if self.line:
+            self._pass_point()
+            changes, self.line = self.line, []
+            for change in changes:
+                change()
+            self._pass_point()
+
+    # -- what runs use of a journal
+
+    async def begin(
+        self,
+        head: RunHead,
+        owner: str,
+        records: Sequence[Written] = (),
+        *,
+        secrets: Iterable[str] = (),
+        contents: Mapping[str, bytes] | None = None,
+    ) -> ProcessLog:
+        stored = Stored(codec.decode_head(codec.encode(head).decode()))
+        log = ProcessLog(self, stored)
+        log.buffer(*records)
+        self.line.append(lambda: self.disk.runs.update({head.run: stored}))
+        await log.append()
+        return log
+
+    async def claim(
+        self,
+        run: str,
+        owner: str,
+        *,
+        force: bool = False,
+        secrets: Iterable[str] = (),
+        rows: int | None = None,
+        records: Sequence[Written] = (),
+    ) -> ProcessLog:
+        stored = self._find(run)
+        if stored.status in ENDED:
+            raise JournalError(f"Run {run} has ended ({stored.status}).")
+        if rows is not None and rows != len(stored.rows):
+            raise RecordChanged(f"Run {run} was changed.")
+
+        def go_on() -> None:
+            stored.status, stored.outcome = "running", None
+
+        self.line.append(go_on)
+        log = ProcessLog(self, stored)
+        await log.append(*records)
+        return log
+
+    def _find(self, run: str) -> Stored:
+        self.require_life()
+        if run not in self.disk.runs:
+            raise UnknownRun(f"There is no run {run}.")
+        return self.disk.runs[run]
+
+    def run(self, prefix: str) -> RunRow:
+        found = self._find(prefix)
+        return RunRow(found.head, found.status, found.outcome, found.totals, 0.0, 0.0, "")
+
+    def head(self, run: str) -> RunHead:
+        return self._find(run).head
+
+    def rows(self, run: str) -> list[Row]:
+        return list(self._find(run).rows)
+
+    def timeline(self, run: str, *, bodies: bool = True) -> Timeline:
+        return Timeline(self.rows(run), run=run)
+
+    def children(self, run: str) -> list[RunRow]:
+        heads = [each.head for each in self.disk.runs.values()]
+        return [self.run(head.run) for head in heads if head.caller is not None and head.caller.run == run]
+
+
+class ProcessLog:
+    """The log of one run in a process."""
+
+    def __init__(self, process: Process, stored: Stored) -> None:
+        self._process, self._stored, self._seq = process, stored, len(stored.rows)
+        self._line: list[Row] = []
+
+    @property
+    def run(self) -> str:
+        return self._stored.head.run
+
+    def scrub(self, data: bytes) -> bytes:
+        return data
+
+    def buffer(self, *entries: Written) -> None:
+        self._process.require_life()
+        for record, body in entries:
+            stored = codec.decode_record(codec.encode_record(record).decode())
+            self._line.append(Row(self._seq, float(self._seq), stored, body))
+            self._seq += 1
+
+    def append(self, *entries: Written) -> Awaitable[None]:
+        self.buffer(*entries)
+        rows, self._line = self._line, []
+        if rows:
+            self._process.line.append(lambda: self._stored.rows.extend(rows))
+        return _Commit(self._process)
+
+    async def append_before(self, calls: Sequence[Call], *entries: Written) -> None:
+        await self.append(*entries)
+
+    def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
+        texts = codec.encode(outcome).decode(), codec.encode(totals).decode()
+
+        def end() -> None:
+            self._stored.status = status
+            self._stored.outcome, self._stored.totals = map(codec.decode_plain, texts)
+
+        writing = self.append()
+        self._process.line.append(end)
+        return writing
+
+
+class _Commit:
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def __await__(self) -> Iterator[None]:
+        for _ in range(self._process.pause()):
+            yield  # other tasks go on while the disk is slow
+        self._process.commit()
+
+
+# -- loops
+
+
+class Steps:
+    """A loop from a generator function, which returns the answer."""
+
+    name: ClassVar[str] = "steps"
+    phases: ClassVar[tuple[str, ...]] = ("act",)
+    prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
+
+    def __init__(self, walk: Callable[[], LoopRun] | Callable[[str], LoopRun], *, asks: bool = False) -> None:
+        self._walk, self._takes_question = walk, asks
+
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
+        answer = yield from self._walk(task.question) if self._takes_question else self._walk()  # type: ignore[call-arg]
+        return answer if isinstance(answer, Stopped) else Answered(answer)
+
+    def splitter(self, phase: str) -> Splitter:
+        return OneKind("thought")
+
+
+def texts(seen: Iterable[Observation]) -> list[str]:
+    """Return the trouble of each result, or its text."""
+    return [each.trouble or each.text for each in seen]
+
+
+def calls(*each: Call, fixed: bool = False) -> Callable[[], LoopRun]:
+    """Return a loop that makes some calls at once, and answers with their results."""
+
+    def walk() -> LoopRun:
+        return texts((yield Act(each, fixed=fixed)))  # type: ignore[return-value]
+
+    return walk
+
+
+def asks_model(question: str = "q", **fields: Any) -> Think:
+    return Think("act", prompt=question, **fields)
+
+
+def until_limit(walk: LoopRun) -> LoopRun:
+    """Take a walk to its end, or to the first limit."""
+    try:
+        return (yield from walk)
+    except LimitNear as why:
+        return f"stopped: {why.limit}"  # type: ignore[return-value]
+
+
+# -- tools, whose effects outlive every process
+
+WORLD: list[tuple[tuple[str, str], str]] = []
+"""What was done: the entry (its run and key), and a text."""
+
+
+def did() -> list[str]:
+    """Return the texts of what was done."""
+    return [text for _, text in WORLD]
+
+
+def do(ctx: plait.Context[Any], text: str) -> None:
+    services = ctx.services
+    assert services is not None
+    store: Any = services.engine.store
+    if isinstance(store, Process):
+        store.require_life()
+    WORLD.append((services.entry.id, text))
+
+
+@plait.tool(inline=True)
+def pay(ctx: plait.Context[Any], amount: int, to: str = "Ann") -> str:
+    """Pay somebody."""
+    do(ctx, f"{amount} to {to}")
+    return f"paid {amount}"
+
+
+@plait.tool
+async def post(ctx: plait.Context[Any], text: str, pause: int = 1) -> str:
+    """Post a text, after and before some pauses."""
+    for _ in range(pause):
+        await asyncio.sleep(0)
+    do(ctx, f"post {text}")
+    for _ in range(pause):
+        await asyncio.sleep(0)
+    return f"posted {text}"
+
+
+@plait.tool(read_only=True, inline=True)
+def look(ctx: plait.Context[Any], city: str) -> str:
+    """Look up a city."""
+    do(ctx, f"look {city}")
+    return {"Lyon": "522250", "Nice": "348085"}.get(city, "0")
+
+
+@plait.tool(read_only=True)
+async def browse(ctx: plait.Context[Any], page: str) -> str:
+    """Read a page."""
+    await asyncio.sleep(0)
+    return f"page {page}"
+
+
+browse = structs.replace(browse, open_world=True)
+
+PAY = Call("pay", {"amount": 5})
+LOOK = Call("look", {"city": "Lyon"})
+TOOLS = (pay, post, look, browse)
+
+
+def agent_of(walk: Any, replies: Any = ("x",) * 99, tools: Sequence[Any] = TOOLS, **settings: Any) -> plait.Agent[Any]:
+    """Return an agent whose loop is a generator function."""
+    model = replies if hasattr(replies, "encode") else plait.Scripted(replies)
+    loop = walk if hasattr(walk, "run") else Steps(walk)
+    return plait.Agent(loop, model=model, tools=list(tools), journal=False, **settings)
+
+
+# -- a run in several processes
+
+
+@dataclass
+class Tried:
+    """A run of an agent, in as many processes as it needs.
+
+    `make_agent` makes the agent of each process, and `make_guards` its guards beside those of the agent's settings.
+    """
+
+    make_agent: Callable[[], plait.Agent[Any]]
+    make_guards: Callable[[], Sequence[Guard | plait.Hook]] = tuple
+    disk: Disk = field(default_factory=Disk)
+    pause: Callable[[], int] = lambda: 0
+    process: Process = field(default_factory=lambda: Process(Disk()))
+    """The last process."""
+
+    @property
+    def questions(self) -> list[Question]:
+        """Return the open questions, those of child runs too."""
+        return find_open_questions(Process(self.disk), RUN) if RUN in self.disk.runs else []  # type: ignore[arg-type]
+
+    def go(self, answer: str | None = None, which: int = 0, *, dies_at: int | None = None) -> Run[Any]:
+        """Let another process begin the run, or go on with it; `answer` is for the open question `which`. Raises
+        `Killed` if the process dies."""
+        question = self.questions[which].question if answer is not None else None
+        return asyncio.run(self.ago(answer, question, dies_at=dies_at))
+
+    async def ago(self, answer: str | None = None, question: str | None = None, *, dies_at: int | None = None) -> Run[Any]:
+        agent, guards = self.make_agent(), tuple(self.make_guards())
+        self.process = process = Process(self.disk, dies_at, self.pause)
+        store: Any = process
+
+        def guarded(spec: RunSpec) -> RunSpec:
+            return replace(spec, policies=replace(spec.policies, hooks=(*guards, *spec.policies.hooks)))
+
+        if RUN not in self.disk.runs:
+            spec, head = await agent._parts.prepare_run("q", None, None, None, None)
+            head = structs.replace(head, run=RUN)
+            log = await runs.open_log(spec, head, store)
+            return await runs.perform(guarded(spec), head, log, store)
+        row = process.run(RUN)
+        if row.status in ENDED:
+            return runs.read_finished_run(row, store)
+        spec = await agent._parts.prepare_resume(row.head, process.timeline(RUN), None)
+        spec, log = await runs.claim(spec, row.head, store, answer=answer, question=question)
+        return await runs.perform(guarded(spec), row.head, log, store, resumed=True)
+
+    def die(self, at: int, answer: str | None = None, which: int = 0) -> bool:
+        """Let a process go on that dies at a point. Returns whether it died: otherwise it has come to its end."""
+        with contextlib.suppress(Killed):
+            self.go(answer, which, dies_at=at)
+            return False
+        return True
+
+    def finish(self, answers: Sequence[str] = ()) -> Run[Any]:
+        """Let processes go on until the run has ended, each with the next answer to the first open question."""
+        run, left = self.go(), list(answers)
+        while run.status == "waiting":
+            run = self.go(left.pop(0))
+        return run
+
+    def replay(self, run: str = RUN, agent: plait.Agent[Any] | None = None) -> Replayed:
+        """Replay a run, without guards."""
+        agent = agent or self.make_agent()
+        row = Process(self.disk).run(run)
+        spec = agent._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
+        recorded = None if row.outcome is None else runs.outcome_of(row.outcome)
+        return asyncio.run(runs.replay(spec, row.head, Process(self.disk), recorded))  # type: ignore[arg-type]
+
+    def tool_calls(self) -> dict[tuple[str, str], ToolCall]:
+        """Return the tool calls on record of the whole tree, by run and key."""
+        return {(run, each.key): each for run in self.disk.runs for each in self.disk.timeline(run).tool_calls}
+
+    def count_requests(self) -> int:
+        """Return how many requests to models the tree has on record."""
+        return sum(is_attempt(key) for run in self.disk.runs for key in set(self.disk.keys(run, Intent)))
+
+
+def is_attempt(key: str) -> bool:
+    """Return whether a key, perhaps without its digest, is that of an attempt to ask a model."""
+    return re.fullmatch(r"[^?!]*a\d+", key) is not None
+
+
+def each_point(make: Callable[[], Tried], most: int = 400) -> Iterator[tuple[Tried, bool]]:
+    """Yield a run that was killed at its first point, another that was killed at its second, and so on; last one that
+    was not killed."""
+    for point in range(1, most):
+        WORLD.clear()
+        tried = make()
+        is_dead = tried.die(point)
+        yield tried, is_dead
+        if not is_dead:
+            return
+    raise AssertionError(f"the run has more than {most} points")
