@@ -8,7 +8,7 @@ the entry out (`Engine.carry_out`), or gives it up (`Admitted.release`).
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +19,17 @@ from plait.core.errors import BadInput, ConfigError
 from plait.journal.keys import read_key
 from plait.journal.records import Asking, Decision, Intent, Result
 from plait.runtime.bound_calls import REBINDS
-from plait.runtime.guard import AskApproval, Attempt, Entry, Guard, RecordEnds, Refuse, Suspend, open_question
+from plait.runtime.guard import (
+    AskApproval,
+    Attempt,
+    Entry,
+    Guard,
+    RecordEnds,
+    Refuse,
+    StartChild,
+    Suspend,
+    open_question,
+)
 from plait.runtime.run_journal import Found, RunJournal, Work
 
 
@@ -183,20 +193,23 @@ class Chain:
         if not guards:
             return Admitted(entry, performer, guards, found)
         edit: Approved | None = None
+        satisfied: set[str] = set()
         for _ in range(1 + REBINDS):
-            guard, decision = await self._pass(entry, performer, guards, edit)
+            guard, decision = await self._pass(entry, performer, guards, edit, satisfied)
             if decision is None:
                 return Admitted(entry, performer, guards, found)
             if decision.action == "refuse":
                 result = performer.refuse(entry, decision.text, is_after=False, by_user=decision.by_user)
                 return Admitted(entry, performer, guards, found, result)
+            before = entry.effect
             try:
                 if decision.action == "edit":
-                    edit = Approved(guard.name, self._asking_of(self._key_of(entry, guard)), decision)
+                    edit, satisfied = Approved(guard.name, self._asking_of(self._key_of(entry, guard)), decision), set()
                     performer.rebind(entry, structs.replace(entry.effect, input=decision.value), decision)
                 else:
-                    edit = None
                     performer.rebind(entry, read_change(entry.effect, decision.value), decision)
+                    is_same = entry.effect == before  # in other words
+                    edit, satisfied = (edit, {*satisfied, guard.name}) if is_same else (None, set())
             except BadInput as why:
                 if decision.action == "edit":  # the user learns it, and the question stays open
                     await self._ask_again(entry, guard, str(why))
@@ -225,16 +238,23 @@ class Chain:
         return Admitted(entry, performer, guards, self.journal.find(entry.key))
 
     async def _pass(
-        self, entry: Entry, performer: Performer, guards: Sequence[Guard], edit: Approved | None
+        self,
+        entry: Entry,
+        performer: Performer,
+        guards: Sequence[Guard],
+        edit: Approved | None,
+        satisfied: Collection[str],
     ) -> tuple[Guard, Decision | None]:
         """Return the first guard that does not let the effect pass, and its decision; None if all do. `edit` is the
-        answer by which the user made the effect."""
+        answer by which the user made the effect. `satisfied` guards do not decide again."""
         passed: list[Guard] = []
         entry.reasons.clear()
         try:
             for guard in guards:
                 own = edit if edit is not None and edit.guard == guard.name else None
-                if own or guard in self.at(entry.effect) or guard.name in self.journal.decisions(entry.key, "?"):
+                if guard.name in satisfied:
+                    guard.restore(entry, None)
+                elif own or guard in self.at(entry.effect) or guard.name in self.journal.decisions(entry.key, "?"):
                     decision = await self._decide_before(entry, performer, guard, own)
                     if decision is not None:
                         return guard, decision
@@ -329,6 +349,30 @@ class Chain:
             return performer.refuse(entry, decision.text, is_after=True, by_user=decision.by_user)
         return read_change(result, decision.value)
 
+    def refuse(self, entry: Entry, performer: Performer, reason: str) -> Admitted:
+        """Return an entry that is refused for a reason beside its guards; they are told its result."""
+        result = performer.refuse(entry, reason, is_after=False, by_user=False)
+        return Admitted(entry, performer, self._guards_of(entry), self.journal.find(entry.key), result)
+
+    def may_ask(self, effect: Any) -> bool:
+        """Return whether a guard may ask the user about an effect or its result."""
+        return any(guard.may_ask for guard in (*self.at(effect), *self.at(effect, after=True)))
+
+    def recall(self, entry: Entry, result: Any) -> None:
+        """Tell the guards of work that has ended, before it is settled. See `Guard.recall`."""
+        for guard in self.at(entry.effect, after=True):
+            guard.recall(entry, result)
+
+    def refuse_late(self, entry: Entry) -> str:
+        """Return why an admitted call is not made after all; "" if it is. See `Guard.refuse_late`."""
+        return next((why for guard in self.at(entry.effect) if (why := guard.refuse_late(entry))), "")
+
+    async def retry_after(self, entry: Entry, result: Any, attempt: int) -> float | None:
+        """Return after how many seconds to repeat a failed call: the longest that a guard names; None for no repeat."""
+        guards = dict.fromkeys((*self.at(entry.effect), *self.at(entry.effect, after=True)))
+        waits = [await guard.retry_after(entry, result, attempt) for guard in guards]
+        return max((wait for wait in waits if wait is not None), default=None)
+
     async def tell_signal(self, entry: Entry, why: Exception) -> None:
         """Tell the guards of an entry what the loop received in place of its result."""
         for guard in reversed(self._guards_of(entry)):
@@ -409,6 +453,8 @@ def digested(value: Any) -> Any:
         return [value.tool, value.input]
     if isinstance(value, Attempt):
         return [value.model.spec, value.max_tokens, value.body.decode("utf-8", "replace")]
+    if isinstance(value, StartChild):
+        return value.run  # it follows from the question
     return to_builtins(value, enc_hook=repr)
 
 
