@@ -7,12 +7,13 @@ and what the user answers. `try_seed` takes the run to its end and raises `Asser
 - No effect is made without the approval that the policy asks for, and none that was refused.
 - No more requests are sent, and no more child runs begin, than the limits allow.
 - Each `before` that returned, and each `restore`, is followed by exactly one `after` or `release` of the same process.
-- There are open questions if and only if the run waits, and an answer that was given is not taken again.
+- There is an open question whenever the run waits, and an answer that was given is not taken again.
 - The replay of each run, without guards, ends as the run did.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -304,7 +305,7 @@ class Fuzzed:
         while True:
             number += 1
             assert number < 200, "the run does not end"
-            dies_at = self.chance.randint(1, 40) if self.chance.random() < self.deadly / (1 + number / 20) else None
+            dies_at = self.chance.randint(1, 25) if self.chance.random() < self.deadly / (1 + number / 20) else None
             open_before = self.tried.questions
             which = self.chance.randrange(len(open_before)) if open_before else 0
             answer = self._answer(open_before[which]) if open_before else None
@@ -318,10 +319,13 @@ class Fuzzed:
             for spy in self.spies:
                 assert not spy.held, f"{spy.name} still holds {spy.held} ({run.status})"
             questions = self.tried.questions
-            assert bool(questions) == (run.status == "waiting"), f"the run is {run.status}, with {questions}"
+            assert questions or run.status != "waiting", "the run waits, and no question is open"
             if answer is not None:
                 self._answer_again(open_before[which].question)
-            if run.status != "waiting":
+            if run.status not in (
+                "waiting",
+                "crashed",
+            ):  # a model has failed too often, which another process may not see
                 self.check(run)
                 return number
 
@@ -336,10 +340,11 @@ class Fuzzed:
 
     def _answer_again(self, question: str) -> None:
         """An answer that arrives twice changes nothing."""
-        if any(each.question == question for each in self.tried.questions) or self.tried.disk.runs[RUN].status != "waiting":
+        if (
+            any(each.question == question for each in self.tried.questions)
+            or self.tried.disk.runs[RUN].status != "waiting"
+        ):
             return
-        import asyncio
-
         before = self.tried.disk.copy()
         try:
             asyncio.run(self.tried.ago("yes", question))

@@ -19,7 +19,7 @@ from msgspec import structs
 
 import plait
 from plait.core import Answered, Call, LimitNear, LoopContext, LoopRun, Observation, OneKind, Splitter, Stopped, Task
-from plait.core.effects import Act, Think
+from plait.core.effects import Act, Think, ask
 from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.journal import codec
 from plait.journal.entries import Question, ToolCall
@@ -77,7 +77,9 @@ class Disk:
 
     def keys(self, run: str = RUN, kind: type = object) -> list[str]:
         """Return the keys of records, without the digests of decisions, in their order."""
-        return [each.key.partition("@")[0] for each in self.records(run, kind) if isinstance(each, Intent | Result | Raised)]
+        return [
+            each.key.partition("@")[0] for each in self.records(run, kind) if isinstance(each, Intent | Result | Raised)
+        ]
 
 
 def structs_copy(stored: Stored) -> Stored:
@@ -373,7 +375,10 @@ class Tried:
         question = self.questions[which].question if answer is not None else None
         return asyncio.run(self.ago(answer, question, dies_at=dies_at))
 
-    async def ago(self, answer: str | None = None, question: str | None = None, *, dies_at: int | None = None) -> Run[Any]:
+    async def ago(
+        self, answer: str | None = None, question: str | None = None, *, dies_at: int | None = None
+    ) -> Run[Any]:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # the tasks of a dead process
         agent, guards = self.make_agent(), tuple(self.make_guards())
         self.process = process = Process(self.disk, dies_at, self.pause)
         store: Any = process
@@ -440,3 +445,49 @@ def each_point(make: Callable[[], Tried], most: int = 400) -> Iterator[tuple[Tri
         if not is_dead:
             return
     raise AssertionError(f"the run has more than {most} points")
+
+
+def tried(walk: Any, *guards: Callable[[], Guard | plait.Hook], **settings: Any) -> Tried:
+    """Return a run of a loop, with guards of these kinds."""
+    return Tried(lambda: agent_of(walk, **settings), lambda: [make() for make in guards])
+
+
+# -- child runs
+
+
+def asker(question: str) -> LoopRun:
+    """The loop of a child run that asks the user."""
+    return (yield from ask("Which Ann?"))  # type: ignore[return-value]
+
+
+def payer(question: str) -> LoopRun:
+    """The loop of a child run that pays."""
+    return texts((yield Act((PAY,))))  # type: ignore[return-value]
+
+
+def with_child(
+    walk: Any, child: Any, *guards: Callable[[], Guard | plait.Hook], tools: Any = TOOLS, **settings: Any
+) -> Tried:
+    """Return a run with the tools `helper`, which only runs a child, and `delegate`, which has effects of its own."""
+
+    def make() -> plait.Agent[Any]:
+        below = agent_of(Steps(child, asks=True))
+
+        @plait.tool
+        async def delegate(ctx: plait.Context[Any], question: str) -> str:
+            """Have it done, and note that."""
+            run = await ctx.arun(below, question)
+            do(ctx, "delegated")
+            return str(run.answer)
+
+        return agent_of(walk, tools=(*tools, below.as_tool("helper", "Have it done."), delegate), **settings)
+
+    return Tried(make, lambda: [each() for each in guards])
+
+
+HELP, DELEGATE = Call("helper", {"question": "who?"}), Call("delegate", {"question": "who?"})
+
+
+def child_of(disk: Disk) -> str:
+    """Return the id of the first child run."""
+    return next(run for run in disk.runs if run != RUN)
