@@ -13,6 +13,7 @@ import contextlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from msgspec import structs
@@ -466,12 +467,16 @@ def payer(question: str) -> LoopRun:
 
 
 def with_child(
-    walk: Any, child: Any, *guards: Callable[[], Guard | plait.Hook], tools: Any = TOOLS, **settings: Any
+    walk: Any,
+    child: Any,
+    *guards: Callable[[], Guard | plait.Hook],
+    child_settings: Mapping[str, Any] = MappingProxyType({}),
+    **settings: Any,
 ) -> Tried:
     """Return a run with the tools `helper`, which only runs a child, and `delegate`, which has effects of its own."""
 
     def make() -> plait.Agent[Any]:
-        below = agent_of(Steps(child, asks=True))
+        below = agent_of(Steps(child, asks=True), **child_settings)
 
         @plait.tool
         async def delegate(ctx: plait.Context[Any], question: str) -> str:
@@ -480,7 +485,7 @@ def with_child(
             do(ctx, "delegated")
             return str(run.answer)
 
-        return agent_of(walk, tools=(*tools, below.as_tool("helper", "Have it done."), delegate), **settings)
+        return agent_of(walk, tools=(*TOOLS, below.as_tool("helper", "Have it done."), delegate), **settings)
 
     return Tried(make, lambda: [each() for each in guards])
 
