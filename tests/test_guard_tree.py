@@ -20,6 +20,7 @@ from core_runs import (
     WORLD,
     Disk,
     Process,
+    Tried,
     asker,
     asks_model,
     calls,
@@ -156,6 +157,27 @@ def test_recorded_work_is_told_before_the_walk_and_telling_it_twice_changes_noth
     run.go("yes")
     assert told[:2] == [("recall", (RUN, "0.0")), ("recall", (RUN, "1.1"))]
     assert told.index(("before", (RUN, "1.0"))) > 1
+
+
+def test_an_answer_to_a_child_that_was_interrupted_loses_nothing_of_what_it_used() -> None:
+    def child(question: str) -> LoopRun:
+        yield asks_model("q")
+        return texts((yield Act((PAY,))))  # type: ignore[return-value]
+
+    def make() -> Tried:
+        limits = plait.Limits(calls=9)
+        return with_child(calls(DELEGATE), child, limits=limits, approve=lambda call: call.tool == "pay")
+
+    answered = 0
+    for run, _ in each_point(make):
+        for point in range(1, 20):  # the next process dies right after it has recorded the answer, or later
+            other = Tried(run.make_agent, run.make_guards, run.disk.copy())
+            if not other.questions or not other.die(point, "yes"):
+                break
+            assert other.finish(["yes"]).answer in (["in_doubt"], ["raised"])
+            answered += 1
+            assert other.disk.runs[RUN].totals["tree"]["requests"] == other.count_requests()
+    assert answered
 
 
 def test_parallel_children_cannot_exceed_a_limit_of_their_parent() -> None:
