@@ -15,6 +15,11 @@ RECORDS = {each.__name__ for each in get_args(Record)}
 WRITERS = {
     "runtime/run_journal.py": "writes the entries and the notes of a run",
     "runtime/runs.py": "writes that a run is resumed, and the answer of the user",
+    "runtime/answers.py": "writes the answers of the user",
+    "runtime/chain.py": "writes what guards decide",
+    "runtime/child_runs.py": "writes the end of a child run whose entry does not say so yet",
+    "runtime/engine.py": "writes what the loop received in place of a result, and results of work that is not done",
+    "runtime/performers/call_tool.py": "writes the questions of calls that the user answers",
 }
 """The modules that make records, because they perform effects. They read a trace as a `Timeline` as well."""
 

@@ -57,7 +57,7 @@ from plait.runtime.sessions import (
     require_loaded,
     session_spec,
 )
-from plait.runtime.taint import Taint
+from plait.runtime.guards.taint import Taint
 from plait.sandbox import AUTO, Sandbox
 from plait.tools import Tool
 from plait.tools.load import is_mcp_word

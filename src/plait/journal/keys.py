@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _KEY = re.compile(
-    r"(?:(?P<n>\d+)(?:\.(?P<i>\d+)(?::(?P<asked>[cm][0-9a-f]+\.\d+))?)?(?:a(?P<attempt>\d+)|~(?P<check>\d+))?"
+    r"(?:(?P<n>\d+)(?:\.(?P<i>\d+)(?::(?P<asked>[cmq][0-9a-f]+\.\d+))?)?(?:a(?P<attempt>\d+)|~(?P<check>\d+))?"
     r"|n(?P<note>\d+))?(?:(?P<mark>[?!])(?P<guard>.*)@(?P<digest>[0-9a-f]+))?",
     re.DOTALL,
 )

@@ -30,7 +30,7 @@ from plait.runtime.output import describe_output, output_of, read_recorded_outpu
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_spec import Approve, OnInterruptedCall
 from plait.runtime.sessions import SESSION, History, recorded_tools, tools_of
-from plait.runtime.taint import Taint
+from plait.runtime.guards.taint import Taint
 from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
 from plait.tools import Tool

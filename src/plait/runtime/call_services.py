@@ -17,11 +17,12 @@ from plait.core import LimitNear, Observation, Stopped, Think, Usage
 from plait.core import events as ev
 from plait.core.errors import ConfigError, ModelError, ToolError
 from plait.core.messages import system, user
+from plait.journal.entries import Question
 from plait.models.base import Model
 from plait.runtime.attachments import UserQuestion, identify_question
 from plait.runtime.bound_calls import BoundCall
 from plait.runtime.context import CallLogger, Context
-from plait.runtime.guard import Entry, LimitReached, Question, Refused, Suspend
+from plait.runtime.guard import Entry, LimitReached, Refused, Suspend
 from plait.runtime.make_call import ChildWaits, make_call
 from plait.runtime.phase_models import Phases
 from plait.runtime.run import Run

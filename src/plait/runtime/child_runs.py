@@ -21,6 +21,7 @@ from msgspec import UNSET, structs
 from plait.core import LimitNear, Stopped, Waiting
 from plait.core.errors import ConfigError, ToolError, UnknownRun
 from plait.core.text import shorten
+from plait.journal.entries import Question
 from plait.journal.log import ENDED, AnyLog
 from plait.journal.memory import MemoryLog
 from plait.journal.records import ChildEnd, ChildStart, ParentCall, Result, RunHead, RunRow
@@ -30,13 +31,13 @@ from plait.runtime import runs
 from plait.runtime.attachments import UserQuestion, identify_question, split_question
 from plait.runtime.call_services import BudgetSpent
 from plait.runtime.context import Context
-from plait.runtime.guard import Entry, LimitReached, Question, StartChild, Suspend
+from plait.runtime.guard import Entry, LimitReached, StartChild, Suspend
 from plait.runtime.make_call import ChildWaits
 from plait.runtime.output import OutputForm, OutputT, output_of, recorded_output
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
-from plait.runtime.run_journal import Found, Work, read_value
+from plait.runtime.run_journal import Found, Work
 from plait.runtime.run_spec import OnWait, RunSpec, sentence
 from plait.runtime.spent import spent_in
 from plait.tools import Tool, tool
@@ -85,7 +86,7 @@ async def run_child(
     key = f"{call.key}:c{engine.journal.digest(identify_question(question))}.{number}"
     found = engine.journal.find(key)
     # A fork has the child runs of the run that it comes from.
-    id = _derive_id(engine.run_id, key) if found.value is UNSET else read_value(found.asked, ChildStart).run
+    id = _derive_id(engine.run_id, key) if found.value is UNSET else found.asked.run
     effect = StartChild(agent, question, id, deps)
     entry = Entry(engine.run_id, key, call.step, effect, effect, started=call.started, by_tool=True)
     performer = RunChild(services)
@@ -131,7 +132,7 @@ class RunChild(BasePerformer):
         return Work(ChildStart(entry.effect.run, asked))
 
     def read(self, value: Any) -> ChildEnd:
-        end: ChildEnd = read_value(value, ChildEnd)
+        end: ChildEnd = value
         return end
 
     def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:

@@ -252,7 +252,8 @@ class Engine:
                 if self.journal.raised(key) is None and not self.journal.replay:
                     await self.journal.write(self._write_raised(key, step, why, effect))
                     if said := _describe_signal(why):
-                        self.say(ev.Noted(step, "limit", said))
+                        kind = "loop" if isinstance(why, LimitNear) and why.limit == "loop" else "limit"
+                        self.say(ev.Noted(step, kind, said))
                 raise
 
     async def perform(self, entry: Entry, performer: Performer) -> Any:
@@ -275,7 +276,7 @@ class Engine:
         """Return the result of an admitted entry: recorded, refused, or performed between its intent and its result."""
         entry, performer, found = admitted.entry, admitted.performer, admitted.found
         if admitted.result is not UNSET:
-            if not found.is_known and performer.work != "check":
+            if found.value is UNSET and performer.work != "check":
                 record = Result(entry.key, entry.step, performer.work, admitted.result, performer.describe(entry).asked)
                 self.journal.buffer(record)
                 performer.report_refused(entry, admitted.result)

@@ -29,7 +29,7 @@ from plait.user_functions import call_plain
 
 if TYPE_CHECKING:
     from plait.runtime.call_services import ToolServices
-    from plait.runtime.guard import Question
+    from plait.journal.entries import Question
 
 GRACE = 5.0
 """Seconds that a cancelled async tool gets to clean up."""

@@ -78,8 +78,8 @@ def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:
         case _, RecordedNote(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
         # The loop reports by itself how it handles the other exceptions.
-        case _, LoopException(kind="LimitNear" | "ContextOverflow", step=step, detail=detail):
-            return [ev.Noted(step, "limit", detail)]
+        case _, LoopException(kind="LimitNear" | "ContextOverflow", step=step, limit=limit, detail=detail):
+            return [ev.Noted(step, "loop" if limit == "loop" else "limit", detail)]
         case "waits", Question(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
         case "answered", Question() as question:

@@ -44,7 +44,7 @@ class SourcesGuard(Guard):
 
     name = "sources"
     order = LIMITS + 5
-    may_ask = False
+    holds_text = may_ask = False
     points_after = (Call, AskUser, Execute, Continue, CheckGrounding, CheckAnswer, Finish)
 
     def __init__(self, sources: Sources, context: LoopContext) -> None:
@@ -93,6 +93,7 @@ class GroundingGuard(Guard):
 
     name = "grounding"
     order = GROUNDING
+    holds_text = False
     points = (Call,)
     points_after = (Call, CheckGrounding, CheckAnswer, Finish)
 
@@ -203,7 +204,7 @@ class GroundingGuard(Guard):
         answer, near = outcome.answer, self._find_near()
         if answer is None or near is None or self._policy == "note" or not self._fits(answer):
             return False
-        return outcome.reason == sentence(near.detail) and not self._sources.in_answer(answer)
+        return outcome.reason in (near.detail, sentence(near.detail)) and not self._sources.in_answer(answer)
 
 
 def _key(answer: Any) -> bytes:

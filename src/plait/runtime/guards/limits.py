@@ -71,6 +71,7 @@ class LimitGuard(Guard):
 
     name = "limits"
     order = LIMITS
+    holds_text = may_ask = False
     points_after = (Finish,)
 
     def __init__(self, limits: Limits, tally: Tally, clock: RunClock, model_of: Callable[[str], Model]) -> None:

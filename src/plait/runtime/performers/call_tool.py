@@ -8,7 +8,7 @@ cancelled meanwhile, or the call exceeded its time. It is made again only if its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,10 @@ from plait.journal import codec
 from plait.journal.records import Asking, Decision, Intent, MadeCall
 from plait.runtime.bound_calls import BoundCall, input_of, replace_input
 from plait.runtime.call_services import ToolServices
-from plait.runtime.guard import Entry, Question, Suspend
+from plait.runtime.chain import digested
+from plait.runtime.guard import Entry, Suspend, open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
-from plait.runtime.run_journal import Found, Work, read_value
+from plait.runtime.run_journal import Found, Work
 from plait.runtime.run_spec import differs, sentence
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools import Tool
@@ -59,12 +60,28 @@ class CallTool(BasePerformer):
     # -- the call, before it is made
 
     def bind(self, entry: Entry) -> None:
-        if self.engine.journal.decisions(entry.key, "?"):
+        bound = self.engine.binder.bind(entry.asked)
+        entry.bound, entry.effect = bound, bound.call
+        if decided := self.engine.journal.decisions(entry.key, "?"):
             self._continued.add(entry.key)
-        entry.bound = bound = self.engine.binder.bind(entry.asked)
-        entry.effect = bound.call
+            entry.bound = bound = self._bind_as_decided(entry, bound, decided)
+            entry.effect = bound.call
         if bound.error:
             raise BadInput(bound.error)
+
+    def _bind_as_decided(self, entry: Entry, bound: BoundCall, decided: Mapping[str, str]) -> BoundCall:
+        """Return a call as it was when the user was asked about it. A computed default may be another one by now.
+
+        Raises `BadInput` if the tool no longer takes that input.
+        """
+        journal, digest = self.engine.journal, self.engine.journal.digest(digested(bound.call))
+        if any(journal.find(f"{entry.key}?{guard}@{digest}").is_known for guard in decided):
+            return bound
+        for key in decided.values():
+            asking = journal.find(key).asked
+            if asking is not UNSET and asking is not None and (call := read_value(asking, Asking).call) is not None:
+                return self.engine.binder.restore(entry.asked, call)
+        return bound
 
     def rebind(self, entry: Entry, changed: Any, decision: Decision) -> None:
         binder, before = self.engine.binder, entry.bound
@@ -99,7 +116,7 @@ class CallTool(BasePerformer):
     def read_recorded(self, entry: Entry, found: Found) -> MadeCall:
         """Set the fields of an entry to what is on record of the call."""
         asked = read_call(found.asked)
-        made = MadeCall(asked) if found.made is UNSET else read_value(found.made, MadeCall)
+        made = MadeCall(asked) if found.made is UNSET else found.made
         entry.asked, entry.tool = entry.asked or asked, entry.tool or self.engine.run_spec.tools.get(asked.tool)
         entry.changed_by, entry.bound, entry.effect = made.by, BoundCall(made.call), made.call
         if found.value is not UNSET and found.made is UNSET and self.read(found.value).trouble == "refused":
@@ -189,11 +206,6 @@ class CallTool(BasePerformer):
                 span.record_result(made)
             except Suspend as why:
                 waits = why
-            except BaseException:  # the run is cancelled, or a limit stops it
-                if not is_repeatable(tool):
-                    said = f"{_describe_doubt(shown)} Its input: {input_of(entry.effect)}"
-                    engine.remark("in_doubt", said, entry.step)
-                raise
         if waits is not None:
             raise waits
         if services.outside or tool.open_world:
@@ -231,12 +243,12 @@ class CallTool(BasePerformer):
         if not question:
             return Observation("Error: the question is empty.", trouble="bad_input")
         key = f"{entry.key}:q{journal.digest(question)}.0"
-        found = journal.find(key)
+        found, asking = journal.find(key), Asking("question", question)
         if found.value is not UNSET:
             return Observation(found.value, value=found.value)
         if not found.is_open:
-            await journal.write(Intent(key, entry.step, "question", Asking("question", question)))
-        raise Suspend(Question(entry.run, key, "question", question))
+            await journal.write(Intent(key, entry.step, "question", asking))
+        raise Suspend(open_question(entry.run, key, entry.step, asking))
 
     def _may_repeat(self, tool: Tool | None) -> bool:
         return is_repeatable(tool) or self.engine.run_spec.on_interrupted_call == "repeat"
@@ -267,7 +279,7 @@ class CallTool(BasePerformer):
             self.engine.say(ev.Observed(entry.step, _show(entry), result))
 
     def read(self, value: Any) -> Observation:
-        result: Observation = read_value(value, Observation)
+        result: Observation = value
         return result
 
 

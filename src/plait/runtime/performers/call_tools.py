@@ -35,6 +35,8 @@ class EndedByTool(Exception):
 class CallTools(BasePerformer):
     """Performs `Act`: a composite, which has no row. Each call is an entry."""
 
+    work = "call"
+
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.results: dict[str, Observation] = {}
@@ -89,8 +91,6 @@ class CallTools(BasePerformer):
             asked = [journal.find(f"{key}.{i}").asked for i in range(count)]
             expected = "\n".join("(another call)" if each is UNSET else line_of(read_call(each)) for each in asked)
             raise differs(key, self.engine.steps, expected, "\n".join(map(line_of, effect.calls)))
-        if journal.find(key).is_known:
-            self.engine.require_same(key, effect, "of another kind")
 
     async def _take_all(self, entries: Sequence[Entry]) -> tuple[Observation, ...]:
         """Admit several calls, carry them out, and settle their results."""

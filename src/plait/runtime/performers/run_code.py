@@ -111,8 +111,8 @@ class RunCode(BasePerformer):
             self._pieces[-1].ran = made.ran
         if made.ran.lost:
             self._pieces.clear()
-        settled: CodeResult = await self.engine.chain.settle(admitted, made)
-        return settled.ran
+        ran: Ran = await self.engine.chain.settle(admitted, made.ran)
+        return ran
 
     def read(self, value: Any) -> CodeResult:
         made: CodeResult = value
