@@ -3,8 +3,10 @@
 A seed draws the programs of a run and of its child runs, the policies, guards that decide at random, when processes die,
 and what the user answers. `try_seed` takes the run to its end and raises `AssertionError` if a promise is broken:
 
-- No effect is repeated. An effect with a result was made once, one in doubt at most once, any other never.
-- No effect is made without the approval that the policy asks for, and none that was refused.
+- No effect is repeated. An effect with a result was made once, one in doubt at most once, any other never. Nothing is in
+  doubt unless a process died.
+- No effect is made without the approval that the policies ask for, and none that was refused.
+- A signal does not take back what has begun, and nobody reads what a guard hides.
 - No more requests are sent, and no more child runs begin, than the limits allow.
 - Each `before` that returned, and each `restore`, is followed by exactly one `after` or `release` of the same process.
 - There is an open question whenever the run waits, and an answer that was given is not taken again.
@@ -24,11 +26,11 @@ from msgspec import structs
 
 import plait
 from core_runs import RUN, TOOLS, WORLD, Killed, Steps, Tried, agent_of, asks_model, did, do, is_attempt, texts
-from plait.core import Call, CheckAnswer, LimitNear, LoopRun, Note, Observation, Reply, Start, Think, WaitNext
-from plait.core.effects import Act, AskUser
+from plait.core import Call, CheckAnswer, LimitNear, LoopRun, Observation, Reply, Start, Think, WaitNext
+from plait.core.effects import Act, AskUser, note
 from plait.core.errors import BadAnswer, ServerFailed, StaleAnswer
 from plait.journal.keys import read_key
-from plait.journal.records import Decision, Intent, Result
+from plait.journal.records import Decision, Intent, Note, Raised, Result
 from plait.runtime.guard import AskApproval, Attempt, Entry, Finish, Guard, Refuse, StartChild
 
 EFFECTS = ("pay", "post", "delegate")
@@ -44,6 +46,8 @@ class Programs:
 
     chance: random.Random
     steps: dict[str, list[Any]] = field(default_factory=dict)
+    planned: set[str] = field(default_factory=set)
+    """The calls that the plan of a run has: they follow from nothing that it reads."""
     count: int = 0
 
     def add(self, question: str, depth: int) -> None:
@@ -63,14 +67,17 @@ class Programs:
                 return AskUser(self._next("Which"))
             case "check":
                 return CheckAnswer(self._next("answer"))
-        return Note("remark", self._next("note"))
+        return self._next("note")
 
     def _make_started(self, depth: int) -> Any:
         return asks_model(self._next("s")) if self.chance.random() < 0.3 else self._make_act(depth)
 
     def _make_act(self, depth: int) -> Act:
         count = self.chance.choice((1, 1, 2, 3))
-        return Act(tuple(self._make_call(depth) for _ in range(count)), fixed=self.chance.random() < 0.1)
+        calls = tuple(self._make_call(depth) for _ in range(count))
+        fixed = self.chance.random() < 0.1
+        self.planned |= {repr(call) for call in calls} if fixed else set()
+        return Act(calls, fixed=fixed)
 
     def _make_call(self, depth: int) -> Call:
         names = ["pay", "pay", "post", "post", "look", "browse", "odd"]
@@ -121,6 +128,8 @@ class Programs:
                 return texts((yield step))
             case Think():
                 return (yield step).text
+            case str():
+                return (yield from note("remark", step))
         return (yield step)
 
 
@@ -222,6 +231,21 @@ class Whims(Guard):
         return result
 
 
+class Hides(Guard):
+    """Hides each page that was read. It comes before the other guards."""
+
+    points_after = (Call,)
+    order = 21.0
+
+    def for_child(self, own: Guard | None) -> Guard:
+        return self
+
+    async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
+        if fresh and isinstance(result, Observation) and "page p" in result.text:
+            return structs.replace(result, text="hidden", value="hidden")
+        return result
+
+
 class HookWhims(plait.Hook):
     """The same, as a hook."""
 
@@ -284,6 +308,7 @@ class Fuzzed:
         """What differs from process to process."""
         self.sent: list[str] = []
         self.spies: list[Spy] = []
+        self.deaths = 0
         self.tried = Tried(self.make_agent, self.make_guards, pause=lambda: self.chance.choice((0, 0, 1, 2)))
 
     def make_agent(self) -> plait.Agent[Any]:
@@ -297,7 +322,7 @@ class Fuzzed:
     def make_guards(self) -> list[Any]:
         self.spies = [Spy("front", -1.0), Spy("end", 99.0)]
         whims = [Whims(self.chance, self.whims)] if self.whims else []
-        return [*self.spies, *whims, *([HookWhims(self.chance, self.whims / 2)] if self.has_hook else [])]
+        return [*self.spies, Hides(), *whims, *([HookWhims(self.chance, self.whims / 2)] if self.has_hook else [])]
 
     def run(self) -> int:
         """Take the run to its end, and check it. Returns the number of processes."""
@@ -312,6 +337,7 @@ class Fuzzed:
             try:
                 run = self.tried.go(answer, which, dies_at=dies_at)
             except Killed:
+                self.deaths += 1
                 continue
             except BadAnswer:
                 assert self.tried.questions == open_before, "an answer that does not fit has changed something"
@@ -361,6 +387,9 @@ class Fuzzed:
         assert run.status in ("answered", "stopped", "failed"), f"{run.status}: {run.reason}"
         self._check_effects()
         self._check_limits()
+        for name in self.tried.disk.runs:
+            self._check_rows(name)
+        assert "page p" not in repr(run.outcome), "a guard's decision was lost"
         for name, stored in self.tried.disk.runs.items():
             assert stored.outcome is not None or name != RUN
             if stored.status in ("answered", "stopped", "failed"):
@@ -390,6 +419,7 @@ class Fuzzed:
                 continue
             times = made[id]
             if result.trouble == "in_doubt":
+                assert self.deaths, f"{id} is in doubt, and no process died"
                 assert times <= 1, f"{id} is in doubt, and was done {times} times"
             elif result.trouble:
                 assert times == 0, f"{id} is {result.trouble}, and was done"
@@ -399,6 +429,29 @@ class Fuzzed:
             if tools.get(id) in EFFECTS and self.approve != "never":
                 given = decided.get(id, [])
                 assert given and given[-1].action in ("yes", "edit"), f"{id} was done, approved by {given}"
+
+    def _check_rows(self, run: str) -> None:
+        """Check signals, and that content from outside of earlier processes was known when an effect was admitted."""
+        begun: set[int] = set()
+        known: set[int] = set()
+        new: set[int] = set()
+        approved: set[str] = set()
+        for each in self.tried.disk.records(run):
+            if isinstance(each, Note):
+                known |= new if each.kind == "resumed" else set()
+                continue
+            at = read_key(each.key)
+            if isinstance(each, Raised):
+                assert each.kind == "Suspend" or at.n not in begun, f"{run} {each.key} has begun, and got a {each.kind}"
+            elif each.work == "decision" and isinstance(each, Result) and each.value.action in ("yes", "edit"):
+                approved.add(at.owner)
+            elif each.work == "call" and isinstance(each, Intent):
+                begun.add(at.n)
+                follows = each.asked.tool in EFFECTS and repr(each.asked) not in self.programs.planned
+                sources = known - {at.n} if self.taint == "ask" and follows else set()
+                assert not sources or each.key in approved, f"{run} {each.key} was not approved after {sources}"
+            elif each.work == "call" and each.value.outside:
+                new.add(at.n)
 
     def _check_limits(self) -> None:
         keys = {(run, key) for run in self.tried.disk.runs for key in self.tried.disk.keys(run, Intent)}
