@@ -16,7 +16,7 @@ from typing import Any
 from plait.core import LoopContext, Task, Think, ToolSpec, user
 from plait.core.errors import PlaitError
 from plait.loops.format import Unreadable
-from plait.loops.tool_calling.pages import NativeTurns
+from plait.loops.tool_calling.turns import NativeTurns
 from plait.models.base import Response
 from plait.models.chat import ChatModel
 from plait.models.wires.replies import ReplyReader

@@ -37,7 +37,7 @@ from plait.core import (
 )
 from plait.core.errors import ReplayDiffers
 from plait.core.events import Executed, Executing
-from plait.runtime.run_code import call_of, result_of
+from plait.runtime.performers.run_code import call_of, result_of
 from plait.sandbox import OutCall, Result, SandboxTurn, Settings, default_sandbox
 from plait.tools import tools_from
 
@@ -287,7 +287,7 @@ async def test_a_run_that_is_cancelled_while_it_ends_closes_its_session(tmp_path
 
 def test_the_record_has_each_piece_with_its_clock_and_seed(agent: Made) -> None:
     run = agent("print(datetime.now())", "import random\nprint(random.random())").run("q")
-    pieces = [row.record for row in run.trace if is_result(row.record, "code")]
+    pieces = [row.record.value for row in run.trace if is_result(row.record, "code")]
     assert [piece.code for piece in pieces] == ["print(datetime.now())", "import random\nprint(random.random())"]
     assert pieces[0].now > 0 and pieces[0].seed == pieces[1].seed
     assert "".join(piece.ran.output for piece in pieces) == run.answer

@@ -16,8 +16,7 @@ from models_server import Asked, Server, whole_stream
 from plait.core import Exchange, LoopContext, Task, Think, events
 from plait.journal.records import Note
 from plait.loops.phased import action_list
-from plait.loops.phased.act import is_whole_question
-from plait.loops.phased.loop import Phased
+from plait.loops.phased.loop import Phased, is_whole_question
 from plait.runtime.prompts import PromptBook
 
 HEIGHTS = {"Ferris": 188, "Garnet": 243}

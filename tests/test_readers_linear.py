@@ -14,6 +14,7 @@ from escape_pieces import TOOLS, forms
 from patience import cpu_seconds
 from plait.core.arguments import InvalidArguments, read_arguments, read_input
 from plait.core.loose_json import NotJson, objects, read_value
+from plait.loops.asking import is_plain_answer
 from plait.loops.codeact.format import FORMAT as CODE
 from plait.loops.codeact.reader import steps_of
 from plait.loops.compiler.format import NumberedCallSplitter
@@ -26,7 +27,6 @@ from plait.loops.plan_scan import PlanSplitter
 from plait.loops.react.format import react_format
 from plait.loops.references import EVIDENCE, RESULTS, insert_references
 from plait.loops.tool_calling.format import CallObjects
-from plait.loops.turn import is_plain_answer
 
 SIZE, ENOUGH = (20_000, 0.2) if CAMPAIGN else (4_000, 0.05)
 """Characters of a hostile text, and the CPU seconds that are enough. Quadratic patterns need several times as long."""

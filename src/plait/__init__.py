@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from plait.runtime.attachments import attach
     from plait.runtime.context import Context
     from plait.runtime.guard import AskApproval, Refuse
+    from plait.runtime.guard import Guard
     from plait.runtime.hooks import Hook
     from plait.runtime.limits import Limits
     from plait.runtime.output import OutputType
@@ -57,6 +58,7 @@ _PLACES = {
     "recommend": "plait.lab.recommend",
     "FallbackModels": "plait.models.fallback",
     "JsonReAct": "plait.loops",
+    "Guard": "plait.runtime.guard",
     "Hook": "plait.runtime.hooks",
     "Limits": "plait.runtime.limits",
     "ModelSettings": "plait.models.settings",
@@ -106,6 +108,7 @@ __all__ = [
     "EndRun",
     "FallbackModels",
     "File",
+    "Guard",
     "History",
     "Hook",
     "JsonReAct",

@@ -75,7 +75,9 @@ class ToolCall(Struct, frozen=True):
 
     `call` has the names and types that the tool gets; hooks or the user may have changed its input (`changed_by`).
     `words` has the JSON that they gave for a parameter, where `call` has another. A call is in doubt if it has `begun`,
-    has no `observation`, and does not wait for a child run (`waits`). `artifacts` are what it returned, as stored.
+    has no `observation`, and does not wait for a child run (`waits`). `observation` is the tool's result;
+    `changed_result` what the loop received instead, if a guard changed or withheld it. `artifacts` are what the tool
+    returned, as stored.
     """
 
     key: str
@@ -89,7 +91,13 @@ class ToolCall(Struct, frozen=True):
     begun: bool = False
     waits: bool = False
     observation: Observation | None = None
+    changed_result: Observation | None = None
     artifacts: bytes | None = None
+
+    @property
+    def seen(self) -> Observation | None:
+        """Return the result as the loop received it; None if there is none yet."""
+        return self.changed_result or self.observation
 
     @property
     def shown(self) -> Call:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, convert, to_builtins
 from msgspec.structs import asdict, replace
 
 from plait.core import Observation, Reply
@@ -224,6 +224,8 @@ class Timeline:
                     self._tool_calls[key.owner] = replace(call, call=edited, changed_by="user")
                 yield "answered", answered
             case "decision":
+                if key.mark == "!" and value.action in ("change", "refuse"):
+                    self._change_result(key.owner, value)
                 when: Literal["before", "after"] = "before" if key.mark == "?" else "after"
                 decided = (value.action, value.text, value.value)
                 yield "decided", GuardDecision(record.key, key.n, key.i, record.step, key.guard, when, *decided)
@@ -239,6 +241,23 @@ class Timeline:
                 other = self._other_works.get(record.key) or OtherWork(record.key, key.n, record.step, work, asked)
                 self._other_works[record.key] = other = replace(other, result=value, has_ended=True)
                 yield "ended", other
+
+    def _change_result(self, key: str, decision: Decision) -> None:
+        """Keep the result of a call as a guard left it: so the loop received it."""
+        call = self._tool_calls.get(key)
+        if call is None or call.observation is None:
+            return
+        made = call.seen or call.observation
+        if decision.action == "refuse":
+            seen = Observation(decision.text, trouble="refused", seconds=made.seconds, outside=made.outside)
+        else:
+            seen = convert({**to_builtins(made), **decision.value}, Observation)
+        changed = replace(call, changed_result=seen)
+        self._tool_calls[key] = changed
+        for i in range(len(self.moments) - 1, -1, -1):
+            if self.moments[i].change == "ended" and getattr(self.moments[i].entry, "key", "") == key:
+                self.moments[i] = replace(self.moments[i], entry=changed)
+                return
 
     def _add_attempt(self, seq: int, key: Key, record: Intent, body: bytes | None) -> ModelCall:
         asked = record.asked

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import structs
 
-from plait.core import Attachment, LoopContext, Message, Observation, Task, Think, assistant, join_parts, system, user
+from plait.core import Attachment, LoopContext, Message, Observation, Task, Think, assistant, join_parts, system
 from plait.core.labels import HOLE
 from plait.loops.compaction import View, with_summary
 from plait.loops.escape import begins_line, escape_of, escape_task, without_tokens
@@ -189,11 +189,6 @@ def _with_word(said: list[Message], word: str) -> list[Message]:
     if not word:
         return said
     return [*said[:-1], structs.replace(said[-1], content=f"{said[-1].content.rstrip()}\n({word})")]
-
-
-def with_repair(bad: str, request: str) -> tuple[Message, ...]:
-    """A bad reply, if there is one, and what is asked of the model now."""
-    return (assistant(bad), user(request)) if bad else (user(request),)
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,15 @@
-"""The turn loop of ReAct and JSON ReAct, and the parts that other loops share: ask, read, repair, conclude.
+"""The loop of `react` and `json`: every reply is one turn.
 
-If a reply cannot be read, the model sees it once more with a complaint, for the repair. Then both leave the prompt; the
-record keeps them.
+If a reply cannot be read, the model sees it once more with a complaint, for the repair.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar, cast
-
-from msgspec import structs
+from typing import Any, cast
 
 from plait.core import (
     Answered,
@@ -32,43 +28,19 @@ from plait.core import (
     ToolSpec,
     act,
     check_answer,
-    check_output,
-    is_going_round,
-    note,
     think,
+    user,
 )
 from plait.core.text import shorten
-from plait.loops.attempts import Attempts, Bad
+from plait.loops.asking import BadReply, ask_until_read, is_typed_answer, needs_no_rest, plain_answer, read_reply
 from plait.loops.compaction import Compaction, View
-from plait.loops.format import Format, Remark, Turn, Unreadable
+from plait.loops.format import Format, Turn, Unreadable
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.tool_descriptions import offered_tools
-from plait.loops.transcript import Entry, Observe, Scratchpad, Transcript, TranscriptKind, with_repair
+from plait.loops.transcript import Entry, Observe, Scratchpad, Transcript, TranscriptKind
 
-
-class Read(Protocol):
-    """The result of reading a reply: a turn or a plan."""
-
-    @property
-    def remarks(self) -> Sequence[Remark]:
-        """The repairs and cuts."""
-        ...
-
-
-R = TypeVar("R", bound=Read)
-
-_NO_PLAIN_TEXT = re.compile(
-    r"[{}\[\]<>`]"
-    r"|^[ \t>*_#-]{0,12}(?:thought|action|input|observation|tool|function|plan|step|call|result)\b[^\n]{0,20}[:：]"
-    r"|\b(?:tool|function|action)s?\b|\w\(",
-    re.I | re.M,
-)
-_ANNOUNCES = re.compile(
-    r"\b(?:i(?:'|’)?ll|i will|i(?:'|’)?m going to|i am going to|let me|let(?:'|’)s|let us|i need|i should|i must"
-    r"|i have to|i want to|we need|we should|we will|we can|we have to|to (?:answer|find|solve|determine|do)\b"
-    r"|first,|first i\b|next,|one moment|please wait|looking up)",
-    re.I,
-)
+FOLDED = 300
+"""Characters of a result that came once more."""
 
 
 def call_one(call: Call) -> Effects[Observation]:
@@ -117,8 +89,9 @@ class TurnLoop:
         seen: Observation | None = None
         try:
             while True:
-                attempt = partial(self._take_turn, context, page, log, is_repetition(seen))
-                turn = yield from compaction.ask(attempt, log.entries)
+                # At temperature 0 a model that repeats itself would go on doing so.
+                again = seen is not None and seen.repeated
+                turn = yield from compaction.ask(partial(self._take_turn, context, page, log, again), log.entries)
                 if not isinstance(turn, Turn):
                     return cast(Failed, turn)
                 ungrounded = yield from find_ungrounded_in_turn(turn)
@@ -132,9 +105,14 @@ class TurnLoop:
                     result = yield from self.call_tool(turn.call)
                     if not isinstance(result, Observation):
                         return result
-                    seen = result
-                    if log.entries and (words := describe_repetition(context, turn.call, seen)):
-                        log = log.once_more(words)
+                    seen, tool = result, context.tool(turn.call.tool)
+                    if seen.repeated and log.entries and (tool is None or tool.repeatable):
+                        # A model copies what it sees of itself, so the repetition is not shown to it.
+                        given = json.dumps(turn.call.input, ensure_ascii=False, default=str)
+                        gave = f"{shorten(seen.text, FOLDED)[0]}\n{seen.note}"
+                        log = log.once_more(
+                            f"You then called {turn.call.tool} once more with {given}, which gave: {gave}"
+                        )
                         continue
                 log = log.then(*strike_from_turn(ungrounded, turn, seen))
         except LimitNear as limit:
@@ -143,7 +121,7 @@ class TurnLoop:
     def _take_turn(
         self, context: LoopContext, page: Transcript, log: Scratchpad, resample: bool, view: View
     ) -> Effects[Turn | Failed]:
-        def ask(bad: Bad | None) -> Effects[Reply]:
+        def ask(bad: BadReply | None) -> Effects[Reply]:
             tail = bad.ask_again(context.prompt("repair", complaint=bad.complaint, **self.words)) if bad else ()
             opened = self.transcript != "chat" and not bad
             held, warmer = self.constrain or bool(bad), resample or bool(bad and bad.resample)
@@ -159,7 +137,7 @@ class TurnLoop:
 
         takes_answer = self.takes_plain_answer and (not log.entries or context.output is not None)
         answer = plain_answer(context, self.labels) if takes_answer else None
-        return read_turn(ask, read, self.max_parse_errors, answer=answer)
+        return ask_until_read(ask, partial(read_reply, read=read, answer=answer), self.max_parse_errors)
 
     def _ask_model(
         self,
@@ -195,10 +173,9 @@ class TurnLoop:
         self, context: LoopContext, page: Transcript, log: Scratchpad, compaction: Compaction, limit: LimitNear
     ) -> Effects[Outcome]:
         """Use the reserved call to answer from what was found."""
-        tail = with_repair("", context.prompt("conclude", reason=limit.detail))
+        tail = (user(context.prompt("conclude", reason=limit.detail)),)
         ask = partial(self._ask_model, context, page, log, tail=tail, held=not self.last_label, prefill=self.last_label)
         reply = yield from compaction.ask(lambda view: ask(view=view), log.entries, concluding=True)
-        answer: Any = None
         try:
             turn = self.format.read(reply.text, log.next, (*self.tools, *context.others))
             answer = self.answer_of(turn.answer) if turn.answered else None
@@ -206,146 +183,3 @@ class TurnLoop:
             # The reply continues the label that was opened for it: all of it is the answer.
             answer = reply.text.strip() or None if self.last_label else None
         return Stopped(limit.limit, limit.detail, answer)
-
-
-def ask_for_answer(ask: Callable[[Bad | None], Effects[Reply]]) -> Effects[str | Failed]:
-    """Return a reply that is only the answer; `Failed` for an empty one. The model is asked again for an answer that
-    does not fit the output, and twice after a call that cannot be read.
-
-    `ask` makes the model call, given an answer that does not fit, or None. The runtime ends the run after too many
-    answers.
-    """
-    attempts, broken = Attempts(), 0
-    bad: Bad | None = None
-    while True:
-        reply = yield from ask(bad)
-        answer = reply.text.strip()
-        broken += reply.finish == "broken"
-        if reply.finish == "broken" and broken < 3:
-            against = f"Your reply {reply.how_cut}. No tool can be called now. Write the answer in words."
-        elif not answer:
-            return Failed(reply.only_reasoning or "The reply is empty.", kind="format")
-        elif not (against := (yield from check_output(answer))):
-            return answer
-        bad = attempts.reject(answer, against)
-
-
-FOLDED = 300
-"""Characters of a result that came once more."""
-
-
-def read_turn(
-    ask: Callable[[Bad | None], Effects[Reply]],
-    read: Callable[[str], R],
-    max_parse_errors: int,
-    check: Callable[[R], Effects[str]] | None = None,
-    answer: Callable[[str], R | None] | None = None,
-) -> Effects[R | Failed]:
-    """The model's next turn, or plan: whatever `read` makes of a reply. `ask` makes the model call, given a bad reply
-    to repair or None.
-
-    After `max_parse_errors` unreadable replies in a row: `Failed`. What the reader repaired or cut is noted. `check`
-    says what speaks against a turn that was read; the last try is taken as it is. `answer` makes a turn of a reply that
-    is plainly an answer, None of any other: a model that simply answers is not asked for a form.
-    """
-    attempts = Attempts(max_parse_errors)
-    bad: Bad | None = None
-    for miss in range(1, max_parse_errors + 1):
-        reply = yield from ask(bad)
-        try:
-            turn = read(reply.text)
-            if isinstance(turn, Turn):
-                turn = structs.replace(turn, reply=reply.text)
-            if reply.how_cut and is_cut_within_call(reply.text, turn, read):
-                raise Unreadable("Its action is not complete: write a shorter one.")
-        except Unreadable as why:
-            plain = answer(reply.text.strip()) if answer is not None and reply.finish == "stop" else None
-            if miss == 1 and plain is not None:
-                yield from note("repaired", "the reply was only an answer: it was taken for the answer")
-                return plain
-            flaw = reply.only_reasoning or (f"Your reply {reply.how_cut}." if reply.how_cut else "")
-            complaint = f"{flaw} {str(why).removeprefix('Your reply is empty. ')}" if flaw else str(why)
-            bad = attempts.reject(reply.text, complaint)
-            yield from note("unreadable", f"reply {miss} of {max_parse_errors} can't be read: {complaint}")
-            continue
-        if check is not None and miss < max_parse_errors and (against := (yield from check(turn))):
-            bad = attempts.reject(reply.text, against)
-            yield from note("unreadable", f"reply {miss} of {max_parse_errors} can't be taken: {against}")
-            continue
-        for remark in turn.remarks:
-            yield from note(remark.kind, remark.text)
-        if reply.how_cut:
-            yield from note("cut", f"the reply {reply.how_cut}: what is complete in it counts")
-        return turn
-    assert bad is not None
-    return Failed(
-        f"{max_parse_errors} replies in a row could not be read. The last complaint: {bad.complaint}", kind="format"
-    )
-
-
-def plain_answer(context: LoopContext, labels: Sequence[str] = ()) -> Callable[[str], Turn | None]:
-    """Makes the turn of a plain answer, in words or as JSON of the output type; None for a text that names a tool or
-    has a label, as it may be meant for a call."""
-    words = [rf"\b{re.escape(tool.name)}\b" for tool in context.known_tools]
-    words += [rf"^[ \t>*_#-]{{0,12}}{re.escape(label)}(?: ?\d{{1,3}})?[*_ \t]{{0,4}}[:：]" for label in labels]
-    names = re.compile("|".join(words) or r"(?!)", re.I | re.M)
-    fits = context.output.fits if context.output is not None else is_plain_answer
-    return lambda text: Turn(answer=text, answered=True, kept=text) if fits(text) and not names.search(text) else None
-
-
-def is_typed_answer(context: LoopContext, text: str) -> bool:
-    """Return whether a whole reply is JSON of the output type, and names no tool, so that it is no call."""
-    return (
-        context.output is not None
-        and not any(tool.name in text for tool in context.known_tools)
-        and context.output.fits(text)
-    )
-
-
-def is_plain_answer(text: str) -> bool:
-    """A text that can only be an answer: it has words, and no label, no JSON, no code, no announcement of a step."""
-    return any(map(str.isalnum, text)) and not (_NO_PLAIN_TEXT.search(text) or _ANNOUNCES.search(text))
-
-
-def is_cut_within_call(text: str, turn: Any, read: Callable[[str], Any]) -> bool:
-    """The calls in a text that was cut may be incomplete: if the text went on, they would be read otherwise."""
-    made = calls_of(turn)
-    if not made:
-        return False
-    try:
-        return calls_of(read(f"{text} and so on")) != made
-    except Unreadable:
-        return True
-
-
-def needs_no_rest(text: str, read: Callable[[str], Any]) -> bool:
-    """Return whether a reply that was cut is not continued: its one call is complete, or it goes round."""
-    try:
-        turn = read(text)
-    except Unreadable:
-        return is_going_round(text)
-    return is_going_round(text) or (bool(calls_of(turn)) and not is_cut_within_call(text, turn, read))
-
-
-def calls_of(turn: Any) -> Sequence[Any]:
-    """The calls of a turn, or the steps of a plan."""
-    call = getattr(turn, "call", None)
-    return getattr(getattr(turn, "plan", turn), "calls", ()) if call is None else (call,)
-
-
-def is_repetition(seen: Observation | None) -> bool:
-    """The last call repeated an earlier one, or a refused answer: at temperature 0 a model that copies itself would go
-    on doing so."""
-    return seen is not None and seen.repeated
-
-
-def describe_repetition(context: LoopContext, call: Call, seen: Observation) -> str:
-    """Return the text in place of a turn that only repeated a call; "" if the turn stays. A model copies what it
-    sees of itself, so the repetition is not shown to it."""
-    tool = context.tool(call.tool)
-    if not seen.repeated or (tool is not None and not tool.repeatable):
-        return ""
-    given = json.dumps(call.input, ensure_ascii=False, default=str)
-    return (
-        f"You then called {call.tool} once more with {given}, which gave: {shorten(seen.text, FOLDED)[0]}\n{seen.note}"
-    )

@@ -65,8 +65,8 @@ class Performer(Protocol):
     async def perform(self, entry: Entry) -> tuple[Any, bytes | None]:
         """Do it. Return the result, and the bytes that are recorded with it."""
 
-    def read(self, value: Any) -> Any:
-        """Return a recorded result as its type."""
+    def report_refused(self, entry: Entry, result: Any) -> None:
+        """Report the result of an entry that was not done."""
 
 
 @dataclass
@@ -312,18 +312,7 @@ class Chain:
             return result
         waiting = list(admitted.guards)
         if journal.replay or journal.is_seen(entry.key, entry.started):
-            self._note_decisions(entry, "!")
-            decided = {
-                name: value
-                for name, key in journal.decisions(entry.key, "!").items()
-                if (value := journal.find(key).value) is not UNSET
-            }
-            for guard in reversed(waiting):
-                await guard.after(entry, result, False)
-                result = self._apply(entry, performer, result, decided.pop(guard.name, None))
-            for decision in decided.values():  # of guards that a replay lacks
-                result = self._apply(entry, performer, result, decision)
-            return result
+            return await self._settle_seen(admitted, result)
         deciding = self.at(entry.effect, after=True)
         try:
             while waiting:
@@ -341,6 +330,25 @@ class Chain:
                 guard.release(entry)
             raise
         return result
+
+    async def _settle_seen(self, admitted: Admitted, result: Any) -> Any:
+        """Tell the guards a result that the loop has seen; return it as they left it. A decision counts only for the
+        value that it was about: of each guard the newest."""
+        entry, performer, journal = admitted.entry, admitted.performer, self.journal
+        self._note_decisions(entry, "!")
+        left, decided, value = dict(journal.decisions(entry.key, "!")), dict[str, Decision](), result
+        while left:
+            digest = f"@{journal.digest(digested(value))}"
+            name = next((each for each in reversed(left) if left[each].endswith(digest)), "")
+            if not name:
+                break
+            if (found := journal.find(left.pop(name)).value) is not UNSET:
+                decided[name] = found
+                value = self._apply(entry, performer, value, found)
+        for guard in reversed(admitted.guards):
+            await guard.after(entry, result, False)
+            result = self._apply(entry, performer, result, decided.get(guard.name))
+        return value
 
     def _apply(self, entry: Entry, performer: Performer, result: Any, decision: Decision | None) -> Any:
         if decision is None or decision.action == "yes":
@@ -417,7 +425,8 @@ class Chain:
         answered yet."""
         found = self.journal.find(key)
         if found.value is not UNSET:
-            decision = entry.decided[read_key(key).guard] = found.value
+            decision: Decision = found.value
+            entry.decided[read_key(key).guard] = decision
             return decision
         if not found.is_open:
             return None

@@ -131,10 +131,6 @@ class RunChild(BasePerformer):
         asked = shorten(split_question(entry.effect.question)[0], 200)[0]
         return Work(ChildStart(entry.effect.run, asked))
 
-    def read(self, value: Any) -> ChildEnd:
-        end: ChildEnd = value
-        return end
-
     def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
         """Raise `ToolError`: the tool goes on without the child."""
         if by_user:

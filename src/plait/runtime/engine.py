@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, cast, get_args
 
@@ -223,7 +223,7 @@ class Engine:
         self._next += 1
         return n
 
-    def start_effect(self, n: int, effect: Effect, beside: int) -> Awaitable[Any]:
+    def start_effect(self, n: int, effect: Effect, beside: int) -> Coroutine[Any, Any, Any]:
         """Perform a started effect, of which `beside` others began after it."""
         return self._perform(str(n), effect, started=True, beside=beside)
 
@@ -282,7 +282,7 @@ class Engine:
                 performer.report_refused(entry, admitted.result)
             return admitted.result
         if found.value is not UNSET:
-            return performer.read(found.value)
+            return found.value
         if performer.work == "check":
             return (await performer.perform(entry))[0]
 

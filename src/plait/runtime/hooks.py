@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from plait.core import JSON, Call, Observation, Reply, Think
 from plait.core.errors import ConfigError
 from plait.runtime.context import Context
-from plait.runtime.guard import AskApproval, Refuse
+from plait.runtime.guard import AskApproval, Guard, Refuse
 
 HookPoint: TypeAlias = Literal[
     "before_model", "after_model", "before_tool", "after_tool", "before_answer", "after_answer"
@@ -109,7 +109,7 @@ class MissingHook(Hook):
         return self._name
 
 
-def require_hooks(hooks: Iterable[Hook], run: str) -> None:
+def require_hooks(hooks: Iterable[Hook | Guard], run: str) -> None:
     """Raise `ConfigError` if hooks of a recorded run are missing."""
     if missing := [hook.name for hook in hooks if isinstance(hook, MissingHook)]:
         raise ConfigError(
@@ -123,16 +123,16 @@ def has_point(hook: Hook, point: str) -> bool:
     return getattr(type(hook), point) is not getattr(Hook, point)
 
 
-def check_hooks(given: object) -> tuple[Hook, ...]:
-    """Return an agent's hooks as a tuple. Raises `ConfigError` for anything else, and for two of one name."""
+def check_hooks(given: object) -> tuple[Hook | Guard, ...]:
+    """Return an agent's hooks and guards as a tuple. Raises `ConfigError` for anything else, and for two of one name."""
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise ConfigError(f"Agent(hooks={given!r}) is invalid.", hint="Give a list of hooks.")
     hooks = tuple(given)
     for hook in hooks:
-        if isinstance(hook, type) and issubclass(hook, Hook):
+        if isinstance(hook, type) and issubclass(hook, Hook | Guard):
             raise ConfigError(f"The hook {hook.__name__} is a class.", hint=f"Give an object: {hook.__name__}().")
-        if not isinstance(hook, Hook):
-            hint = "Give objects: those that ship, as plait.hooks.RetryTools(), or of your subclasses of plait.Hook."
+        if not isinstance(hook, Hook | Guard):
+            hint = "Give objects: those that ship, as plait.hooks.RetryTools(), or of your subclasses of plait.Hook or plait.Guard."
             raise ConfigError(f"{hook!r} is not a hook.", hint=hint)
         if not isinstance(hook.name, str) or not hook.name.strip():
             raise ConfigError(f"The name of the hook {type(hook).__name__} is {hook.name!r}.", hint="Give it a text.")

@@ -28,8 +28,8 @@ from plait.tools.threads import run_in_thread, start_thread
 from plait.user_functions import call_plain
 
 if TYPE_CHECKING:
-    from plait.runtime.call_services import ToolServices
     from plait.journal.entries import Question
+    from plait.runtime.call_services import ToolServices
 
 GRACE = 5.0
 """Seconds that a cancelled async tool gets to clean up."""

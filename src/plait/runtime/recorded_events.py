@@ -71,7 +71,7 @@ def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:
             return [*split_reply(asked, loop), replied]
         case "began", ToolCall(step=step, shown=call):
             return [ev.Called(step, call)]
-        case "ended", ToolCall(step=step, shown=call, observation=observation) if observation is not None:
+        case "ended", ToolCall(step=step, shown=call, seen=observation) if observation is not None:
             return [ev.Observed(step, call, observation)]
         case _, CodeTurn(step=step, code=code, ran=ran):
             return [*([ev.Executing(step, code)] if code is not None else []), ev.Executed(step, ran)]

@@ -32,9 +32,9 @@ class Found(NamedTuple):
     `asked` and `made` are those of its intent. `body` and `answer` are the bytes of its intent and result.
     """
 
-    asked: Any | UnsetType = UNSET
-    made: Any | UnsetType = UNSET
-    value: Any | UnsetType = UNSET
+    asked: Any = UNSET
+    made: Any = UNSET
+    value: Any = UNSET
     is_open: bool = False
     body: bytes | None = None
     answer: bytes | None = None
@@ -111,7 +111,9 @@ class RunJournal:
         if at.attempt >= 0:  # so the model call itself was admitted
             self._found.setdefault(key[: key.rindex("a")], Found(None, UNSET, UNSET, True))
         if at.mark:
-            self._decisions.setdefault(at.owner + at.mark, {})[at.guard] = key
+            decided = self._decisions.setdefault(at.owner + at.mark, {})
+            decided.pop(at.guard, None)  # the newest are the last
+            decided[at.guard] = key
         if at.check >= 0:
             self._checks[at.n] = max(at.check, self._checks.get(at.n, -1))
             return
@@ -119,12 +121,8 @@ class RunJournal:
         if at.i >= 0:
             self._calls[at.n] = max(at.i + 1, self._calls.get(at.n, 0))
         if isinstance(record, Result) and record.work == "take":
-            taken = record.value
-            ticket, done = (
-                (taken["ticket"], taken.get("done", True)) if isinstance(taken, dict) else (taken.ticket, taken.done)
-            )
-            if done:
-                self._taken.add(ticket)
+            if record.value.done:
+                self._taken.add(record.value.ticket)
 
     # -- looking up
 

@@ -32,6 +32,13 @@ OnInterruptedCall: TypeAlias = Literal["skip", "repeat"]
 """The policy of a resumed run for a call of a tool that is not repeatable, if the call may have happened."""
 
 
+Grounding: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
+"""What Plait does about an ungrounded value: nothing; notes it in the journal; also warns the model; asks the user
+before the call; refuses the call."""
+
+Taint: TypeAlias = Literal["off", "ask"]
+"""What Plait does about a call with effects after content from outside is in the context."""
+
 Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[Call], bool]
 """Which calls need the user's approval: none, those with effects, all, those a function selects; or the plan."""
 
@@ -42,8 +49,8 @@ class Policies:
     from outside at the start (`guards/taint.py`), `hooks` are the user's hooks and guards in their order."""
 
     approve: Approve = "never"
-    grounding: str = "off"
-    taint: str = "off"
+    grounding: Grounding = "off"
+    taint: Taint = "off"
     outside: tuple[str, ...] = ()
     hooks: tuple[Hook | Guard, ...] = ()
 

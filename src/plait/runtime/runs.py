@@ -228,8 +228,8 @@ async def _answer_child(journal: Journal, run: str, answer: Result, secrets: Ite
         rows=len(journal.rows(run)),
         records=[(answer, None)],
     )
-    outcome = row.outcome if row.outcome is not None else msgspec.to_builtins(Cancelled("interrupted"))
-    await log.end(row.status if row.outcome is not None else Cancelled.status, outcome, row.totals)
+    if row.outcome is not None:  # else it was interrupted, and goes on as such
+        await log.end(row.status, row.outcome, row.totals)
 
 
 def lost_text(why: str) -> str:

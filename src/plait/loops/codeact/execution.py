@@ -279,11 +279,6 @@ class Work:
         return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
 
 
-def only_stops(code: str) -> bool:
-    """Return whether the action only gives an answer, which is checked separately."""
-    return code.lstrip().startswith(f"{STOP}(")
-
-
 def _first(given: JSON) -> JSON:
     """Return the first argument of a call, by position or by name; None without arguments."""
     if isinstance(given, dict):

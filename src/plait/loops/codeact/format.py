@@ -23,7 +23,7 @@ from plait.loops import gbnf
 from plait.loops.codeact import labels
 from plait.loops.codeact.blocks import is_python, plain_code
 from plait.loops.codeact.execution import SEARCH, STOP
-from plait.loops.codeact.reader import read_turn
+from plait.loops.codeact.reader import TurnReader
 from plait.loops.codeact.signature import signature_lines
 from plait.loops.codeact.splitter import CodeSplitter
 from plait.loops.format import CODE, Turn
@@ -55,7 +55,7 @@ class CodeFormat(Struct, frozen=True):
         fence, a block or bare code without a label, `Final Answer:`. `kept` has the canonical form of anything
         repaired. `whole` False: the token limit cut the reply, so a fence must be closed. Raises only `Unreadable`.
         """
-        return read_turn(text, n, self.write, whole=whole)
+        return TurnReader(text, n, self.write, whole).read()
 
     def write(self, turn: Turn, n: int) -> str:
         thought = labels.guard(turn.thought.strip())

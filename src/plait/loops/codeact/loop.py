@@ -8,6 +8,7 @@ searches functions for the first one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,27 +19,39 @@ from msgspec import structs
 from plait.core import (
     Answered,
     Effects,
+    Failed,
     LimitNear,
     LoopContext,
     LoopRun,
+    Message,
     Observation,
     OneKind,
+    Reply,
     Splitter,
+    Stopped,
     Task,
     check_answer,
     check_grounding,
+    note,
+    think,
+    user,
 )
-from plait.loops.codeact.execution import SEARCH, STOP, Work, only_stops
-from plait.loops.codeact.format import FORMAT
-from plait.loops.codeact.hints import MODULES
-from plait.loops.codeact.turns import CodeTurns
+from plait.loops.asking import BadReply, ask_until_read, is_typed_answer, needs_no_rest, plain_answer, read_reply
+from plait.loops.codeact.execution import SEARCH, STOP, Work
+from plait.loops.codeact.format import FORMAT, code_call
+from plait.loops.codeact.hints import MODULES, NAMES
+from plait.loops.codeact.labels import LABEL, label_at
+from plait.loops.codeact.reader import MOST_STEPS, steps_of
+from plait.loops.codeact.signature import python_function
 from plait.loops.compaction import Compaction, View
 from plait.loops.escape import escape_of
-from plait.loops.format import Turn
+from plait.loops.format import Turn, Unreadable
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.options import check_options
-from plait.loops.transcript import Entry, Scratchpad, TranscriptKind
-from plait.loops.turn import is_repetition
+from plait.loops.transcript import Entry, Scratchpad, Transcript, TranscriptKind
+
+_ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
+"""The beginnings of lines at which an answer in words ends."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +91,23 @@ class CodeAct:
         check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
-        context = use_own_search(context)
-        turns, escape = CodeTurns(self, task, context), escape_of(context, FORMAT.disarm)
+        own = context.tool(SEARCH)
+        if own is not None and not context.search:
+            # The user's own tool of this name finds all other tools.
+            others = tuple(tool for tool in context.tools if tool is not own)
+            context = structs.replace(context, tools=(own,), others=others, search=SEARCH)
+        shown = tuple(tool for tool in context.tools if tool.name != context.search)
+        words = {
+            "described": FORMAT.describe(shown),
+            "functions": tuple(map(python_function, shown)),
+            "search": context.search,
+            "imports": self.imports,
+            "names": ", ".join(NAMES),
+            "location": context.tool("get_user_location") is not None,
+        }
+        place = "the argument of stop, as a Python value"
+        page = Transcript(self.transcript, FORMAT, task, context, words, harmless=True, answer_place=place)
+        escape = escape_of(context, FORMAT.disarm)
         modules = MODULES if self.imports else frozenset()
         work = Work(context, escape, self.max_lines, self.repeats, modules)
         log = Scratchpad()
@@ -90,9 +118,11 @@ class CodeAct:
         last: Observation | None = None
         try:
             while True:
-                ask: Callable[[View], Effects[Any]] = partial(turns.next, log, is_repetition(last), work.failed)
+                # At temperature 0 a model that repeats itself would go on doing so.
+                repeats = last is not None and last.repeated
+                ask: Callable[[View], Effects[Any]] = partial(self._take_turn, context, page, log, repeats, work.failed)
                 if not log.entries and context.search:
-                    ask = partial(turns.first, log)
+                    ask = partial(self._make_first_turn, task, context, page, log)
                 turn = yield from compaction.ask(ask, log.entries)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
@@ -100,7 +130,8 @@ class CodeAct:
                 seen: Observation | Answered = Answered(turn.answer)
                 if turn.call is not None:
                     code = turn.call.input
-                    invented = () if only_stops(code) else (yield from check_grounding(code=code, strict=True))
+                    only_stops = code.lstrip().startswith(f"{STOP}(")  # it gives an answer, which is checked as such
+                    invented = () if only_stops else (yield from check_grounding(code=code, strict=True))
                     seen = yield from work.run(code, log.next, invented)
                 if isinstance(seen, Answered):
                     done = seen if seen.answer is not None else Answered(turn.thought)
@@ -114,16 +145,84 @@ class CodeAct:
         except LimitNear as limit:
             if isinstance(turn, Turn):
                 log = log.then(turn, work.broken_off())
-            return (yield from turns.conclude(log, compaction, limit))
+            # The reserved call answers in words from what was found.
+            tail = (user(context.prompt("conclude", reason=limit.detail)),)
+            conclude = partial(self._think, "act", context, page, log, opening="FINAL ANSWER:", tail=tail, stop=_ENDS)
+            reply = yield from compaction.ask(
+                lambda view: conclude(view=view, repair=True), log.entries, concluding=True
+            )
+            answer: str | None
+            try:
+                turn = FORMAT.read(reply.text, log.next)
+                answer = str(turn.answer) if turn.answered else None
+            except Unreadable:
+                # The reply continues after the opened label: all of it is the answer, unless it begins a new turn.
+                text = reply.text.strip()
+                begun = LABEL.match(text)
+                answer = None if begun and label_at(begun).kind == "thought" else text or None
+            return Stopped(limit.limit, limit.detail, answer)
 
     def splitter(self, phase: str) -> Splitter:
         return OneKind("thought") if phase == "decompose" else FORMAT.splitter()
 
+    def _make_first_turn(
+        self, task: Task, context: LoopContext, page: Transcript, log: Scratchpad, view: View
+    ) -> Effects[Turn]:
+        """Make the first turn on the model's behalf: its steps, and a search for the first of them."""
+        opening = context.prompt("steps")
+        stop = ("\nACTION", "\nOBSERVATION", f"\n{MOST_STEPS + 1}.")
+        reply = yield from self._think("decompose", context, page, log, view, opening, stop=stop)
+        steps = steps_of(reply.text)
+        if not steps:
+            steps = (" ".join(task.question.split()),)
+            yield from note("unreadable", "The reply names no steps: the task itself is taken for the only one.")
+        search = code_call(f"{SEARCH}({json.dumps(steps[0], ensure_ascii=False)})")
+        turn = Turn(context.prompt("first", steps=steps, reply=reply.text).strip(), search)
+        return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
 
-def use_own_search(context: LoopContext) -> LoopContext:
-    """Return the context in which the user's own tool `method_search`, if there is one, finds all other tools."""
-    own = context.tool(SEARCH)
-    if context.search or own is None:
-        return context
-    others = tuple(tool for tool in context.tools if tool is not own)
-    return structs.replace(context, tools=(own,), others=others, search=SEARCH)
+    def _take_turn(
+        self, context: LoopContext, page: Transcript, log: Scratchpad, resample: bool, failed: bool, view: View
+    ) -> Effects[Turn | Failed]:
+        """Ask for the next turn; `failed`: the last action failed."""
+        opening = context.prompt("opening", n=log.next, failed=failed)
+        stop = FORMAT.stop(log.next) if self.stop is None else (self.stop,)
+
+        def ask(bad: BadReply | None) -> Effects[Reply]:
+            tail: tuple[Message, ...] = ()
+            if bad:
+                request = context.prompt("repair", complaint=bad.complaint)
+                tail = bad.ask_again(request, FORMAT.join_opening(bad.text, opening))
+            held = self.constrain or bool(bad)
+            warmer = resample or bool(bad and bad.resample)
+            options: dict[str, Any] = {"stop": stop, "resample": warmer, "repair": bool(bad)}
+            options["enough"] = partial(needs_no_rest, read=partial(read_text, whole=False))
+            options["grammar"] = FORMAT.grammar(context.tools, log.next, opened=True) if held else None
+            return self._think("act", context, page, log, view, opening, tail, **options)
+
+        def read_text(text: str, whole: bool) -> Turn:
+            return FORMAT.read(FORMAT.join_opening(text, opening), log.next, context.tools, whole=whole)
+
+        def read(reply: Reply, miss: int) -> Effects[Turn]:
+            return read_reply(reply, miss, partial(read_text, whole=not reply.how_cut), answer=answer)
+
+        answer = plain_answer(context) if context.output is not None else None
+        return ask_until_read(ask, read, self.max_parse_errors)
+
+    def _think(
+        self,
+        phase: str,
+        context: LoopContext,
+        page: Transcript,
+        log: Scratchpad,
+        view: View,
+        opening: str,
+        tail: tuple[Message, ...] = (),
+        **options: Any,
+    ) -> Effects[Reply]:
+        """Make one model call with the log and the opening of the reply; `tail` may hold a bad reply and the
+        complaint."""
+        shape = page.think(phase, log, view, opening, tail)
+        stands = self.transcript == "completion" or (self.transcript == "user" and not tail)
+        options |= {"prefill": "" if stands else opening, "max_tokens": self.max_tokens}
+        is_answer = partial(is_typed_answer, context)
+        return think(phase, shape.messages, prompt=shape.prompt, is_answer=is_answer, **options)

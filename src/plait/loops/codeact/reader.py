@@ -36,11 +36,6 @@ _MAX_EMPTY = 50
 Write = Callable[[Turn, int], str]
 
 
-def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
-    """Read the turn in a reply. Raises only `Unreadable`."""
-    return TurnReader(text, n, write, whole).read()
-
-
 def shape(n: int) -> str:
     """Describe the form of turn `n` for the model."""
     return (

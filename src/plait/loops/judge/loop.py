@@ -13,11 +13,11 @@ from typing import ClassVar
 
 from plait.core import (
     Answered,
-    Failed,
+    Effects,
     LoopContext,
     LoopRun,
-    Message,
     OneKind,
+    Reply,
     Splitter,
     Task,
     assistant,
@@ -26,6 +26,7 @@ from plait.core import (
     think,
     user,
 )
+from plait.loops.asking import BadReply, Rejected, ask_until_read
 from plait.loops.escape import escape_of
 
 TRIES = 2
@@ -52,16 +53,22 @@ class Judge:
         escape = escape_of(context)
         gold = [escape(each) for each in self.gold]
         asked = context.prompt("judge", question=escape(task.question), answer=escape(self.answer), gold=gold)
-        messages: tuple[Message, ...] = (*([system(context.system)] if context.system else []), user(asked))
-        for attempt in range(TRIES):
-            reply = yield from think("judge", messages, repair=attempt > 0)
-            right = read_verdict(reply.text)
-            if right is not None:
-                return Answered({"right": right, "said": reply.text.strip()})
-            yield from note("unreadable", "the reply has no verdict")
-            messages = (*messages, assistant(reply.text), user(context.prompt("repair")))
-        why = f"the judge gave no verdict in {TRIES} replies. {reply.only_reasoning}".rstrip(". ")
-        return Failed(why, kind="format")
+        head = (*([system(context.system)] if context.system else []), user(asked))
+
+        def ask(bad: BadReply | None) -> Effects[Reply]:
+            tail = (assistant(bad.text), user(context.prompt("repair"))) if bad else ()
+            return think("judge", (*head, *tail), repair=bool(bad))
+
+        def read(reply: Reply, miss: int) -> Effects[Answered]:
+            if (right := read_verdict(reply.text)) is None:
+                yield from note("unreadable", "the reply has no verdict")
+                raise Rejected(reply.only_reasoning)
+            return Answered({"right": right, "said": reply.text.strip()})
+
+        def describe_failure(bad: BadReply) -> str:
+            return f"the judge gave no verdict in {TRIES} replies. {bad.complaint}".rstrip(". ")
+
+        return (yield from ask_until_read(ask, read, TRIES, failure=describe_failure))
 
     def splitter(self, phase: str) -> Splitter:
         return OneKind("answer")

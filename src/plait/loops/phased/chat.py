@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, TypeAlias
 
 from msgspec import structs
@@ -30,14 +30,13 @@ from plait.core import (
 )
 from plait.core.loop import HISTORY
 from plait.core.text import shorten
-from plait.loops.attempts import Bad
+from plait.loops.asking import BadReply, ask_for_answer
 from plait.loops.compaction import Compaction, View
 from plait.loops.escape import escape_history, escape_of, show_texts
 from plait.loops.grounding import find_ungrounded, strike_values
 from plait.loops.phased import action_list
 from plait.loops.plan import Results
 from plait.loops.references import RESULTS
-from plait.loops.turn import ask_for_answer, is_typed_answer
 
 FreshResults: TypeAlias = tuple[Sequence[Step], Results]
 """The actions that a prompt shows, and their results."""
@@ -115,20 +114,14 @@ class PhasedChat:
         """Return the reply to the user, in the output's form, after adding it and the prompt `name` to the chat."""
         asked, rules = self.prompt(name, **values), self.context.output_rules()
         prompt = PhasePrompt(cache(lambda view: join_parts(asked.render(view), rules)), asked.files)
-        options: dict[str, Any] = {"max_tokens": self._max_tokens, "concluding": bool(values.get("reason"))}
-        if self.context.output is not None:
-            options["schema"] = self.context.output.reply_schema
-            options["is_answer"] = partial(is_typed_answer, self.context)
 
-        def ask(bad: Bad | None) -> Effects[Reply]:
-            tail = bad.ask_again(bad.complaint) if bad else ()
-            again: dict[str, Any] = {"repair": bool(bad or values), "resample": bool(bad and bad.resample)}
-            return self._ask("reply", prompt, lambda view: tail, **again, **options)
+        def ask(tail: tuple[Message, ...], **options: Any) -> Effects[Reply]:
+            return self._ask("reply", prompt, lambda view: tail, concluding=bool(values.get("reason")), **options)
 
-        answer = yield from ask_for_answer(ask)
+        answer = yield from ask_for_answer(self.context, ask, repair=bool(values), max_tokens=self._max_tokens)
         return answer if isinstance(answer, Failed) else (yield from self._add_reply(prompt, answer))
 
-    def ask_for_list(self, prompt: PhasePrompt, bad: Bad | None, most: int, schema: Any) -> Effects[str]:
+    def ask_for_list(self, prompt: PhasePrompt, bad: BadReply | None, most: int, schema: Any) -> Effects[Reply]:
         """Return the list of actions that the model writes, up to its last complete entry. `bad` is a list to
         repair."""
 
@@ -145,10 +138,11 @@ class PhasedChat:
             schema=schema,
             enough=lambda text: action_list.entries(text) >= most or is_going_round(text),
         )
-        if not reply.how_cut:
-            return reply.text.strip()
-        yield from note("cut", f"the list of actions {reply.how_cut}: those that are complete count")
-        return action_list.whole(reply.text.strip())
+        text = reply.text.strip()
+        if reply.how_cut:
+            yield from note("cut", f"the list of actions {reply.how_cut}: those that are complete count")
+            text = action_list.whole(text)
+        return structs.replace(reply, text=text)
 
     def _add_reply(self, prompt: PhasePrompt, text: str) -> Effects[str]:
         self.add(prompt, strike_values(text, (yield from find_ungrounded(text))))

@@ -30,15 +30,16 @@ from plait.loops.compaction import Compaction
 from plait.loops.fallback import fall_back
 from plait.loops.options import check_options
 from plait.loops.registry import check_fallback
-from plait.loops.tool_calling.pages import (
+from plait.loops.tool_calling.turns import (
     FORMAT,
+    Log,
     NativeTurns,
     TextTurns,
+    Turns,
     carry_over,
     describe_turn,
     takes_answer_by_tool,
 )
-from plait.loops.tool_calling.turns import Log, Turns
 from plait.loops.tool_descriptions import are_exclusive
 
 

@@ -24,7 +24,6 @@ from plait.core import (
     Stopped,
 )
 from plait.runtime.grounding import (
-    Grounding,
     Sources,
     answer_warning,
     describe_findings,
@@ -33,7 +32,7 @@ from plait.runtime.grounding import (
 )
 from plait.runtime.guard import GROUNDING, LIMITS, Entry, Finish, Guard, Refuse
 from plait.runtime.guards.last_act import LastAct
-from plait.runtime.run_spec import sentence
+from plait.runtime.run_spec import Grounding, sentence
 
 UNMADE = frozenset({"unknown_tool", "bad_input", "refused"})
 """The troubles of calls that were not made."""

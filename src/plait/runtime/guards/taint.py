@@ -8,7 +8,7 @@ earlier turns that did, and descriptions of tools marked `foreign`. It may hold 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from msgspec import structs
 
@@ -16,9 +16,7 @@ from plait.core import Call, Observation
 from plait.journal.keys import read_key
 from plait.journal.records import ChildEnd
 from plait.runtime.guard import TAINT, Entry, Guard, StartChild
-
-Taint: TypeAlias = Literal["off", "ask"]
-"""What Plait does about a call with effects after content from outside is in the context."""
+from plait.runtime.run_spec import Taint
 
 CONVERSATION = "earlier turns of this conversation"
 EVIDENCE = "the evidence of its plan"

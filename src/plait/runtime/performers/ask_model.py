@@ -233,7 +233,7 @@ class ModelCall(BasePerformer):
             at, sending, found = recorded
             sending.restore(at, found)
             if found.value is not UNSET:
-                self._learn(found, sending.read(found.value))
+                self._learn(found, found.value)
 
     def _next_recorded(self, entry: Entry) -> tuple[Entry, SendRequest, Found] | None:
         key = f"{entry.key}a{self.attempts}"
@@ -395,10 +395,6 @@ class ModelCall(BasePerformer):
         remember_rejection(model, ability, words)
 
     # -- what guards decide
-
-    def read(self, value: Any) -> Reply:
-        reply: Reply = value
-        return reply
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
         return ask_about_request(entry, question)

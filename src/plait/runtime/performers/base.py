@@ -67,10 +67,6 @@ class BasePerformer:
         """Do it. Return the result and the bytes that are recorded with it."""
         raise NotImplementedError
 
-    def read(self, value: Any) -> Any:
-        """Return a recorded result as its type."""
-        return value
-
     def report_refused(self, entry: Entry, result: Any) -> None:
         """Report the result of an entry that was not done."""
 

@@ -79,7 +79,7 @@ class CallTool(BasePerformer):
             return bound
         for key in decided.values():
             asking = journal.find(key).asked
-            if asking is not UNSET and asking is not None and (call := read_value(asking, Asking).call) is not None:
+            if asking is not UNSET and asking is not None and (call := asking.call) is not None:
                 return self.engine.binder.restore(entry.asked, call)
         return bound
 
@@ -119,7 +119,7 @@ class CallTool(BasePerformer):
         made = MadeCall(asked) if found.made is UNSET else found.made
         entry.asked, entry.tool = entry.asked or asked, entry.tool or self.engine.run_spec.tools.get(asked.tool)
         entry.changed_by, entry.bound, entry.effect = made.by, BoundCall(made.call), made.call
-        if found.value is not UNSET and found.made is UNSET and self.read(found.value).trouble == "refused":
+        if found.value is not UNSET and found.made is UNSET and found.value.trouble == "refused":
             # Its row has the loop's words alone; the guards saw it bound.
             bound = self.engine.binder.bind(entry.asked)
             if not bound.error:
@@ -147,7 +147,7 @@ class CallTool(BasePerformer):
             return self._add_notes(entry, Observation(reason, trouble="refused"))
         if by_user:
             reason = f"the person refused it: {reason}" if reason else "the person refused it"
-        made: Observation = self.read(self.engine.journal.find(entry.key).value)
+        made: Observation = self.engine.journal.find(entry.key).value
         withheld = f"Error: the result of '{entry.effect.tool}' is withheld."
         text = reason if reason.startswith(withheld) else f"{withheld} {sentence(reason)}"
         return Observation(text, trouble="refused", seconds=made.seconds, outside=made.outside)
@@ -277,10 +277,6 @@ class CallTool(BasePerformer):
         if entry.key in self._unreported:
             self._unreported.remove(entry.key)
             self.engine.say(ev.Observed(entry.step, _show(entry), result))
-
-    def read(self, value: Any) -> Observation:
-        result: Observation = value
-        return result
 
 
 def read_call(value: Any) -> Call:

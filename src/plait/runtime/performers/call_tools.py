@@ -182,4 +182,4 @@ class CallTools(BasePerformer):
                     continue
                 entry = Entry(engine.run_id, key, 0, None, None, recorded=True, begun=True)
                 self._tool.read_recorded(entry, found)
-                engine.chain.recall(entry, self._tool.read(found.value))
+                engine.chain.recall(entry, found.value)

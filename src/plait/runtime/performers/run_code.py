@@ -114,10 +114,6 @@ class RunCode(BasePerformer):
         ran: Ran = await self.engine.chain.settle(admitted, made.ran)
         return ran
 
-    def read(self, value: Any) -> CodeResult:
-        made: CodeResult = value
-        return made
-
     async def close(self) -> None:
         """End the session."""
         if self._session is not None:

@@ -98,7 +98,7 @@ class SendRequest(BasePerformer):
         entry.effect = dataclasses.replace(attempt, model=model, body=body, max_tokens=max_tokens)
         self._request = Request(asked.path, body)
         if found.value is not UNSET:
-            self._answer = self.read(found.value), found.answer or b""
+            self._answer = found.value, found.answer or b""
 
     def describe(self, entry: Entry) -> Work:
         attempt: Attempt = entry.effect
@@ -164,10 +164,6 @@ class SendRequest(BasePerformer):
         usage, cost = part.usage, cost_of_reply(part, model.rate, seconds)
         self.engine.tally.count_lost(usage, cost)
         return usage, cost
-
-    def read(self, value: Any) -> RecordedResponse:
-        response: RecordedResponse = value
-        return response
 
     def decode_recorded(self, entry: Entry) -> Reply | None:
         """Return the reply in the recorded response; None if the attempt brought none."""

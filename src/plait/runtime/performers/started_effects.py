@@ -144,7 +144,3 @@ class TakeNext(BasePerformer):
                 )
             started.news.clear()
             await started.news.wait()
-
-    def read(self, value: Any) -> WaitResult:
-        taken: WaitResult = value
-        return taken

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 import plait
-from plait.core import Reply, Think
-from plait.loops.attempts import Attempts
+from plait.core import Effects, Failed, Reply, Think, think
+from plait.core.effects import Note
+from plait.loops.asking import BadReply, Rejected, ask_until_read
+from plait.loops.format import Unreadable
 from plait.models.base import Abilities
 from plait.models.chat import ChatModel
 from plait.models.scripted import ABILITIES
@@ -135,11 +137,64 @@ def test_the_other_form_of_the_calls_is_read_and_the_run_goes_on(native: bool, l
     assert plait.Agent("tool_calling", model=model, tools=["calculator"]).replay(run.id).whole
 
 
-def test_a_complaint_that_comes_again_is_counted() -> None:
-    attempts = Attempts(4)
-    made = [attempts.reject(*each) for each in [("a", "x"), ("b", "x"), ("a", "x"), ("a", "x")]]
-    assert [each.note[13:27] for each in made] == ["", "", "last 3 replies", "last 4 replies"]
-    assert [(each.resample, each.reform) for each in made] == [(False, False)] * 2 + [(True, True)] * 2
-    requests: list[Callable[..., Any]] = [each.ask_again for each in made]
+def drive(
+    replies: Sequence[str], troubles: Mapping[str, Unreadable], most: float
+) -> tuple[Any, list[BadReply | None], list[str], list[int]]:
+    """What comes of these replies, each unreadable for its reason or good: the result, the bad replies that the
+    requests got, the notes, and the numbers of the reads."""
+    asked: list[BadReply | None] = []
+    numbers: list[int] = []
+
+    def ask(bad: BadReply | None) -> Effects[Reply]:
+        asked.append(bad)
+        return think("act")
+
+    def read(reply: Reply, miss: int) -> Effects[str]:
+        numbers.append(miss)
+        yield from ()
+        if reply.text in troubles:
+            raise troubles[reply.text]
+        return reply.text
+
+    run, given, notes, send = ask_until_read(ask, read, most), iter(replies), list[str](), None
+    try:
+        while True:
+            effect = run.send(send)
+            notes += [effect.text] if isinstance(effect, Note) else []
+            send = Reply(next(given)) if isinstance(effect, Think) else None
+    except StopIteration as end:
+        return end.value, asked, notes, numbers
+
+
+def test_a_reply_that_comes_again_is_not_shown_again() -> None:
+    trouble = {"a": Unreadable("x"), "b": Unreadable("x")}
+    failed, asked, notes, numbers = drive("abaa", trouble, 4)
+    assert failed == Failed("4 replies in a row could not be read. The last complaint: x", kind="format")
+    assert notes == [f"reply {n} of 4 can't be read: x" for n in numbers] and numbers == [1, 2, 3, 4]
+    _, *made = drive("abaa!", trouble, 5)[1]
+    bad = [each for each in made if each is not None]
+    assert [each.note[13:27] for each in bad] == ["", "", "last 3 replies", "last 4 replies"]
+    assert [(each.resample, each.reform) for each in bad] == [(False, False)] * 2 + [(True, False), (True, True)]
+    assert [each.reform for each in asked if each] == [False, False, True], "the last request has the other format"
+    requests: list[Callable[..., Any]] = [each.ask_again for each in bad]
     assert len({str(ask("Write it again.")) for ask in requests}) == 4
-    assert all(str(each.ask_again("a")).count("'b'") == (each.reply == "b") for each in made)
+    assert all(str(each.ask_again("a")).count("'b'") == (each.text == "b") for each in bad)
+
+
+def test_a_rejected_reply_is_not_noted_and_counts_only_if_it_says_so() -> None:
+    trouble = {"a": Rejected("not so", "A", counts=False), "b": Rejected("nor so")}
+    said, asked, notes, numbers = drive("abac", trouble, 2)
+    assert (said, notes, numbers) == ("c", [], [1, 1, 2, 2])
+    assert [(each.text, each.complaint, each.counts) for each in asked if each] == [
+        ("A", "not so", False),
+        ("b", "nor so", True),
+        ("A", "not so", False),
+    ]
+    assert isinstance(drive("abab", trouble, 2)[0], Failed)
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_one_reply_is_read_even_if_none_may_be_unreadable(most: int) -> None:
+    assert drive("c", {}, most)[0] == "c"
+    failed, asked, _, _ = drive("a", {"a": Unreadable("x")}, most)
+    assert isinstance(failed, Failed) and asked == [None]
