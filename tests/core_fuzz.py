@@ -443,8 +443,9 @@ class Fuzzed:
             at = read_key(each.key)
             if isinstance(each, Raised):
                 assert each.kind == "Suspend" or at.n not in begun, f"{run} {each.key} has begun, and got a {each.kind}"
-            elif each.work == "decision" and isinstance(each, Result) and each.value.action in ("yes", "edit"):
-                approved.add(at.owner)
+            elif each.work == "decision":
+                if at.guard == "approvals" and isinstance(each, Result) and each.value.action in ("yes", "edit"):
+                    approved.add(at.owner)
             elif each.work == "call" and isinstance(each, Intent):
                 begun.add(at.n)
                 follows = each.asked.tool in EFFECTS and repr(each.asked) not in self.programs.planned

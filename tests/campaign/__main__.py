@@ -23,6 +23,7 @@ import bodies  # noqa: E402
 import broken_endpoints  # noqa: E402
 import cancelling  # noqa: E402
 import damaging  # noqa: E402
+import entries  # noqa: E402
 import escaping  # noqa: E402
 import guarding  # noqa: E402
 import halving  # noqa: E402
@@ -53,6 +54,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
         5_000,
         80,
     ),
+    "entries": (entries.run, "random runs of the core, killed at random and answered by other processes", 2_000, 60),
     "taint": (tainting.run, "conversations in which a stranger's words travel and a mail is sent", 2_000, 60),
     "endpoints": (broken_endpoints.run, "runs against endpoints that break off, never end or send too much", 600, 40),
     "providers": (providers.run, "rounds of all loops with profiles of hosted models, printed as a matrix", 3, 1),
