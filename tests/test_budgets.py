@@ -161,7 +161,7 @@ async def test_a_call_that_was_cancelled_is_counted() -> None:
     run, _ = await run_at(handler, limits=plait.Limits(seconds=0.5), rate=PRICE)
     assert run.status == "stopped" and run.usage.output_tokens == 100 and run.cost_usd
     got = [row.record for row in run.trace if is_result(row.record, "request")]
-    assert [each.error for each in got] == ["cancelled"]
+    assert [each.value.error for each in got] == ["cancelled"]
 
 
 async def test_a_call_that_was_cancelled_before_its_reply_began_counts_its_prompt() -> None:
@@ -202,9 +202,8 @@ async def test_a_replay_sends_what_the_limit_asked_for(tmp_path: Path) -> None:
         agent = plait.Agent("tool_calling", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
         run = await agent.arun("Is it so?")
         asked = [row.record for row in run.trace if is_request(row.record)]
-        assert [each.max_tokens for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(
-            asked
-        ) > 1
+        assert [each.asked.max_tokens for each in asked] == [each.body["max_tokens"] for each in server.asked]
+        assert len(asked) > 1
     replayed = agent.replay(run.id)
     assert replayed.whole and replayed.requests == len(asked)
 
@@ -239,7 +238,8 @@ async def test_a_resumed_run_compares_and_goes_on_with_what_the_limit_asked_for(
         assert run.status == "crashed"
         run = await agent.aresume(run.id)
     asked = [row.record for row in run.trace if is_request(row.record)]
-    assert [each.max_tokens for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(asked) == 3
+    assert [each.asked.max_tokens for each in asked] == [each.body["max_tokens"] for each in server.asked]
+    assert len(asked) == 3
     assert run.status == "stopped" and run.usage.tokens < 3000
 
 

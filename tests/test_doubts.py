@@ -12,6 +12,7 @@ import pytest
 import plait
 from journal_rows import is_request
 from plait.core import Observation
+from plait.core import events as ev
 from plait.journal.records import Note
 from plait.loops.format import Turn
 from plait.loops.grounding import strike_from_turn, strike_values
@@ -268,8 +269,8 @@ def test_an_answer_that_is_not_taken_four_times_ends_the_run(last: str, ended: A
     its = agent("react", script, journal)
     run = its.run("When was Una Falk born?")
     assert (run.status, run.answer) == ended and run.steps == 5
-    notes = [row.record.text for row in run.trace if isinstance(row.record, Note)]
-    assert notes[-1] == "The same answer was not taken 4 times."
+    notes = [(each.kind, each.text) for each in run.events if isinstance(each, ev.Noted)]
+    assert notes[-1] == ("loop", "The same answer was not taken 4 times.")
     assert its.replay(run.id).whole
 
 

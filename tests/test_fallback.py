@@ -101,7 +101,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
 def requests(run: Any) -> list[tuple[str, str, dict[str, Any]]]:
     """(phase, model, body) of each request."""
     rows = [(row.record, row.body) for row in run.trace if is_request(row.record)]
-    return [(record.phase, record.model, json.loads(body)) for record, body in rows]
+    return [(record.asked.phase, record.asked.model, json.loads(body)) for record, body in rows]
 
 
 def fallbacks(run: Any) -> list[str]:

@@ -187,7 +187,7 @@ def said(run: plait.Run) -> list[str]:
 
 
 def notes(run: plait.Run) -> list[str]:
-    return [row.record.value.note for row in run.trace if is_result(row.record)]
+    return [call.seen.note for call in run.timeline.tool_calls if call.seen is not None]
 
 
 def test_off_says_nothing(tmp_path: Path) -> None:

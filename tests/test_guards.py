@@ -424,7 +424,7 @@ def test_what_a_guard_writes_into_its_input_reaches_nobody() -> None:
 
     watch = Watch()
     agent_of(pay, ["Ada", 5], hooks=[Writes(), watch], approve=writes).run("go", on_wait=answers)
-    assert watch.saw == [{"to": "Ada", "amount": 5.0}] and GOT == [("Ada", 5.0)]
+    assert watch.saw == [{"to": "Ada", "amount": 5.0}] * 2 and GOT == [("Ada", 5.0)]  # also after the answer
 
 
 def test_a_hook_that_returns_a_new_observation_keeps_the_marks() -> None:
@@ -471,8 +471,10 @@ def test_an_edit_is_approval_for_the_guard_that_asked_and_for_no_other(journal: 
     run = agent.resume(agent.run("go"), 'edit ["Ada", 500]')
     assert run.reason == """May 'pay' be called with {"to":"Ada","amount":500.0}? It is much."""
     run = agent.resume(run, 'edit ["Ada", 600]')
+    assert run.reason == """May 'pay' be called with {"to":"Ada","amount":600.0}?""" and len(GOT) == 1
+    run = agent.resume(run, "yes")
     assert run.status == "answered" and GOT[1:] == [("Ada", 600.0)]
-    assert len(run.timeline.questions) == 2 and not run.timeline.open_questions
+    assert len(run.timeline.questions) == 3 and not run.timeline.open_questions
     assert agent.replay(run).outcome == run.outcome
 
 

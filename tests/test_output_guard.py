@@ -92,7 +92,6 @@ async def test_objections_of_others_count_those_of_grounding_do_not() -> None:
         assert count == most
 
 
-@pytest.mark.xfail(strict=True, reason="Chain.settle does not note the decisions about a result that the loop has seen")
 async def test_after_a_resume_objections_of_grounding_do_not_count_either() -> None:
     watched = Watched(retries=1)
     run = GuardedRun([*watched.guards(), Objects("grounding", GROUNDING)])

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import plait
-from journal_rows import is_result
 from patience import patience
 from plait.core import Reply, Think, Usage
 
@@ -100,7 +99,7 @@ def test_the_same_call_with_the_same_result_is_said_and_then_stopped() -> None:
     run = plait.Agent("react", model=plait.Scripted([reply] * 50), tools=[same]).run("Go")
     assert run.status == "stopped" and run.outcome.limit == "loop"  # type: ignore[union-attr]
     assert run.answer == "I could not find it"
-    notes = [row.record.value.note for row in run.trace if is_result(row.record)]
+    notes = [call.seen.note for call in run.timeline.tool_calls if call.seen is not None]
     assert notes[0] == "" and "before" in notes[1] and "next repetition ends" in notes[-1]
     assert len(notes) == 4
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from plait.models.settings import ModelSettings
     from plait.runtime.attachments import attach
     from plait.runtime.context import Context
-    from plait.runtime.guard import AskApproval, Refuse
-    from plait.runtime.guard import Guard
+    from plait.runtime.guard import AskApproval, Guard, Refuse
     from plait.runtime.hooks import Hook
     from plait.runtime.limits import Limits
     from plait.runtime.output import OutputType

@@ -45,6 +45,7 @@ from plait.runtime.background import EventStream, check_call, run_blocking
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import make_agent_tool
 from plait.runtime.guard import Guard
+from plait.runtime.guards.taint import read_outside
 from plait.runtime.hooks import Hook, check_hooks, require_hooks
 from plait.runtime.limits import Limits
 from plait.runtime.output import OutputForm, OutputT, recorded_output
@@ -447,7 +448,7 @@ class Agent(Generic[OutputT]):
             files=restore_files(row.head, journal),
             deps=deps,
             context_tokens=row.head.settings.get("context_tokens", 0),
-            outside=tuple(row.head.settings.get("outside", ())),
+            outside=read_outside(row.head.settings),
         )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = self._parts.make_head(row.head.question, run_spec, conversation)

@@ -44,7 +44,7 @@ from plait.runtime.attachments import (
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import run_child
 from plait.runtime.guarded_embedder import guard_embedder
-from plait.runtime.guards.taint import CONVERSATION, EVIDENCE
+from plait.runtime.guards.taint import CONVERSATION, EVIDENCE, read_outside
 from plait.runtime.instructions import render_instructions
 from plait.runtime.output import OutputType, choose_method, output_of, recorded_output
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
@@ -367,7 +367,7 @@ class AgentParts:
                 approve=agent.approve,
                 grounding=agent.grounding,
                 taint=agent.taint,
-                outside=tuple(recorded.settings.get("outside", ()))
+                outside=read_outside(recorded.settings)
                 if recorded is not None
                 else self._find_outside(tools, conversation, outside),
                 hooks=tuple(agent.hooks),

@@ -243,17 +243,23 @@ class Timeline:
                 yield "ended", other
 
     def _change_result(self, key: str, decision: Decision) -> None:
-        """Keep the result of a call as a guard left it: so the loop received it."""
+        """Keep the result of a call as a guard left it: so the loop received it.
+
+        A remark on it, or an error that it came to be, is its result for readers too. What a hook put in its place is
+        not: they see what the tool returned.
+        """
         call = self._tool_calls.get(key)
         if call is None or call.observation is None:
             return
-        made = call.seen or call.observation
+        made, change = call.seen or call.observation, decision.value
         if decision.action == "refuse":
             seen = Observation(decision.text, trouble="refused", seconds=made.seconds, outside=made.outside)
         else:
-            seen = convert({**to_builtins(made), **decision.value}, Observation)
-        changed = replace(call, changed_result=seen)
-        self._tool_calls[key] = changed
+            seen = convert({**to_builtins(made), **change}, Observation)
+        if decision.action == "change" and _REMARKS & change.keys():
+            own = convert({**to_builtins(call.observation), **change}, Observation)
+            call = replace(call, observation=own)
+        self._tool_calls[key] = changed = replace(call, changed_result=seen if seen != call.observation else None)
         for i in range(len(self.moments) - 1, -1, -1):
             if self.moments[i].change == "ended" and getattr(self.moments[i].entry, "key", "") == key:
                 self.moments[i] = replace(self.moments[i], entry=changed)
@@ -308,6 +314,10 @@ class Timeline:
         """Note that an entry has ended, or was raised: nobody waits for what is below it."""
         _close_below(self._questions, key)
         _close_below(self._children, key)
+
+
+_REMARKS = {"note", "repeated", "trouble"}
+"""The fields of an observation that say something about a result."""
 
 
 def _remove_attempt(key: str) -> str:

@@ -30,7 +30,7 @@ from plait.runtime.guard import (
     Suspend,
     open_question,
 )
-from plait.runtime.run_journal import Found, RunJournal, Work
+from plait.runtime.run_journal import NOTHING, Found, RunJournal, Work
 
 
 class Performer(Protocol):
@@ -164,7 +164,7 @@ class Chain:
         where a replay comes to new work.
         """
         journal, found = self.journal, self.journal.find(entry.key)
-        if found.is_known:
+        if found is not NOTHING:
             entry.recorded = found.value is not UNSET
             entry.begun = entry.recorded or found.is_open  # not if it waits for a child run
             guards = self._guards_of(entry)
@@ -194,17 +194,19 @@ class Chain:
             return Admitted(entry, performer, guards, found)
         edit: Approved | None = None
         satisfied: set[str] = set()
+        taken: set[str] = set()
         for _ in range(1 + REBINDS):
-            guard, decision = await self._pass(entry, performer, guards, edit, satisfied)
-            if decision is None:
+            if (decided := await self._pass(entry, performer, guards, edit, satisfied, taken)) is None:
                 return Admitted(entry, performer, guards, found)
+            guard, key, decision = decided
             if decision.action == "refuse":
                 result = performer.refuse(entry, decision.text, is_after=False, by_user=decision.by_user)
                 return Admitted(entry, performer, guards, found, result)
             before = entry.effect
             try:
                 if decision.action == "edit":
-                    edit, satisfied = Approved(guard.name, self._asking_of(self._key_of(entry, guard)), decision), set()
+                    edit, satisfied = Approved(guard.name, self._asking_of(key), decision), set()
+                    taken.add(key)
                     performer.rebind(entry, structs.replace(entry.effect, input=decision.value), decision)
                 else:
                     performer.rebind(entry, read_change(entry.effect, decision.value), decision)
@@ -212,14 +214,15 @@ class Chain:
                     edit, satisfied = (edit, {*satisfied, guard.name}) if is_same else (None, set())
             except BadInput as why:
                 if decision.action == "edit":  # the user learns it, and the question stays open
-                    await self._ask_again(entry, guard, str(why))
+                    await self._ask_again(entry, key, str(why))
                 title = getattr(guard, "title", f"guard {guard.name}")
                 said = f"The call is refused: The {title} gave it an input that the tool does not take. {why}"
                 result = performer.refuse(entry, said, is_after=False, by_user=False)
                 return Admitted(entry, performer, guards, found, result)
-        result = performer.refuse(
-            entry, "The call is refused: Hooks changed its input again and again.", is_after=False, by_user=False
-        )
+        said = "The call is refused: Hooks changed its input again and again."
+        if decision.action == "edit":
+            said = "The call was edited too often. It was not made."
+        result = performer.refuse(entry, said, is_after=False, by_user=False)
         return Admitted(entry, performer, guards, found, result)
 
     def _admit_seen_check(self, entry: Entry, performer: Performer) -> Admitted:
@@ -244,43 +247,53 @@ class Chain:
         guards: Sequence[Guard],
         edit: Approved | None,
         satisfied: Collection[str],
-    ) -> tuple[Guard, Decision | None]:
-        """Return the first guard that does not let the effect pass, and its decision; None if all do. `edit` is the
-        answer by which the user made the effect. `satisfied` guards do not decide again."""
+        taken: Collection[str],
+    ) -> tuple[Guard, str, Decision] | None:
+        """Return the first guard that does not let the effect pass, the key of its decision, and the decision; None if
+        all do. `edit` is the answer by which the user made the effect. `satisfied` guards do not decide again. `taken`
+        are the keys of all edits that led to this effect."""
         passed: list[Guard] = []
         entry.reasons.clear()
+        acting, known = self.at(entry.effect), self.journal.decisions(entry.key, "?")
         try:
             for guard in guards:
                 own = edit if edit is not None and edit.guard == guard.name else None
                 if guard.name in satisfied:
                     guard.restore(entry, None)
-                elif own or guard in self.at(entry.effect) or guard.name in self.journal.decisions(entry.key, "?"):
-                    decision = await self._decide_before(entry, performer, guard, own)
-                    if decision is not None:
-                        return guard, decision
+                elif own is not None or guard.name in known:
+                    decided = await self._decide_before(entry, performer, guard, own, taken)
+                    if decided is not None:
+                        return guard, *decided
+                elif guard in acting:
+                    made = await guard.before(entry)
+                    if made is not entry.effect and (isinstance(made, Refuse | AskApproval) or made != entry.effect):
+                        key = self._make_key(entry, guard, "")
+                        return guard, key, await self._write_decision(entry, performer, guard, key, made, UNSET)
                 passed.append(guard)
-            return guards[-1], None
+            return None
         finally:
             if len(passed) < len(guards):
                 for guard in reversed(passed):
                     guard.release(entry)
 
     async def _decide_before(
-        self, entry: Entry, performer: Performer, guard: Guard, approved: Approved | None
-    ) -> Decision | None:
-        """Return what a guard decides about an effect, or did on record; None if it lets it pass.
+        self, entry: Entry, performer: Performer, guard: Guard, approved: Approved | None, taken: Collection[str]
+    ) -> tuple[str, Decision] | None:
+        """Return what a guard decides about an effect, or did on record, and the key of that; None if it lets it pass.
 
         It looks once more at what the user approved, by a yes or by an edit (`approved`). A question that says more than
-        the last one about the same input has a key of its own: no answer to the first one is an answer to it.
+        the last one about the same input has a key of its own: no answer to the first one is an answer to it. An edit
+        that was `taken` is not the answer if the user comes back to the input that they had edited.
         """
         is_known, asked = guard.name in self.journal.decisions(entry.key, "?"), ""
         while True:
             decision: Decision | None = None
             if is_known:
-                decision = self._recorded(entry, key := self._make_key(entry, guard, asked))
-                if decision is not None and (approved is None or decision != approved.decision):
+                key = self._make_key(entry, guard, asked)
+                decision = None if key in taken else self._recorded(entry, key)
+                if decision is not None:
                     if decision.action != "yes":
-                        return decision
+                        return key, decision
                     approved = Approved(guard.name, self._asking_of(key), decision)
             if decision is not None or not asked:
                 made = await (
@@ -290,7 +303,7 @@ class Chain:
                     return None
             if decision is None or not isinstance(made, AskApproval):
                 key = self._make_key(entry, guard, asked)
-                return await self._write_decision(entry, performer, guard, key, made, UNSET)
+                return key, await self._write_decision(entry, performer, guard, key, made, UNSET)
             if made.question == asked:  # they have read this
                 guard.restore(entry, decision)
                 return None
@@ -308,18 +321,22 @@ class Chain:
         Raises `Suspend` at the first question: what the guards behind it decide comes when the entry is settled again.
         """
         entry, performer, journal = admitted.entry, admitted.performer, self.journal
-        if not admitted.guards and not journal.decisions(entry.key, "!"):
-            return result
-        waiting = list(admitted.guards)
-        if journal.replay or journal.is_seen(entry.key, entry.started):
+        if not journal.is_new and (journal.replay or journal.is_seen(entry.key, entry.started)):
             return await self._settle_seen(admitted, result)
-        deciding = self.at(entry.effect, after=True)
+        waiting, deciding = list(admitted.guards), self.at(entry.effect, after=True)
+        decided = journal.decisions(entry.key, "!")
         try:
             while waiting:
                 guard = waiting.pop()
-                if guard in deciding or guard.name in journal.decisions(entry.key, "!"):
+                if guard.name in decided:
                     found = await self._decide_after(entry, performer, guard, result)
                     result = self._apply(entry, performer, result, found)
+                elif guard in deciding:
+                    made = await guard.after(entry, result, True)
+                    if made is not result and (isinstance(made, Refuse | AskApproval) or made != result):
+                        key = f"{entry.key}!{guard.name}@{journal.digest(digested(result))}"
+                        found = await self._write_decision(entry, performer, guard, key, made, result)
+                        result = self._apply(entry, performer, result, found)
                 else:
                     await guard.after(entry, result, False)
         except Suspend:
@@ -390,16 +407,13 @@ class Chain:
 
     async def _decide_after(self, entry: Entry, performer: Performer, guard: Guard, result: Any) -> Decision | None:
         """Return what a guard decides about a result, or did on record; None if it lets it pass."""
-        key = ""
-        if guard.name in self.journal.decisions(entry.key, "!"):
-            key = f"{entry.key}!{guard.name}@{self.journal.digest(digested(result))}"
-            if (decision := self._recorded(entry, key)) is not None:
-                await guard.after(entry, result, False)
-                return decision
+        key = f"{entry.key}!{guard.name}@{self.journal.digest(digested(result))}"
+        if (decision := self._recorded(entry, key)) is not None:
+            await guard.after(entry, result, False)
+            return decision
         made = await guard.after(entry, result, True)
         if made is result or (not isinstance(made, Refuse | AskApproval) and made == result):
             return None
-        key = key or f"{entry.key}!{guard.name}@{self.journal.digest(digested(result))}"
         return await self._write_decision(entry, performer, guard, key, made, result)
 
     async def _write_decision(
@@ -434,16 +448,12 @@ class Chain:
             raise RecordEnds
         raise Suspend(open_question(entry.run, key, entry.step, found.asked))
 
-    def _key_of(self, entry: Entry, guard: Guard) -> str:
-        return self.journal.decisions(entry.key, "?")[guard.name]
-
     def _asking_of(self, key: str) -> Asking:
         asked: Asking = self.journal.find(key).asked
         return asked
 
-    async def _ask_again(self, entry: Entry, guard: Guard, why: str) -> None:
+    async def _ask_again(self, entry: Entry, key: str, why: str) -> None:
         """Open a question again whose answer cannot be taken. Raises `Suspend`."""
-        key = self._key_of(entry, guard)
         asking = self._asking_of(key)
         said = f"The edited input does not fit. {why}\n"
         asking = structs.replace(asking, text=said + asking.text.rpartition(said)[2])

@@ -37,7 +37,7 @@ from plait.runtime.output import OutputForm, OutputT, output_of, recorded_output
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
-from plait.runtime.run_journal import Found, Work
+from plait.runtime.run_journal import NOTHING, Found, Work
 from plait.runtime.run_spec import OnWait, RunSpec, sentence
 from plait.runtime.spent import spent_in
 from plait.tools import Tool, tool
@@ -122,7 +122,7 @@ class RunChild(BasePerformer):
         with suppress(UnknownRun):
             self._row = row = engine.store.run(entry.effect.run)
             if found.value is UNSET and row.status in ENDED and not engine.journal.replay:
-                asked = UNSET if found.is_known else self.describe(entry).asked
+                asked = UNSET if found is not NOTHING else self.describe(entry).asked
                 await engine.journal.write(
                     Result(entry.key, entry.step, self.work, ChildEnd(row.status, row.totals), asked)
                 )

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast, get_args
 
 import msgspec
@@ -268,8 +269,8 @@ class Engine:
 
     def admit(self, entry: Entry, performer: Performer) -> Awaitable[Admitted]:
         """Take an entry through the guards."""
-        if not self.journal.find(entry.key).is_known:
-            entry.remark = lambda kind, text: self.remark(kind, text, entry.step, entry.key)
+        if self.journal.find(entry.key) is NOTHING:
+            entry.remark = partial(self.remark, step=entry.step, key=entry.key)
         return self.chain.admit(entry, performer)
 
     async def carry_out(self, admitted: Admitted) -> Any:
@@ -286,14 +287,8 @@ class Engine:
         if performer.work == "check":
             return (await performer.perform(entry))[0]
 
-        def begin() -> None:
-            entry.begun = True
-
-        work = performer.describe(entry)
         try:
-            return await self.journal.entry(
-                entry.key, entry.step, performer.work, work, lambda: performer.perform(entry), begin
-            )
+            return await self.journal.entry(entry, performer.work, performer.describe(entry), performer.perform)
         except Suspend:
             entry.begun = False  # it has ended in order, and begins anew
             raise

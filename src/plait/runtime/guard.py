@@ -35,8 +35,7 @@ BREAKER, LIMITS, USERS, GROUNDING, OUTPUT, TAINT, APPROVALS = 0.0, 10.0, 20.0, 3
 
 
 class Refuse(Struct, frozen=True):
-    """A refusal, by a guard or a hook, with the reason. The model reads the reason of a refused tool call, result or
-    answer.
+    """A guard's or hook's refusal. The model reads the reason of a refused tool call, result or answer.
 
     Raises `ConfigError` if the reason is not a text, or empty.
     """
@@ -48,8 +47,7 @@ class Refuse(Struct, frozen=True):
 
 
 class AskApproval(Struct, frozen=True):
-    """A request, by a guard or a hook, that the user decides. The run waits with this question until someone answers yes
-    or no.
+    """A guard's or hook's request that the user decides. The run waits with this question for a yes or no.
 
     Raises `ConfigError` if the question is not a text, or empty.
     """

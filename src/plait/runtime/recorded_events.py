@@ -23,6 +23,7 @@ from plait.journal.entries import (
 from plait.journal.records import Resumption, RunHead
 from plait.journal.timeline import Timeline
 from plait.loops import splitter_of
+from plait.runtime.run_spec import sentence
 
 
 def recorded_loop(head: RunHead) -> Loop | None:
@@ -78,8 +79,10 @@ def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:
         case _, RecordedNote(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
         # The loop reports by itself how it handles the other exceptions.
-        case _, LoopException(kind="LimitNear" | "ContextOverflow", step=step, limit=limit, detail=detail):
-            return [ev.Noted(step, "loop" if limit == "loop" else "limit", detail)]
+        case _, LoopException(kind="LimitNear", step=step, limit=limit, detail=detail):
+            return [ev.Noted(step, "loop" if limit == "loop" else "limit", sentence(detail))]
+        case _, LoopException(kind="ContextOverflow", step=step, detail=detail):
+            return [ev.Noted(step, "limit", detail)]
         case "waits", Question(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
         case "answered", Question() as question:

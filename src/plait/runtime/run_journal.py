@@ -20,7 +20,7 @@ from plait.journal import codec
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
 from plait.journal.records import Intent, Note, Raised, Record, Result, Row
-from plait.runtime.guard import RecordEnds, Suspend
+from plait.runtime.guard import Entry, RecordEnds, Suspend
 
 LONG = 0.05
 """Seconds: work that takes longer is on the record while it goes on."""
@@ -39,13 +39,9 @@ class Found(NamedTuple):
     body: bytes | None = None
     answer: bytes | None = None
 
-    @property
-    def is_known(self) -> bool:
-        """Return whether the entry was admitted: it began, or has a result."""
-        return self.asked is not UNSET or self.value is not UNSET
-
 
 NOTHING = Found()
+"""An entry that was never admitted has no rows."""
 
 
 class Work(NamedTuple):
@@ -87,6 +83,8 @@ class RunJournal:
         self._begun: list[Call] = []
         for row in rows:
             self._add(row.record, row.body)
+        self.is_new = not self._found and not self._raised and not replay
+        """Whether all that the loop asks for is new."""
 
     def _add(self, record: Record, body: bytes | None = None) -> None:
         key = record.key
@@ -102,7 +100,8 @@ class RunJournal:
             self._found[key] = Found(asked, found.made, record.value, False, found.body, body)
         else:
             self._raised[key] = record
-            self._found[key] = found._replace(is_open=False)
+            if record.kind == "Suspend":
+                self._found[key] = found._replace(is_open=False)
         at = read_key(key)
         if not at.mark and at.check < 0 and at.n >= 0:
             work = "think" if at.attempt >= 0 else "call" if at.i >= 0 else getattr(record, "work", "")
@@ -200,20 +199,20 @@ class RunJournal:
 
     async def entry(
         self,
-        key: str,
-        step: int,
+        entry: Entry,
         name: str,
         work: Work,
-        perform: Callable[[], Awaitable[tuple[Any, bytes | None]]],
-        on_begin: Callable[[], None],
+        perform: Callable[[Entry], Awaitable[tuple[Any, bytes | None]]],
     ) -> Any:
         """Perform an entry that has no result, between its intent and its result. Returns the result.
 
-        `name` is the kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a replay.
+        `name` is the kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a
+        replay.
         """
         if self.replay:
             raise RecordEnds
-        found = self.find(key)
+        key, step = entry.key, entry.step
+        found = self._found.get(key, NOTHING)
         if work.in_doubt is not None and found.is_open:
             value = work.in_doubt()
             await self.write(Result(key, step, name, value))
@@ -227,9 +226,9 @@ class RunJournal:
                 self.buffer(intent)
             if work.effect is None and work.is_long:
                 timer = asyncio.get_running_loop().call_later(LONG, self._write_soon)
-        on_begin()
+        entry.begun = True
         try:
-            value, answer = await perform()
+            value, answer = await perform(entry)
         except Suspend:
             if work.in_doubt is not None:  # its child run waits: the work has ended in order, and is not in doubt
                 await self.write(Raised(key, step, "Suspend"))
@@ -242,7 +241,7 @@ class RunJournal:
             self.buffer(result, answer)
         else:  # its end is on the disk before anything else happens
             await self.log.append((result, answer))
-            self._add(result, answer)
+            self._add(result)
         return value
 
     async def _begin(self, intent: Intent, body: bytes | None, effect: Call | None) -> None:

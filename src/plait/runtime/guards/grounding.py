@@ -122,17 +122,20 @@ class GroundingGuard(Guard):
         self._learner.learn_before(entry.key)
         call, found = entry.effect, self._find_invented(entry)
         if found:
-            entry.remark("invented", f"{call.tool}: {describe_findings(found)}")
+            is_of_user = entry.changed_by == "user"  # who knows what it says; "refuse" and "ask" look at it all the same
+            if not is_of_user:
+                entry.remark("invented", f"{call.tool}: {describe_findings(found)}")
             if self._policy == "refuse":
                 return Refuse(refuse_invented(found, (name for name in self._others if name != call.tool)))
             if self._policy == "ask":
                 entry.reasons.append(f"This {describe_findings(found)}.")
-            self._invented[entry.id] = found
+            if not is_of_user:
+                self._invented[entry.id] = found
         return call
 
     def restore(self, entry: Entry, decision: Any) -> None:
         self._learner.learn_before(entry.key)
-        if self._policy == "warn" and (found := self._find_invented(entry)):
+        if self._policy == "warn" and entry.changed_by != "user" and (found := self._find_invented(entry)):
             self._invented[entry.id] = found
 
     def release(self, entry: Entry) -> None:

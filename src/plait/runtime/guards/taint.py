@@ -7,7 +7,7 @@ earlier turns that did, and descriptions of tools marked `foreign`. It may hold 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import structs
@@ -83,6 +83,12 @@ class TaintGuard(Guard):
             policy = "ask" if "ask" in (policy, own.policy) else "off"
             given += own.given
         return TaintGuard(policy, dict.fromkeys(given))
+
+
+def read_outside(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the context of a recorded run held from outside at its start, by the settings of its head. A child
+    run has there what the guards of its parent knew."""
+    return tuple(dict.fromkeys((*settings.get("outside", ()), *settings.get("guards", {}).get(TaintGuard.name, ()))))
 
 
 def _name_source(entry: Entry) -> str:

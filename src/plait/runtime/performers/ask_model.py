@@ -36,7 +36,7 @@ from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.send_request import SendRequest, ask_about_request
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.reply_listener import ReplyListener, listen_to_reply
-from plait.runtime.run_journal import Found
+from plait.runtime.run_journal import NOTHING, Found
 from plait.runtime.tracing import ModelSpan
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class ModelCall(BasePerformer):
     def _next_recorded(self, entry: Entry) -> tuple[Entry, SendRequest, Found] | None:
         key = f"{entry.key}a{self.attempts}"
         found = self.engine.journal.find(key)
-        if not found.is_known:
+        if found is NOTHING:
             return None
         is_trusted = self._is_compared or entry.by_tool or self.step < self.engine.run_spec.trust_until
         sending = SendRequest(self.engine, self._phases, compares=not is_trusted)

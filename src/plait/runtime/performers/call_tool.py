@@ -8,7 +8,7 @@ cancelled meanwhile, or the call exceeded its time. It is made again only if its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from plait.runtime.call_services import ToolServices
 from plait.runtime.chain import digested
 from plait.runtime.guard import Entry, Suspend, open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
-from plait.runtime.run_journal import Found, Work
+from plait.runtime.run_journal import NOTHING, Found, Work
 from plait.runtime.run_spec import differs, sentence
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools import Tool
@@ -60,28 +60,40 @@ class CallTool(BasePerformer):
     # -- the call, before it is made
 
     def bind(self, entry: Entry) -> None:
-        bound = self.engine.binder.bind(entry.asked)
-        entry.bound, entry.effect = bound, bound.call
-        if decided := self.engine.journal.decisions(entry.key, "?"):
-            self._continued.add(entry.key)
-            entry.bound = bound = self._bind_as_decided(entry, bound, decided)
-            entry.effect = bound.call
+        entry.bound = bound = self.engine.binder.bind(entry.asked)
+        entry.effect = bound.call
         if bound.error:
             raise BadInput(bound.error)
+        if self.engine.journal.decisions(entry.key, "?"):
+            self._continued.add(entry.key)
+            entry.bound = bound = self._bind_as_decided(entry, bound)
+            entry.effect = bound.call
 
-    def _bind_as_decided(self, entry: Entry, bound: BoundCall, decided: Mapping[str, str]) -> BoundCall:
-        """Return a call as it was when the user was asked about it. A computed default may be another one by now.
-
-        Raises `BadInput` if the tool no longer takes that input.
+    def _bind_as_decided(self, entry: Entry, bound: BoundCall) -> BoundCall:
+        """Return the call as it was bound when the first decision about it was made: computed defaults, and those of a
+        changed program, differ from process to process. Raises `BadInput` if the tool would get another input than the
+        user was asked about.
         """
-        journal, digest = self.engine.journal, self.engine.journal.digest(digested(bound.call))
-        if any(journal.find(f"{entry.key}?{guard}@{digest}").is_known for guard in decided):
+        journal = self.engine.journal
+        decisions = [(key, found) for key, found in journal.items() if key.startswith(f"{entry.key}?")]
+        first = decisions[0][0].rpartition("@")[2]
+
+        def is_first(given: Call) -> bool:
+            return journal.digest(digested(given)) == first
+
+        if is_first(bound.call):
             return bound
-        for key in decided.values():
-            asking = journal.find(key).asked
-            if asking is not UNSET and asking is not None and (call := asking.call) is not None:
-                return self.engine.binder.restore(entry.asked, call)
-        return bound
+        for _, found in decisions:
+            seen = found.asked.call.input if isinstance(found.asked, Asking) and found.asked.call else None
+            if seen is None and isinstance(found.value, Decision) and found.value.action == "change":
+                seen = found.value.value.get("input")
+            if not isinstance(seen, dict):
+                continue
+            defaults = {name: seen[name] for name in bound.filled if name in seen}
+            for given in (seen, bound.call.input | defaults):
+                if is_first(call := structs.replace(bound.call, input=given)):
+                    return structs.replace(self.engine.binder.restore(entry.asked, call), filled=bound.filled)
+        return bound  # the guards decide about it anew
 
     def rebind(self, entry: Entry, changed: Any, decision: Decision) -> None:
         binder, before = self.engine.binder, entry.bound

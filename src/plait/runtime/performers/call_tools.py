@@ -18,6 +18,7 @@ from plait.runtime.chain import Admitted
 from plait.runtime.guard import USERS, Entry, LimitReached, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tool import CallTool, is_inline, is_repeatable, line_of, read_call
+from plait.runtime.run_journal import NOTHING
 from plait.runtime.run_spec import differs, sentence
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class CallTools(BasePerformer):
     async def _take_all(self, entries: Sequence[Entry]) -> tuple[Observation, ...]:
         """Admit several calls, carry them out, and settle their results."""
         engine, chain = self.engine, self.engine.chain
-        begun = [engine.journal.find(entry.key).is_known for entry in entries]
+        begun = [engine.journal.find(entry.key) is not NOTHING for entry in entries]
         admitted: list[Admitted | None] = [None] * len(entries)
         results: list[Any] = [UNSET] * len(entries)
         """The result of each call; for one that waits, the `Suspend`."""
