@@ -6,9 +6,10 @@ and what the user answers. `try_seed` takes the run to its end and raises `Asser
 - No effect is repeated. An effect with a result was made once, one in doubt at most once, any other never. Nothing is in
   doubt unless a process died.
 - No effect is made without the approval that the policies ask for, and none that was refused.
-- A signal does not take back what has begun, and nobody reads what a guard hides.
+- A signal does not take back what has begun, nobody reads what a guard hides, and no answer of a child is lost.
 - No more requests are sent, and no more child runs begin, than the limits allow.
 - Each `before` that returned, and each `restore`, is followed by exactly one `after` or `release` of the same process.
+  Before a guard decides, it has been told what is on record.
 - There is an open question whenever the run waits, and an answer that was given is not taken again.
 - The replay of each run, without guards, ends as the run did.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +63,7 @@ class Programs:
             case "think":
                 return asks_model(self._next("q"), max_tokens=self.chance.choice((None, 50)))
             case "start":
-                return [self._make_started(depth) for _ in range(self.chance.randint(1, 3))]
+                return [self._make_started(depth) for _ in range(self.chance.randint(1, 3))], self.chance.random() < 0.5
             case "ask":
                 return AskUser(self._next("Which"))
             case "check":
@@ -107,44 +108,54 @@ class Programs:
     def walk(self, question: str) -> LoopRun:
         """Go through a program. After a limit, ask the model once more, and end."""
         seen: list[Any] = []
+        tickets: list[int] = []
+        """Those of started effects that are taken at the end."""
         try:
             for step in self.steps.get(question, self.steps[RUN]):
-                seen.append((yield from self._take(step)))
+                match step:
+                    case (effects, is_later):
+                        started = yield Start(tuple(effects))
+                        if is_later:
+                            tickets += started
+                        else:
+                            seen.append((yield from _take_all(started)))
+                    case Act():
+                        seen.append(texts((yield step)))
+                    case Think():
+                        seen.append((yield step).text)
+                    case str():
+                        yield from note("remark", step)
+                    case _:
+                        seen.append((yield step))
+            seen.append((yield from _take_all(tickets)))
         except LimitNear as why:
             reply = yield asks_model("conclude")
             return [*seen, why.limit, reply.text]  # type: ignore[return-value]
         return seen  # type: ignore[return-value]
 
-    def _take(self, step: Any) -> Any:
-        match step:
-            case list():
-                tickets = yield Start(tuple(step))
-                found = {}
-                for _ in tickets:
-                    taken = yield WaitNext()
-                    found[taken.ticket] = taken.reply.text if taken.reply is not None else texts(taken.observations)
-                return [found[ticket] for ticket in tickets]
-            case Act():
-                return texts((yield step))
-            case Think():
-                return (yield step).text
-            case str():
-                return (yield from note("remark", step))
-        return (yield step)
+
+def _take_all(tickets: Sequence[int]) -> Any:
+    found: dict[int, Any] = {}
+    while left := [ticket for ticket in tickets if ticket not in found]:
+        taken = yield WaitNext(tuple(left))
+        found[taken.ticket] = taken.reply.text if taken.reply is not None else texts(taken.observations)
+    return [found[ticket] for ticket in tickets]
 
 
 # -- guards
 
 
 class Spy(Guard):
-    """Checks that each `before` and `restore` is followed by one `after` or `release`."""
+    """Checks that each `before` and `restore` is followed by one `after` or `release`, and that the guard was told
+    `recorded` calls and attempts of a run before it decides about anything of that run."""
 
     points = (Think, Attempt, Call, StartChild, AskUser, CheckAnswer, Finish)
     may_ask = holds_text = False
 
-    def __init__(self, place: str, order: float) -> None:
-        self.place, self.order = place, order  # type: ignore[misc]
+    def __init__(self, place: str, order: float, recorded: Iterable[tuple[str, str]], wrong: list[str]) -> None:
+        self.place, self.order, self.wrong = place, order, wrong  # type: ignore[misc]
         self.held: set[tuple[str, str]] = set()
+        self.untold = set(recorded)
 
     @property
     def name(self) -> str:
@@ -157,14 +168,21 @@ class Spy(Guard):
         return self
 
     async def before(self, entry: Entry) -> Any:
+        untold = {key for run, key in self.untold if run == entry.run}
+        if untold:
+            self.wrong.append(f"{self.name} decides about {entry.id}, and was not told {untold}")
         self._hold(entry)
         return entry.effect
 
     def restore(self, entry: Entry, decision: Decision | None) -> None:
         self._hold(entry)
 
+    def recall(self, entry: Entry, result: Any) -> None:
+        self.untold.discard(entry.id)
+
     def _hold(self, entry: Entry) -> None:
-        assert entry.id not in self.held, f"{self.name}: {entry.id} is held twice"
+        if entry.id in self.held:
+            self.wrong.append(f"{self.name}: {entry.id} is held twice")
         self.held.add(entry.id)
 
     async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
@@ -172,7 +190,8 @@ class Spy(Guard):
         return result
 
     def release(self, entry: Entry) -> None:
-        assert entry.id in self.held, f"{self.name}: {entry.id} is released, but not held"
+        if entry.id not in self.held:
+            self.wrong.append(f"{self.name}: {entry.id} is released, but not held")
         self.held.discard(entry.id)
 
 
@@ -308,6 +327,8 @@ class Fuzzed:
         """What differs from process to process."""
         self.sent: list[str] = []
         self.spies: list[Spy] = []
+        self.wrong: list[str] = []
+        """What the spies have found."""
         self.deaths = 0
         self.tried = Tried(self.make_agent, self.make_guards, pause=lambda: self.chance.choice((0, 0, 1, 2)))
 
@@ -320,7 +341,10 @@ class Fuzzed:
         return agent_of(loop, Flaky(self.chance, self.failures, self.sent), (*TOOLS, *more), **settings)
 
     def make_guards(self) -> list[Any]:
-        self.spies = [Spy("front", -1.0), Spy("end", 99.0)]
+        runs = self.tried.disk.runs
+        recorded = [(run, each) for run in runs for each in self.tried.disk.records(run, Result)]
+        ended = [(run, each.key) for run, each in recorded if each.work in ("call", "request")]
+        self.spies = [Spy("front", -1.0, ended, self.wrong), Spy("end", 99.0, ended, self.wrong)]
         whims = [Whims(self.chance, self.whims)] if self.whims else []
         return [*self.spies, Hides(), *whims, *([HookWhims(self.chance, self.whims / 2)] if self.has_hook else [])]
 
@@ -337,11 +361,13 @@ class Fuzzed:
             try:
                 run = self.tried.go(answer, which, dies_at=dies_at)
             except Killed:
+                assert not self.wrong, self.wrong
                 self.deaths += 1
                 continue
             except BadAnswer:
                 assert self.tried.questions == open_before, "an answer that does not fit has changed something"
                 continue
+            assert not self.wrong, self.wrong
             for spy in self.spies:
                 assert not spy.held, f"{spy.name} still holds {spy.held} ({run.status})"
             questions = self.tried.questions
@@ -425,6 +451,11 @@ class Fuzzed:
                 assert times == 0, f"{id} is {result.trouble}, and was done"
             else:
                 assert times == 1, f"{id} has a result, and was done {times} times"
+        for run, stored in self.tried.disk.runs.items():
+            caller = stored.head.caller
+            id = (caller.run, caller.key.partition(":")[0]) if caller is not None else ("", "")
+            if tools.get(id) == "helper" and id in results and stored.status == "answered":
+                assert results[id].ok, f"{run} has answered, and its call {id} says {results[id].text}"
         for id in made:
             if tools.get(id) in EFFECTS and self.approve != "never":
                 given = decided.get(id, [])
@@ -480,7 +511,7 @@ def try_seed(seed: int) -> int:
     return Fuzzed(seed).run()
 
 
-def find_failures(seeds: Sequence[int], *, most: int = 1, also: Callable[[], None] = lambda: None) -> list[str]:
+def find_failures(seeds: Sequence[int], *, most: int = 1) -> list[str]:
     """Return what is wrong with the runs of some seeds, up to `most` failures."""
     found: list[str] = []
     for seed in seeds:
