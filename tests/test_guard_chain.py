@@ -1,7 +1,7 @@
 """The rules of the chain of guards (docs/architecture.md): who decides about an entry, and when.
 
-Each test is named after its rule. The rules about what is on record are in test_guard_record.py, those about limits and
-child runs in test_guard_tree.py, those about what a guard sees, and about answers, in test_guard_points.py.
+Each test is named after its rule. The rules about what is on record are in test_guard_record.py, those about limits
+and child runs in test_guard_tree.py, those about what a guard sees, and about answers, in test_guard_points.py.
 """
 
 from __future__ import annotations

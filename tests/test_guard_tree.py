@@ -5,6 +5,7 @@ Each test is named after its rule. The rules of the chain itself are in test_gua
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ from core_runs import (
     RUN,
     WORLD,
     Disk,
+    Steps,
     Tried,
+    agent_of,
     asks_model,
     calls,
     child_of,
@@ -172,6 +175,33 @@ def test_an_answer_to_a_child_that_was_interrupted_loses_nothing_of_what_it_used
             answered += 1
             assert other.disk.runs[RUN].totals["tree"]["requests"] == other.count_requests()
     assert answered
+
+
+def test_a_child_whose_start_is_on_record_counts_before_the_walk_comes_to_it() -> None:
+    """The second call was quick to start its child, and died before the child's first row. Now the first is quick."""
+    slow = 0
+
+    def make() -> Tried:
+        def make_agent() -> plait.Agent[Any]:
+            child = agent_of(Steps(thinks, asks=True))
+
+            @plait.tool(read_only=True)
+            async def helper(ctx: plait.Context[Any], number: int) -> str:
+                """Have it done."""
+                for _ in range(50 if number == slow else 0):
+                    await asyncio.sleep(0)
+                return str((await ctx.arun(child, f"{number}")).answer)
+
+            acts = calls(Call("helper", {"number": 0}), Call("helper", {"number": 1}))
+            return agent_of(acts, tools=[helper], limits=plait.Limits(children=1))
+
+        return Tried(make_agent)
+
+    for run, _ in each_point(make):
+        slow = 1
+        assert sorted(run.finish().answer) == ["done", "raised"]
+        assert len(run.disk.runs) == 2
+        slow = 0
 
 
 def test_parallel_children_cannot_exceed_a_limit_of_their_parent() -> None:
