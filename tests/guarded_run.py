@@ -100,10 +100,10 @@ class GuardedRun:
         if admitted.result is not UNSET:
             result = admitted.result
         elif found.value is not UNSET:
-            result = performer.read(found.value)
+            result = found.value
         else:
             result = (await performer.perform(entry))[0]
-        if performer.work != "check" and not found.is_known:
+        if performer.work != "check" and found is NOTHING:
             asked = effect if isinstance(effect, Call) else None
             self.journal.buffer(Intent(key, 1, performer.work, asked))
             self.journal.buffer(Result(key, 1, performer.work, result))

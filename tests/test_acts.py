@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from plait.journal.open_questions import find_open_questions
 
 import plait
 from plait.core import Act, Answered, Call, Effects, LimitNear, LoopContext, Observation, Stopped, Task
 from plait.core.errors import ReplayDiffers
+from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Intent, Note, Raised, Result, Row
 from plait.journal.store import Journal

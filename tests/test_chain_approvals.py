@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+
+from plait.core import Call, LimitNear
+from plait.journal.records import Decision, Note
 from plait.runtime.guards.approvals import DOUBT
 from plait.runtime.guards.loop_breaker import LoopBreaker
 from plait.runtime.guards.taint import TaintGuard
 from test_policy_guards import INVENTED, PAY, QUESTION, WRONG, Desk, approvals, from_outside, grounding, in_doubt
-
-from plait.core import Call, LimitNear
-from plait.journal.records import Decision, Note
 
 YES = Decision("yes", by_user=True)
 

@@ -12,10 +12,10 @@ from guarded_run import GuardedRun, TestPerformer, make_context
 from plait.core import Answered, Call, Failed, LimitNear, Message, Observation, Reply, Stopped, Think
 from plait.core.errors import ConfigError
 from plait.journal.records import Decision
-from plait.runtime.chain import join_guards
 from plait.runtime.guard import Guard, Refused, Suspend
 from plait.runtime.guards.hooks import HookedRun, guard_hook
 from plait.runtime.hooks import MissingHook
+from plait.runtime.make_guards import join_guards
 
 CALL = Call("send", {"text": "one"})
 SENT = Observation("sent", value="sent")

@@ -102,7 +102,8 @@ async def test_a_run_that_waits_is_followed_until_it_is_answered(journal: Path) 
     stream = follow_run(Journal.at(journal), run.id, None)
     await anext(stream)
     _, first = read(await anext(stream))
-    assert first is not None and first["run"]["status"] == "waiting" and first["waiting"][0]["item"] == "w1.0"
+    asked = run.outcome.question  # type: ignore[union-attr]
+    assert first is not None and first["run"]["status"] == "waiting" and first["waiting"][0]["item"] == f"w{asked}"
     await agent.aresume(run, "yes")
     last = None
     async for each in stream:

@@ -1,7 +1,7 @@
 """The records of a run: what each row of the journal holds.
 
-A run is a head (`RunHead`) and rows. Each row belongs to an entry, which is one journaled unit of work, and has its key.
-A key is a path that does not depend on timing:
+A run is a head (`RunHead`) and rows. Each row belongs to an entry, which is one journaled unit of work, and has its
+key. A key is a path that does not depend on timing:
 
     "3"                      the loop's effect 3, counted from 0
     "3a0"                    the first attempt of its model call
@@ -15,9 +15,9 @@ A key is a path that does not depend on timing:
     "n0"                     the loop's first note
     ""                       the run itself
 
-Four kinds of rows: an `Intent` says that work begins, a `Result` how it ended, `Raised` what the loop received in place of
-a result, a `Note` is a remark. An intent without a result is work in doubt; that of a decision is an open question. What
-was written stands: a later row of the same key and kind replaces an earlier one.
+Four kinds of rows: an `Intent` says that work begins, a `Result` how it ended, `Raised` what the loop received in place
+of a result, a `Note` is a remark. An intent without a result is work in doubt; that of a decision is an open question.
+What was written stands: a later row of the same key and kind replaces an earlier one.
 
 `work` names the kind of work, and tells how the values are read. `Timeline` is the only reader of values:
 
@@ -70,9 +70,9 @@ class Result(Struct, frozen=True, omit_defaults=True, tag="result"):
 class Raised(Struct, frozen=True, omit_defaults=True, tag="raised"):
     """The loop received an exception in place of a result, or (`LimitReached`, `Refused`) the run ended with it.
 
-    `kind` is its class name. `asked` is the digest of the loop's effect. `Suspend`: the entry waits for a child run, and
-    goes on with a new intent. `said` are the words with which an endpoint rejected native tools, "" if that was known.
-    """
+    `kind` is its class name. `asked` is the digest of the loop's effect. `Suspend`: the entry waits for a child run,
+    and goes on with a new intent. `said` are the words with which an endpoint rejected native tools, "" if that was
+    known."""
 
     key: str
     step: int
@@ -117,10 +117,9 @@ class Request(Struct, frozen=True, omit_defaults=True):
 class Response(Struct, frozen=True, omit_defaults=True):
     """The end of an attempt; `error` says what was wrong. `status` is 0 if no response came.
 
-    `lost` names an ability that the endpoint turned out not to have. `usage` and `cost` (USD, None if no price is known)
-    are estimates for an attempt without a reply; None if it took nothing. `fallback` is the spec of the model that the
-    run asks instead from here, "" if it stays with this one.
-    """
+    `lost` names an ability that the endpoint turned out not to have. `usage` and `cost` (USD, None if no price is
+    known) are estimates for an attempt without a reply; None if it took nothing. `fallback` is the spec of the model
+    that the run asks instead from here, "" if it stays with this one."""
 
     status: int
     seconds: float
@@ -133,8 +132,9 @@ class Response(Struct, frozen=True, omit_defaults=True):
 
 
 class MadeCall(Struct, frozen=True, omit_defaults=True):
-    """A call as guards saw it and as the tool gets it: bound by name, with types and defaults. `by` says who changed its
-    input, "" if nobody. `words` has the JSON that a guard or the user gave for a parameter, where `call` has another."""
+    """A call as guards saw it and as the tool gets it: bound by name, with types and defaults. `by` says who changed
+    its input, "" if nobody. `words` has the JSON that a guard or the user gave for a parameter, where `call` has
+    another."""
 
     call: Call
     by: Literal["", "hook", "user"] = ""
@@ -161,9 +161,9 @@ class Asking(Struct, frozen=True, omit_defaults=True):
 
 
 class Decision(Struct, frozen=True, omit_defaults=True):
-    """What a guard, or the user whom it asked, decided. `value`: for "change" the fields that differ (of a value that is
-    no object: the value), for "edit" the user's input; `bound` is that input as the tool gets it. `text` is the reason of
-    a refusal, or the user's words. `by_user`: the user decided."""
+    """What a guard, or the user whom it asked, decided. `value`: for "change" the fields that differ (of a value that
+    is no object: the value), for "edit" the user's input; `bound` is that input as the tool gets it. `text` is the
+    reason of a refusal, or the user's words. `by_user`: the user decided."""
 
     action: Literal["change", "refuse", "yes", "edit"]
     value: Any = None
@@ -180,7 +180,8 @@ class ChildStart(Struct, frozen=True, omit_defaults=True):
 
 
 class ChildEnd(Struct, frozen=True, omit_defaults=True):
-    """The end of a child run. `totals` are those of its row: what it used, and what the guards of its parent must know."""
+    """The end of a child run. `totals` are those of its row: what it used, and what the guards of its parent must
+    know."""
 
     status: str
     totals: dict[str, Any] = {}

@@ -36,10 +36,9 @@ EDITED = re.compile(r"edit[:\s]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
 def read_answer(answer: str, asked: Question, binder: CallBinder | None) -> str | Decision:
     """Return what is recorded of the user's answer to a question: its text, for an approval a decision.
 
-    For an approval: yes, ok and approve approve, `edit JSON` approves a call with that input, and any other text refuses
-    and is the reason. `binder` checks an edited input; None for the call of a child run, which checks it itself. Raises
-    `ConfigError` for an edit that is not JSON, or does not fit the tool: the question stays open.
-    """
+    For an approval: yes, ok and approve approve, `edit JSON` approves a call with that input, and any other text
+    refuses and is the reason. `binder` checks an edited input; None for the call of a child run, which checks it
+    itself. Raises `ConfigError` for an edit that is not JSON, or does not fit the tool: the question stays open."""
     if asked.kind != "approval":
         return answer
     call = asked.call
@@ -72,7 +71,8 @@ def record_answer(question: Question, value: str | Decision) -> Result:
 
 
 async def answer_live(engine: Engine, questions: Sequence[Question]) -> bool:
-    """Ask the user at the terminal, if there is one, and record the answers. Returns whether all questions are answered.
+    """Ask the user at the terminal, if there is one, and record the answers. Returns whether all questions are
+    answered.
 
     Questions of child runs are asked by these. Raises `ConfigError` if the function `on_wait` returns no text.
     """

@@ -1,4 +1,5 @@
-"""Reads from a journal which calls are in doubt: those that began, and of which nobody knows whether they took effect."""
+"""Reads from a journal which calls are in doubt: those that began, and of which nobody knows whether they took
+effect."""
 
 from __future__ import annotations
 

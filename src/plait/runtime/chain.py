@@ -1,24 +1,22 @@
 """Takes entries through the guards of a run.
 
 Theory of operation. `admit` takes an entry to its guards before it is done, `settle` takes the result through the same
-guards, the last first. Both look at the record: what is decided there is not decided again. Between them somebody carries
-the entry out (`Engine.carry_out`), or gives it up (`Admitted.release`).
-"""
+guards, the last first. Both look at the record: what is decided there is not decided again. Between them somebody
+carries the entry out (`Engine.carry_out`), or gives it up (`Admitted.release`)."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from msgspec import UNSET, Struct, UnsetType, convert, structs, to_builtins
+from msgspec import UNSET, UnsetType, structs
 
-from plait.core import Call, Outcome, Think
 from plait.core.errors import BadInput, ConfigError
 from plait.journal.keys import read_key
 from plait.journal.records import Asking, Decision, Intent, Result
 from plait.runtime.bound_calls import REBINDS
+from plait.runtime.decided_values import digested, read_change, write_change
 from plait.runtime.guard import (
     AskApproval,
     Attempt,
@@ -26,7 +24,6 @@ from plait.runtime.guard import (
     Guard,
     RecordEnds,
     Refuse,
-    StartChild,
     Suspend,
     open_question,
 )
@@ -34,7 +31,8 @@ from plait.runtime.run_journal import NOTHING, Found, RunJournal, Work
 
 
 class Performer(Protocol):
-    """Does one kind of effect, and knows neither rows nor guards. `work` is its name in the record (see `records.py`)."""
+    """Does one kind of effect, and knows neither rows nor guards. `work` is its name in the record (see
+    `records.py`)."""
 
     work: str
 
@@ -46,15 +44,15 @@ class Performer(Protocol):
         `BadInput`."""
 
     def restore(self, entry: Entry, found: Found) -> None:
-        """Set `entry.effect` to what is on record. Raises `ReplayDiffers` if that is another effect, and `BadInput` if it
-        can't be done any more as it was decided."""
+        """Set `entry.effect` to what is on record. Raises `ReplayDiffers` if that is another effect, and `BadInput` if
+        it can't be done any more as it was decided."""
 
     def describe_unbound(self, entry: Entry, why: BadInput) -> Any:
         """Return the result of an entry that cannot be bound."""
 
     def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
-        """Return the result of a refused effect, or (`is_after`) what replaces a withheld result. Raises `Refused` where
-        the loop cannot go on without it."""
+        """Return the result of a refused effect, or (`is_after`) what replaces a withheld result. Raises `Refused`
+        where the loop cannot go on without it."""
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
         """Return the question to the user about an effect, or about its result (UNSET: there is none yet)."""
@@ -281,20 +279,17 @@ class Chain:
     ) -> tuple[str, Decision] | None:
         """Return what a guard decides about an effect, or did on record, and the key of that; None if it lets it pass.
 
-        It looks once more at what the user approved, by a yes or by an edit (`approved`). A question that says more than
-        the last one about the same input has a key of its own: no answer to the first one is an answer to it. An edit
-        that was `taken` is not the answer if the user comes back to the input that they had edited.
-        """
-        is_known, asked = guard.name in self.journal.decisions(entry.key, "?"), ""
+        It looks once more at what the user approved, by a yes or by an edit (`approved`). A question that says more
+        than the last one about the same input has a key of its own: no answer to the first one is an answer to it. An
+        edit that was `taken` is not the answer if the user comes back to the input that they had edited."""
+        asked = ""
         while True:
-            decision: Decision | None = None
-            if is_known:
-                key = self._make_key(entry, guard, asked)
-                decision = None if key in taken else self._recorded(entry, key)
-                if decision is not None:
-                    if decision.action != "yes":
-                        return key, decision
-                    approved = Approved(guard.name, self._asking_of(key), decision)
+            key = self._make_key(entry, guard, asked)
+            decision = None if key in taken else self._recorded(entry, key)
+            if decision is not None:
+                if decision.action != "yes":
+                    return key, decision
+                approved = Approved(guard.name, self._asking_of(key), decision)
             if decision is not None or not asked:
                 made = await (
                     guard.confirm(entry, approved.asking, approved.decision) if approved else guard.before(entry)
@@ -302,7 +297,6 @@ class Chain:
                 if made is entry.effect or (not isinstance(made, Refuse | AskApproval) and made == entry.effect):
                     return None
             if decision is None or not isinstance(made, AskApproval):
-                key = self._make_key(entry, guard, asked)
                 return key, await self._write_decision(entry, performer, guard, key, made, UNSET)
             if made.question == asked:  # they have read this
                 guard.restore(entry, decision)
@@ -435,8 +429,8 @@ class Chain:
         return decision
 
     def _recorded(self, entry: Entry, key: str) -> Decision | None:
-        """Return the recorded decision; None if there is none about this very value. Raises `Suspend` if the user has not
-        answered yet."""
+        """Return the recorded decision; None if there is none about this very value. Raises `Suspend` if the user has
+        not answered yet."""
         found = self.journal.find(key)
         if found.value is not UNSET:
             decision: Decision = found.value
@@ -464,54 +458,3 @@ class Chain:
         for name, key in self.journal.decisions(entry.key, mark).items():
             if (value := self.journal.find(key).value) is not UNSET:
                 entry.decided[name] = value
-
-
-def digested(value: Any) -> Any:
-    """Return the part of a value that an answer or a decision is about: of a call its input, in JSON's terms."""
-    if isinstance(value, Call):
-        return [value.tool, value.input]
-    if isinstance(value, Attempt):
-        return [value.model.spec, value.max_tokens, value.body.decode("utf-8", "replace")]
-    if isinstance(value, StartChild):
-        return value.run  # it follows from the question
-    return to_builtins(value, enc_hook=repr)
-
-
-def write_change(before: Any, after: Any) -> Any:
-    """Return what is recorded of a changed value: of an object the fields that differ, of messages only the changed ones
-    by their place, if there are as many as before."""
-    if not isinstance(after, Struct) or type(after) is not type(before):
-        return to_builtins(after, enc_hook=repr)
-    fields = {
-        name: to_builtins(new, enc_hook=repr)
-        for name in after.__struct_fields__
-        if (new := getattr(after, name)) != getattr(before, name)
-    }
-    if isinstance(after, Think) and "messages" in fields and len(before.messages) == len(after.messages):
-        pairs = enumerate(zip(before.messages, after.messages, strict=True))
-        fields["messages"] = {str(k): to_builtins(new) for k, (old, new) in pairs if old != new}
-    return fields
-
-
-def read_change(before: Any, change: Any) -> Any:
-    """Return the changed value, of the value before and what is recorded of the change."""
-    if isinstance(change, Attempt):
-        return change
-    if not isinstance(before, Struct):
-        return convert(change, type(before)) if isinstance(before, tuple) else copy.deepcopy(change)
-    if isinstance(before, Outcome) and "type" in change:
-        return convert(change, Outcome)
-    fields = dict(change)
-    if isinstance(before, Think) and isinstance(messages := fields.get("messages"), dict):
-        fields["messages"] = [messages.get(str(k), to_builtins(old)) for k, old in enumerate(before.messages)]
-    return convert({**to_builtins(before, enc_hook=repr), **fields}, type(before))
-
-
-def join_guards(above: Iterable[Guard], own: Iterable[Guard]) -> list[Guard]:
-    """Return the guards of a child run: its own, joined with those of the run above it."""
-    joined = {guard.name: guard for guard in own}
-    for guard in above:
-        found = guard.for_child(joined.get(guard.name))
-        if found is not None:
-            joined[found.name] = found
-    return list(joined.values())

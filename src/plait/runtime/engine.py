@@ -1,11 +1,10 @@
 """Takes a loop from effect to effect: each through the record, the guards and its performer.
 
-Theory of operation. `Engine` drives the loop's generator and numbers its effects. A performer does one kind of effect; it
-takes each unit of work (an entry) through `Engine.perform`: the chain admits it, the journal holds what is done between an
-intent and a result, the chain settles the result. What is on record is not done again, so a resumed run, a fork and a
-replay are the same walk; they differ in what happens where the record ends. The engine knows no single guard. A run ends
-in one place, `Engine.run`, with one of six outcomes.
-"""
+Theory of operation. `Engine` drives the loop's generator and numbers its effects. A performer does one kind of effect;
+it takes each unit of work (an entry) through `Engine.perform`: the chain admits it, the journal holds what is done
+between an intent and a result, the chain settles the result. What is on record is not done again, so a resumed run, a
+fork and a replay are the same walk; they differ in what happens where the record ends. The engine knows no single
+guard. A run ends in one place, `Engine.run`, with one of six outcomes."""
 
 from __future__ import annotations
 
@@ -174,8 +173,8 @@ class Engine:
         return outcome
 
     def totals(self) -> dict[str, Any]:
-        """Return what the run used so far, and what the guards of a run above it must know. It does not change after the
-        end of the run."""
+        """Return what the run used so far, and what the guards of a run above it must know. It does not change after
+        the end of the run."""
         if self._ended is not None:
             return self._ended
         carried = {guard.name: carry for guard in self.chain.guards if (carry := guard.carry()) is not None}
@@ -305,8 +304,8 @@ class Engine:
         return self._on_event is not None
 
     def remark(self, kind: str, text: str, step: int | None = None, key: str = "") -> None:
-        """Record and report a note of the runtime. One about an entry (`key`) is made once, though its guards may look at
-        it again after a question."""
+        """Record and report a note of the runtime. One about an entry (`key`) is made once, though its guards may look
+        at it again after a question."""
         step = self.steps if step is None else step
         if self.journal.note(key, step, kind, text):
             self.say(ev.Noted(step, kind, text))
@@ -397,8 +396,8 @@ class Engine:
 
     def _settle_outcome(self, outcome: Outcome) -> Outcome:
         """Return what the loop's outcome comes to. A loop that answered only because a limit was near has been stopped,
-        with that answer. A loop whose last reply was cut or refused has been stopped by that: what it made of the reply is
-        no answer, and no failure of its own."""
+        with that answer. A loop whose last reply was cut or refused has been stopped by that: what it made of the reply
+        is no answer, and no failure of its own."""
         if self.journal.replay and not self.journal.has_ended:
             raise RecordEnds
         if type(outcome) not in _OUTCOMES:

@@ -1,15 +1,14 @@
 """Guards: the policies of a run. Each sees the entries at the points that it names, and decides about them.
 
-Theory of operation. A run takes each piece of work (an entry) through its guards before it is done, and through the same
-guards, the last first, when it has a result. Before it, a guard lets the effect pass, changes it, refuses it, asks the
-user, or raises a signal for the loop. After it, a guard lets the result pass, changes it, withholds it, or asks. Every
-decision but "pass" is on record. What is on record wins: about an entry with a recorded result no guard decides, and one
-with a recorded decision does not decide again. So a replay needs no guards.
+Theory of operation. A run takes each piece of work (an entry) through its guards before it is done, and through the
+same guards, the last first, when it has a result. Before it, a guard lets the effect pass, changes it, refuses it, asks
+the user, or raises a signal for the loop. After it, a guard lets the result pass, changes it, withholds it, or asks.
+Every decision but "pass" is on record. What is on record wins: about an entry with a recorded result no guard decides,
+and one with a recorded decision does not decide again. So a replay needs no guards.
 
 Exactly one `after` or `release` follows each `before` that returned an effect, and each `restore`: also on an error, a
-refusal, a suspension and a cancellation. So a guard may reserve in `before`, and its state follows from the record, live
-and on replay. It changes no state because of what it raises, refuses or asks.
-"""
+refusal, a suspension and a cancellation. So a guard may reserve in `before`, and its state follows from the record,
+live and on replay. It changes no state because of what it raises, refuses or asks."""
 
 from __future__ import annotations
 
@@ -105,7 +104,8 @@ class Attempt:
 
 
 class StartChild(Struct, frozen=True):
-    """A child run that a tool call starts. `depth` counts the levels of child runs: 1 is a child of the run at the top."""
+    """A child run that a tool call starts. `depth` counts the levels of child runs: 1 is a child of the run at the
+    top."""
 
     agent: Any
     question: Any
@@ -121,12 +121,12 @@ class Finish(Struct, frozen=True):
 class Entry:
     """What a guard sees of an entry: one unit of work, such as a tool call or an attempt to ask a model.
 
-    `run` and `key` name it, `step` is the loop's turn. `asked` is the effect as the loop wants it, `effect` what is about
-    to be done: a call with its input by name, converted, with defaults, as the tool gets it. Of a call, `tool` is the tool
-    (None if it is unknown) and `bound` has its input in all forms. `fixed`: the run's plan has this call. `started`: it
-    runs beside others (`Start`), of which `beside` began after it. `by_tool`: a tool asks for it. `recorded`: the result
-    comes from the record. `begun`: the record says that it began. `decided` has the decisions so far, by guard.
-    """
+    `run` and `key` name it, `step` is the loop's turn. `asked` is the effect as the loop wants it, `effect` what is
+    about to be done: a call with its input by name, converted, with defaults, as the tool gets it. Of a call, `tool` is
+    the tool (None if it is unknown) and `bound` has its input in all forms. `fixed`: the run's plan has this call.
+    `started`: it runs beside others (`Start`), of which `beside` began after it. `by_tool`: a tool asks for it.
+    `recorded`: the result comes from the record. `begun`: the record says that it began. `decided` has the decisions so
+    far, by guard."""
 
     run: str
     key: str
@@ -158,11 +158,11 @@ class Guard:
     """A policy of a run. Override the methods that you need; they get an `Entry`.
 
     `points` are the kinds of effects that it sees: `Think`, `Attempt`, `Call`, `StartChild`, `AskUser`, `Execute`,
-    `Continue`, `CheckAnswer`, `CheckGrounding`, `Finish`. A guard may see other effects in `before` than in `after`: then
-    `points` are the former and `points_after` the latter. `name` is unique in a chain; the journal has decisions under it.
-    If the guard sees the results of `Think`, nobody sees a part of a reply before it has seen the whole one; if it sees
-    those of `CheckAnswer` or `Finish`, this holds for answers. `holds_text` is False for a guard that needs no such wait.
-    """
+    `Continue`, `CheckAnswer`, `CheckGrounding`, `Finish`. A guard may see other effects in `before` than in `after`:
+    then `points` are the former and `points_after` the latter. `name` is unique in a chain; the journal has decisions
+    under it. If the guard sees the results of `Think`, nobody sees a part of a reply before it has seen the whole one;
+    if it sees those of `CheckAnswer` or `Finish`, this holds for answers. `holds_text` is False for a guard that needs
+    no such wait."""
 
     order: ClassVar[float] = USERS
     holds_text: ClassVar[bool] = True
@@ -171,7 +171,8 @@ class Guard:
     may_ask: bool = True
     """Whether it may ask the user, or wait for something else, about the effects that it sees."""
     sees_unbound: bool = False
-    """Whether `before` also gets calls that fit no tool, as the model wrote them. It may only raise a signal about them."""
+    """Whether `before` also gets calls that fit no tool, as the model wrote them. It may only raise a signal about
+    them."""
 
     @property
     def name(self) -> str:
@@ -188,8 +189,8 @@ class Guard:
         return entry.effect
 
     async def confirm(self, entry: Entry, asked: Asking, decision: Decision) -> Any:
-        """Decide about an effect that the user has approved, like `before`. `asked` is the question of this guard that they
-        read, `decision` their answer: a yes to this effect, or an edit into it. What they approved stands unless
+        """Decide about an effect that the user has approved, like `before`. `asked` is the question of this guard that
+        they read, `decision` their answer: a yes to this effect, or an edit into it. What they approved stands unless
         something speaks against it that the question did not say."""
         self.restore(entry, decision)
         return entry.effect
@@ -200,9 +201,8 @@ class Guard:
     async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
         """Return the result, perhaps changed, `Refuse` to withhold it, or `AskApproval`.
 
-        Unless `fresh`, what it returns is ignored: the loop has seen the result, or a decision is on record. `result` may
-        be a signal (an exception) that the loop received in place of a result.
-        """
+        Unless `fresh`, what it returns is ignored: the loop has seen the result, or a decision is on record. `result`
+        may be a signal (an exception) that the loop received in place of a result."""
         return result
 
     def release(self, entry: Entry) -> None:
@@ -227,7 +227,8 @@ class Guard:
         return None
 
     def for_child(self, own: Guard | None) -> Guard | None:
-        """Return the guard of a child run; `own` is the child's guard of the same name. None: the child's own, if any."""
+        """Return the guard of a child run; `own` is the child's guard of the same name. None: the child's own, if
+        any."""
         return own
 
 

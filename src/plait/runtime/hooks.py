@@ -124,7 +124,8 @@ def has_point(hook: Hook, point: str) -> bool:
 
 
 def check_hooks(given: object) -> tuple[Hook | Guard, ...]:
-    """Return an agent's hooks and guards as a tuple. Raises `ConfigError` for anything else, and for two of one name."""
+    """Return an agent's hooks and guards as a tuple. Raises `ConfigError` for anything else, and for two of one
+    name."""
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise ConfigError(f"Agent(hooks={given!r}) is invalid.", hint="Give a list of hooks.")
     hooks = tuple(given)
@@ -132,7 +133,7 @@ def check_hooks(given: object) -> tuple[Hook | Guard, ...]:
         if isinstance(hook, type) and issubclass(hook, Hook | Guard):
             raise ConfigError(f"The hook {hook.__name__} is a class.", hint=f"Give an object: {hook.__name__}().")
         if not isinstance(hook, Hook | Guard):
-            hint = "Give objects: those that ship, as plait.hooks.RetryTools(), or of your subclasses of plait.Hook or plait.Guard."
+            hint = "Give objects: those that ship, as plait.hooks.RetryTools(), or of your subclasses of plait.Hook."
             raise ConfigError(f"{hook!r} is not a hook.", hint=hint)
         if not isinstance(hook.name, str) or not hook.name.strip():
             raise ConfigError(f"The name of the hook {type(hook).__name__} is {hook.name!r}.", hint="Give it a text.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from plait.core import Call
 from plait.runtime.calls_in_doubt import read_calls_of
-from plait.runtime.chain import join_guards
 from plait.runtime.context import Context
 from plait.runtime.grounding import sources_of
 from plait.runtime.guard import Entry, Guard
@@ -85,3 +85,13 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
         if isinstance(guard, HookGuard):
             guard.run = hooked
     return joined
+
+
+def join_guards(above: Iterable[Guard], own: Iterable[Guard]) -> list[Guard]:
+    """Return the guards of a child run: its own, joined with those of the run above it."""
+    joined = {guard.name: guard for guard in own}
+    for guard in above:
+        found = guard.for_child(joined.get(guard.name))
+        if found is not None:
+            joined[found.name] = found
+    return list(joined.values())

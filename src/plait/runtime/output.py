@@ -94,14 +94,14 @@ class OutputType(Generic[OutputT]):
 
     def fits(self, answer: Any) -> bool:
         """Return whether an answer has a value of the type's JSON Schema."""
-        return self.spec is None or not find_output_faults(answer, self.spec)
+        return self.spec is None or not find_output_faults(self.read(answer), self.spec)
 
     def find_objection(self, answer: Any, context: object = None) -> str:
         """Return what the model has to change in its answer; "" if it fits the type and the checks.
 
         `context` is for checks that take one.
         """
-        value = answer
+        value = self.read(answer)
         if self.spec is not None and (faults := self._find_faults(value)):
             shape = shape_of(self.spec.schema)
             return f"The answer does not fit: {faults}.{_ASK_AGAIN}{shape}"

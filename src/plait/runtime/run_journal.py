@@ -1,8 +1,8 @@
 """The record of one run, as its engine reads and writes it: the only code that branches on the kind of a row.
 
-An intent is on the disk before an effect that must not be repeated begins, its result before anything else happens. Intents
-and results of other work are buffered: they are written with the next intent, or when the work takes longer than `LONG`.
-"""
+An intent is on the disk before an effect that must not be repeated begins, its result before anything else happens.
+Intents and results of other work are buffered: they are written with the next intent, or when the work takes longer
+than `LONG`."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ class Work(NamedTuple):
     """What the record holds of an entry before it is done: `asked` and `made` of its intent, the intent's `body`.
 
     `in_doubt` returns the result of work of which the intent alone is on record; None for work that can be repeated.
-    `effect` is a call that must not be repeated, even if the journal loses rows. Its intent, and one with a body, are on
-    the disk before it begins. `is_long`: it may take so long that its intent should not wait for the next write.
-    """
+    `effect` is a call that must not be repeated, even if the journal loses rows. Its intent, and one with a body, are
+    on the disk before it begins. `is_long`: it may take so long that its intent should not wait for the next write."""
 
     asked: Any = None
     made: Any | UnsetType = UNSET
@@ -119,9 +118,8 @@ class RunJournal:
         self._reached = max(self._reached, at.n)
         if at.i >= 0:
             self._calls[at.n] = max(at.i + 1, self._calls.get(at.n, 0))
-        if isinstance(record, Result) and record.work == "take":
-            if record.value.done:
-                self._taken.add(record.value.ticket)
+        if isinstance(record, Result) and record.work == "take" and record.value.done:
+            self._taken.add(record.value.ticket)
 
     # -- looking up
 
@@ -178,8 +176,8 @@ class RunJournal:
     # -- writing
 
     def note(self, key: str, step: int, kind: str, text: str) -> bool:
-        """Record a remark. A note of the loop, or about an entry, that is on record is not written again. Returns whether
-        it was written."""
+        """Record a remark. A note of the loop, or about an entry, that is on record is not written again. Returns
+        whether it was written."""
         name = self._name_note(key, kind, text)
         if self.replay or (key and name in self._notes):
             return False

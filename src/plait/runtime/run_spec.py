@@ -45,8 +45,8 @@ Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[C
 
 @dataclass(frozen=True)
 class Policies:
-    """The agent's settings from which the guards of a run are made (`make_guards.py`). `outside` is what the context holds
-    from outside at the start (`guards/taint.py`), `hooks` are the user's hooks and guards in their order."""
+    """The agent's settings from which the guards of a run are made (`make_guards.py`). `outside` is what the context
+    holds from outside at the start (`guards/taint.py`), `hooks` are the user's hooks and guards in their order."""
 
     approve: Approve = "never"
     grounding: Grounding = "off"
@@ -57,11 +57,11 @@ class Policies:
 
 @dataclass(frozen=True)
 class Past:
-    """What earlier processes recorded of a run: its `rows`, and sums of them. `spent` is what the run used, `children` what its child
-    runs used, by run. `lost`: see `Resumption`. `calls_in_doubt` are those of its tree."""
+    """What earlier processes recorded of a run: its `rows`, and sums of them. `spent` is what the run used, `children`
+    what its child runs used, by run. `lost`: see `Resumption`. `calls_in_doubt` are those of its tree."""
 
     rows: Sequence[Row] = ()
-    spent: Spent = Spent()
+    spent: Spent = field(default_factory=Spent)
     children: Mapping[str, Spent] = field(default_factory=dict)
     seconds: float = 0.0
     artifacts: Mapping[str, tuple[str, bytes]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class RunSpec:
     tools: Toolset
     phases: Phases
     limits: Limits
-    policies: Policies = Policies()
+    policies: Policies = field(default_factory=Policies)
     on_interrupted_call: OnInterruptedCall = "skip"
     on_wait: OnWait | None = None
     output: OutputType[Any] = TEXT

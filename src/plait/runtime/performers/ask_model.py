@@ -22,7 +22,7 @@ from plait.core import LimitNear, Reply, Think
 from plait.core import events as ev
 from plait.core.errors import BadRequest, ConfigError, ContextOverflow, ModelError, Unsupported
 from plait.journal.keys import read_key
-from plait.journal.records import Asking, Request, Response
+from plait.journal.records import Asking, Request, Response, Result
 from plait.models.base import Model
 from plait.models.prices import SERVICE_TIER
 from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
@@ -30,8 +30,8 @@ from plait.models.rejections import remember_rejection
 from plait.models.settings import split_settings
 from plait.runtime.attachments import find_contents
 from plait.runtime.bound_calls import REBINDS
-from plait.runtime.chain import digested, read_change
-from plait.runtime.guard import Attempt, Entry, LimitReached, Suspend
+from plait.runtime.decided_values import digested, read_change
+from plait.runtime.guard import Attempt, Entry, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.send_request import SendRequest, ask_about_request
 from plait.runtime.phase_models import Phases, without_special_tokens
@@ -185,21 +185,25 @@ class ModelCall(BasePerformer):
         admitted = await engine.admit(entry, self)
         try:
             await self._walk_attempts(entry)
-            reply: Reply = await engine.carry_out(admitted)
+            if (reply := admitted.found.value) is UNSET:
+                if engine.journal.replay:
+                    raise RecordEnds
+                reply = await self._ask(entry)
+                engine.journal.buffer(Result(entry.key, entry.step, "think", reply))
         except BaseException:
             admitted.release()
             raise
-        reply = await engine.chain.settle(admitted, reply)
+        made: Reply = await engine.chain.settle(admitted, reply)
         if self._has_replied:
             if self._listener is not None:
                 if self._holds_text:
-                    self._listener(reply.text)
-                self._listener.close(reply)
+                    self._listener(made.text)
+                self._listener.close(made)
             if entry.by_tool:
-                engine.say(ev.Noted(self.step, "tool_model", reply.text))
-            said = (reply.model, reply.text, reply.usage, reply.seconds, reply.cost)
+                engine.say(ev.Noted(self.step, "tool_model", made.text))
+            said = (made.model, made.text, made.usage, made.seconds, made.cost)
             engine.say(ev.Replied(self.step, entry.effect.phase, *said))
-        return reply
+        return made
 
     # -- what is on record
 
@@ -267,7 +271,7 @@ class ModelCall(BasePerformer):
         if self.asked.tools and not model.abilities.tools:
             raise Unsupported(f"{model.spec} takes no native tools", "tools")
 
-    async def perform(self, entry: Entry) -> tuple[Reply, bytes | None]:
+    async def _ask(self, entry: Entry) -> Reply:
         """Ask the model, if no recorded attempt has a reply.
 
         Raises `ContextOverflow`, `Unsupported` or `LimitNear` for the loop, `LimitReached` if a limit leaves no room,
@@ -293,7 +297,7 @@ class ModelCall(BasePerformer):
             if reply.finish == "circle":
                 engine.remark("circle", _describe_circle(reply), self.step)
             self._owner.note_service_tier(self.step, model, reply)
-        return reply, None
+        return reply
 
     async def _make_attempts(self, entry: Entry, span: ModelSpan) -> Reply:
         engine, think, phases = self.engine, entry.effect, self._phases
@@ -331,7 +335,7 @@ class ModelCall(BasePerformer):
                     turn.give_back()
                     admitted.release()
                     continue
-                response: Response = await engine.carry_out(admitted)
+                response: Response = await engine.journal.entry(at, "request", sending.describe(at), sending.perform)
             except BaseException:
                 admitted.release()
                 raise

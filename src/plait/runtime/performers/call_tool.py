@@ -22,10 +22,10 @@ from plait.journal import codec
 from plait.journal.records import Asking, Decision, Intent, MadeCall
 from plait.runtime.bound_calls import BoundCall, input_of, replace_input
 from plait.runtime.call_services import ToolServices
-from plait.runtime.chain import digested
+from plait.runtime.decided_values import digested
 from plait.runtime.guard import Entry, Suspend, open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
-from plait.runtime.run_journal import NOTHING, Found, Work
+from plait.runtime.run_journal import Found, Work
 from plait.runtime.run_spec import differs, sentence
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools import Tool
@@ -176,7 +176,7 @@ class CallTool(BasePerformer):
             self.engine.say(ev.Called(entry.step, entry.asked))
             with self.engine.span.tool(entry.step, entry.asked, self.engine.run_spec.tools) as span:
                 span.record_result(result)
-        self.engine.say(ev.Observed(entry.step, _show(entry), result))
+        self._unreported.add(entry.key)
 
     # -- the call
 

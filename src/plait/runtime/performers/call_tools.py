@@ -130,15 +130,17 @@ class CallTools(BasePerformer):
     async def _carry_out(self, admitted: Sequence[Admitted | None], results: list[Any]) -> None:
         """Fill in the results. A call that waits leaves the others alone; an error cancels them."""
         engine = self.engine
+        # Where a user's guard may change a result, it is shown as the loop gets it.
+        after = [guard for each in admitted if each for guard in engine.chain.at(each.entry.effect, after=True)]
+        is_shown = not any(USERS - 1 <= guard.order <= USERS for guard in after)
         todo: dict[int, Admitted] = {}
         for i, each in enumerate(admitted):
             if each is not None and each.result is UNSET and each.found.value is UNSET:
                 todo[i] = each
             elif each is not None:
                 results[i] = await engine.carry_out(each)
-        # Where a user's guard may change a result, it is shown as the loop gets it.
-        after = [guard for each in todo.values() for guard in engine.chain.at(each.entry.effect, after=True)]
-        is_shown = not any(USERS - 1 <= guard.order <= USERS for guard in after)
+                if is_shown:
+                    self._tool.report(each.entry, results[i])
 
         async def make(i: int, each: Admitted) -> None:
             try:
