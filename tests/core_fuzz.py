@@ -62,11 +62,9 @@ class Fuzzed:
         self.wrong: list[str] = []
         """What the spies have found."""
         self.deaths = 0
-        self.tried = Tried(self.make_agent, self.make_guards, pause=lambda: self.chance.choice((0, 0, 1, 2)))
-
-    def make_agent(self) -> plait.Agent[Any]:
         child = self._agent(_tools_below(self._agent(())))
-        return self._agent(_tools_below(child), approve=self.approve, taint=self.taint, limits=self.limits)
+        agent = self._agent(_tools_below(child), approve=self.approve, taint=self.taint, limits=self.limits)
+        self.tried = Tried(lambda: agent, self.make_guards, pause=lambda: self.chance.choice((0, 0, 1, 2)))
 
     def _agent(self, more: Sequence[Any], **settings: Any) -> plait.Agent[Any]:
         loop = Steps(self.programs.walk, asks=True)
@@ -147,7 +145,7 @@ class Fuzzed:
         self._check_limits()
         for name in self.tried.disk.runs:
             self._check_rows(name)
-        assert "page p" not in repr(run.outcome), "a guard's decision was lost"
+        assert "page p" not in repr((run.outcome, self.sent)), "a guard's decision was lost"
         for name, stored in self.tried.disk.runs.items():
             assert stored.outcome is not None or name != RUN
             if stored.status in ("answered", "stopped", "failed"):

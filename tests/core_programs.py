@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from core_runs import RUN, asks_model, texts
 from plait.core import Call, CheckAnswer, LimitNear, LoopRun, Start, Think, WaitNext
 from plait.core.effects import Act, AskUser, note
@@ -93,14 +95,14 @@ class Programs:
                     case Act():
                         seen.append(texts((yield step)))
                     case Think():
-                        seen.append((yield step).text)
+                        seen.append((yield structs.replace(step, prompt=f"{step.prompt} {seen}")).text)
                     case str():
                         yield from note("remark", step)
                     case _:
                         seen.append((yield step))
             seen.append((yield from _take_all(tickets)))
         except LimitNear as why:
-            reply = yield asks_model("conclude")
+            reply = yield asks_model(f"conclude {seen}")
             return [*seen, why.limit, reply.text]  # type: ignore[return-value]
         return seen  # type: ignore[return-value]
 

@@ -143,6 +143,22 @@ def test_a_wait_next_records_which_ticket_it_took() -> None:
     assert run.replay().whole
 
 
+def test_a_wait_next_records_the_pieces_of_a_watched_reply() -> None:
+    def walk() -> LoopRun:
+        yield Start((asks_model("q", watch=True),))
+        pieces: list[str] = []
+        while not (taken := (yield WaitNext())).done:
+            pieces.append(taken.piece)
+        return [pieces, taken.reply.text]  # type: ignore[return-value]
+
+    for run, _ in each_point(lambda: Tried(lambda: agent_of(walk, plait.Scripted(["one\ntwo\nthree"], chunk=3)))):
+        pieces, text = run.finish().answer
+        assert text == "one\ntwo\nthree" and "".join(pieces) in ("one\ntwo\n", "one\none\ntwo\n", text)
+        took = [each.value for each in run.disk.records(kind=Result) if each.work == "take"]
+        assert [each.piece for each in took if not each.done] == pieces
+        assert run.replay().whole
+
+
 def test_a_refusal_needs_no_intent_and_holds_the_call_that_was_asked_for() -> None:
     class No(Guard):
         points = (Call,)
