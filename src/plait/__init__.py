@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from plait.models.settings import ModelSettings
     from plait.runtime.attachments import attach
     from plait.runtime.context import Context
-    from plait.runtime.guard import AskApproval, Guard, Refuse
+    from plait.runtime.guard import AskApproval, Entry, Guard, Refuse
     from plait.runtime.hooks import Hook
     from plait.runtime.limits import Limits
     from plait.runtime.output import OutputType
@@ -57,6 +57,7 @@ _PLACES = {
     "recommend": "plait.lab.recommend",
     "FallbackModels": "plait.models.fallback",
     "JsonReAct": "plait.loops",
+    "Entry": "plait.runtime.guard",
     "Guard": "plait.runtime.guard",
     "Hook": "plait.runtime.hooks",
     "Limits": "plait.runtime.limits",
@@ -105,6 +106,7 @@ __all__ = [
     "Context",
     "Demand",
     "EndRun",
+    "Entry",
     "FallbackModels",
     "File",
     "Guard",

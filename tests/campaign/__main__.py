@@ -33,6 +33,7 @@ import providers  # noqa: E402
 import reading  # noqa: E402
 import removed  # noqa: E402
 import resuming  # noqa: E402
+import rows  # noqa: E402
 import streaming  # noqa: E402
 import tainting  # noqa: E402
 import wheels  # noqa: E402
@@ -45,6 +46,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "halves": (halving.run, "replies cut within the input of their call", 20_000, 2_000),
     "escapes": (escaping.run, "random texts of the readers' pieces, escaped and read again in parts", 100_000, 2_000),
     "kills": (killing.run, "SIGKILLs of runs of all loops, also of their resumes", 2_000, 60),
+    "rows": (rows.run, "runs of every kind of step and guard, killed at a write to the journal", 5_000, 60),
     "cancel": (cancelling.run, "runs of all loops cancelled in all ways at random moments, and resumed", 1_000, 24),
     "damage": (damaging.run, "damaged files of a journal", 600, 36),
     "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),

@@ -34,7 +34,7 @@ from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_spec import Past, RunSpec
-from plait.runtime.spent import read_children_spent, sum_record
+from plait.runtime.spent import Spent, read_children_spent, sum_record
 from plait.tools.user_code import show_error
 from plait.user_functions import call_plain
 
@@ -112,7 +112,9 @@ def _read_past(head: RunHead, rows: Sequence[Row], journal: Journal) -> Past:
     return Past(
         rows=rows,
         spent=sum_record(timeline),
-        children=read_children_spent(journal, head.run),
+        # One that is about to start counts, though it may have no row yet.
+        children={each.run: Spent(1) for each in timeline.children if each.is_open}
+        | read_children_spent(journal, head.run),
         seconds=timeline.seconds,
         artifacts=read_artifacts(timeline),
         lost=lost[-1].lost if lost else "",
