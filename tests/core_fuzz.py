@@ -104,10 +104,9 @@ class Fuzzed:
             assert questions or run.status != "waiting", "the run waits, and no question is open"
             if answer is not None:
                 self._answer_again(open_before[which].question)
-            if run.status not in (
-                "waiting",
-                "crashed",
-            ):  # a model has failed too often, which another process may not see
+            if run.status == "crashed":  # a model has failed too often: another process may be luckier
+                assert run.outcome.error == "ServerFailed", run.reason
+            elif run.status != "waiting":
                 self.check(run)
                 return number
 
