@@ -9,7 +9,6 @@ import plait
 from cli_support import action, final
 from step_parts import ask_about, hook, is_small, model, number, refuse, send, shout, to
 from step_scenarios import (
-    CANCELLED,
     EDIT,
     FETCH,
     NO,
@@ -54,7 +53,7 @@ HOOKS: dict[str, Scenario] = {
     ),
     "before_tool asks, refused": Scenario(guarded("before_tool", ask_about), asked=1, says=NO, requests=2),
     "before_tool asks, the policy too": Scenario(
-        guarded("before_tool", ask_about, approve="effects"), effects=ONE, asked=1, requests=2
+        guarded("before_tool", ask_about, approve="effects"), effects=ONE, asked=2, requests=2
     ),
     "after_tool changes": Scenario(guarded("after_tool", shout), effects=ONE, requests=2),
     "after_tool refuses": Scenario(guarded("after_tool", refuse), effects=ONE, requests=2),
@@ -138,7 +137,7 @@ HOOKS_ELSEWHERE: dict[str, Scenario] = {
         beside=2,
     ),
     "started, before_model asks": Scenario(
-        hooked("run ahead", "before_model", ask_about), AHEAD, BOTH, asked=2, requests=2, beside=2, wrong=CANCELLED
+        hooked("run ahead", "before_model", ask_about), AHEAD, BOTH, asked=2, requests=2, beside=2
     ),
     "started, after_model changes": Scenario(
         hooked("run ahead", "after_model", shout), AHEAD, BOTH, requests=2, beside=2

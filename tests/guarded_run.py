@@ -11,14 +11,14 @@ from plait.core import Call, CheckAnswer, Observation, Outcome, Reply
 from plait.core.errors import BadInput
 from plait.journal import codec
 from plait.journal.memory import MemoryLog
-from plait.journal.records import Decision, Intent, Result, Row, RunHead
+from plait.journal.records import Decision, IntentRecord, ResultRecord, Row, RunHead
 from plait.runtime.chain import Admitted, Chain
 from plait.runtime.context import Context
 from plait.runtime.guard import Entry, Finish, Guard, Question
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.check import Check
 from plait.runtime.performers.finish import END
-from plait.runtime.run_journal import NOTHING, RunJournal, Work
+from plait.runtime.run_journal import NOTHING, EntryWork, RunJournal
 
 RUN = "run"
 
@@ -37,8 +37,8 @@ class TestPerformer(BasePerformer):
             raise BadInput("The input is no object.")
         entry.effect = changed
 
-    def describe(self, entry: Entry) -> Work:
-        return Work()
+    def describe(self, entry: Entry) -> EntryWork:
+        return EntryWork()
 
     async def perform(self, entry: Entry) -> tuple[Any, bytes | None]:
         return self.result, None
@@ -73,16 +73,16 @@ class GuardedRun:
         return [
             (each.key.rpartition("@")[0], each.value)
             for each in rows
-            if isinstance(each, Result) and each.work == "decision"
+            if isinstance(each, ResultRecord) and each.work == "decision"
         ]
 
     def think(self, n: int) -> None:
         """The loop goes on to effect `n`, and has seen the results before it."""
-        self.journal.buffer(Result(str(n), 0, "think", Reply("")))
+        self.journal.buffer(ResultRecord(str(n), 0, "think", Reply("")))
 
     def answer(self, question: Question, decision: Decision) -> None:
         """The user answers a question."""
-        self.journal.buffer(Result(question.key, 0, "decision", decision))
+        self.journal.buffer(ResultRecord(question.key, 0, "decision", decision))
 
     async def check(self, key: str, answer: Any) -> Any:
         """Return the objection to an answer."""
@@ -105,8 +105,8 @@ class GuardedRun:
             result = (await performer.perform(entry))[0]
         if performer.work != "check" and found is NOTHING:
             asked = effect if isinstance(effect, Call) else None
-            self.journal.buffer(Intent(key, 1, performer.work, asked))
-            self.journal.buffer(Result(key, 1, performer.work, result))
+            self.journal.buffer(IntentRecord(key, 1, performer.work, asked))
+            self.journal.buffer(ResultRecord(key, 1, performer.work, result))
         return await self.chain.settle(admitted, result)
 
     async def finish(self, outcome: Outcome) -> Outcome:

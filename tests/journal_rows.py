@@ -12,13 +12,13 @@ from plait.journal.records import (
     ChildEnd,
     ChildStart,
     Decision,
-    Intent,
+    IntentRecord,
     MadeCall,
-    Note,
+    NoteRecord,
     Record,
-    Request,
-    Response,
-    Result,
+    RequestRecord,
+    ResponseRecord,
+    ResultRecord,
     Resumption,
     Row,
 )
@@ -29,61 +29,61 @@ def rows(*records: Record, bodies: bool = True) -> list[Row]:
     return [Row(seq, 100.0 + seq, record, b"%d" % seq if bodies else None) for seq, record in enumerate(records)]
 
 
-def request(key: str, step: int = 1, *, phase: str = "act", model: str = "m") -> Intent:
-    return Intent(key, step, "request", Request(phase, model, "chat/completions"))
+def request(key: str, step: int = 1, *, phase: str = "act", model: str = "m") -> IntentRecord:
+    return IntentRecord(key, step, "request", RequestRecord(phase, model, "chat/completions"))
 
 
-def response(key: str, status: int = 200, seconds: float = 0.5, error: str = "", *, step: int = 1) -> Result:
-    return Result(key, step, "request", Response(status, seconds, error))
+def response(key: str, status: int = 200, seconds: float = 0.5, error: str = "", *, step: int = 1) -> ResultRecord:
+    return ResultRecord(key, step, "request", ResponseRecord(status, seconds, error))
 
 
-def reply(key: str, text: str | Reply, step: int = 1) -> Result:
-    return Result(key, step, "think", Reply(text) if isinstance(text, str) else text)
+def reply(key: str, text: str | Reply, step: int = 1) -> ResultRecord:
+    return ResultRecord(key, step, "think", Reply(text) if isinstance(text, str) else text)
 
 
-def begin(key: str, call: Call, step: int = 1, made: MadeCall | None = None) -> Intent:
-    return Intent(key, step, "call", call, made if made is not None else UNSET)
+def begin(key: str, call: Call, step: int = 1, made: MadeCall | None = None) -> IntentRecord:
+    return IntentRecord(key, step, "call", call, made if made is not None else UNSET)
 
 
-def end(key: str, text: str | Observation, step: int = 1, *, asked: Call | None = None) -> Result:
+def end(key: str, text: str | Observation, step: int = 1, *, asked: Call | None = None) -> ResultRecord:
     seen = Observation(text) if isinstance(text, str) else text
-    return Result(key, step, "call", seen, asked if asked is not None else UNSET)
+    return ResultRecord(key, step, "call", seen, asked if asked is not None else UNSET)
 
 
-def ask(key: str, text: str, step: int = 1, *, call: Call | None = None) -> Intent:
+def ask(key: str, text: str, step: int = 1, *, call: Call | None = None) -> IntentRecord:
     """A guard's question about a call (or another entry), or the loop's."""
     if "@" not in key:
-        return Intent(key, step, "question", Asking("question", text))
-    return Intent(key, step, "decision", Asking("approval", text, call))
+        return IntentRecord(key, step, "question", Asking("question", text))
+    return IntentRecord(key, step, "decision", Asking("approval", text, call))
 
 
-def answer(key: str, value: str | Decision, step: int = 1) -> Result:
-    return Result(key, step, "decision" if "@" in key else "question", value)
+def answer(key: str, value: str | Decision, step: int = 1) -> ResultRecord:
+    return ResultRecord(key, step, "decision" if "@" in key else "question", value)
 
 
-def start_child(key: str, run: str, step: int = 1) -> Intent:
-    return Intent(key, step, "child", ChildStart(run, "q"))
+def start_child(key: str, run: str, step: int = 1) -> IntentRecord:
+    return IntentRecord(key, step, "child", ChildStart(run, "q"))
 
 
-def end_child(key: str, step: int = 1, **totals: Any) -> Result:
-    return Result(key, step, "child", ChildEnd("answered", totals))
+def end_child(key: str, step: int = 1, **totals: Any) -> ResultRecord:
+    return ResultRecord(key, step, "child", ChildEnd("answered", totals))
 
 
-def resumed(lost: str = "") -> Note:
-    return Note("", 0, "resumed", value=Resumption({}, lost))
+def resumed(lost: str = "") -> NoteRecord:
+    return NoteRecord("", 0, "resumed", value=Resumption({}, lost))
 
 
-def is_request(record: Record) -> TypeGuard[Intent]:
+def is_request(record: Record) -> TypeGuard[IntentRecord]:
     """Say whether a record is the intent of a request to a model; its row's body is the request."""
-    return isinstance(record, Intent) and record.work == "request"
+    return isinstance(record, IntentRecord) and record.work == "request"
 
 
-def is_result(record: Record, work: str = "call") -> TypeGuard[Result]:
+def is_result(record: Record, work: str = "call") -> TypeGuard[ResultRecord]:
     """Say whether a record is the result of such work; that of a call holds the observation."""
-    return isinstance(record, Result) and record.work == work
+    return isinstance(record, ResultRecord) and record.work == work
 
 
 def name_of(record: Record) -> str:
     """Return what a record is in two words, such as "result call", "raised Unsupported" or "note retry"."""
-    about = record.work if isinstance(record, Intent | Result) else record.kind
+    about = record.work if isinstance(record, IntentRecord | ResultRecord) else record.kind
     return f"{type(record).__name__.lower()} {about}"

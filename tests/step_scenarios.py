@@ -269,7 +269,6 @@ OTHER_STEPS: dict[str, Scenario] = {
         ("one", "two"),
         asked=1,
         says={"city": "Lyon"},
-        wrong=CANCELLED,
     ),
     "code": Scenario(
         steps("run code", sandbox="monty"),

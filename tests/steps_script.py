@@ -26,6 +26,7 @@ import plait  # noqa: E402
 from plait.core import Waiting  # noqa: E402
 from plait.core import events as ev  # noqa: E402
 from plait.core.errors import JournalError  # noqa: E402
+from plait.journal.open_questions import find_open_questions  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
 from row_kills import SCENARIOS  # noqa: E402
 from step_parts import EFFECTS, read_tally  # noqa: E402
@@ -97,12 +98,14 @@ def list_runs() -> list[str]:
 def describe(runs: list[plait.Run[Any]]) -> dict[str, Any]:
     """Return what the driver must know of the runs; the last one is that which goes on."""
     calls = [ended for run in runs for each in family(run) for ended in each.timeline.results]
-    results, last = [seen for _, seen in calls], runs[-1]
+    results, last = [call.seen or seen for call, seen in calls], runs[-1]
     return {
         "status": last.status,
         "answer": last.answer,
         "reason": last.reason,
-        "open": [(each.question, each.text) for each in last.timeline.open_questions if last.status == "waiting"],
+        "open": [(each.question, each.text) for each in find_open_questions(Journal(journal), last.id)]
+        if last.status == "waiting"
+        else [],
         "first": last.outcome.question if isinstance(last.outcome, Waiting) else "",
         "in_doubt": [seen.text for seen in results if seen.trouble == "in_doubt"],
         "refused": [seen.text for seen in results if seen.trouble == "refused"],

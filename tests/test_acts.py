@@ -14,7 +14,7 @@ from plait.core import Act, Answered, Call, Effects, LimitNear, LoopContext, Obs
 from plait.core.errors import ReplayDiffers
 from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Intent, Note, Raised, Result, Row
+from plait.journal.records import IntentRecord, NoteRecord, RaisedRecord, ResultRecord, Row
 from plait.journal.store import Journal
 from plait.runtime import runs
 from plait.runtime.guard import AskApproval, Entry, Guard, Refuse, StartChild
@@ -125,7 +125,7 @@ def questions(agent: plait.Agent, run: Any) -> list[tuple[str, str, str]]:
     return [(each.kind, each.text, each.question) for each in run.timeline.open_questions]
 
 
-def records(run: Any, kind: type[Intent | Result | Raised], key: str) -> list[Any]:
+def records(run: Any, kind: type[IntentRecord | ResultRecord | RaisedRecord], key: str) -> list[Any]:
     """Return the records of one kind that an entry has."""
     return [row.record for row in run.rows() if isinstance(row.record, kind) and row.record.key == key]
 
@@ -136,8 +136,8 @@ def test_a_signal_during_the_first_admission_starts_nothing(monkeypatch: pytest.
     run = agent.run("q")
     assert MADE == [] and guard.held == []
     assert run.outcome == Stopped("tool_calls", "No call is left.", ["signal tool_calls"])
-    assert [each.kind for each in records(run, Raised, "0")] == ["LimitNear"]
-    assert not records(run, Intent, "0.0") and not records(run, Result, "0.0")
+    assert [each.kind for each in records(run, RaisedRecord, "0")] == ["LimitNear"]
+    assert not records(run, IntentRecord, "0.0") and not records(run, ResultRecord, "0.0")
     assert agent.replay(run.id).whole
 
 
@@ -200,7 +200,7 @@ def test_calls_side_by_side_have_their_intents_on_the_disk_before_one_begins(
     async def look(text: str) -> str:
         """Looks at the journal."""
         (row,) = Journal(journal).runs()
-        found.append(sum(isinstance(each.record, Intent) for each in Journal(journal).rows(row.head.run)))
+        found.append(sum(isinstance(each.record, IntentRecord) for each in Journal(journal).rows(row.head.run)))
         return text
 
     agent = make(monkeypatch, journal, [], (Call("look", "a"), Call("look", "b")), tools=[look])
@@ -283,7 +283,9 @@ def test_calls_that_cannot_be_bound_have_a_result_without_an_intent_and_pass_no_
     run = agent.run("q")
     assert run.answer[0].startswith("There is no tool named 'sent'.") and "text" in run.answer[1]
     assert guard.told == ["0.0 fresh", "0.1 fresh"] and guard.held == []
-    assert not records(run, Intent, "0.0") and records(run, Result, "0.1")[0].asked == Call("send", {"words": "b"})
+    assert not records(run, IntentRecord, "0.0") and records(run, ResultRecord, "0.1")[0].asked == Call(
+        "send", {"words": "b"}
+    )
     assert agent.replay(run.id).whole
 
 
@@ -310,7 +312,9 @@ def test_a_failed_call_of_a_repeatable_tool_is_repeated_after_the_longest_time_t
     run = make(monkeypatch, journal, guards, (Call("flaky", "a"),), tools=[flaky]).run("q")
     assert run.answer == ["at last"] and MADE == ["a"] * 3
     notes = [
-        each.text for each in (row.record for row in run.rows()) if isinstance(each, Note) and each.kind == "retry"
+        each.text
+        for each in (row.record for row in run.rows())
+        if isinstance(each, NoteRecord) and each.kind == "retry"
     ]
     assert len(notes) == 2 and notes[0].endswith("Calling it again in 0.0 s.")
 
@@ -321,16 +325,16 @@ def test_a_guard_that_writes_the_same_input_in_other_words_changes_nothing(
     guard = Recorder({"a": Call("send", {"text": "a", "seconds": "0"})})
     run = make(monkeypatch, journal, [guard], texts("a")).run("q")
     assert run.answer == ["sent a"] and guard.held == []
-    assert records(run, Result, "0.0")[0].value.note == ""
+    assert records(run, ResultRecord, "0.0")[0].value.note == ""
 
 
 def test_a_changed_input_is_bound_and_the_model_is_told(monkeypatch: pytest.MonkeyPatch, journal: Path) -> None:
     guard = Recorder({"a": Call("send", {"text": "b", "seconds": "0"})})
     agent = make(monkeypatch, journal, [guard], texts("a"))
     run = agent.run("q")
-    (intent,) = records(run, Intent, "0.0")
+    (intent,) = records(run, IntentRecord, "0.0")
     assert (intent.made.call.input, intent.made.by) == ({"text": "b", "seconds": 0.0}, "hook")
-    assert records(run, Result, "0.0")[0].value.note.startswith("A hook changed this call before it was made.")
+    assert records(run, ResultRecord, "0.0")[0].value.note.startswith("A hook changed this call before it was made.")
     assert run.answer == ["sent b"] and agent.replay(run.id).whole
 
 
@@ -358,7 +362,7 @@ def test_a_call_in_doubt_stays_so_if_the_tool_takes_another_input_by_now(
         raise AssertionError("it is not called")
 
     run = make(monkeypatch, journal, [], texts("a")).run("q")
-    records = [(row.record, row.body) for row in run.rows() if isinstance(row.record, Intent)]
+    records = [(row.record, row.body) for row in run.rows() if isinstance(row.record, IntentRecord)]
     path = tmp_path / "cut.db"
     asyncio.run(_begin(path, Journal(journal).head(run.id), records))
     (said,) = make(monkeypatch, path, [], texts("a"), tools=[send_words]).resume(run.id, force=True).answer
@@ -380,7 +384,7 @@ def read_rows(store: Journal, run: str) -> list[tuple[float, str, Row]]:
 def is_sending(row: tuple[float, str, Row]) -> bool:
     """Return whether a row is the intent of a call of `send`."""
     record = row[2].record
-    return isinstance(record, Intent) and record.work == "call" and record.asked.tool == "send"
+    return isinstance(record, IntentRecord) and record.work == "call" and record.asked.tool == "send"
 
 
 def test_acts_and_child_runs_killed_after_each_row_repeat_nothing_and_lose_nothing(
@@ -413,7 +417,7 @@ def test_acts_and_child_runs_killed_after_each_row_repeat_nothing_and_lose_nothi
         assert resumed.status == "answered", (cut, resumed.reason)
         begun = {(name, row.record.key) for _, name, row in rows[:cut] if is_sending((0.0, name, row))}
         assert len(begun) + sum(each.endswith("begins") for each in MADE) == 8, (cut, MADE)
-        ended = {(name, row.record.key) for _, name, row in rows[:cut] if isinstance(row.record, Result)}
+        ended = {(name, row.record.key) for _, name, row in rows[:cut] if isinstance(row.record, ResultRecord)}
         unknown = str(resumed.answer).count("Whether the call took effect is not known")
         assert unknown == str(resumed.answer).count("Error") == len(begun - ended), (cut, resumed.answer)
         assert make_agent(path).replay(run.id).whole, cut

@@ -24,7 +24,7 @@ from plait.core import Answered, Call, LoopContext, LoopRun, OneKind, Reply, Spl
 from plait.core.errors import JournalError, StaleAnswer
 from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Decision, Result
+from plait.journal.records import Decision, ResultRecord
 from plait.journal.store import Journal
 from plait.server.agents import ServedAgent, serve_agent
 from test_mcp_server import client, text
@@ -347,7 +347,7 @@ def test_approval_by_a_function_is_stored_as_always_until_a_function_is_given_ag
 
 async def approved_and_left(journal: Path, run: str) -> None:
     (question,) = Journal.at(journal).timeline(run).open_questions
-    told = Result(question.key, question.step, "decision", Decision("yes"))
+    told = ResultRecord(question.key, question.step, "decision", Decision("yes"))
     log = await Journal.at(journal).claim(run, owner_of_this_process(), records=((told, None),))
     await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
 

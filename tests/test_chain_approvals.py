@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait.core import Call, LimitNear
-from plait.journal.records import Decision, Note
+from plait.journal.records import Decision, NoteRecord
 from plait.runtime.guards.approvals import DOUBT
 from plait.runtime.guards.loop_breaker import LoopBreaker
 from plait.runtime.guards.taint import TaintGuard
@@ -80,4 +80,4 @@ def test_a_remark_about_an_entry_is_made_once() -> None:
     assert desk.journal.note("", 0, "close", "x") and desk.journal.note("n0", 0, "k", "x")
     again = Desk(rows=desk.log.rows())
     assert not again.journal.note("0.0", 0, "invented", "y") and not again.journal.note("n0", 0, "k", "z")
-    assert sum(isinstance(row.record, Note) for row in again.log.rows()) == 5
+    assert sum(isinstance(row.record, NoteRecord) for row in again.log.rows()) == 5

@@ -16,7 +16,7 @@ from journal_rows import is_request
 from plait.core import Answered, Stopped
 from plait.core.errors import ContextOverflow
 from plait.core.events import Executing, Observed, Replied
-from plait.journal.records import Note
+from plait.journal.records import NoteRecord
 from plait.lab.world import world_of
 from plait.loops.codeact.format import CodeFormat, code_call
 from plait.loops.codeact.hints import find_forbidden_import
@@ -127,7 +127,7 @@ def test_an_unknown_name_was_searched_for(logs: list[Log], runs: dict[str, Run])
 
 def test_nothing_was_repaired(logs: list[Log], runs: dict[str, Run]) -> None:
     for log in logs:
-        kinds = {row.record.kind for row in runs[log.name].trace if isinstance(row.record, Note)}
+        kinds = {row.record.kind for row in runs[log.name].trace if isinstance(row.record, NoteRecord)}
         assert kinds <= {"compacted", "shortened", "refused"}, log.name
 
 

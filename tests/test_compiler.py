@@ -20,7 +20,7 @@ from journal_rows import is_request, is_result
 from models_server import Asked, completion, delta, whole_stream
 from plait.core import Exchange, LoopContext, Reply, Start, Task, Think
 from plait.core.errors import ContextOverflow, RateLimited
-from plait.journal.records import Note
+from plait.journal.records import NoteRecord
 from plait.loops.compiler.loop import LLMCompiler
 from plait.models.chat import ChatModel
 from plait.runtime.prompts import PromptBook
@@ -84,7 +84,7 @@ def calls_of(run: plait.Run) -> list[tuple[str, Any]]:
 
 
 def notes_of(run: plait.Run) -> dict[str, str]:
-    notes = [row.record for row in run.trace if isinstance(row.record, Note)]
+    notes = [row.record for row in run.trace if isinstance(row.record, NoteRecord)]
     return {
         kind: " | ".join(note.text for note in notes if note.kind == kind) for kind in {note.kind for note in notes}
     }

@@ -13,7 +13,7 @@ import plait
 from journal_rows import is_request
 from plait.core import Observation
 from plait.core import events as ev
-from plait.journal.records import Note
+from plait.journal.records import NoteRecord
 from plait.loops.format import Turn
 from plait.loops.grounding import strike_from_turn, strike_values
 from plait.loops.react.loop import ReAct
@@ -166,7 +166,7 @@ def test_a_list_of_actions_with_a_made_up_value_is_asked_for_again_before_anythi
     again = sent(run)[2]
     assert "Brek has (unknown)." in again and "(unknown) + (unknown)" in again
     assert "In action 3 is made up what no result has given: 5000, 3500." in again
-    notes = [row.record for row in run.trace if isinstance(row.record, Note)]
+    notes = [row.record for row in run.trace if isinstance(row.record, NoteRecord)]
     assert [note.kind for note in notes] == ["unreadable"]
 
 
@@ -221,7 +221,7 @@ def test_the_answer_to_circles_counts_where_it_is_looked_at_and_nothing_in_it_is
     its = agent("react", circling(last), journal, policy)
     run = its.run("Who is the mayor of Brek?")
     assert (run.status, run.answer) == ended
-    assert [row.record.kind for row in run.trace if isinstance(row.record, Note)].count("limit") <= 1
+    assert [row.record.kind for row in run.trace if isinstance(row.record, NoteRecord)].count("limit") <= 1
     assert its.replay(run.id).outcome == run.outcome
 
 

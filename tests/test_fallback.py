@@ -16,7 +16,7 @@ from journal_rows import is_request
 from models_server import Server, completion
 from plait.core import Answered, Exchange, LimitNear, LoopContext, LoopRun, OneKind, Splitter, Task, note, think, user
 from plait.core import events as ev
-from plait.journal.records import Note
+from plait.journal.records import NoteRecord
 from plait.loops import ToolCalling, fallback_of, phases_of, registry, splitter_of
 from plait.loops.fallback import fall_back
 from plait.models.scripted import ABILITIES
@@ -105,7 +105,9 @@ def requests(run: Any) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def fallbacks(run: Any) -> list[str]:
-    return [row.record.text for row in run.trace if isinstance(row.record, Note) and row.record.kind == "fallback"]
+    return [
+        row.record.text for row in run.trace if isinstance(row.record, NoteRecord) and row.record.kind == "fallback"
+    ]
 
 
 def written(events: Any) -> list[tuple[str, int, str]]:

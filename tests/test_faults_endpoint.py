@@ -37,7 +37,7 @@ from faults_support import (
 from journal_rows import is_result
 from models_server import Asked, completion, delta, whole_stream
 from patience import patience
-from plait.journal.records import Note
+from plait.journal.records import NoteRecord
 from plait.journal.store import Journal
 
 __all__ = ["shell"]
@@ -155,7 +155,7 @@ def test_429_is_waited_for_as_long_as_it_asks_and_no_longer(shell: Shell) -> Non
     assert 1.0 <= times[1] - times[0] < 2.0
     assert "Note (retry): " in done.err and "Trying again in 1.0 s (1 of 3)." in done.err
     assert attempts(shell) == [(0, 429, "RateLimited"), (0, 200, ""), (2, 200, ""), (4, 200, "")]
-    assert [note.kind for note in of(record(shell), Note)] == ["retry"]
+    assert [note.kind for note in of(record(shell), NoteRecord)] == ["retry"]
     assert sent(shell) == ["one", "two"]
 
 

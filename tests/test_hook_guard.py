@@ -12,7 +12,7 @@ from guarded_run import GuardedRun, TestPerformer, make_context
 from plait.core import Answered, Call, Failed, LimitNear, Message, Observation, Reply, Stopped, Think
 from plait.core.errors import ConfigError
 from plait.journal.records import Decision
-from plait.runtime.guard import Guard, Refused, Suspend
+from plait.runtime.guard import EndedByRefusal, Guard, Suspend
 from plait.runtime.guards.hooks import HookedRun, guard_hook
 from plait.runtime.hooks import MissingHook
 from plait.runtime.make_guards import join_guards
@@ -152,11 +152,11 @@ async def test_a_changed_request_and_a_changed_reply_are_on_record_and_replay_wi
 
 async def test_a_refused_request_ends_the_run_and_what_a_tool_asks_a_model_cannot_wait() -> None:
     refuses = hook("No", before_model=lambda request: plait.Refuse("too late."))
-    with pytest.raises(Refused, match=r"^The hook No refused the request: too late\.$"):
+    with pytest.raises(EndedByRefusal, match=r"^The hook No refused the request: too late\.$"):
         await GuardedRun(guards(refuses)).perform("3", THINK, TestPerformer(Reply("")))
     asks = hook("Asks", after_model=lambda reply: plait.AskApproval("Is that right?"))
     run = GuardedRun(guards(asks))
-    with pytest.raises(Refused, match=r"^Is that right\? A question that a tool asks a model cannot wait"):
+    with pytest.raises(EndedByRefusal, match=r"^Is that right\? A question that a tool asks a model cannot wait"):
         await run.perform("3.0:mabc.0", THINK, TestPerformer(Reply("")), by_tool=True)
     assert run.remarks == []
 

@@ -22,7 +22,7 @@ from plait.journal import salvage as salvaging
 from plait.journal import schema
 from plait.journal.log import RunLog
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import Intent, Note, RunHead
+from plait.journal.records import IntentRecord, NoteRecord, RunHead
 from plait.journal.store import Journal
 
 ME = owner_of_this_process()
@@ -32,8 +32,8 @@ def head(run: str = "") -> RunHead:
     return RunHead(run or new_run_id(), "How many?", {"name": "react"}, {})
 
 
-def note(n: int, text: str = "x") -> Note:
-    return Note(f"n{n}", 1, "test", text)
+def note(n: int, text: str = "x") -> NoteRecord:
+    return NoteRecord(f"n{n}", 1, "test", text)
 
 
 async def fill(journal: Journal, runs: int, steps: int = 20) -> dict[str, list[bytes]]:
@@ -268,7 +268,7 @@ async def test_a_lock_that_stays_is_an_error_and_the_records_stay_in_line(runs: 
         assert [row.body for row in rows] == [None, b"asked " * 50, b"asked " * 51]
 
 
-def think(n: int) -> Intent:
+def think(n: int) -> IntentRecord:
     return request(f"{n}a0", n)
 
 
@@ -320,7 +320,7 @@ async def test_a_full_disk_is_told_at_the_append_and_can_be_gone_on_with(runs: i
     assert [row.record for row in journal.rows(logs[0].run)] == [note(0), big, note(2)]
 
 
-async def append(log: RunLog, record: Note) -> None:
+async def append(log: RunLog, record: NoteRecord) -> None:
     await log.append((record, None))
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from plait.journal.records import Intent, Note, Request
+from plait.journal.records import IntentRecord, NoteRecord, RequestRecord
 from plait.journal.store import Journal
 
 FIFTY_RUNS = """
@@ -58,8 +58,8 @@ def test_4_processes_of_50_runs_lose_nothing_and_keep_each_run_in_order(tmp_path
         rows = journal.rows(run.head.run)
         assert [row.seq for row in rows] == list(range(11))
         assert [row.record for row in rows] == [
-            Note("n0", 0, "k", "first"),
-            *(Intent(f"{n}a0", n, "request", Request("act", "m", "p")) for n in range(10)),
+            NoteRecord("n0", 0, "k", "first"),
+            *(IntentRecord(f"{n}a0", n, "request", RequestRecord("act", "m", "p")) for n in range(10)),
         ]
         name = run.head.question.encode()
         assert [row.body for row in rows[1:]] == [name + b": " + b"x" * 100 + b"%d" % n for n in range(10)]

@@ -26,7 +26,7 @@ from plait.journal.export import export, lines
 from plait.journal.log import RunLog
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import Intent, Note, RunHead
+from plait.journal.records import IntentRecord, NoteRecord, RunHead
 from plait.journal.store import Journal, default_path
 
 ME = owner_of_this_process()
@@ -36,12 +36,12 @@ def head(run: str = "", **more: Any) -> RunHead:
     return RunHead(run or new_run_id(), "How many?", {"name": "react", "options": {}}, {"": {"spec": "m"}}, **more)
 
 
-def think(n: int, phase: str = "act") -> Intent:
+def think(n: int, phase: str = "act") -> IntentRecord:
     return request(f"{n}a0", n + 1, phase=phase)
 
 
-def note(n: int, text: str = "x") -> Note:
-    return Note(f"n{n}", 1, "test", text)
+def note(n: int, text: str = "x") -> NoteRecord:
+    return NoteRecord(f"n{n}", 1, "test", text)
 
 
 RECORDS = [
@@ -445,7 +445,7 @@ def test_what_the_journal_lost_is_noted_where_the_run_is_resumed() -> None:
     lost = Lost("rows are missing", ("5f",))
     (note_of_loop, noted) = map(lost.noted_in, (note(1), resumed()))
     assert note_of_loop == note(1)
-    assert isinstance(noted, Note) and (noted.value.lost, noted.value.lost_calls) == (lost.why, lost.calls)
+    assert isinstance(noted, NoteRecord) and (noted.value.lost, noted.value.lost_calls) == (lost.why, lost.calls)
 
 
 async def test_a_value_that_holds_itself_is_cut_not_fatal(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import plait
 from cli_support import Shell
 from models_server import Asked, Server, completion
 from plait.core.errors import ConfigError
-from plait.journal.records import Note
+from plait.journal.records import NoteRecord
 from plait.journal.redaction import redact_with
 from plait.journal.store import Journal
 from plait.models.chat import ChatModel
@@ -64,7 +64,7 @@ async def ask(server: Server, journal: Path, loop: Any = "react", tools: Any = (
     before = len(server.asked)
     agent = plait.Agent(loop, model=server.model(**options), tools=list(tools), journal=journal)
     run = await agent.arun("2+2?")
-    notes = [row.record.text for row in run.trace if isinstance(row.record, Note)]
+    notes = [row.record.text for row in run.trace if isinstance(row.record, NoteRecord)]
     return run, [asked.body for asked in server.asked[before:]], notes, agent
 
 

@@ -28,7 +28,7 @@ from plait.core import (
     Usage,
 )
 from plait.core.errors import ContextOverflow, Unsupported
-from plait.journal.records import ChildEnd, Decision, Response
+from plait.journal.records import ChildEnd, Decision, ResponseRecord
 from plait.models.base import Model
 from plait.models.prices import Rate
 from plait.runtime.clock import RunClock
@@ -102,13 +102,13 @@ class Walked:
         self.send(attempt)
         if usage is not None:
             self.tally.count_lost(usage, self.model.rate.cost(usage))
-        await self.guard.after(attempt, Response(500, 0.1, "ServerFailed: out"), True)
+        await self.guard.after(attempt, ResponseRecord(500, 0.1, "ServerFailed: out"), True)
 
     async def reply(self, think: Entry, attempt: Entry | None, tokens: tuple[int, int] = (100, 20)) -> None:
         """Let an attempt be sent, and bring a reply."""
         if attempt is not None:
             self.send(attempt)
-            await self.guard.after(attempt, Response(200, 1.0), True)
+            await self.guard.after(attempt, ResponseRecord(200, 1.0), True)
         else:
             self.tally.count_attempt()
         usage = Usage(*tokens)
@@ -258,7 +258,7 @@ async def test_an_interrupted_conclusion_goes_on_with_the_call_in_reserve() -> N
     run.guard.restore(think, None)
     lost = run.entry(Attempt(think.effect, run.model, BODY, None), "2a0", begun=True)
     run.guard.restore(lost, None)
-    await run.guard.after(lost, Response(0, 0.0, "interrupted"), False)
+    await run.guard.after(lost, ResponseRecord(0, 0.0, "interrupted"), False)
     attempt = await run.attempt(think, number=1)
     await run.reply(think, attempt)
     assert run.tally.requests == 3 and not run.held

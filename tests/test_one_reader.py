@@ -1,4 +1,7 @@
-"""Only the journal's timeline reads rows, and the record of a run for its engine. Other modules get model calls, tool calls, questions and notes from it."""
+"""Only the journal's timeline reads rows, and the record of a run for its engine.
+
+Other modules get model calls, tool calls, questions and notes from the timeline.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ WRITERS = {
     "runtime/chain.py": "writes what guards decide",
     "runtime/child_runs.py": "writes the end of a child run whose entry does not say so yet",
     "runtime/engine.py": "writes what the loop received in place of a result, and results of work that is not done",
+    "runtime/performers/ask_model.py": "writes replies",
     "runtime/performers/call_tool.py": "writes the questions of calls that the user answers",
 }
 """The modules that make records, because they perform effects. They read a trace as a `Timeline` as well."""

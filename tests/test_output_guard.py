@@ -8,7 +8,7 @@ import pytest
 
 from guarded_run import GuardedRun, make_context
 from plait.core import Answered, Call, CheckAnswer, Failed, Observation
-from plait.runtime.guard import GROUNDING, Entry, Guard, Refuse, Refused
+from plait.runtime.guard import GROUNDING, EndedByRefusal, Entry, Guard, Refuse
 from plait.runtime.guards.output_check import make_output_guards
 from plait.runtime.output import TEXT, OutputType
 
@@ -70,7 +70,7 @@ async def test_one_objection_more_than_the_model_may_answer_ends_the_run_also_af
     watched.calls.clear()
     resumed = run.go_on(watched.guards())
     assert await resumed.check("1~0", '{"days": 9}') == TOO_MANY
-    with pytest.raises(Refused, match=r"^The answer does not fit: answer\.days is missing\.$") as why:
+    with pytest.raises(EndedByRefusal, match=r"^The answer does not fit: answer\.days is missing\.$") as why:
         await resumed.check("2~0", "{}")
     assert (why.value.kind, watched.calls) == ("output", [])
     assert [kind for kind, _ in resumed.remarks] == ["output"]
@@ -87,7 +87,7 @@ async def test_objections_of_others_count_those_of_grounding_do_not() -> None:
             while count < 9:
                 count += 1
                 assert await run.check(f"{count}~0", "x") == f"{name} objects"
-        except Refused:
+        except EndedByRefusal:
             assert ("output", f"{name} objects") in run.remarks
         assert count == most
 

@@ -14,7 +14,7 @@ import plait
 from journal_rows import is_request, is_result
 from models_server import Asked, Server, whole_stream
 from plait.core import Exchange, LoopContext, Task, Think, events
-from plait.journal.records import Note
+from plait.journal.records import NoteRecord
 from plait.loops.phased import action_list
 from plait.loops.phased.loop import Phased, is_whole_question
 from plait.runtime.prompts import PromptBook
@@ -62,7 +62,7 @@ def requests(run: plait.Run) -> list[tuple[str, list[dict[str, str]]]]:
 
 
 def notes(run: plait.Run) -> list[tuple[str, str]]:
-    return [(row.record.kind, row.record.text) for row in run.trace if isinstance(row.record, Note)]
+    return [(row.record.kind, row.record.text) for row in run.trace if isinstance(row.record, NoteRecord)]
 
 
 def called(run: plait.Run) -> list[tuple[str, Any]]:

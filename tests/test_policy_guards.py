@@ -16,7 +16,7 @@ from plait.core.outcomes import Answered
 from plait.core.tools import ToolSpec
 from plait.journal.effects import digest_of_call
 from plait.journal.memory import MemoryLog
-from plait.journal.records import Asking, ChildEnd, Decision, Intent, Result, RunHead
+from plait.journal.records import Asking, ChildEnd, Decision, IntentRecord, ResultRecord, RunHead
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain
@@ -29,7 +29,7 @@ from plait.runtime.guards.taint import TaintGuard
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.check import Check
 from plait.runtime.performers.finish import END
-from plait.runtime.run_journal import NOTHING, Found, RunJournal
+from plait.runtime.run_journal import NOTHING, FoundEntry, RunJournal
 from plait.tools import Toolset
 
 REMARKS: list[tuple[str, str]] = []
@@ -80,7 +80,7 @@ class Calls(BasePerformer):
         entry.bound = self.binder.bind(changed)
         entry.effect, entry.changed_by = entry.bound.call, "user" if decision.action == "edit" else "hook"
 
-    def restore(self, entry: Entry, found: Found) -> None:
+    def restore(self, entry: Entry, found: FoundEntry) -> None:
         self.bind(entry)
 
     def describe_unbound(self, entry: Entry, why: BadInput) -> Observation:
@@ -130,9 +130,11 @@ class Desk:
         if admitted.found.value is not UNSET:
             return as_observation(admitted.found.value)
         if made is UNSET:
-            self.journal.buffer(Intent(entry.key, 0, "call", entry.asked))
+            self.journal.buffer(IntentRecord(entry.key, 0, "call", entry.asked))
             entry.begun, made = True, performer.result(entry.effect)
-        self.journal.buffer(Result(entry.key, 0, "call", made, entry.asked if admitted.result is not UNSET else UNSET))
+        self.journal.buffer(
+            ResultRecord(entry.key, 0, "call", made, entry.asked if admitted.result is not UNSET else UNSET)
+        )
         return as_observation(made)
 
     async def ask(self, *calls: Call, **how: Any) -> list[str]:
@@ -150,7 +152,7 @@ class Desk:
     async def answer(self, decision: Decision, *calls: Call, place: int = 0, **how: Any) -> list[Observation]:
         """Answer an open question of the last effect, and go on."""
         opened = [key for key in self.open_keys() if key.startswith(f"{self.n - 1}.{place}?")]
-        await self.journal.write(Result(opened[-1], 0, "decision", decision))
+        await self.journal.write(ResultRecord(opened[-1], 0, "decision", decision))
         return await self.act(*calls, n=self.n - 1, **how)
 
     def open_keys(self) -> list[str]:

@@ -13,7 +13,16 @@ from plait.core import events as ev
 from plait.core.errors import SessionWaits, StaleAnswer
 from plait.journal.keys import question_id
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Decision, Intent, MadeCall, ParentCall, Raised, Record, Result, RunHead
+from plait.journal.records import (
+    Decision,
+    IntentRecord,
+    MadeCall,
+    ParentCall,
+    RaisedRecord,
+    Record,
+    ResultRecord,
+    RunHead,
+)
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.runtime.approvals import open_question
@@ -27,7 +36,7 @@ from plait.server.timeline import ViewerTimeline
 
 SEND = Call("send", {"text": "Lyon"})
 ASKING: tuple[Record, ...] = (begin("1.0", Call("helper", "go")), start_child("1.0:c5f.0", "r-1"))
-SUSPENDED: tuple[Record, ...] = (*ASKING, Raised("1.0", 1, "Suspend"))
+SUSPENDED: tuple[Record, ...] = (*ASKING, RaisedRecord("1.0", 1, "Suspend"))
 
 
 async def record(
@@ -66,7 +75,7 @@ def test_answers_are_events_in_the_words_of_the_user() -> None:
 
 
 def test_an_unknown_kind_of_work_is_shown_as_its_name_and_json() -> None:
-    sleep = Intent("2", 1, "sleep", {"seconds": 5}), Result("2", 1, "sleep", {"slept": 5.0})
+    sleep = IntentRecord("2", 1, "sleep", {"seconds": 5}), ResultRecord("2", 1, "sleep", {"slept": 5.0})
     assert kinds(*sleep) == [("sleep", '{"seconds":5}'), ("sleep", '{"seconds":5} -> {"slept":5.0}')]
     viewer = ViewerTimeline()
     for row in rows(*sleep):

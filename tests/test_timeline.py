@@ -26,13 +26,13 @@ from plait.journal.owner import owner_of_this_process
 from plait.journal.records import (
     CodeResult,
     Decision,
-    Intent,
+    IntentRecord,
     MadeCall,
-    Note,
+    NoteRecord,
     ParentCall,
-    Raised,
+    RaisedRecord,
     Record,
-    Result,
+    ResultRecord,
     Row,
     RunHead,
 )
@@ -116,7 +116,7 @@ def test_a_refused_call_is_planned_and_ends_without_having_begun() -> None:
 def test_a_call_that_began_and_has_no_result_is_in_doubt_unless_it_waits_for_a_child_run() -> None:
     (call,) = Timeline(rows(begin("1.0", SEND))).tool_calls
     assert call.begun and not call.waits and call.observation is None
-    suspended = (begin("1.0", SEND), Raised("1.0", 1, "Suspend"))
+    suspended = (begin("1.0", SEND), RaisedRecord("1.0", 1, "Suspend"))
     (call,) = (timeline := Timeline(rows(*suspended))).tool_calls
     assert call.begun and call.waits and changes(timeline) == ["planned", "began"]
     (call,) = (timeline := Timeline(rows(*suspended, begin("1.0", SEND)))).tool_calls
@@ -145,13 +145,13 @@ def test_of_several_questions_of_a_guard_about_one_entry_the_last_is_open() -> N
     "last",
     [
         end("1.1", "done", asked=SEND),
-        Raised("1", 1, "LimitNear", "steps", "near"),
+        RaisedRecord("1", 1, "LimitNear", "steps", "near"),
     ],
 )
 def test_a_question_is_closed_when_its_entry_has_a_result_or_its_act_is_raised(last: Record) -> None:
     timeline = Timeline(rows(ask("1.1?approvals@5f", "a", call=SEND), ask("1.10?approvals@5f", "b", call=SEND), last))
     still = [each.text for each in timeline.open_questions]
-    assert still == (["b"] if isinstance(last, Result) else [])
+    assert still == (["b"] if isinstance(last, ResultRecord) else [])
 
 
 def test_the_loop_s_question_has_a_text_as_answer() -> None:
@@ -164,12 +164,12 @@ def test_code_notes_exceptions_takes_and_child_runs_have_entries() -> None:
     taken = WaitResult(2, piece="Plan")
     timeline = Timeline(
         rows(
-            Intent("0", 1, "code", "x = 1"),
-            Result("0", 1, "code", CodeResult(Ran("1"), "x = 1", 12.0)),
-            Note("n0", 1, "repaired", "A quote was missing."),
-            Note("1.0", 1, "hook", "Changed."),
-            Raised("1", 1, "ContextOverflow", detail="too long", tokens=9, room=5),
-            Result("4", 1, "take", taken),
+            IntentRecord("0", 1, "code", "x = 1"),
+            ResultRecord("0", 1, "code", CodeResult(Ran("1"), "x = 1", 12.0)),
+            NoteRecord("n0", 1, "repaired", "A quote was missing."),
+            NoteRecord("1.0", 1, "hook", "Changed."),
+            RaisedRecord("1", 1, "ContextOverflow", detail="too long", tokens=9, room=5),
+            ResultRecord("4", 1, "take", taken),
             start_child("1.0:c90.0", "r-1"),
             end_child("1.0:c90.0", calls=1),
         )
@@ -186,7 +186,7 @@ def test_code_notes_exceptions_takes_and_child_runs_have_entries() -> None:
 
 
 def test_an_unknown_kind_of_work_is_read_as_json() -> None:
-    sleep = rows(Intent("2", 1, "sleep", {"seconds": 5}), Result("2", 1, "sleep", None))
+    sleep = rows(IntentRecord("2", 1, "sleep", {"seconds": 5}), ResultRecord("2", 1, "sleep", None))
     read = [Row(each.seq, each.at, codec.decode_record(codec.encode_record(each.record).decode())) for each in sleep]
     timeline = Timeline(read)
     assert [moment.entry for moment in timeline.moments] == [
@@ -201,7 +201,7 @@ def test_rows_without_those_before_them_change_nothing() -> None:
 
 
 def test_the_time_between_two_processes_and_before_an_answer_does_not_count() -> None:
-    told = ask("3", "Which?"), answer("3", "This."), Note("n0", 1, "x", "y")
+    told = ask("3", "Which?"), answer("3", "This."), NoteRecord("n0", 1, "x", "y")
     records = [Row(0, 100.0, told[0]), Row(1, 500.0, told[1]), Row(2, 501.0, told[2]), Row(3, 900.0, resumed())]
     assert Timeline(records).seconds == 1.0
 
@@ -233,8 +233,8 @@ def test_a_fork_takes_the_steps_before_and_no_remarks_of_the_runtime() -> None:
     records = (
         request("0a0"),
         reply("0", "x"),
-        Note("n0", 1, "repaired", "t"),
-        Note("0", 1, "retry", "t"),
+        NoteRecord("n0", 1, "repaired", "t"),
+        NoteRecord("0", 1, "retry", "t"),
         resumed(),
         request("1a0", 2),
     )
@@ -265,9 +265,9 @@ def test_a_fork_takes_nothing_of_a_loop_whose_limit_was_near_and_no_child_run_th
         end_child("1.0:c90.0"),
         begin("1.1", SEND),
         start_child("1.1:c90.0", "r-2"),
-        Raised("2", 1, "LimitNear", "steps", "near"),
+        RaisedRecord("2", 1, "LimitNear", "steps", "near"),
         end("1.0", "late"),
-        Note("n0", 1, "stopping", "t"),
+        NoteRecord("n0", 1, "stopping", "t"),
         request("3a0"),
     )
     assert keys_before(2, *records) == ["1.0", "1.0:c90.0", "1.0:c90.0", "1.1", "1.0"]

@@ -18,7 +18,7 @@ from plait.core import Call, Exchange, LoopContext, Observation, Reply, Task, Th
 from plait.core import events as ev
 from plait.journal.entries import LoopException
 from plait.journal.log import RunLog
-from plait.journal.records import Note
+from plait.journal.records import NoteRecord
 from plait.loops import ToolCalling
 from plait.models.base import Abilities
 from plait.models.scripted import ABILITIES
@@ -126,7 +126,7 @@ def go(replies: list[Any], journal: Path, loop: Any = None, abilities: Abilities
 
 
 def noted(run: Any, kind: str) -> list[str]:
-    return [row.record.text for row in run.trace if isinstance(row.record, Note) and row.record.kind == kind]
+    return [row.record.text for row in run.trace if isinstance(row.record, NoteRecord) and row.record.kind == kind]
 
 
 LYON, NICE = native_call("people", {"city": "Lyon"}, "a1"), native_call("people", {"city": "Nice"}, "b2")

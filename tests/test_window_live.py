@@ -13,7 +13,7 @@ import pytest
 import plait
 from plait.journal.log import RunLog
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Note, RunHead
+from plait.journal.records import NoteRecord, RunHead
 from plait.journal.store import Journal
 from plait.server import run_search
 from plait.server.live import RunFollower, follow_list, follow_run, last_seen_row, run_document
@@ -87,7 +87,7 @@ async def test_a_run_that_goes_on_is_followed_to_its_end(journal: Path) -> None:
 
     task = asyncio.ensure_future(follow())
     for number in range(20):
-        await log.append((Note(f"n{number}", 1 + number // 5, "note", f"remark {number}"), None))
+        await log.append((NoteRecord(f"n{number}", 1 + number // 5, "note", f"remark {number}"), None))
         await asyncio.sleep(0.05)
     await log.end("answered", {"type": "answered", "answer": "x"}, {})
     ids = await asyncio.wait_for(task, 60)

@@ -11,7 +11,7 @@ import pytest
 import plait
 from plait.core import Call, Reply
 from plait.core.errors import Unreachable
-from plait.journal.records import Note
+from plait.journal.records import NoteRecord
 from plait.models.base import Abilities
 from test_answer_check import ASKED, RIGHT, SCRIPTS
 from test_answer_check import agent as refusing
@@ -117,7 +117,7 @@ def test_an_answer_that_is_refused_is_not_told(loop: str, policy: str, journal: 
         _, _, text = here.ask("POST", "/v1/chat/completions", asked(ASKED, stream=True))
         assert streamed(text)[:2] == (RIGHT, "stop")
         record = list(here.manager.journal.iter_rows("last"))
-    assert any(isinstance(row.record, Note) and row.record.kind == "unfounded" for row in record)
+    assert any(isinstance(row.record, NoteRecord) and row.record.kind == "unfounded" for row in record)
 
 
 class Breaks(plait.Scripted):

@@ -17,7 +17,7 @@ from plait.core import Call, Observation, Reply, Usage
 from plait.core.effects import Think
 from plait.core.outcomes import Answered, Outcome, Waiting
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Asking, Intent, Record, RunHead
+from plait.journal.records import Asking, IntentRecord, Record, RunHead
 from plait.journal.store import Journal
 from plait.models.base import OnText, Request, Response
 
@@ -144,7 +144,7 @@ async def written(
         await log.append(*records)
     end = outcome or Answered("done")
     if isinstance(end, Waiting):
-        await log.append((Intent(f"{2 * steps}", steps, "question", Asking(end.kind, end.reason)), None))
+        await log.append((IntentRecord(f"{2 * steps}", steps, "question", Asking(end.kind, end.reason)), None))
     await log.end(
         end.status,
         end,

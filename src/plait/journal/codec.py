@@ -18,14 +18,14 @@ from plait.journal.records import (
     ChildStart,
     CodeResult,
     Decision,
-    Intent,
+    IntentRecord,
     MadeCall,
-    Note,
-    Raised,
+    NoteRecord,
+    RaisedRecord,
     Record,
-    Request,
-    Response,
-    Result,
+    RequestRecord,
+    ResponseRecord,
+    ResultRecord,
     Resumption,
     RunHead,
 )
@@ -49,7 +49,7 @@ class ValueTypes(NamedTuple):
 
 
 WORKS: dict[str, ValueTypes] = {
-    "request": ValueTypes(Request, result=Response),
+    "request": ValueTypes(RequestRecord, result=ResponseRecord),
     "think": ValueTypes(result=Reply),
     "call": ValueTypes(Call, MadeCall, Observation),
     "code": ValueTypes(str | None, result=CodeResult),
@@ -80,7 +80,7 @@ def encode(value: Any) -> bytes:
 
 def encode_record(record: Record) -> bytes:
     """JSON of a record as it is stored: a result that is text stands in it once."""
-    seen = record.value if isinstance(record, Result) else None
+    seen = record.value if isinstance(record, ResultRecord) else None
     if isinstance(seen, Observation) and isinstance(seen.value, str) and seen.value == seen.text:
         record = structs.replace(record, value=structs.replace(seen, value=None), value_is_text=True)
     return encode(record)
@@ -90,21 +90,21 @@ def _type_values(record: Record) -> Record:
     """The record with its values as typed objects, as whoever wrote it had them. Raises `msgspec.ValidationError`,
     and `ValueError` for a text that is no key."""
     read_key(record.key)
-    if isinstance(record, Raised):
+    if isinstance(record, RaisedRecord):
         return record
-    if isinstance(record, Note):
+    if isinstance(record, NoteRecord):
         if record.kind != "resumed":
             return record
         return structs.replace(record, value=msgspec.convert(record.value, Resumption))
     types = WORKS.get(record.work, _UNKNOWN)
     asked = record.asked if record.asked is UNSET else msgspec.convert(record.asked, types.asked)
-    if isinstance(record, Intent):
+    if isinstance(record, IntentRecord):
         made = record.made if record.made is UNSET else msgspec.convert(record.made, types.made)
-        return Intent(record.key, record.step, record.work, asked, made)
+        return IntentRecord(record.key, record.step, record.work, asked, made)
     value = msgspec.convert(record.value, types.result)
     if record.value_is_text and isinstance(value, Observation):
         value = structs.replace(value, value=value.text)
-    return Result(record.key, record.step, record.work, value, asked)
+    return ResultRecord(record.key, record.step, record.work, value, asked)
 
 
 _UNKNOWN = ValueTypes()

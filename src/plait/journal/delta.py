@@ -15,7 +15,7 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
-from plait.journal.records import Intent, Record, Request
+from plait.journal.records import IntentRecord, Record, RequestRecord
 
 PACK_FROM = 2000
 """Bytes from which a body is compressed: below, a page of the file is shared by several rows anyway."""
@@ -36,7 +36,7 @@ MAX_BODY = 64 << 20
 
 def find_phase(record: Record) -> str | None:
     """Return the phase whose last request is the base of a row's body; None: the body has no base, and is none."""
-    is_request = isinstance(record, Intent) and isinstance(record.asked, Request)
+    is_request = isinstance(record, IntentRecord) and isinstance(record.asked, RequestRecord)
     return record.asked.phase if is_request else None  # type: ignore[union-attr]
 
 

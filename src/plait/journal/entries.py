@@ -7,10 +7,10 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from plait.core import Call, Observation, Reply, WaitResult
-from plait.journal.records import ChildEnd, CodeResult, Decision, Raised, Response, Resumption
+from plait.journal.records import ChildEnd, CodeResult, Decision, RaisedRecord, ResponseRecord, Resumption
 
 
-class RecordedResponse(Response, frozen=True, kw_only=True):
+class RecordedResponse(ResponseRecord, frozen=True, kw_only=True):
     """The end of a request, in row `seq`, with the exact `body` of the response. `status` is 0 if no response came."""
 
     seq: int
@@ -173,7 +173,7 @@ class RecordedNote(Struct, frozen=True):
     value: Any = None
 
 
-class LoopException(Raised, frozen=True, kw_only=True):
+class LoopException(RaisedRecord, frozen=True, kw_only=True):
     """What the loop received in place of the result of effect `n`, or what ended the run."""
 
     n: int

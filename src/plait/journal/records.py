@@ -15,9 +15,9 @@ key. A key is a path that does not depend on timing:
     "n0"                     the loop's first note
     ""                       the run itself
 
-Four kinds of rows: an `Intent` says that work begins, a `Result` how it ended, `Raised` what the loop received in place
-of a result, a `Note` is a remark. An intent without a result is work in doubt; that of a decision is an open question.
-What was written stands: a later row of the same key and kind replaces an earlier one.
+Four kinds of rows: an `IntentRecord` says that work begins, a `ResultRecord` how it ended, `RaisedRecord` what the loop
+received in place of a result, a `NoteRecord` is a remark. An intent without a result is work in doubt; that of a
+decision is an open question. What was written stands: a later row of the same key and kind replaces an earlier one.
 
 `work` names the kind of work, and tells how the values are read. `Timeline` is the only reader of values:
 
@@ -43,7 +43,7 @@ from msgspec import UNSET, Struct, UnsetType
 from plait.core import Attachment, Call, Exchange, PastCall, Ran, Usage
 
 
-class Intent(Struct, frozen=True, omit_defaults=True, tag="intent"):
+class IntentRecord(Struct, frozen=True, omit_defaults=True, tag="intent"):
     """Work begins. `asked` is the work as the loop wants it, `made` as the guards left it, where that differs."""
 
     key: str
@@ -53,7 +53,7 @@ class Intent(Struct, frozen=True, omit_defaults=True, tag="intent"):
     made: Any | UnsetType = UNSET
 
 
-class Result(Struct, frozen=True, omit_defaults=True, tag="result"):
+class ResultRecord(Struct, frozen=True, omit_defaults=True, tag="result"):
     """Work has ended. `asked` is there only if the entry has no intent: its work was refused, and never began.
 
     `value_is_text`: only in a stored row. The value of its observation equals its text, and is left out.
@@ -67,8 +67,8 @@ class Result(Struct, frozen=True, omit_defaults=True, tag="result"):
     value_is_text: bool = False
 
 
-class Raised(Struct, frozen=True, omit_defaults=True, tag="raised"):
-    """The loop received an exception in place of a result, or (`LimitReached`, `Refused`) the run ended with it.
+class RaisedRecord(Struct, frozen=True, omit_defaults=True, tag="raised"):
+    """The loop received an exception in place of a result, or (`LimitReached`, `EndedByRefusal`) the run ended with it.
 
     `kind` is its class name. `asked` is the digest of the loop's effect. `Suspend`: the entry waits for a child run,
     and goes on with a new intent. `said` are the words with which an endpoint rejected native tools, "" if that was
@@ -76,7 +76,7 @@ class Raised(Struct, frozen=True, omit_defaults=True, tag="raised"):
 
     key: str
     step: int
-    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported", "Refused", "Suspend"]
+    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported", "EndedByRefusal", "Suspend"]
     limit: str = ""
     detail: str = ""
     tokens: int = 0
@@ -85,7 +85,7 @@ class Raised(Struct, frozen=True, omit_defaults=True, tag="raised"):
     asked: str = ""
 
 
-class Note(Struct, frozen=True, omit_defaults=True, tag="note"):
+class NoteRecord(Struct, frozen=True, omit_defaults=True, tag="note"):
     """A remark of the loop (key "n0", "n1" ...), or of the runtime (key "", or that of the entry it is about).
 
     A note of kind "resumed" begins the rows of a further process: `value` is then a `Resumption`.
@@ -98,13 +98,13 @@ class Note(Struct, frozen=True, omit_defaults=True, tag="note"):
     value: Any = None
 
 
-Record: TypeAlias = Intent | Result | Raised | Note
+Record: TypeAlias = IntentRecord | ResultRecord | RaisedRecord | NoteRecord
 
 
 # -- the values
 
 
-class Request(Struct, frozen=True, omit_defaults=True):
+class RequestRecord(Struct, frozen=True, omit_defaults=True):
     """An attempt to ask a model. `model` is the model's spec. `max_tokens` is the reply's maximum number of tokens if a
     guard set one, else None."""
 
@@ -114,7 +114,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     max_tokens: int | None = None
 
 
-class Response(Struct, frozen=True, omit_defaults=True):
+class ResponseRecord(Struct, frozen=True, omit_defaults=True):
     """The end of an attempt; `error` says what was wrong. `status` is 0 if no response came.
 
     `lost` names an ability that the endpoint turned out not to have. `usage` and `cost` (USD, None if no price is

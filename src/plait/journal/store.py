@@ -29,7 +29,7 @@ from plait.journal import chain, codec, faults, reader, redaction
 from plait.journal.effects import EffectsFile, has_effects
 from plait.journal.log import ENDED, Entry, RunLog
 from plait.journal.owner import OwnerLock, hold_owner_lock, life_of, owner_of_this_process
-from plait.journal.records import Note, Row, RunHead, RunRow, SessionRow, SessionTurn
+from plait.journal.records import NoteRecord, Row, RunHead, RunRow, SessionRow, SessionTurn
 from plait.journal.timeline import Timeline
 from plait.journal.writer import INSERTS, Writer
 
@@ -242,7 +242,9 @@ class Journal:
             return log
 
         log = await writer.transact(work)
-        if log.lost is not None and any(isinstance(record, Note) and record.kind == "resumed" for record, _ in records):
+        if log.lost is not None and any(
+            isinstance(record, NoteRecord) and record.kind == "resumed" for record, _ in records
+        ):
             # What is in doubt stands in the journal from here on, so the file can begin again.
             EffectsFile(self.path, log.run).start(log.rows)
         return self._keep(log, writer)

@@ -32,7 +32,18 @@ from plait.journal.entries import (
     ToolCall,
 )
 from plait.journal.keys import Key, question_id, read_key
-from plait.journal.records import Asking, Decision, Intent, MadeCall, Note, Raised, Record, Result, Resumption, Row
+from plait.journal.records import (
+    Asking,
+    Decision,
+    IntentRecord,
+    MadeCall,
+    NoteRecord,
+    RaisedRecord,
+    Record,
+    ResultRecord,
+    Resumption,
+    Row,
+)
 
 _Closable = TypeVar("_Closable", Question, ChildRun)
 
@@ -73,11 +84,15 @@ class Timeline:
 
     def _has_waited_for(self, record: Record) -> bool:
         """Return whether the run only waited before this row."""
-        if isinstance(record, Note):
+        if isinstance(record, NoteRecord):
             return record.kind == "resumed"
-        if isinstance(record, Result):
+        if isinstance(record, ResultRecord):
             return record.key in self._questions
-        if not isinstance(record, Intent) or record.work != "request" or (key := read_key(record.key)).attempt <= 0:
+        if (
+            not isinstance(record, IntentRecord)
+            or record.work != "request"
+            or (key := read_key(record.key)).attempt <= 0
+        ):
             return False
         asking = f"{key.n}.{key.i}"
         works = any(each.last.response is None for each in self._model_calls.values()) or any(
@@ -155,38 +170,38 @@ class Timeline:
         record = row.record
         key = read_key(record.key)
         match record:
-            case Intent(work="request"):
+            case IntentRecord(work="request"):
                 yield "asked", self._add_attempt(row.seq, key, record, body)
-            case Intent(work="call"):
+            case IntentRecord(work="call"):
                 yield from self._begin_call(key, record)
-            case Intent(work="question" | "decision", asked=Asking() as asked):
+            case IntentRecord(work="question" | "decision", asked=Asking() as asked):
                 yield from self._ask(key, record, asked)
-            case Intent(work="child", asked=asked):
+            case IntentRecord(work="child", asked=asked):
                 child = ChildRun(record.key, key.n, key.i, record.step, asked.run, asked.question)
                 self._children[record.key] = child
                 yield "began", child
-            case Intent(work="think" | "code" | "take"):
+            case IntentRecord(work="think" | "code" | "take"):
                 pass  # the result says it all
-            case Intent(work=work, asked=asked):
+            case IntentRecord(work=work, asked=asked):
                 made = None if record.made is UNSET else record.made
                 self._other_works[record.key] = other = OtherWork(record.key, key.n, record.step, work, asked, made)
                 yield "began", other
-            case Result():
+            case ResultRecord():
                 yield from self._end(row.seq, key, record, body)
                 if record.work not in ("question", "decision"):
                     self._close(record.key)
-            case Raised(kind="Suspend"):
+            case RaisedRecord(kind="Suspend"):
                 if record.key in self._tool_calls:
                     self._tool_calls[record.key] = replace(self._tool_calls[record.key], waits=True)
-            case Raised():
+            case RaisedRecord():
                 self._close(record.key)
                 yield "raised", LoopException(**asdict(record), n=key.n)
-            case Note(kind="resumed", value=Resumption() as value):
+            case NoteRecord(kind="resumed", value=Resumption() as value):
                 yield "resumed", value
-            case Note():
+            case NoteRecord():
                 yield "noted", RecordedNote(record.key, key.note, record.step, record.kind, record.text, record.value)
 
-    def _end(self, seq: int, key: Key, record: Result, body: bytes | None) -> Iterator[tuple[Change, Entry]]:
+    def _end(self, seq: int, key: Key, record: ResultRecord, body: bytes | None) -> Iterator[tuple[Change, Entry]]:
         value, asked = record.value, None if record.asked is UNSET else record.asked
         match record.work:
             case "request":
@@ -265,7 +280,7 @@ class Timeline:
                 self.moments[i] = replace(self.moments[i], entry=changed)
                 return
 
-    def _add_attempt(self, seq: int, key: Key, record: Intent, body: bytes | None) -> ModelCall:
+    def _add_attempt(self, seq: int, key: Key, record: IntentRecord, body: bytes | None) -> ModelCall:
         asked = record.asked
         attempt = ModelAttempt(seq, key.attempt, asked.phase, asked.model, asked.path, asked.max_tokens, body or b"")
         of_call = _remove_attempt(record.key)
@@ -274,7 +289,7 @@ class Timeline:
         self._model_calls[of_call] = call = ModelCall(of_call, key.n, key.i, record.step, (*attempts, attempt))
         return call
 
-    def _begin_call(self, key: Key, record: Intent) -> Iterator[tuple[Change, Entry]]:
+    def _begin_call(self, key: Key, record: IntentRecord) -> Iterator[tuple[Change, Entry]]:
         known = self._tool_calls.get(record.key)
         made = MadeCall(record.asked) if record.made is UNSET else record.made
         planned = ToolCall(record.key, key.n, key.i, record.step, record.asked, made.call, made.by, made.words)
@@ -284,7 +299,7 @@ class Timeline:
         if known is None or not known.begun:  # else it goes on: it waited for a child run, or is made again
             yield "began", began
 
-    def _ask(self, key: Key, record: Intent, asked: Asking) -> Iterator[tuple[Change, Entry]]:
+    def _ask(self, key: Key, record: IntentRecord, asked: Asking) -> Iterator[tuple[Change, Entry]]:
         """A call that a guard asks about is planned, even if it has no row of its own yet."""
         is_about_call = key.mark == "?" and key.i >= 0 and not key.asked
         if is_about_call and asked.call is not None and key.owner not in self._tool_calls:
@@ -342,8 +357,8 @@ def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
     anew. What a loop did after a limit was near is not taken over either: a fork has limits of its own. Child runs that
     have not ended stay with the run that started them.
     """
-    of_loop = [row for row in rows if not isinstance(row.record, Note) or read_key(row.record.key).note >= 0]
-    raised = [row for row in rows if isinstance(row.record, Raised) and row.record.kind in _LIMITS]
+    of_loop = [row for row in rows if not isinstance(row.record, NoteRecord) or read_key(row.record.key).note >= 0]
+    raised = [row for row in rows if isinstance(row.record, RaisedRecord) and row.record.kind in _LIMITS]
     near = raised[0] if raised else None
     kept = [row for row in of_loop if row.record.step < at and not (near is not None and _is_after(row, near))]
     timeline = Timeline(kept)
@@ -351,7 +366,7 @@ def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
     unended = {each.key for each in timeline.children if each.end is None}
     made = {each.key for each in timeline.tool_calls if each.begun or each.observation is not None}
     used = [row for row in kept if row.record.key not in unanswered | unended and _is_of_made_call(row.record, made)]
-    return used, max((row.record.step for row in of_loop if not isinstance(row.record, Note)), default=0)
+    return used, max((row.record.step for row in of_loop if not isinstance(row.record, NoteRecord)), default=0)
 
 
 _LIMITS = ("LimitNear", "LimitReached")

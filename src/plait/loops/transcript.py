@@ -127,19 +127,19 @@ class Transcript:
 
     # A log only grows, so what was made of its entries is kept: a step costs no more than what it adds.
 
-    def _show(self, entry: Entry, i: int, view: View) -> str:
+    def _show(self, entry: LogEntry, i: int, view: View) -> str:
         """Return the observation of entry `i`: shortened or folded, escaped, labelled."""
         if (i, view) not in self._shown:
             self._shown[i, view] = self._observe_entry(entry, i + 1, view)
         return self._shown[i, view]
 
-    def _show_raw(self, entry: Entry, i: int, view: View) -> str:
+    def _show_raw(self, entry: LogEntry, i: int, view: View) -> str:
         if (i, view) not in self._raw:
             own = self.escape_tokens(entry.turn.rstrip())
             self._raw[i, view] = f"{own}\n{self._show(entry, i, view).rstrip()}\n"
         return self._raw[i, view]
 
-    def _observe_entry(self, entry: Entry, n: int, view: View) -> str:
+    def _observe_entry(self, entry: LogEntry, n: int, view: View) -> str:
         text = self.show_result(entry, view)
         if self._harmless:
             return self._observe(entry.tool, text, n)
@@ -147,7 +147,7 @@ class Transcript:
             tool = self._tools[entry.tool] = self._escape(entry.tool, inline=True)
         return self._observe(tool, self._escape(text, inline=self._inline), n)
 
-    def show_result(self, entry: Entry, view: View) -> str:
+    def show_result(self, entry: LogEntry, view: View) -> str:
         """Return an observation, shortened or folded, without its label and not escaped."""
         return view.show_result(self._kit, entry.tool, entry.observation)
 
@@ -166,7 +166,7 @@ class PastTurn:
     escaped. `observation` is escaped and has no label.
     """
 
-    def __init__(self, page: Transcript, entry: Entry, index: int, view: View, remark: str = "") -> None:
+    def __init__(self, page: Transcript, entry: LogEntry, index: int, view: View, remark: str = "") -> None:
         self._page, self._entry, self._view, self._remark = page, entry, view, remark
         self.number = index + 1
         self.tool = entry.tool
@@ -192,7 +192,7 @@ def _with_word(said: list[Message], word: str) -> list[Message]:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogEntry:
     """The part of a turn that counts, the observation after it (whole), the tool that gave it, the whole reply, and the
     observation's attachments."""
 
@@ -211,14 +211,14 @@ class Entry:
 class Scratchpad:
     """The log of a run, frozen: `then` and `once_more` return a new one. `after` is a remark behind the last entry."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LogEntry, ...] = ()
     after: str = ""
 
     def then(self, turn: Turn, observation: Observation) -> Scratchpad:
         """Append a turn and its observation."""
         text = observation.with_note
         tool = turn.call.tool if turn.call is not None else "final_answer"
-        return Scratchpad((*self.entries, Entry(turn.kept, text, tool, turn.reply, observation.attachments)))
+        return Scratchpad((*self.entries, LogEntry(turn.kept, text, tool, turn.reply, observation.attachments)))
 
     def once_more(self, words: str) -> Scratchpad:
         """Leave out a turn that only repeated a call, and remark that behind the last entry."""

@@ -37,7 +37,7 @@ from plait.loops.compaction import Compaction, View
 from plait.loops.format import Format, Turn, Unreadable
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.tool_descriptions import offered_tools
-from plait.loops.transcript import Entry, Observe, Scratchpad, Transcript, TranscriptKind
+from plait.loops.transcript import LogEntry, Observe, Scratchpad, Transcript, TranscriptKind
 
 FOLDED = 300
 """Characters of a result that came once more."""
@@ -85,7 +85,7 @@ class TurnLoop:
         page = Transcript(
             self.transcript, self.format, task, context, self.words, self.observe, answer_place=self.answer_place
         )
-        log, compaction = Scratchpad(), Compaction(context, task.question, Entry.describe)
+        log, compaction = Scratchpad(), Compaction(context, task.question, LogEntry.describe)
         seen: Observation | None = None
         try:
             while True:

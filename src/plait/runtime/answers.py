@@ -11,7 +11,7 @@ from msgspec import structs
 
 from plait.core.errors import ConfigError
 from plait.journal.entries import Question
-from plait.journal.records import Decision, Result
+from plait.journal.records import Decision, ResultRecord
 from plait.runtime.approvals import waiting_with
 from plait.runtime.background import call_either
 from plait.runtime.bound_calls import CallBinder
@@ -65,9 +65,9 @@ def read_answer(answer: str, asked: Question, binder: CallBinder | None) -> str 
     return Decision("refuse", text="" if word in NO else answer, by_user=True)
 
 
-def record_answer(question: Question, value: str | Decision) -> Result:
+def record_answer(question: Question, value: str | Decision) -> ResultRecord:
     """Return the row that holds an answer."""
-    return Result(question.key, question.step, "question" if isinstance(value, str) else "decision", value)
+    return ResultRecord(question.key, question.step, "question" if isinstance(value, str) else "decision", value)
 
 
 async def answer_live(engine: Engine, questions: Sequence[Question]) -> bool:

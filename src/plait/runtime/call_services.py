@@ -22,7 +22,7 @@ from plait.models.base import Model
 from plait.runtime.attachments import UserQuestion, identify_question
 from plait.runtime.bound_calls import BoundCall
 from plait.runtime.context import CallLogger, Context
-from plait.runtime.guard import Entry, LimitReached, Refused, Suspend
+from plait.runtime.guard import EndedByRefusal, Entry, LimitReached, Suspend
 from plait.runtime.make_call import ChildWaits, make_call
 from plait.runtime.phase_models import Phases
 from plait.runtime.run import Run
@@ -206,7 +206,7 @@ class ToolServices:
                 reply = await self.engine.performers.model.ask_for_tool(self.entry, think, phases, self._asked)
         except (LimitNear, LimitReached) as why:
             raise BudgetSpent(why) from None
-        except Refused as why:
+        except EndedByRefusal as why:
             raise ToolError(str(why)) from None
         except (ModelError, ConfigError) as why:
             after = f" Wait {why.after:g} s." if isinstance(why, ModelError) and why.after is not None else ""

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from plait.core.errors import BadInput, ConfigError
 from plait.journal.keys import read_key
-from plait.journal.records import Asking, Decision, Intent, Result
+from plait.journal.records import Asking, Decision, IntentRecord, ResultRecord
 from plait.runtime.bound_calls import REBINDS
 from plait.runtime.decided_values import digested, read_change, write_change
 from plait.runtime.guard import (
@@ -27,7 +27,7 @@ from plait.runtime.guard import (
     Suspend,
     open_question,
 )
-from plait.runtime.run_journal import NOTHING, Found, RunJournal, Work
+from plait.runtime.run_journal import NOTHING, EntryWork, FoundEntry, RunJournal
 
 
 class Performer(Protocol):
@@ -43,7 +43,7 @@ class Performer(Protocol):
         """Set `entry.effect` to what a guard (`decision.action` is "change") or the user ("edit") made of it. Raises
         `BadInput`."""
 
-    def restore(self, entry: Entry, found: Found) -> None:
+    def restore(self, entry: Entry, found: FoundEntry) -> None:
         """Set `entry.effect` to what is on record. Raises `ReplayDiffers` if that is another effect, and `BadInput` if
         it can't be done any more as it was decided."""
 
@@ -51,13 +51,13 @@ class Performer(Protocol):
         """Return the result of an entry that cannot be bound."""
 
     def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
-        """Return the result of a refused effect, or (`is_after`) what replaces a withheld result. Raises `Refused`
-        where the loop cannot go on without it."""
+        """Return the result of a refused effect, or (`is_after`) what replaces a withheld result. Raises
+        `EndedByRefusal` where the loop cannot go on without it."""
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
         """Return the question to the user about an effect, or about its result (UNSET: there is none yet)."""
 
-    def describe(self, entry: Entry) -> Work:
+    def describe(self, entry: Entry) -> EntryWork:
         """Return what the record holds of an entry before it is done, and how it is to be recorded."""
 
     async def perform(self, entry: Entry) -> tuple[Any, bytes | None]:
@@ -75,7 +75,7 @@ class Admitted:
     entry: Entry
     performer: Performer
     guards: Sequence[Guard]
-    found: Found
+    found: FoundEntry
     result: Any | UnsetType = UNSET
 
     def release(self) -> None:
@@ -416,7 +416,7 @@ class Chain:
         """Record what a guard decided, and return it. Raises `Suspend` for a question."""
         if isinstance(made, AskApproval):
             asking = performer.ask(entry, made.question, result)
-            await self.journal.write(Intent(key, entry.step, "decision", asking))
+            await self.journal.write(IntentRecord(key, entry.step, "decision", asking))
             raise Suspend(open_question(entry.run, key, entry.step, asking))
         value = entry.effect if result is UNSET else result
         if isinstance(made, Refuse):
@@ -425,7 +425,7 @@ class Chain:
             decision = Decision("change", made if isinstance(made, Attempt) else write_change(value, made))
         entry.decided[guard.name] = decision
         if not isinstance(entry.effect, Attempt):  # the attempt's own intent has the change
-            self.journal.buffer(Result(key, entry.step, "decision", decision))
+            self.journal.buffer(ResultRecord(key, entry.step, "decision", decision))
         return decision
 
     def _recorded(self, entry: Entry, key: str) -> Decision | None:
@@ -451,7 +451,7 @@ class Chain:
         asking = self._asking_of(key)
         said = f"The edited input does not fit. {why}\n"
         asking = structs.replace(asking, text=said + asking.text.rpartition(said)[2])
-        await self.journal.write(Intent(key, entry.step, "decision", asking))
+        await self.journal.write(IntentRecord(key, entry.step, "decision", asking))
         raise Suspend(open_question(entry.run, key, entry.step, asking))
 
     def _note_decisions(self, entry: Entry, mark: str) -> None:

@@ -24,7 +24,7 @@ from plait.core.text import shorten
 from plait.journal.entries import Question
 from plait.journal.log import ENDED, AnyLog
 from plait.journal.memory import MemoryLog
-from plait.journal.records import ChildEnd, ChildStart, ParentCall, Result, RunHead, RunRow
+from plait.journal.records import ChildEnd, ChildStart, ParentCall, ResultRecord, RunHead, RunRow
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.runtime import runs
@@ -37,7 +37,7 @@ from plait.runtime.output import OutputForm, OutputT, output_of, recorded_output
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
-from plait.runtime.run_journal import NOTHING, Found, Work
+from plait.runtime.run_journal import NOTHING, EntryWork, FoundEntry
 from plait.runtime.run_spec import OnWait, RunSpec, sentence
 from plait.runtime.spent import spent_in
 from plait.tools import Tool, tool
@@ -114,7 +114,7 @@ class RunChild(BasePerformer):
         self._row: RunRow | None = None
         """The child in the journal; None if it has not begun, or there is no journal."""
 
-    async def record_ended(self, entry: Entry, found: Found) -> None:
+    async def record_ended(self, entry: Entry, found: FoundEntry) -> None:
         """Look for the child in the journal. If it has ended, and its entry does not say so, record that."""
         engine = self.engine
         if engine.store is None:
@@ -124,12 +124,12 @@ class RunChild(BasePerformer):
             if found.value is UNSET and row.status in ENDED and not engine.journal.replay:
                 asked = UNSET if found is not NOTHING else self.describe(entry).asked
                 await engine.journal.write(
-                    Result(entry.key, entry.step, self.work, ChildEnd(row.status, row.totals), asked)
+                    ResultRecord(entry.key, entry.step, self.work, ChildEnd(row.status, row.totals), asked)
                 )
 
-    def describe(self, entry: Entry) -> Work:
+    def describe(self, entry: Entry) -> EntryWork:
         asked = shorten(split_question(entry.effect.question)[0], 200)[0]
-        return Work(ChildStart(entry.effect.run, asked))
+        return EntryWork(ChildStart(entry.effect.run, asked))
 
     def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
         """Raise `ToolError`: the tool goes on without the child."""

@@ -42,7 +42,7 @@ from plait.core.errors import JournalError, ReplayDiffers
 from plait.journal.entries import Question
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
-from plait.journal.records import Raised, Result
+from plait.journal.records import RaisedRecord, ResultRecord
 from plait.journal.store import Journal
 from plait.runtime.answers import answer_live
 from plait.runtime.approvals import waiting_with
@@ -50,7 +50,7 @@ from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain, Performer
 from plait.runtime.clock import RunClock
-from plait.runtime.guard import Entry, Finish, Guard, LimitReached, RecordEnds, Refused, Suspend
+from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers import Performers
 from plait.runtime.performers.call_tools import EndedByTool
 from plait.runtime.performers.finish import END
@@ -69,7 +69,7 @@ GRACE = 5.0
 SIGNALS = (LimitNear, ContextOverflow, Unsupported)
 """What is thrown into the loop in place of a result."""
 
-_ENDINGS = (*SIGNALS, LimitReached, Refused)
+_ENDINGS = (*SIGNALS, LimitReached, EndedByRefusal)
 _OUTCOMES = get_args(Outcome)
 
 
@@ -277,7 +277,9 @@ class Engine:
         entry, performer, found = admitted.entry, admitted.performer, admitted.found
         if admitted.result is not UNSET:
             if found.value is UNSET and performer.work != "check":
-                record = Result(entry.key, entry.step, performer.work, admitted.result, performer.describe(entry).asked)
+                record = ResultRecord(
+                    entry.key, entry.step, performer.work, admitted.result, performer.describe(entry).asked
+                )
                 self.journal.buffer(record)
                 performer.report_refused(entry, admitted.result)
             return admitted.result
@@ -319,24 +321,26 @@ class Engine:
 
     # -- what is raised in place of a result
 
-    def _write_raised(self, key: str, step: int, why: Exception, effect: Effect) -> Raised:
+    def _write_raised(self, key: str, step: int, why: Exception, effect: Effect) -> RaisedRecord:
         asked = self._digest(effect)
         match why:
             case LimitNear() | LimitReached():
                 kind: Any = type(why).__name__
-                return Raised(key, step, kind, why.limit, why.detail, asked=asked)
-            case Refused():
-                return Raised(key, step, "Refused", why.kind, str(why), asked=asked)
+                return RaisedRecord(key, step, kind, why.limit, why.detail, asked=asked)
+            case EndedByRefusal():
+                return RaisedRecord(key, step, "EndedByRefusal", why.kind, str(why), asked=asked)
             case Unsupported():
-                return Raised(key, step, "Unsupported", why.ability, why.message, said=why.said, asked=asked)
+                return RaisedRecord(key, step, "Unsupported", why.ability, why.message, said=why.said, asked=asked)
             case ContextOverflow():
-                return Raised(key, step, "ContextOverflow", "context", str(why), why.tokens, why.room, asked=asked)
+                return RaisedRecord(
+                    key, step, "ContextOverflow", "context", str(why), why.tokens, why.room, asked=asked
+                )
         raise TypeError(type(why))
 
     def _digest(self, effect: Effect) -> str:
         return self.journal.digest(msgspec.to_builtins(effect, enc_hook=repr))
 
-    def _read_raised(self, key: str, raised: Raised, effect: Effect) -> Exception:
+    def _read_raised(self, key: str, raised: RaisedRecord, effect: Effect) -> Exception:
         performer = self.performers.of(effect)
         performer.prepare_raised(key, effect)
         is_trusted = self.steps < self.run_spec.trust_until
@@ -347,8 +351,8 @@ class Engine:
                 return LimitNear(raised.limit, raised.detail)
             case "LimitReached":
                 return LimitReached(raised.limit, raised.detail)
-            case "Refused":
-                return Refused(raised.detail, cast(Any, raised.limit))
+            case "EndedByRefusal":
+                return EndedByRefusal(raised.detail, cast(Any, raised.limit))
             case "Unsupported":
                 return Unsupported(raised.detail, raised.limit, raised.said)
         return ContextOverflow(raised.detail, tokens=raised.tokens, room=raised.room)
@@ -419,7 +423,7 @@ class Engine:
             case Suspend():
                 self.questions = why.questions
                 return waiting_with(why.questions[0])
-            case Refused():
+            case EndedByRefusal():
                 return Failed(sentence(str(why)) if why.kind == "output" else str(why), kind=why.kind)
             case LimitReached() | LimitNear():
                 how = self._last.how_cut if self._last is not None else ""

@@ -74,7 +74,7 @@ class LimitReached(Exception):
         self.detail = detail
 
 
-class Refused(Exception):
+class EndedByRefusal(Exception):
     """Raised when what the loop cannot go on without is refused: the run ends as failed. `kind` is that of `Failed`."""
 
     def __init__(self, reason: str, kind: Literal["refused", "output"] = "refused") -> None:
@@ -82,7 +82,7 @@ class Refused(Exception):
         self.kind: Literal["refused", "output"] = kind
 
 
-Signal = LimitNear | LimitReached | Refused
+Signal = LimitNear | LimitReached | EndedByRefusal
 
 
 # -- effects that only guards and performers know

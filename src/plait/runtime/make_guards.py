@@ -53,7 +53,7 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
             repeats=spec.on_interrupted_call == "repeat",
             is_damaged=bool(past.lost),
             lost_calls=past.lost_calls,
-            doubts=past.calls_in_doubt,
+            calls_in_doubt=past.calls_in_doubt,
             read_session=read_session if spec.session and engine.store is not None else None,
         ),
     ]

@@ -19,14 +19,14 @@ from plait.core.errors import JournalError
 from plait.journal import codec
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
-from plait.journal.records import Intent, Note, Raised, Record, Result, Row
+from plait.journal.records import IntentRecord, NoteRecord, RaisedRecord, Record, ResultRecord, Row
 from plait.runtime.guard import Entry, RecordEnds, Suspend
 
 LONG = 0.05
 """Seconds: work that takes longer is on the record while it goes on."""
 
 
-class Found(NamedTuple):
+class FoundEntry(NamedTuple):
     """What is on record of an entry. UNSET where there is nothing. `is_open`: its last row is an intent.
 
     `asked` and `made` are those of its intent. `body` and `answer` are the bytes of its intent and result.
@@ -40,21 +40,21 @@ class Found(NamedTuple):
     answer: bytes | None = None
 
 
-NOTHING = Found()
+NOTHING = FoundEntry()
 """An entry that was never admitted has no rows."""
 
 
-class Work(NamedTuple):
+class EntryWork(NamedTuple):
     """What the record holds of an entry before it is done: `asked` and `made` of its intent, the intent's `body`.
 
-    `in_doubt` returns the result of work of which the intent alone is on record; None for work that can be repeated.
+    `describe_doubt` returns the result of work of which only the intent is on record; None if it can be repeated.
     `effect` is a call that must not be repeated, even if the journal loses rows. Its intent, and one with a body, are
     on the disk before it begins. `is_long`: it may take so long that its intent should not wait for the next write."""
 
     asked: Any = None
     made: Any | UnsetType = UNSET
     body: bytes | None = None
-    in_doubt: Callable[[], Any] | None = None
+    describe_doubt: Callable[[], Any] | None = None
     effect: Call | None = None
     is_long: bool = False
     has_intent: bool = True
@@ -65,8 +65,8 @@ class RunJournal:
 
     def __init__(self, log: AnyLog, rows: Iterable[Row] = (), *, replay: bool = False, has_ended: bool = False) -> None:
         self.log, self.replay, self.has_ended = log, replay, has_ended
-        self._found: dict[str, Found] = {}
-        self._raised: dict[str, Raised] = {}
+        self._found: dict[str, FoundEntry] = {}
+        self._raised: dict[str, RaisedRecord] = {}
         self._decisions: dict[str, dict[str, str]] = {}
         """The keys of the last decisions by guard, for each entry and mark (such as "3.1?")."""
         self._notes: set[tuple[str, ...]] = set()
@@ -87,16 +87,16 @@ class RunJournal:
 
     def _add(self, record: Record, body: bytes | None = None) -> None:
         key = record.key
-        if isinstance(record, Note):
+        if isinstance(record, NoteRecord):
             self._notes.add(self._name_note(key, record.kind, record.text))
             return
         found = self._found.get(key, NOTHING)
-        if isinstance(record, Intent):
-            self._found[key] = Found(record.asked, record.made, UNSET, True, body)
-        elif isinstance(record, Result):
+        if isinstance(record, IntentRecord):
+            self._found[key] = FoundEntry(record.asked, record.made, UNSET, True, body)
+        elif isinstance(record, ResultRecord):
             asked = found.asked if record.asked is UNSET else record.asked
             asked = None if asked is UNSET else asked
-            self._found[key] = Found(asked, found.made, record.value, False, found.body, body)
+            self._found[key] = FoundEntry(asked, found.made, record.value, False, found.body, body)
         else:
             self._raised[key] = record
             if record.kind == "Suspend":
@@ -107,7 +107,7 @@ class RunJournal:
             if work:
                 self.works.setdefault(at.n, work)
         if at.attempt >= 0:  # so the model call itself was admitted
-            self._found.setdefault(key[: key.rindex("a")], Found(None, UNSET, UNSET, True))
+            self._found.setdefault(key[: key.rindex("a")], FoundEntry(None, UNSET, UNSET, True))
         if at.mark:
             decided = self._decisions.setdefault(at.owner + at.mark, {})
             decided.pop(at.guard, None)  # the newest are the last
@@ -118,7 +118,7 @@ class RunJournal:
         self._reached = max(self._reached, at.n)
         if at.i >= 0:
             self._calls[at.n] = max(at.i + 1, self._calls.get(at.n, 0))
-        if isinstance(record, Result) and record.work == "take" and record.value.done:
+        if isinstance(record, ResultRecord) and record.work == "take" and record.value.done:
             self._taken.add(record.value.ticket)
 
     # -- looking up
@@ -128,15 +128,15 @@ class RunJournal:
         """Return the number of the last effect on record, -1 for none."""
         return self._reached
 
-    def find(self, key: str) -> Found:
+    def find(self, key: str) -> FoundEntry:
         """Return what is on record of an entry."""
         return self._found.get(key, NOTHING)
 
-    def items(self) -> list[tuple[str, Found]]:
+    def items(self) -> list[tuple[str, FoundEntry]]:
         """Return all entries on record with their keys, in the order of their first rows."""
         return list(self._found.items())
 
-    def raised(self, key: str) -> Raised | None:
+    def raised(self, key: str) -> RaisedRecord | None:
         """Return what the loop received in place of a result."""
         found = self._raised.get(key)
         return found if found is not None and found.kind != "Suspend" else None
@@ -182,7 +182,7 @@ class RunJournal:
         if self.replay or (key and name in self._notes):
             return False
         self._notes.add(name)
-        self.log.buffer((Note(key, step, kind, text), None))
+        self.log.buffer((NoteRecord(key, step, kind, text), None))
         return True
 
     async def write(self, record: Record) -> None:
@@ -199,7 +199,7 @@ class RunJournal:
         self,
         entry: Entry,
         name: str,
-        work: Work,
+        work: EntryWork,
         perform: Callable[[Entry], Awaitable[tuple[Any, bytes | None]]],
     ) -> Any:
         """Perform an entry that has no result, between its intent and its result. Returns the result.
@@ -211,13 +211,13 @@ class RunJournal:
             raise RecordEnds
         key, step = entry.key, entry.step
         found = self._found.get(key, NOTHING)
-        if work.in_doubt is not None and found.is_open:
-            value = work.in_doubt()
-            await self.write(Result(key, step, name, value))
+        if work.describe_doubt is not None and found.is_open:
+            value = work.describe_doubt()
+            await self.write(ResultRecord(key, step, name, value))
             return value
         timer = None
         if work.has_intent:
-            intent = Intent(key, step, name, work.asked, work.made)
+            intent = IntentRecord(key, step, name, work.asked, work.made)
             if work.effect is not None or work.body is not None:
                 await self._begin(intent, work.body, work.effect)
             elif not found.is_open:
@@ -228,13 +228,13 @@ class RunJournal:
         try:
             value, answer = await perform(entry)
         except Suspend:
-            if work.in_doubt is not None:  # its child run waits: the work has ended in order, and is not in doubt
-                await self.write(Raised(key, step, "Suspend"))
+            if work.describe_doubt is not None:  # its child run waits: the work has ended in order, and is not in doubt
+                await self.write(RaisedRecord(key, step, "Suspend"))
             raise
         finally:
             if timer is not None:
                 timer.cancel()
-        result = Result(key, step, name, value)
+        result = ResultRecord(key, step, name, value)
         if work.effect is None:
             self.buffer(result, answer)
         else:  # its end is on the disk before anything else happens
@@ -242,7 +242,7 @@ class RunJournal:
             self._add(result)
         return value
 
-    async def _begin(self, intent: Intent, body: bytes | None, effect: Call | None) -> None:
+    async def _begin(self, intent: IntentRecord, body: bytes | None, effect: Call | None) -> None:
         """Have an intent on the disk. Those of work that begins side by side are written together."""
         calls = (effect,) if effect is not None else ()
         if self._beside < 2:

@@ -18,7 +18,7 @@ from plait.journal.entries import Question
 from plait.journal.log import ENDED, AnyLog, Entry, RunLog
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import Note, Result, Resumption, Row, RunHead, RunRow
+from plait.journal.records import NoteRecord, ResultRecord, Resumption, Row, RunHead, RunRow
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline, select_rows_before
 from plait.runtime.answers import read_answer, record_answer
@@ -79,7 +79,7 @@ async def claim(
     log: RunLog | None = None
     while log is None:
         rows = journal.rows(head.run)
-        entries: list[Entry] = [(Note("", 0, "resumed", value=Resumption(run_spec.phases.describe())), None)]
+        entries: list[Entry] = [(NoteRecord("", 0, "resumed", value=Resumption(run_spec.phases.describe())), None)]
         asked: Question | None = None
         if answer is not None:
             asked = open_question(journal, head.run, question)
@@ -206,7 +206,7 @@ def fresh_id() -> str:
     return new_run_id()
 
 
-def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows: Sequence[Row]) -> Result:
+def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows: Sequence[Row]) -> ResultRecord:
     """Return the row of an answer. Raises `BadAnswer`: the run is as it was."""
     named = without_id(answer, asked.question)
     binder = None
@@ -219,7 +219,7 @@ def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows
     return record_answer(asked, value)
 
 
-async def _answer_child(journal: Journal, run: str, answer: Result, secrets: Iterable[str]) -> None:
+async def _answer_child(journal: Journal, run: str, answer: ResultRecord, secrets: Iterable[str]) -> None:
     """Record the answer to a question of a child run. The child goes on when its parent does."""
     row = journal.run(run)
     log = await journal.claim(

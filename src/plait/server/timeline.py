@@ -153,7 +153,7 @@ class ViewerTimeline:
                 self._change(id, text=self._cut(describe_work(other)))
             case _, RecordedNote(step=step, kind=kind, text=text):
                 self._show_note(moment, step, kind, text)
-            case _, LoopException(step=step, kind=kind, detail=detail) if kind not in ("Unsupported", "Refused"):
+            case _, LoopException(step=step, kind=kind, detail=detail) if kind not in ("Unsupported", "EndedByRefusal"):
                 self._show_note(moment, step, "limit", detail)
             case "waits", Question() as asked:
                 self._show_question(moment.at, asked.step, asked)

@@ -48,7 +48,7 @@ from plait.loops.escape import escape_of
 from plait.loops.format import Turn, Unreadable
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.options import check_options
-from plait.loops.transcript import Entry, Scratchpad, Transcript, TranscriptKind
+from plait.loops.transcript import LogEntry, Scratchpad, Transcript, TranscriptKind
 
 _ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
 """The beginnings of lines at which an answer in words ends."""
@@ -112,7 +112,7 @@ class CodeAct:
         work = Work(context, escape, self.max_lines, self.repeats, modules)
         log = Scratchpad()
         compaction = Compaction(
-            context, task.question, Entry.describe, first=int(bool(context.search)), on_change=work.forget_repeats
+            context, task.question, LogEntry.describe, first=int(bool(context.search)), on_change=work.forget_repeats
         )
         turn: Any = None
         last: Observation | None = None

@@ -61,7 +61,7 @@ class ApprovalsGuard(Guard):
     `policies` are those of the run and of the runs above it: a call needs approval if one of them says so. `scrub`
     removes secrets, as the record does. `repeats` says that calls in doubt are repeated, so nobody is asked about them.
     `is_damaged`: the journal has lost rows of this run, or may have; `lost_calls` are digests of the calls that began
-    in lost rows. `doubts` are the calls in doubt of the run so far and of its child runs, and `read_session` returns
+    in lost rows. `calls_in_doubt` are those of the run so far and of its child runs, and `read_session` returns
     those of earlier turns. Both have the tools' own names.
     """
 
@@ -80,7 +80,7 @@ class ApprovalsGuard(Guard):
         repeats: bool = False,
         is_damaged: bool = False,
         lost_calls: Sequence[str] = (),
-        doubts: Iterable[Call] = (),
+        calls_in_doubt: Iterable[Call] = (),
         read_session: Callable[[], Iterable[Call]] | None = None,
     ) -> None:
         self._set_policies(policies)
@@ -91,7 +91,7 @@ class ApprovalsGuard(Guard):
         """Those of this run and of its child runs."""
         self._named: set[tuple[str, str]] = set()
         """Entries that the user approved though they are in doubt."""
-        self._note(doubts)
+        self._note(calls_in_doubt)
         if read_session is not None:
             self.tree.read_later(read_session)
 

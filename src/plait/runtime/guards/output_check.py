@@ -13,7 +13,7 @@ from typing import Any
 
 from plait.core import Answered, Call, CheckAnswer, Failed, Observation
 from plait.runtime.context import Context
-from plait.runtime.guard import LIMITS, OUTPUT, USERS, Entry, Finish, Guard, Refuse, Refused
+from plait.runtime.guard import LIMITS, OUTPUT, USERS, EndedByRefusal, Entry, Finish, Guard, Refuse
 from plait.runtime.output import OutputType, remove_request
 
 
@@ -95,7 +95,7 @@ class AfterHooksGuard(Guard):
         return result
 
     def _count_objection(self, entry: Entry, objection: str, fresh: bool) -> None:
-        """Count and note an objection. Raises `Refused` for one more than the model may answer."""
+        """Count and note an objection. Raises `EndedByRefusal` for one more than the model may answer."""
         refused_by = {name for name, decision in entry.decided.items() if decision.action == "refuse"}
         if refused_by and refused_by <= set(self._uncounted):
             return
@@ -103,7 +103,7 @@ class AfterHooksGuard(Guard):
             entry.remark("output", objection)
         self._counted.add(entry.key)
         if fresh and len(self._counted) > self._guard.output.retries:
-            raise Refused(remove_request(objection), kind="output")
+            raise EndedByRefusal(remove_request(objection), kind="output")
 
 
 def make_output_guards(

@@ -22,7 +22,7 @@ from plait.core import LimitNear, Reply, Think
 from plait.core import events as ev
 from plait.core.errors import BadRequest, ConfigError, ContextOverflow, ModelError, Unsupported
 from plait.journal.keys import read_key
-from plait.journal.records import Asking, Request, Response, Result
+from plait.journal.records import Asking, RequestRecord, ResponseRecord, ResultRecord
 from plait.models.base import Model
 from plait.models.prices import SERVICE_TIER
 from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
@@ -36,7 +36,7 @@ from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.send_request import SendRequest, ask_about_request
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.reply_listener import ReplyListener, listen_to_reply
-from plait.runtime.run_journal import NOTHING, Found
+from plait.runtime.run_journal import NOTHING, FoundEntry
 from plait.runtime.tracing import ModelSpan
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class AskModel(BasePerformer):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._suspended: dict[str, ModelCall] = {}
+        self._suspended: dict[str, AskForReply] = {}
         """The model calls that wait for the user in this process, by key."""
         self._tiers_noted: set[tuple[str, str]] = set()
 
@@ -68,8 +68,8 @@ class AskModel(BasePerformer):
             at = read_key(key)
             if at.attempt < 0 or at.mark or found.value is UNSET:
                 continue
-            asked: Request = found.asked
-            response: Response = found.value
+            asked: RequestRecord = found.asked
+            response: ResponseRecord = found.value
             if response.fallback:
                 self.engine.run_spec.phases.leave(asked.model)
             think = Think(asked.phase, max_tokens=asked.max_tokens)  # the loop has not asked yet: the rest is unknown
@@ -80,7 +80,7 @@ class AskModel(BasePerformer):
             if not response.error and (reply := self.engine.journal.find(owner).value) is not UNSET:
                 self._tell(owner, think, reply, by_tool=bool(at.asked))
 
-    def _find_model(self, asked: Request) -> Model | None:
+    def _find_model(self, asked: RequestRecord) -> Model | None:
         """Return the model of a recorded attempt; None if a tool had it from elsewhere."""
         run_spec = self.engine.run_spec
         with suppress(ConfigError):
@@ -121,20 +121,20 @@ class AskModel(BasePerformer):
         call.compare_attempts(entry)
         raised = self.engine.journal.raised(key)
         kind = raised.kind if raised is not None else ""
-        if kind == "Refused" or (kind in ("LimitNear", "LimitReached") and call.attempts):
+        if kind == "EndedByRefusal" or (kind in ("LimitNear", "LimitReached") and call.attempts):
             self.engine.steps += call.counts
 
-    def _begin_turn(self, effect: Think) -> ModelCall:
+    def _begin_turn(self, effect: Think) -> AskForReply:
         engine = self.engine
         effect = without_special_tokens(effect, engine.run_spec.data_tokens)
         step = self.step_of(effect)
-        return ModelCall(self, effect, engine.run_spec.phases, step, counts=not effect.repair and engine.near is None)
+        return AskForReply(self, effect, engine.run_spec.phases, step, counts=not effect.repair and engine.near is None)
 
     async def ask_for_tool(self, call: Entry, think: Think, phases: Phases, counts: Counter[str]) -> Reply:
         """Return a model's reply to a question of a tool call. `counts` counts the requests of this call, by digest.
 
         The same request of the same call has the recorded reply. Raises `LimitNear`, `LimitReached`, `ModelError`,
-        `ConfigError`, or `Refused` if a guard refuses it or wants to ask the user about it.
+        `ConfigError`, or `EndedByRefusal` if a guard refuses it or wants to ask the user about it.
         """
         engine = self.engine
         think = without_special_tokens(think, engine.run_spec.data_tokens)
@@ -142,7 +142,7 @@ class AskModel(BasePerformer):
         number, counts[digest] = counts[digest], counts[digest] + 1
         key = f"{call.key}:m{digest}.{number}"
         entry = Entry(engine.run_id, key, call.step, think, think, started=call.started, by_tool=True)
-        return await ModelCall(self, think, phases, call.step).ask_or_recall(entry)
+        return await AskForReply(self, think, phases, call.step).ask_or_recall(entry)
 
     def note_service_tier(self, step: int, model: Model, reply: Reply) -> None:
         """Note, once for a model and tier, that a reply's service tier has no price of its own."""
@@ -158,7 +158,7 @@ class AskModel(BasePerformer):
         self.engine.remark("price", said, step)
 
 
-class ModelCall(BasePerformer):
+class AskForReply(BasePerformer):
     """One model call. `asked` is the request as the loop, or a tool, wants it. `counts`: it is a turn of the loop."""
 
     work = "think"
@@ -189,7 +189,7 @@ class ModelCall(BasePerformer):
                 if engine.journal.replay:
                     raise RecordEnds
                 reply = await self._ask(entry)
-                engine.journal.buffer(Result(entry.key, entry.step, "think", reply))
+                engine.journal.buffer(ResultRecord(entry.key, entry.step, "think", reply))
         except BaseException:
             admitted.release()
             raise
@@ -207,7 +207,7 @@ class ModelCall(BasePerformer):
 
     # -- what is on record
 
-    def restore(self, entry: Entry, found: Found) -> None:
+    def restore(self, entry: Entry, found: FoundEntry) -> None:
         """Take the request as the guards left it: the record has only what they changed."""
         journal = self.engine.journal
         guards = journal.decisions(entry.key, "?")
@@ -239,7 +239,7 @@ class ModelCall(BasePerformer):
             if found.value is not UNSET:
                 self._learn(found, found.value)
 
-    def _next_recorded(self, entry: Entry) -> tuple[Entry, SendRequest, Found] | None:
+    def _next_recorded(self, entry: Entry) -> tuple[Entry, SendRequest, FoundEntry] | None:
         key = f"{entry.key}a{self.attempts}"
         found = self.engine.journal.find(key)
         if found is NOTHING:
@@ -251,7 +251,7 @@ class ModelCall(BasePerformer):
         self.attempts += 1
         return self._entry_of(entry, key, attempt), sending, found
 
-    def _learn(self, found: Found, response: Response) -> None:
+    def _learn(self, found: FoundEntry, response: ResponseRecord) -> None:
         spec = found.asked.model
         if response.lost:
             self._phases.lost(spec, response.lost)
@@ -335,7 +335,9 @@ class ModelCall(BasePerformer):
                     turn.give_back()
                     admitted.release()
                     continue
-                response: Response = await engine.journal.entry(at, "request", sending.describe(at), sending.perform)
+                response: ResponseRecord = await engine.journal.entry(
+                    at, "request", sending.describe(at), sending.perform
+                )
             except BaseException:
                 admitted.release()
                 raise

@@ -10,8 +10,8 @@ from plait.core.errors import BadInput
 from plait.core.text import shorten
 from plait.journal import codec
 from plait.journal.records import Asking, Decision
-from plait.runtime.guard import Entry, Refused
-from plait.runtime.run_journal import Found, Work
+from plait.runtime.guard import EndedByRefusal, Entry
+from plait.runtime.run_journal import EntryWork, FoundEntry
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine
@@ -52,16 +52,16 @@ class BasePerformer:
         """Take what a guard or the user made of the effect. Raises `BadInput`."""
         entry.effect = changed
 
-    def restore(self, entry: Entry, found: Found) -> None:
+    def restore(self, entry: Entry, found: FoundEntry) -> None:
         """Take what is on record of the effect. Raises `ReplayDiffers`, `BadInput`."""
 
     def describe_unbound(self, entry: Entry, why: BadInput) -> Any:
         """Return the result of an effect that cannot be bound."""
         raise why
 
-    def describe(self, entry: Entry) -> Work:
+    def describe(self, entry: Entry) -> EntryWork:
         """Return what the record holds of the entry."""
-        return Work(has_intent=False)
+        return EntryWork(has_intent=False)
 
     async def perform(self, entry: Entry) -> tuple[Any, bytes | None]:
         """Do it. Return the result and the bytes that are recorded with it."""
@@ -71,11 +71,11 @@ class BasePerformer:
         """Report the result of an entry that was not done."""
 
     def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
-        """Return the result of a refused effect, or what replaces a withheld result. Raises `Refused`."""
+        """Return the result of a refused effect, or what replaces a withheld result. Raises `EndedByRefusal`."""
         if not by_user:
-            raise Refused(reason)
+            raise EndedByRefusal(reason)
         said = f": {reason}" if reason else ""
-        raise Refused(f"The {self.subject[is_after]} was refused: the person refused it{said}.")
+        raise EndedByRefusal(f"The {self.subject[is_after]} was refused: the person refused it{said}.")
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
         """Return the question to the user about the effect, or about its result."""

@@ -19,13 +19,13 @@ from plait.core import events as ev
 from plait.core.errors import BadInput
 from plait.core.text import shorten
 from plait.journal import codec
-from plait.journal.records import Asking, Decision, Intent, MadeCall
+from plait.journal.records import Asking, Decision, IntentRecord, MadeCall
 from plait.runtime.bound_calls import BoundCall, input_of, replace_input
 from plait.runtime.call_services import ToolServices
 from plait.runtime.decided_values import digested
 from plait.runtime.guard import Entry, Suspend, open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
-from plait.runtime.run_journal import Found, Work
+from plait.runtime.run_journal import EntryWork, FoundEntry
 from plait.runtime.run_spec import differs, sentence
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools import Tool
@@ -114,7 +114,7 @@ class CallTool(BasePerformer):
                 entry.changed_by = "hook"
         entry.bound, entry.effect = bound, bound.call
 
-    def restore(self, entry: Entry, found: Found) -> None:
+    def restore(self, entry: Entry, found: FoundEntry) -> None:
         asked = read_call(found.asked)
         if asked != entry.asked and not self.engine.journal.is_same(entry.asked, asked):
             raise differs(entry.key, entry.step, line_of(asked), line_of(entry.asked))
@@ -125,7 +125,7 @@ class CallTool(BasePerformer):
             entry.bound = bound = self.engine.binder.restore(entry.asked, made.call, made.words)
             entry.effect = bound.call
 
-    def read_recorded(self, entry: Entry, found: Found) -> MadeCall:
+    def read_recorded(self, entry: Entry, found: FoundEntry) -> MadeCall:
         """Set the fields of an entry to what is on record of the call."""
         asked = read_call(found.asked)
         made = MadeCall(asked) if found.made is UNSET else found.made
@@ -180,12 +180,12 @@ class CallTool(BasePerformer):
 
     # -- the call
 
-    def describe(self, entry: Entry) -> Work:
+    def describe(self, entry: Entry) -> EntryWork:
         asked, call, tool, bound = entry.asked, entry.effect, entry.tool, entry.bound
         words = bound.words if bound is not None else {}
         # Equal in Python may differ in JSON, as 1 and 1.0 do.
         is_same = not (entry.changed_by or words) and asked == call and codec.encode(asked) == codec.encode(call)
-        return Work(
+        return EntryWork(
             asked,
             UNSET if is_same else MadeCall(call, entry.changed_by, words),
             None,
@@ -259,7 +259,7 @@ class CallTool(BasePerformer):
         if found.value is not UNSET:
             return Observation(found.value, value=found.value)
         if not found.is_open:
-            await journal.write(Intent(key, entry.step, "question", asking))
+            await journal.write(IntentRecord(key, entry.step, "question", asking))
         raise Suspend(open_question(entry.run, key, entry.step, asking))
 
     def _may_repeat(self, tool: Tool | None) -> bool:

@@ -17,17 +17,15 @@ from msgspec import UNSET, structs
 
 from plait.core import Reply, Think, Usage
 from plait.core.errors import ModelError, Unsupported
-from plait.journal.records import Asking, Decision
-from plait.journal.records import Request as RecordedRequest
-from plait.journal.records import Response as RecordedResponse
+from plait.journal.records import Asking, Decision, RequestRecord, ResponseRecord
 from plait.models.base import Model, Request, Response
 from plait.models.prices import cost_of_reply
 from plait.models.wires.replies import read_partial_reply
 from plait.models.wires.wire import CHAT, Wire, load_wire
-from plait.runtime.guard import Attempt, Entry, Refused
+from plait.runtime.guard import Attempt, EndedByRefusal, Entry
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.phase_models import Phases
-from plait.runtime.run_journal import Found, Work
+from plait.runtime.run_journal import EntryWork, FoundEntry
 from plait.runtime.run_spec import differs
 from plait.runtime.tracing import UNWATCHED, ModelSpan
 
@@ -66,7 +64,7 @@ class SendRequest(BasePerformer):
         self._phases, self._failures, self._on_text, self._span = phases, failures, on_text, span
         self._request = request or Request("", b"")
         self._compares = compares
-        self._answer: tuple[RecordedResponse, bytes] | None = None
+        self._answer: tuple[ResponseRecord, bytes] | None = None
         self.reply: Reply | None = None
         self.failure: ModelError | None = None
         self.cancelled: asyncio.CancelledError | None = None
@@ -80,8 +78,8 @@ class SendRequest(BasePerformer):
         self._request = structs.replace(self._request, body=made.body)
         entry.effect = dataclasses.replace(attempt, body=made.body, max_tokens=changed.max_tokens)
 
-    def restore(self, entry: Entry, found: Found) -> None:
-        asked: RecordedRequest = found.asked
+    def restore(self, entry: Entry, found: FoundEntry) -> None:
+        asked: RequestRecord = found.asked
         attempt, body = entry.effect, found.body or b""
         think, step = attempt.think, entry.step
         if asked.phase != think.phase:
@@ -100,13 +98,13 @@ class SendRequest(BasePerformer):
         if found.value is not UNSET:
             self._answer = found.value, found.answer or b""
 
-    def describe(self, entry: Entry) -> Work:
+    def describe(self, entry: Entry) -> EntryWork:
         attempt: Attempt = entry.effect
         changed = None if attempt.max_tokens == attempt.think.max_tokens else attempt.max_tokens
-        asked = RecordedRequest(attempt.think.phase, attempt.model.spec, self._request.path, changed)
-        return Work(asked, body=attempt.body, in_doubt=lambda: RecordedResponse(0, 0.0, LOST))
+        asked = RequestRecord(attempt.think.phase, attempt.model.spec, self._request.path, changed)
+        return EntryWork(asked, body=attempt.body, describe_doubt=lambda: ResponseRecord(0, 0.0, LOST))
 
-    async def perform(self, entry: Entry) -> tuple[RecordedResponse, bytes | None]:
+    async def perform(self, entry: Entry) -> tuple[ResponseRecord, bytes | None]:
         engine, attempt = self.engine, entry.effect
         model, think = attempt.model, limit_reply(attempt.think, attempt.max_tokens)
         engine.tally.count_attempt()
@@ -124,17 +122,17 @@ class SendRequest(BasePerformer):
             seconds = time.perf_counter() - began if came is not None else 0.0
             usage, cost = self._count_lost(model, think, why, seconds)
             status, body = (came.status, came.body) if came is not None else (0, None)
-            return RecordedResponse(status, seconds, "cancelled", usage=usage, cost=cost), body
+            return ResponseRecord(status, seconds, "cancelled", usage=usage, cost=cost), body
         except ModelError as why:
             self.failure = why
             return self._describe_failure(attempt, think, why, time.perf_counter() - began)
         self.reply = _finish(reply, model, seconds)
         self._span.record_reply(self.reply, reply.model)
-        return RecordedResponse(response.status, seconds, cut=response.cut), response.body
+        return ResponseRecord(response.status, seconds, cut=response.cut), response.body
 
     def _describe_failure(
         self, attempt: Attempt, think: Think, why: ModelError, seconds: float
-    ) -> tuple[RecordedResponse, bytes | None]:
+    ) -> tuple[ResponseRecord, bytes | None]:
         """Return what is recorded of a failed attempt, and decide what follows it."""
         usage, cost = self._count_lost(attempt.model, think, why, seconds)
         self._span.record_failure(why)
@@ -143,7 +141,7 @@ class SendRequest(BasePerformer):
         if self.is_given_up and why.allows_fallback:
             self.following = self._phases.fallback(think.phase, attempt.model)
         status, body = (why.response.status, why.response.body) if why.response is not None else (0, None)
-        recorded = RecordedResponse(
+        recorded = ResponseRecord(
             status,
             seconds,
             f"{type(why).__name__}: {why}",
@@ -179,9 +177,9 @@ class SendRequest(BasePerformer):
 
 
 def ask_about_request(entry: Entry, question: str) -> Asking:
-    """Return a guard's question about a request or a reply. Raises `Refused` for the request of a tool."""
+    """Return a guard's question about a request or a reply. Raises `EndedByRefusal` for the request of a tool."""
     if entry.by_tool:
-        raise Refused(f"{question} A question that a tool asks a model cannot wait for an approval.")
+        raise EndedByRefusal(f"{question} A question that a tool asks a model cannot wait for an approval.")
     return Asking("approval", question)
 
 
