@@ -23,6 +23,7 @@ import bodies  # noqa: E402
 import broken_endpoints  # noqa: E402
 import cancelling  # noqa: E402
 import damaging  # noqa: E402
+import entries  # noqa: E402
 import escaping  # noqa: E402
 import guarding  # noqa: E402
 import halving  # noqa: E402
@@ -30,6 +31,7 @@ import killing  # noqa: E402
 import long_tests  # noqa: E402
 import providers  # noqa: E402
 import reading  # noqa: E402
+import removed  # noqa: E402
 import resuming  # noqa: E402
 import rows  # noqa: E402
 import streaming  # noqa: E402
@@ -55,11 +57,13 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
         5_000,
         80,
     ),
+    "entries": (entries.run, "random runs of the core, killed at random and answered by other processes", 2_000, 60),
     "taint": (tainting.run, "conversations in which a stranger's words travel and a mail is sent", 2_000, 60),
     "endpoints": (broken_endpoints.run, "runs against endpoints that break off, never end or send too much", 600, 40),
     "providers": (providers.run, "rounds of all loops with profiles of hosted models, printed as a matrix", 3, 1),
     "streams": (streaming.run, "streams at once from one server", 300, 40),
     "wheels": (wheels.run, "environments with the wheel and one extra each, in which every command is run", 11, 1),
+    "removed": (removed.run, "built-in guards, each left out of a run of all tests", 7, 0),
     "tests": (long_tests.run, "rounds of tests with large counts: properties, hostile programs, disk faults", 1, 0),
 }
 
