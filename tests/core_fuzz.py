@@ -29,7 +29,7 @@ from core_runs import RUN, TOOLS, WORLD, Killed, Steps, Tried, agent_of, did, do
 from plait.core import Call, Observation
 from plait.core.errors import BadAnswer, StaleAnswer
 from plait.journal.keys import read_key
-from plait.journal.records import Decision, Intent, Note, Raised, Result
+from plait.journal.records import Decision, IntentRecord, NoteRecord, RaisedRecord, ResultRecord
 
 EFFECTS = ("pay", "post", "delegate")
 """The tools that must not be called twice."""
@@ -72,7 +72,7 @@ class Fuzzed:
 
     def make_guards(self) -> list[Any]:
         runs = self.tried.disk.runs
-        recorded = [(run, each) for run in runs for each in self.tried.disk.records(run, Result)]
+        recorded = [(run, each) for run in runs for each in self.tried.disk.records(run, ResultRecord)]
         ended = [(run, each.key) for run, each in recorded if each.work in ("call", "request")]
         self.spies = [Spy("front", -1.0, ended, self.wrong), Spy("end", 99.0, ended, self.wrong)]
         whims = [Whims(self.chance, self.whims)] if self.whims else []
@@ -159,12 +159,17 @@ class Fuzzed:
         results: dict[tuple[str, str], Observation] = {}
         tools: dict[tuple[str, str], str] = {}
         for run in self.tried.disk.runs:
-            for each in self.tried.disk.records(run, Result | Intent):  # type: ignore[arg-type]
+            for each in self.tried.disk.records(run, ResultRecord | IntentRecord):  # type: ignore[arg-type]
                 at = read_key(each.key)
-                if isinstance(each, Result) and each.work == "decision" and at.mark == "?" and at.guard == "approvals":
+                if (
+                    isinstance(each, ResultRecord)
+                    and each.work == "decision"
+                    and at.mark == "?"
+                    and at.guard == "approvals"
+                ):
                     decided.setdefault((run, at.owner), []).append(each.value)
                 elif each.work == "call":
-                    if isinstance(each, Result):
+                    if isinstance(each, ResultRecord):
                         assert (run, each.key) not in results, f"two results of {run} {each.key}"
                         results[run, each.key] = each.value
                     if isinstance(each.asked, Call):
@@ -197,16 +202,16 @@ class Fuzzed:
         new: set[int] = set()
         approved: set[str] = set()
         for each in self.tried.disk.records(run):
-            if isinstance(each, Note):
+            if isinstance(each, NoteRecord):
                 known |= new if each.kind == "resumed" else set()
                 continue
             at = read_key(each.key)
-            if isinstance(each, Raised):
+            if isinstance(each, RaisedRecord):
                 assert each.kind == "Suspend" or at.n not in begun, f"{run} {each.key} has begun, and got a {each.kind}"
             elif each.work == "decision":
-                if at.guard == "approvals" and isinstance(each, Result) and each.value.action in ("yes", "edit"):
+                if at.guard == "approvals" and isinstance(each, ResultRecord) and each.value.action in ("yes", "edit"):
                     approved.add(at.owner)
-            elif each.work == "call" and isinstance(each, Intent):
+            elif each.work == "call" and isinstance(each, IntentRecord):
                 begun.add(at.n)
                 follows = each.asked.tool in EFFECTS and repr(each.asked) not in self.programs.planned
                 sources = known - {at.n} if self.taint == "ask" and follows else set()
@@ -215,7 +220,7 @@ class Fuzzed:
                 new.add(at.n)
 
     def _check_limits(self) -> None:
-        keys = {(run, key) for run in self.tried.disk.runs for key in self.tried.disk.keys(run, Intent)}
+        keys = {(run, key) for run in self.tried.disk.runs for key in self.tried.disk.keys(run, IntentRecord)}
         requests = sum(is_attempt(key) for _, key in keys)
         most = self.limits.calls
         assert most is None or requests <= most, f"{requests} requests, with a limit of {most}"

@@ -13,7 +13,7 @@ import pytest
 from msgspec import UNSET
 
 from core_fuzz import find_failures
-from plait.journal.records import Result
+from plait.journal.records import ResultRecord
 from plait.runtime import chain, child_runs
 from plait.runtime.chain import Admitted, Chain
 from plait.runtime.guards.approvals import ApprovalsGuard
@@ -60,7 +60,7 @@ def record_no_doubt(patch: Patch) -> None:
     write = RunJournal.write
 
     async def write_all_but_doubts(self: RunJournal, record: Any) -> None:
-        if not (isinstance(record, Result) and getattr(record.value, "trouble", "") == "in_doubt"):
+        if not (isinstance(record, ResultRecord) and getattr(record.value, "trouble", "") == "in_doubt"):
             await write(self, record)
 
     patch.setattr(RunJournal, "write", write_all_but_doubts)
