@@ -103,7 +103,7 @@ def test_the_intent_of_an_effect_is_on_the_disk_before_it_and_its_result_before_
 
     run = tried(walk, tools=[act])
     run.go()
-    assert on_disk[-1] == ["Intent 0.0", "Result 0.0", "Intent 1.0"]
+    assert on_disk[-1] == ["IntentRecord 0.0", "ResultRecord 0.0", "IntentRecord 1.0"]
 
 
 def test_the_intent_of_repeatable_work_stays_in_line() -> None:

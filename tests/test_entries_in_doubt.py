@@ -131,7 +131,7 @@ def test_work_that_suspends_in_order_writes_that_and_goes_on_with_a_new_intent()
         enter()
     assert enter() == "done"
     kinds = [type(row.record).__name__ for row in log.rows()]
-    assert kinds == ["Intent", "Raised", "Intent", "Result"]
+    assert kinds == ["IntentRecord", "RaisedRecord", "IntentRecord", "ResultRecord"]
 
 
 def test_work_is_in_doubt_only_if_its_last_row_is_an_intent() -> None:
