@@ -6,8 +6,9 @@ carries the entry out (`Engine.carry_out`), or gives it up (`Admitted.release`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import UNSET, UnsetType, structs
@@ -64,40 +65,37 @@ class Approved(NamedTuple):
     decision: Decision
 
 
-@dataclass
+def _ignore(*_: object, **__: object) -> None:
+    """Note nothing."""
+
+
 class Chain:
-    """The guards of one run, in their order."""
+    """The guards of one run, in their order. `remark` notes something about a new entry: kind, text, step and key."""
 
-    guards: Sequence[Guard]
-    journal: RunJournal
-    _at: dict[tuple[type, bool], tuple[Guard, ...]] = field(default_factory=dict)
-    _all: dict[type, tuple[Guard, ...]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.guards = sorted(self.guards, key=lambda guard: guard.order)
+    def __init__(self, guards: Iterable[Guard], journal: RunJournal, remark: Callable[..., None] = _ignore) -> None:
+        self.guards = sorted(guards, key=lambda guard: guard.order)
+        self.journal, self._remark = journal, remark
         names = [guard.name for guard in self.guards]
         if twice := next((name for name in names if names.count(name) > 1), ""):
             raise ConfigError(f"Two guards are named {twice!r}.", hint="Leave one out, or give it another name.")
+        # By the type of an effect: who sees it, who sees its result, and both.
+        self._before: dict[type, tuple[Guard, ...]] = {}
+        self._after: dict[type, tuple[Guard, ...]] = {}
+        self._either: dict[type, tuple[Guard, ...]] = {}
 
     def at(self, effect: Any, *, after: bool = False) -> tuple[Guard, ...]:
         """Return the guards that see an effect, or its result."""
-        place = (type(effect), after)
-        found = self._at.get(place)
-        if found is None:
-            found = self._at[place] = tuple(
+        kind = type(effect)
+        if kind not in self._either:
+            self._before[kind] = tuple(guard for guard in self.guards if kind in guard.points)
+            self._after[kind] = tuple(
                 guard
                 for guard in self.guards
-                if place[0] in (guard.points if not after or guard.points_after is None else guard.points_after)
+                if kind in (guard.points if guard.points_after is None else guard.points_after)
             )
-        return found
-
-    def has(self, *effects: type, after: bool = False) -> bool:
-        """Return whether a guard sees effects of one of these types, or their results."""
-        return any(
-            kind in (guard.points if not after or guard.points_after is None else guard.points_after)
-            for kind in effects
-            for guard in self.guards
-        )
+            wanted = {*self._before[kind], *self._after[kind]}
+            self._either[kind] = tuple(guard for guard in self.guards if guard in wanted)
+        return (self._after if after else self._before)[kind]
 
     def holds_text(self, *effects: type) -> bool:
         """Return whether the text of such results must not be shown before the guards have seen the whole."""
@@ -110,12 +108,11 @@ class Chain:
 
     def _guards_of(self, entry: Entry) -> tuple[Guard, ...]:
         """Return the guards of an entry: also one that no longer acts there, if it has a decision on record."""
-        kind = type(entry.effect)
-        found = self._all.get(kind)
+        found = self._either.get(type(entry.effect))
         if found is None:
-            wanted = {*self.at(entry.effect), *self.at(entry.effect, after=True)}
-            found = self._all[kind] = tuple(guard for guard in self.guards if guard in wanted)
-        if decided := self.journal.decisions(entry.key, "?"):
+            self.at(entry.effect)
+            found = self._either[type(entry.effect)]
+        if decided := self.journal.decided.get(f"{entry.key}?", {}):
             return tuple(guard for guard in self.guards if guard in found or guard.name in decided)
         return found
 
@@ -140,6 +137,7 @@ class Chain:
             for guard in guards:
                 guard.restore(entry, entry.decided.get(guard.name))
             return Admitted(entry, performer, guards, found)
+        entry.remark = partial(self._remark, step=entry.step, key=entry.key)
         if performer.work == "check":
             if journal.replay or journal.is_seen(entry.key, False):
                 return self._admit_seen_check(entry, performer)
@@ -196,7 +194,7 @@ class Chain:
         entry.recorded = True
         for guard in guards:
             guard.restore(entry, entry.decided.get(guard.name))
-        for key in self.journal.decisions(entry.key, "?").values():
+        for key in self.journal.decided.get(f"{entry.key}?", {}).values():
             if (found := self.journal.find(key)).value is UNSET:
                 raise RecordEnds  # the question is open
             if (decision := found.value).action == "refuse":
@@ -218,7 +216,7 @@ class Chain:
         are the keys of all edits that led to this effect."""
         passed: list[Guard] = []
         entry.reasons.clear()
-        acting, known = self.at(entry.effect), self.journal.decisions(entry.key, "?")
+        acting, known = self._before[type(entry.effect)], self.journal.decided.get(f"{entry.key}?", {})
         try:
             for guard in guards:
                 own = edit if edit is not None and edit.guard == guard.name else None
@@ -283,8 +281,8 @@ class Chain:
         entry, performer, journal = admitted.entry, admitted.performer, self.journal
         if not journal.is_new and (journal.replay or journal.is_seen(entry.key, entry.started)):
             return await self._settle_seen(admitted, result)
-        waiting, deciding = list(admitted.guards), self.at(entry.effect, after=True)
-        decided = journal.decisions(entry.key, "!")
+        waiting, deciding = list(admitted.guards), self._after[type(entry.effect)]
+        decided = journal.decided.get(f"{entry.key}!", {})
         try:
             while waiting:
                 guard = waiting.pop()
@@ -313,7 +311,7 @@ class Chain:
         value that it was about: of each guard the newest."""
         entry, performer, journal = admitted.entry, admitted.performer, self.journal
         self._note_decisions(entry, "!")
-        left, decided, value = dict(journal.decisions(entry.key, "!")), dict[str, Decision](), result
+        left, decided, value = dict(journal.decided.get(f"{entry.key}!", {})), dict[str, Decision](), result
         while left:
             digest = f"@{journal.digest(digested(value))}"
             name = next((each for each in reversed(left) if left[each].endswith(digest)), "")
@@ -421,6 +419,6 @@ class Chain:
         raise Suspend(open_question(entry.run, key, entry.step, asking))
 
     def _note_decisions(self, entry: Entry, mark: str) -> None:
-        for name, key in self.journal.decisions(entry.key, mark).items():
+        for name, key in self.journal.decided.get(entry.key + mark, {}).items():
             if (value := self.journal.find(key).value) is not UNSET:
                 entry.decided[name] = value

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, cast, get_args
 
 import msgspec
@@ -103,7 +102,7 @@ class Engine:
             parent.tally.children[log.run] = self.tally
         self.artifacts = ArtifactStore(past.artifacts, log.scrub)
         self.binder = CallBinder(run_spec.tools, self.artifacts, log.scrub)
-        self.chain = Chain(make_guards(self), self.journal)
+        self.chain = Chain(make_guards(self), self.journal, self.remark)
         self.steps = 0
         """Turns of the loop so far."""
         self.near: LimitNear | None = None
@@ -262,19 +261,13 @@ class Engine:
 
     async def perform(self, entry: Entry, performer: BasePerformer) -> Any:
         """Take one entry all the way: through the guards, its work, and the guards again. Returns its result."""
-        admitted = await self.admit(entry, performer)
+        admitted = await self.chain.admit(entry, performer)
         try:
             result = await self.carry_out(admitted)
         except BaseException:
             admitted.release()
             raise
         return await self.chain.settle(admitted, result)
-
-    def admit(self, entry: Entry, performer: BasePerformer) -> Awaitable[Admitted]:
-        """Take an entry through the guards."""
-        if self.journal.find(entry.key) is NOTHING:
-            entry.remark = partial(self.remark, step=entry.step, key=entry.key)
-        return self.chain.admit(entry, performer)
 
     async def carry_out(self, admitted: Admitted) -> Any:
         """Return the result of an admitted entry: recorded, refused, or performed between its intent and its result."""

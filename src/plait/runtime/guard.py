@@ -147,11 +147,11 @@ class Entry:
     """What speaks for asking the user, in sentences. One guard, `approvals`, asks for all of them."""
     remark: Callable[[str, str], None] = lambda kind, text: None
     """Notes something in the journal: its kind and text. Does nothing for recorded work."""
+    id: tuple[str, str] = field(init=False)
+    """What tells the entry from all others of the tree of runs."""
 
-    @property
-    def id(self) -> tuple[str, str]:
-        """Return what tells the entry from all others of the tree of runs."""
-        return self.run, self.key
+    def __post_init__(self) -> None:
+        self.id = (self.run, self.key)
 
 
 class Guard:

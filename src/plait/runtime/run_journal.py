@@ -67,8 +67,9 @@ class RunJournal:
         self.log, self.replay, self.has_ended = log, replay, has_ended
         self._found: dict[str, FoundEntry] = {}
         self._raised: dict[str, RaisedRecord] = {}
-        self._decisions: dict[str, dict[str, str]] = {}
-        """The keys of the last decisions by guard, for each entry and mark (such as "3.1?")."""
+        self.decided: dict[str, dict[str, str]] = {}
+        """The keys of what guards decided before ("3.1?") or after ("3.1!") an entry: the last of each guard, the
+        newest last."""
         self._notes: set[tuple[str, ...]] = set()
         self._calls: dict[int, int] = {}
         """The number of calls on record of each effect of the loop."""
@@ -109,7 +110,7 @@ class RunJournal:
         if at.attempt >= 0:  # so the model call itself was admitted
             self._found.setdefault(key[: key.rindex("a")], FoundEntry(None, UNSET, UNSET, True))
         if at.mark:
-            decided = self._decisions.setdefault(at.owner + at.mark, {})
+            decided = self.decided.setdefault(at.owner + at.mark, {})
             decided.pop(at.guard, None)  # the newest are the last
             decided[at.guard] = key
         if at.check >= 0:
@@ -144,10 +145,6 @@ class RunJournal:
     def count_calls(self, n: int) -> int:
         """Return the number of calls that an effect of the loop has on record."""
         return self._calls.get(n, 0)
-
-    def decisions(self, key: str, mark: str) -> dict[str, str]:
-        """Return the keys of what guards decided before ("?") or after ("!") an entry: the last of each guard."""
-        return self._decisions.get(key + mark, {}) if self._decisions else {}
 
     def is_seen(self, key: str, started: bool) -> bool:
         """Return whether the loop has seen the result of an entry: it has gone on, or has taken the ticket."""

@@ -182,7 +182,7 @@ class AskForReply(BasePerformer):
     async def ask_or_recall(self, entry: Entry) -> Reply:
         """Return the reply as the guards leave it: the recorded one, or the model's."""
         engine = self.engine
-        admitted = await engine.admit(entry, self)
+        admitted = await engine.chain.admit(entry, self)
         try:
             await self._walk_attempts(entry)
             if (reply := admitted.found.value) is UNSET:
@@ -210,7 +210,7 @@ class AskForReply(BasePerformer):
     def restore(self, entry: Entry, found: FoundEntry) -> None:
         """Take the request as the guards left it: the record has only what they changed."""
         journal = self.engine.journal
-        guards = journal.decisions(entry.key, "?")
+        guards = journal.decided.get(f"{entry.key}?", {})
         for _ in range(1 + REBINDS if guards else 0):
             digest = journal.digest(digested(entry.effect))
             values = (journal.find(f"{entry.key}?{guard}@{digest}").value for guard in guards)
@@ -320,7 +320,7 @@ class AskForReply(BasePerformer):
             sending = SendRequest(engine, phases, request, failures=failures, on_text=on_text, span=span)
             attempt = Attempt(think, model, request.body, think.max_tokens, self.attempts)
             at = self._entry_of(entry, f"{entry.key}a{self.attempts}", attempt)
-            admitted = await engine.admit(at, sending)
+            admitted = await engine.chain.admit(at, sending)
             try:
                 if note is not None:
                     self._say_again(*note)

@@ -64,7 +64,7 @@ class CallTool(BasePerformer):
         entry.effect = bound.call
         if bound.error:
             raise BadInput(bound.error)
-        if self.engine.journal.decisions(entry.key, "?"):
+        if f"{entry.key}?" in self.engine.journal.decided:
             self._continued.add(entry.key)
             entry.bound = bound = self._bind_as_decided(entry, bound)
             entry.effect = bound.call

@@ -104,7 +104,7 @@ class CallTools(BasePerformer):
         try:
             for i in sorted(range(len(entries)), key=lambda i: not begun[i]):
                 try:
-                    admitted[i] = await engine.admit(entries[i], self._tool)
+                    admitted[i] = await engine.chain.admit(entries[i], self._tool)
                 except Suspend as why:
                     results[i] = why
                 except (LimitNear, LimitReached) as why:

@@ -94,7 +94,7 @@ class RunCode(BasePerformer):
         """Return what became of the code, performed or recorded. Both are kept, to make the session again."""
         results = () if isinstance(effect, Execute) else self._read_results(effect)
         entry = Entry(self.engine.run_id, key, self.engine.steps, effect, effect)
-        admitted = await self.engine.admit(entry, self)
+        admitted = await self.engine.chain.admit(entry, self)
         try:
             made: CodeResult = await self.engine.carry_out(admitted)
         except BaseException:
