@@ -59,7 +59,7 @@ class GuardedRun:
         stored = [(codec.decode_record(codec.encode_record(row.record).decode()), row.body) for row in rows]
         self.log = MemoryLog(head, stored)
         self.journal = RunJournal(self.log, self.log.rows(), replay=replay, has_ended=has_ended)
-        self.chain = Chain(list(guards), self.journal)
+        self.chain = Chain(list(guards), self.journal, lambda kind, text, **_: self._note(kind, text))
         self.remarks: list[tuple[str, str]] = []
 
     def go_on(self, guards: Iterable[Guard], *, replay: bool = False, has_ended: bool = False) -> GuardedRun:

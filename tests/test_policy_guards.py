@@ -100,7 +100,7 @@ class Desk:
         self.log = MemoryLog(RunHead(run, "?", {}, {}))
         self.log.buffer(*((row.record, row.body) for row in rows))
         self.journal = RunJournal(self.log, rows)
-        self.chain = Chain(guards, self.journal)
+        self.chain = Chain(guards, self.journal, lambda kind, text, **_: REMARKS.append((kind, text)))
         self.run, self.n = run, 0
 
     async def act(self, *calls: Call, result: Any = "done", n: int | None = None, **how: Any) -> list[Observation]:
