@@ -249,7 +249,7 @@ class Chain:
         asked = ""
         while True:
             key = self._make_key(entry, guard, asked)
-            decision = None if key in taken else self._recorded(entry, key)
+            decision = None if key in taken else await self._recorded(entry, key)
             if decision is not None:
                 if decision.action != "yes":
                     return key, decision
@@ -366,7 +366,7 @@ class Chain:
     async def _decide_after(self, entry: Entry, performer: BasePerformer, guard: Guard, result: Any) -> Decision | None:
         """Return what a guard decides about a result, or did on record; None if it lets it pass."""
         key = f"{entry.key}!{guard.name}@{self.journal.digest(digested(result))}"
-        if (decision := self._recorded(entry, key)) is not None:
+        if (decision := await self._recorded(entry, key)) is not None:
             await guard.after(entry, result, False)
             return decision
         made = await guard.after(entry, result, True)
@@ -392,7 +392,7 @@ class Chain:
             self.journal.buffer(ResultRecord(key, entry.step, "decision", decision))
         return decision
 
-    def _recorded(self, entry: Entry, key: str) -> Decision | None:
+    async def _recorded(self, entry: Entry, key: str) -> Decision | None:
         """Return the recorded decision; None if there is none about this very value. Raises `Suspend` if the user has
         not answered yet."""
         found = self.journal.find(key)
@@ -404,6 +404,9 @@ class Chain:
             return None
         if self.journal.replay:
             raise RecordEnds
+        at = read_key(key)
+        if self.journal.decided[at.owner + at.mark][at.guard] != key:  # a later question has closed it: it is open again
+            await self.journal.write(IntentRecord(key, entry.step, "decision", found.asked))
         raise Suspend(open_question(entry.run, key, entry.step, found.asked))
 
     def _asking_of(self, key: str) -> Asking:
