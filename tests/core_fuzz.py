@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 import plait
 from core_fuzz_guards import Flaky, Hides, HookWhims, Spy, Whims
 from core_programs import Programs
@@ -29,7 +31,7 @@ from core_runs import RUN, TOOLS, WORLD, Killed, Steps, Tried, agent_of, did, do
 from plait.core import Call, Observation
 from plait.core.errors import BadAnswer, StaleAnswer
 from plait.journal.keys import read_key
-from plait.journal.records import Decision, Intent, Note, Raised, Result
+from plait.journal.records import IntentRecord, NoteRecord, RaisedRecord, ResultRecord
 
 EFFECTS = ("pay", "post", "delegate")
 """The tools that must not be called twice."""
@@ -72,7 +74,7 @@ class Fuzzed:
 
     def make_guards(self) -> list[Any]:
         runs = self.tried.disk.runs
-        recorded = [(run, each) for run in runs for each in self.tried.disk.records(run, Result)]
+        recorded = [(run, each) for run in runs for each in self.tried.disk.records(run, ResultRecord)]
         ended = [(run, each.key) for run, each in recorded if each.work in ("call", "request")]
         self.spies = [Spy("front", -1.0, ended, self.wrong), Spy("end", 99.0, ended, self.wrong)]
         whims = [Whims(self.chance, self.whims)] if self.whims else []
@@ -155,16 +157,26 @@ class Fuzzed:
         made = Counter(id for id, _ in WORLD)
         amounts = Counter(text.partition(" to ")[0] for text in did() if not text.startswith(("look", "page")))
         assert max(amounts.values(), default=0) <= 1, f"repeated: {amounts.most_common(3)}"
-        decided: dict[tuple[str, str], list[Decision]] = {}
+        approved: set[tuple[str, str, str]] = set()
+        """Entries, by run and key, with inputs that the user has approved for them."""
+        asked: dict[tuple[str, str], Any] = {}
+        made_with: dict[tuple[str, str], Any] = {}
         results: dict[tuple[str, str], Observation] = {}
         tools: dict[tuple[str, str], str] = {}
         for run in self.tried.disk.runs:
-            for each in self.tried.disk.records(run, Result | Intent):  # type: ignore[arg-type]
+            for each in self.tried.disk.records(run, ResultRecord | IntentRecord):  # type: ignore[arg-type]
                 at = read_key(each.key)
-                if isinstance(each, Result) and each.work == "decision" and at.mark == "?" and at.guard == "approvals":
-                    decided.setdefault((run, at.owner), []).append(each.value)
+                if each.work == "decision" and at.mark == "?" and at.guard == "approvals":
+                    if isinstance(each, IntentRecord):
+                        asked[run, each.key] = each.asked.call.input
+                    elif each.value.action == "yes":
+                        approved.add((run, at.owner, repr(asked[run, each.key])))
+                    elif each.value.action == "edit":
+                        approved.add((run, at.owner, repr(each.value.bound or each.value.value)))
                 elif each.work == "call":
-                    if isinstance(each, Result):
+                    if isinstance(each, IntentRecord):
+                        made_with[run, each.key] = each.asked.input if each.made is UNSET else each.made.call.input
+                    if isinstance(each, ResultRecord):
                         assert (run, each.key) not in results, f"two results of {run} {each.key}"
                         results[run, each.key] = each.value
                     if isinstance(each.asked, Call):
@@ -187,8 +199,7 @@ class Fuzzed:
                 assert results[id].ok, f"{run} has answered, and its call {id} says {results[id].text}"
         for id in made:
             if tools.get(id) in EFFECTS and self.approve != "never":
-                given = decided.get(id, [])
-                assert given and given[-1].action in ("yes", "edit"), f"{id} was done, approved by {given}"
+                assert (*id, repr(made_with[id])) in approved, f"{id} was done, and {made_with[id]} not approved"
 
     def _check_rows(self, run: str) -> None:
         """Check signals, and that content from outside of earlier processes was known when an effect was admitted."""
@@ -197,16 +208,16 @@ class Fuzzed:
         new: set[int] = set()
         approved: set[str] = set()
         for each in self.tried.disk.records(run):
-            if isinstance(each, Note):
+            if isinstance(each, NoteRecord):
                 known |= new if each.kind == "resumed" else set()
                 continue
             at = read_key(each.key)
-            if isinstance(each, Raised):
+            if isinstance(each, RaisedRecord):
                 assert each.kind == "Suspend" or at.n not in begun, f"{run} {each.key} has begun, and got a {each.kind}"
             elif each.work == "decision":
-                if at.guard == "approvals" and isinstance(each, Result) and each.value.action in ("yes", "edit"):
+                if at.guard == "approvals" and isinstance(each, ResultRecord) and each.value.action in ("yes", "edit"):
                     approved.add(at.owner)
-            elif each.work == "call" and isinstance(each, Intent):
+            elif each.work == "call" and isinstance(each, IntentRecord):
                 begun.add(at.n)
                 follows = each.asked.tool in EFFECTS and repr(each.asked) not in self.programs.planned
                 sources = known - {at.n} if self.taint == "ask" and follows else set()
@@ -215,7 +226,7 @@ class Fuzzed:
                 new.add(at.n)
 
     def _check_limits(self) -> None:
-        keys = {(run, key) for run in self.tried.disk.runs for key in self.tried.disk.keys(run, Intent)}
+        keys = {(run, key) for run in self.tried.disk.runs for key in self.tried.disk.keys(run, IntentRecord)}
         requests = sum(is_attempt(key) for _, key in keys)
         most = self.limits.calls
         assert most is None or requests <= most, f"{requests} requests, with a limit of {most}"

@@ -17,7 +17,7 @@ from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.journal import codec
 from plait.journal.log import ENDED
 from plait.journal.log import Entry as Written
-from plait.journal.records import Intent, Raised, Result, Row, RunHead, RunRow
+from plait.journal.records import IntentRecord, RaisedRecord, ResultRecord, Row, RunHead, RunRow
 from plait.journal.timeline import Timeline
 
 RUN = "20260101-000000-root"
@@ -61,7 +61,9 @@ class Disk:
     def keys(self, run: str = RUN, kind: type = object) -> list[str]:
         """Return the keys of records, without the digests of decisions, in their order."""
         return [
-            each.key.partition("@")[0] for each in self.records(run, kind) if isinstance(each, Intent | Result | Raised)
+            each.key.partition("@")[0]
+            for each in self.records(run, kind)
+            if isinstance(each, IntentRecord | ResultRecord | RaisedRecord)
         ]
 
 

@@ -22,7 +22,7 @@ from plait.core.effects import Act, Think, ask
 from plait.journal.entries import Question, ToolCall
 from plait.journal.log import ENDED
 from plait.journal.open_questions import find_open_questions
-from plait.journal.records import Intent
+from plait.journal.records import IntentRecord
 from plait.runtime import runs
 from plait.runtime.guard import Guard
 from plait.runtime.run import Run
@@ -221,7 +221,7 @@ class Tried:
 
     def count_requests(self) -> int:
         """Return how many requests to models the tree has on record."""
-        return sum(is_attempt(key) for run in self.disk.runs for key in set(self.disk.keys(run, Intent)))
+        return sum(is_attempt(key) for run in self.disk.runs for key in set(self.disk.keys(run, IntentRecord)))
 
 
 def is_attempt(key: str) -> bool:

@@ -31,7 +31,7 @@ from core_runs import (
 from plait.core import Call, CheckAnswer, LoopRun
 from plait.core.effects import Act, AskUser, Start, WaitNext
 from plait.core.errors import ReplayDiffers, ServerFailed
-from plait.journal.records import Intent, Raised, Response, Result
+from plait.journal.records import IntentRecord, RaisedRecord, ResponseRecord, ResultRecord
 from plait.runtime.guard import Entry, Guard, Refuse
 
 
@@ -48,9 +48,9 @@ def test_an_entry_is_an_intent_and_a_result_under_a_key_that_is_a_path() -> None
 
     run = tried(walk)
     run.go()
-    both = [key for key in run.disk.keys(kind=Intent) if key in run.disk.keys(kind=Result)]
+    both = [key for key in run.disk.keys(kind=IntentRecord) if key in run.disk.keys(kind=ResultRecord)]
     assert both == ["0a0", "1.0", "1.1"]
-    works = {each.key: each.work for each in run.disk.records(kind=Result)}
+    works = {each.key: each.work for each in run.disk.records(kind=ResultRecord)}
     assert works == {"0a0": "request", "0": "think", "1.0": "call", "1.1": "call"}
 
 
@@ -58,9 +58,9 @@ def test_a_key_does_not_depend_on_timing() -> None:
     def keys(first: int, second: int) -> set[str]:
         run = tried(calls(Call("post", {"text": "a", "pause": first}), Call("post", {"text": "b", "pause": second})))
         run.go()
-        found = {each.key: each.asked.input["text"] for each in run.disk.records(kind=Intent)}
+        found = {each.key: each.asked.input["text"] for each in run.disk.records(kind=IntentRecord)}
         assert found == {"0.0": "a", "0.1": "b"}
-        return {*run.disk.keys(kind=Result)}
+        return {*run.disk.keys(kind=ResultRecord)}
 
     assert keys(0, 5) == keys(5, 0)
 
@@ -74,7 +74,7 @@ def test_what_a_tool_asks_for_has_the_digest_of_the_request_as_its_key_and_a_cou
     def keys(*words: str) -> set[str]:
         run = tried(calls(Call("inquire", {"words": list(words)})), tools=[inquire])
         run.go()
-        return {key for key in run.disk.keys(kind=Result) if ":m" in key and "a0" not in key.rpartition(".")[2]}
+        return {key for key in run.disk.keys(kind=ResultRecord) if ":m" in key and "a0" not in key.rpartition(".")[2]}
 
     one, other = keys("a", "b", "a"), keys("a", "a", "b")
     assert one == other and len(one) == 3
@@ -87,12 +87,14 @@ def test_the_intent_of_an_effect_is_on_the_disk_before_it_and_its_result_before_
     @plait.tool(inline=True)
     def act(n: int) -> str:
         """Look at the disk."""
-        on_disk.append([f"{type(each).__name__} {each.key}" for each in run.disk.records(kind=Intent | Result)])  # type: ignore[arg-type]
+        on_disk.append(
+            [f"{type(each).__name__} {each.key}" for each in run.disk.records(kind=IntentRecord | ResultRecord)]
+        )  # type: ignore[arg-type]
         return "done"
 
     run = tried(calls(Call("act", {"n": 1})), tools=[act])
     run.go()
-    assert on_disk == [["Intent 0.0"]]
+    assert on_disk == [["IntentRecord 0.0"]]
 
     def walk() -> LoopRun:
         yield Act((Call("act", {"n": 1}),))
@@ -101,7 +103,7 @@ def test_the_intent_of_an_effect_is_on_the_disk_before_it_and_its_result_before_
 
     run = tried(walk, tools=[act])
     run.go()
-    assert on_disk[-1] == ["Intent 0.0", "Result 0.0", "Intent 1.0"]
+    assert on_disk[-1] == ["IntentRecord 0.0", "ResultRecord 0.0", "IntentRecord 1.0"]
 
 
 def test_the_intent_of_repeatable_work_stays_in_line() -> None:
@@ -110,12 +112,12 @@ def test_the_intent_of_repeatable_work_stays_in_line() -> None:
     @plait.tool(read_only=True, inline=True)
     def read(n: int) -> str:
         """Look at the disk."""
-        on_disk.append(len(run.disk.records(kind=Intent)))
+        on_disk.append(len(run.disk.records(kind=IntentRecord)))
         return "read"
 
     run = tried(calls(Call("read", {"n": 1})), tools=[read])
     run.go()
-    assert on_disk == [0] and run.disk.keys(kind=Intent) == ["0.0"]
+    assert on_disk == [0] and run.disk.keys(kind=IntentRecord) == ["0.0"]
 
 
 def test_a_composite_entry_has_no_row_of_its_own() -> None:
@@ -139,7 +141,7 @@ def test_a_wait_next_records_which_ticket_it_took() -> None:
 
     run = tried(walk)
     assert run.go().answer == [1, 0]
-    assert [each.value.ticket for each in run.disk.records(kind=Result) if each.work == "take"] == [2, 1]
+    assert [each.value.ticket for each in run.disk.records(kind=ResultRecord) if each.work == "take"] == [2, 1]
     assert run.replay().whole
 
 
@@ -154,7 +156,7 @@ def test_a_wait_next_records_the_pieces_of_a_watched_reply() -> None:
     for run, _ in each_point(lambda: Tried(lambda: agent_of(walk, plait.Scripted(["one\ntwo\nthree"], chunk=3)))):
         pieces, text = run.finish().answer
         assert text == "one\ntwo\nthree" and "".join(pieces) in ("one\ntwo\n", "one\none\ntwo\n", text)
-        took = [each.value for each in run.disk.records(kind=Result) if each.work == "take"]
+        took = [each.value for each in run.disk.records(kind=ResultRecord) if each.work == "take"]
         assert [each.piece for each in took if not each.done] == pieces
         assert run.replay().whole
 
@@ -169,7 +171,7 @@ def test_a_refusal_needs_no_intent_and_holds_the_call_that_was_asked_for() -> No
     run = tried(calls(PAY), No)
     assert run.go().answer == ["refused"]
     assert run.disk.keys() == ["0.0?No", "0.0"]
-    assert run.disk.records(kind=Result)[-1].asked == PAY and not did()
+    assert run.disk.records(kind=ResultRecord)[-1].asked == PAY and not did()
     assert run.replay().whole
     with pytest.raises(ReplayDiffers):
         run.replay(agent=agent_of(calls(Call("pay", {"amount": 6}))))
@@ -178,7 +180,7 @@ def test_a_refusal_needs_no_intent_and_holds_the_call_that_was_asked_for() -> No
 def test_a_call_that_cannot_be_bound_gets_its_result_without_an_intent() -> None:
     run = tried(calls(Call("pay", {"amount": "much"}), Call("none", {})))
     assert run.go().answer == ["bad_input", "unknown_tool"]
-    assert run.disk.keys(kind=Intent) == [] and run.disk.keys(kind=Result) == ["0.0", "0.1"]
+    assert run.disk.keys(kind=IntentRecord) == [] and run.disk.keys(kind=ResultRecord) == ["0.0", "0.1"]
     assert run.replay().whole
 
 
@@ -196,7 +198,7 @@ def test_a_signal_is_a_raised_row_under_the_key_of_the_act_and_is_recorded_once(
 
     for run, _ in each_point(lambda: tried(walk, Enough)):
         run.finish()
-        raised = run.disk.records(kind=Raised)
+        raised = run.disk.records(kind=RaisedRecord)
         assert [(each.key, each.kind, each.limit) for each in raised] == [("0", "LimitNear", "enough")] and not did()
         assert raised[0].asked, "the row has the digest of the effect"
         assert run.replay().whole
@@ -216,7 +218,7 @@ def test_the_signal_of_a_started_effect_is_recorded_under_its_ticket_and_not_und
 
     run = tried(lambda: until_limit(started()), Enough)
     run.go()
-    assert [each.key for each in run.disk.records(kind=Raised)] == ["1"]
+    assert [each.key for each in run.disk.records(kind=RaisedRecord)] == ["1"]
     assert run.replay().whole
 
 
@@ -229,7 +231,7 @@ def test_an_open_question_is_the_intent_of_a_decision_without_a_result_and_a_pas
 
     run = tried(calls(PAY), Passes, approve="effects")
     run.go()
-    assert run.disk.keys() == ["0.0?approvals"] and run.disk.keys(kind=Intent) == ["0.0?approvals"]
+    assert run.disk.keys() == ["0.0?approvals"] and run.disk.keys(kind=IntentRecord) == ["0.0?approvals"]
     run.go("yes")
     assert run.disk.keys() == ["0.0?approvals", "0.0?approvals", "0.0", "0.0"]
 
@@ -267,9 +269,9 @@ def asks_once() -> LoopRun:
 def test_each_attempt_is_an_entry_whose_result_is_the_response_and_that_of_the_think_the_reply() -> None:
     run = Tried(lambda: agent_of(asks_once, Flaky()))
     assert run.go().answer == "hello"
-    results = {each.key: each.value for each in run.disk.records(kind=Result)}
+    results = {each.key: each.value for each in run.disk.records(kind=ResultRecord)}
     assert list(results) == ["0a0", "0a1", "0"]
-    assert [isinstance(each, Response) for each in results.values()] == [True, True, False]
+    assert [isinstance(each, ResponseRecord) for each in results.values()] == [True, True, False]
     assert results["0a0"].error and results["0"].text == "hello"
     assert run.replay().requests == 2
 
@@ -279,13 +281,13 @@ def test_an_attempt_without_a_result_is_recorded_as_lost_and_counts_and_the_next
     for run, _ in each_point(lambda: Tried(lambda: agent_of(asks_once, plait.Scripted(["hello"])))):
         ended = run.finish()
         assert ended.answer == "hello"
-        responses = [each.value for each in run.disk.records(kind=Result) if each.work == "request"]
+        responses = [each.value for each in run.disk.records(kind=ResultRecord) if each.work == "request"]
         assert run.count_requests() == len(responses)
         assert run.disk.runs[RUN].totals["requests"] == len(responses)
         if len(responses) == 2:
             lost += 1
             assert responses[0].error and not responses[1].error
-            assert [key for key in run.disk.keys(kind=Intent) if "a" in key] == ["0a0", "0a1"]
+            assert [key for key in run.disk.keys(kind=IntentRecord) if "a" in key] == ["0a0", "0a1"]
         assert run.replay().whole
     assert lost
 
@@ -363,7 +365,7 @@ def test_before_a_run_waits_it_lets_started_effects_end() -> None:
 
     run = tried(walk)
     assert run.go().status == "waiting" and did() == ["post a"]
-    assert "1.0" in run.disk.keys(kind=Result)
+    assert "1.0" in run.disk.keys(kind=ResultRecord)
     assert run.go("yes").answer == ["posted a"] and did() == ["post a"]
 
 
@@ -377,7 +379,7 @@ def test_a_started_effect_that_waits_lets_the_others_pass() -> None:
 
     run = tried(walk, approve="effects")
     assert run.go().status == "waiting" and did() == ["look Lyon"]
-    assert [each.value.ticket for each in run.disk.records(kind=Result) if each.work == "take"] == [2]
+    assert [each.value.ticket for each in run.disk.records(kind=ResultRecord) if each.work == "take"] == [2]
     assert run.go("yes").answer == [[1, "522250"], [0, "paid 5"]] or run.replay().whole
     assert run.replay().whole
 

@@ -34,9 +34,9 @@ from plait.core.effects import Act
 from plait.core.errors import StaleAnswer
 from plait.journal.memory import MemoryLog
 from plait.journal.open_questions import find_open_questions
-from plait.journal.records import ChildEnd, Intent, Result, RunHead
+from plait.journal.records import ChildEnd, IntentRecord, ResultRecord, RunHead
 from plait.runtime.guard import Entry, Suspend
-from plait.runtime.run_journal import RunJournal, Work
+from plait.runtime.run_journal import EntryWork, RunJournal
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def killed_in(tool: str, run: Tried) -> Tried:
 def test_in_doubt_is_a_recorded_result_and_a_replay_after_it_is_complete() -> None:
     run = killed_in("pay", tried(calls(PAY)))
     assert run.go().answer == ["in_doubt"]
-    assert run.disk.records(kind=Result)[-1].value.trouble == "in_doubt"
+    assert run.disk.records(kind=ResultRecord)[-1].value.trouble == "in_doubt"
     assert run.replay().whole and len(did()) <= 1
 
 
@@ -114,7 +114,7 @@ def test_a_tool_with_effects_of_its_own_does_not_wait_for_a_child() -> None:
 
 def test_work_that_suspends_in_order_writes_that_and_goes_on_with_a_new_intent() -> None:
     log = MemoryLog(RunHead(RUN, "q", {"name": "steps"}, {}))
-    work = Work("asked", in_doubt=lambda: "in doubt", effect=PAY)
+    work = EntryWork("asked", describe_doubt=lambda: "in doubt", effect=PAY)
     results: list[Any] = [Suspend(), "done"]
 
     async def perform(entry: Entry) -> tuple[Any, None]:
@@ -131,20 +131,20 @@ def test_work_that_suspends_in_order_writes_that_and_goes_on_with_a_new_intent()
         enter()
     assert enter() == "done"
     kinds = [type(row.record).__name__ for row in log.rows()]
-    assert kinds == ["Intent", "Raised", "Intent", "Result"]
+    assert kinds == ["IntentRecord", "RaisedRecord", "IntentRecord", "ResultRecord"]
 
 
 def test_work_is_in_doubt_only_if_its_last_row_is_an_intent() -> None:
     log = MemoryLog(RunHead(RUN, "q", {"name": "steps"}, {}))
-    work = Work("asked", in_doubt=lambda: "in doubt", effect=PAY)
+    work = EntryWork("asked", describe_doubt=lambda: "in doubt", effect=PAY)
 
     async def perform(entry: Entry) -> tuple[Any, None]:
         raise AssertionError("it is performed")
 
-    log.buffer((Intent("0.0", 0, "other", "asked"), None))
+    log.buffer((IntentRecord("0.0", 0, "other", "asked"), None))
     journal = RunJournal(log, log.rows())
     assert asyncio.run(journal.entry(Entry(RUN, "0.0", 0, None, None), "other", work, perform)) == "in doubt"
-    assert log.rows()[-1].record == Result("0.0", 0, "other", "in doubt")
+    assert log.rows()[-1].record == ResultRecord("0.0", 0, "other", "in doubt")
     assert RunJournal(log, log.rows()).find("0.0").value == "in doubt"
 
 
@@ -169,7 +169,7 @@ def test_a_childs_id_follows_from_the_parents_id_and_the_key_of_its_entry() -> N
     for run, _ in each_point(lambda: with_child(calls(HELP), payer)):
         run.finish()
         ids |= run.disk.runs.keys() - {RUN}
-        entry = next(each for each in run.disk.records(kind=Intent | Result) if each.work == "child")  # type: ignore[arg-type]
+        entry = next(each for each in run.disk.records(kind=IntentRecord | ResultRecord) if each.work == "child")  # type: ignore[arg-type]
         assert entry.asked.run == child_of(run.disk)
         assert run.disk.runs[child_of(run.disk)].head.caller.key == entry.key  # type: ignore[union-attr]
     assert len(ids) == 1
@@ -191,15 +191,15 @@ def test_starting_a_child_is_repeatable(call: Call) -> None:
 def test_the_end_of_a_child_that_ended_before_its_parents_row_is_written_before_anything_else() -> None:
     found = 0
     for run, _ in each_point(lambda: with_child(calls(HELP), payer)):
-        entries = [each for each in run.disk.records(kind=Result) if each.work == "child"]
+        entries = [each for each in run.disk.records(kind=ResultRecord) if each.work == "child"]
         child = next((each for name, each in run.disk.runs.items() if name != RUN), None)
         if child is None or child.status != "answered" or entries:
             continue
         found += 1
         rows, paid = len(run.disk.rows()), len(did())
         run.finish()
-        after = [each.record for each in run.disk.rows()[rows:] if isinstance(each.record, Intent | Result)]
-        assert isinstance(after[0], Result) and isinstance(after[0].value, ChildEnd)
+        after = [each.record for each in run.disk.rows()[rows:] if isinstance(each.record, IntentRecord | ResultRecord)]
+        assert isinstance(after[0], ResultRecord) and isinstance(after[0].value, ChildEnd)
         assert len(did()) == paid
     assert found
 

@@ -30,7 +30,7 @@ from core_runs import (
 from plait.core import Call, LimitNear, LoopRun
 from plait.core.effects import Act, AskUser, Start, WaitNext
 from plait.core.errors import BadAnswer
-from plait.journal.records import Intent, Raised, Result
+from plait.journal.records import IntentRecord, RaisedRecord, ResultRecord
 from plait.runtime.guard import AskApproval, Entry, Guard, Refuse
 
 
@@ -92,6 +92,13 @@ def test_one_after_or_release_follows_each_before_also_when_the_run_is_cancelled
     assert run.disk.runs[RUN].status == "cancelled"
 
 
+def test_what_breaks_behind_a_refused_call_releases_nothing_as_nothing_is_held() -> None:
+    breaks_after = after_calls(lambda call, seen: breaks(call), "breaks")
+    run, spies = spied(calls(PAY), before_calls(refuse_pay), breaks_after, first=True)
+    assert run.go().status == "crashed"
+    assert spies[0].log == ["before 0.0", "release 0.0"]
+
+
 def test_a_refusal_or_a_question_releases_the_guards_before_it() -> None:
     run, spies = spied(calls(PAY), before_calls(refuse_pay), first=True)
     run.go()
@@ -151,7 +158,7 @@ def test_a_signal_in_the_first_admission_refuses_the_whole_act_and_nothing_has_s
     run, spies = spied(lambda: until_limit(calls(LOOK, PAY)()), before_calls(raise_limit, order=100.0))
     run.go()
     assert not did() and spies[0].log[:4] == ["before 0.0", "before 0.1", "release 0.1", "release 0.0"]
-    assert run.disk.keys(kind=Intent) == [] and run.disk.keys(kind=Raised) == ["0"]
+    assert run.disk.keys(kind=IntentRecord) == [] and run.disk.keys(kind=RaisedRecord) == ["0"]
     assert run.replay().whole
 
 
@@ -159,7 +166,7 @@ def test_if_a_guard_asks_the_admitted_calls_run_to_their_end_and_the_others_stay
     run, spies = spied(calls(PAY, LOOK, Call("post", {"text": "a"})), approve=lambda call: call.tool == "pay")
     assert run.go().status == "waiting"
     assert did() == ["look Lyon", "post a"]
-    assert {*run.disk.keys(kind=Result)} == {"0.1", "0.2"}
+    assert {*run.disk.keys(kind=ResultRecord)} == {"0.1", "0.2"}
     assert spies[0].log == ["before 0.1", "before 0.2", "told 0.1", "told 0.2"]
 
 
@@ -181,7 +188,7 @@ def test_after_an_answer_a_signal_refuses_only_the_unstarted_calls_and_recorded_
     run.go()
     is_late = True
     assert run.go("yes").answer == ["522250", "refused"] and did() == ["look Lyon"]
-    assert run.disk.keys(kind=Raised) == [] and run.replay().whole
+    assert run.disk.keys(kind=RaisedRecord) == [] and run.replay().whole
 
 
 def test_refusals_are_written_only_after_the_admission_of_their_act() -> None:
@@ -189,7 +196,7 @@ def test_refusals_are_written_only_after_the_admission_of_their_act() -> None:
     admissions = []
 
     def decide(call: Call) -> Any:
-        admissions.append(run.disk.keys(kind=Result))
+        admissions.append(run.disk.keys(kind=ResultRecord))
         return Refuse("no") if call.tool == "look" else call
 
     run = tried(calls(LOOK, PAY), before_calls(decide))
@@ -199,7 +206,7 @@ def test_refusals_are_written_only_after_the_admission_of_their_act() -> None:
         lambda: tried(lambda: until_limit(calls(LOOK, PAY)()), before_calls(raise_limit, order=90.0))
     ):
         run.finish()
-        assert not did() and run.disk.keys(kind=Raised) == ["0"]
+        assert not did() and run.disk.keys(kind=RaisedRecord) == ["0"]
 
 
 def test_a_child_that_waits_never_cancels_its_siblings() -> None:
@@ -233,7 +240,7 @@ def test_the_afters_of_an_act_run_in_the_order_of_its_calls_live_and_when_it_is_
 
     run, spies = spied(walk)
     run.go()
-    assert run.disk.keys(kind=Result)[:2] == ["0.1", "0.0"]  # the second has ended first
+    assert run.disk.keys(kind=ResultRecord)[:2] == ["0.1", "0.0"]  # the second has ended first
     run.go()
     assert spies[0].log[-2:] == ["after 0.0", "after 0.1"]
     assert spies[1].log[-2:] == ["told 0.0", "told 0.1"]
@@ -246,8 +253,8 @@ def test_a_guard_sees_a_call_as_the_tool_will_get_it_and_that_form_is_in_the_int
     run, spies = spied(calls(Call("pay", ["700"])))
     run.go()
     assert spies[0].inputs == [{"amount": 700, "to": "Ann"}]
-    assert run.disk.records(kind=Intent)[0].made.call.input == {"amount": 700, "to": "Ann"}
-    assert run.disk.records(kind=Intent)[0].asked.input == ["700"]
+    assert run.disk.records(kind=IntentRecord)[0].made.call.input == {"amount": 700, "to": "Ann"}
+    assert run.disk.records(kind=IntentRecord)[0].asked.input == ["700"]
 
 
 def test_a_changed_input_is_bound_again_and_passes_the_chain_again() -> None:
@@ -258,13 +265,13 @@ def test_a_changed_input_is_bound_again_and_passes_the_chain_again() -> None:
     assert run.go().answer == ["paid 100"]
     assert spies[0].inputs == [{"amount": 700, "to": "Ann"}, {"amount": 100, "to": "Ann"}]
     check_pairs(spies[0].log)
-    assert run.disk.records(kind=Intent)[0].made.call.input["amount"] == 100 and run.replay().whole
+    assert run.disk.records(kind=IntentRecord)[0].made.call.input["amount"] == 100 and run.replay().whole
 
 
 def test_an_input_that_is_changed_more_than_four_times_is_refused() -> None:
     run = tried(calls(PAY), before_calls(lambda call: set_input(call, amount=call.input["amount"] + 1)))
     assert run.go().answer == ["refused"] and not did()
-    assert run.disk.keys(kind=Result) == ["0.0?rule"] * 5 + ["0.0"]
+    assert run.disk.keys(kind=ResultRecord) == ["0.0?rule"] * 5 + ["0.0"]
     assert run.replay().whole
 
 

@@ -32,7 +32,7 @@ from core_runs import (
 from plait.core import Call, CheckAnswer, LimitNear, LoopRun, Observation, Think
 from plait.core.effects import Act, Start, WaitNext
 from plait.journal.memory import MemoryLog
-from plait.journal.records import Result, RunHead
+from plait.journal.records import ResultRecord, RunHead
 from plait.runtime.chain import Chain
 from plait.runtime.guard import AskApproval, Entry, Finish, Guard, StartChild
 from plait.runtime.run_journal import RunJournal
@@ -189,7 +189,7 @@ def test_a_refused_check_is_the_objection_that_the_loop_gets() -> None:
 
     run = tried(walk, Objects)
     assert run.go().answer == ["not good enough", ""]
-    assert run.disk.keys(kind=Result) == ["0~0!Objects"] and run.replay().whole
+    assert run.disk.keys(kind=ResultRecord) == ["0~0!Objects"] and run.replay().whole
 
 
 def test_a_question_about_the_end_waits_and_is_answered_in_another_process() -> None:

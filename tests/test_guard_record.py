@@ -29,7 +29,7 @@ from core_runs import (
 from plait.core import Call, LoopRun, Observation, Think
 from plait.core.effects import Act, AskUser, Start, WaitNext
 from plait.core.errors import ConfigError, StaleAnswer
-from plait.journal.records import Intent, Result
+from plait.journal.records import IntentRecord, ResultRecord
 from plait.runtime.guard import AskApproval, Entry, Guard, Refuse
 
 
@@ -62,7 +62,7 @@ def test_an_entry_with_an_intent_has_been_admitted_and_guards_only_restore_it() 
     """Also when it is done again: a read-only call whose process died."""
     found = 0
     for run, is_dead in each_point(lambda: spied(calls(Call("browse", {"page": "x"}), PAY))[0]):
-        begun = set(run.disk.keys(kind=Intent)) - set(run.disk.keys(kind=Result))
+        begun = set(run.disk.keys(kind=IntentRecord)) - set(run.disk.keys(kind=ResultRecord))
         log: list[str] = []
         spy = Spy()
         spy.log = log
@@ -199,7 +199,7 @@ def test_the_key_of_a_decision_has_the_guards_name_and_the_digest_of_what_it_is_
     lowers = before_calls(lambda call: set_input(call, amount=1))
     run = tried(calls(PAY, Call("pay", {"amount": 6})), lowers, after_calls(lambda call, seen: Refuse("no"), "hides"))
     run.go()
-    keys = [each.key for each in run.disk.records(kind=Result) if each.work == "decision"]
+    keys = [each.key for each in run.disk.records(kind=ResultRecord) if each.work == "decision"]
     owners = [key.partition("@")[0] for key in keys]
     assert owners == ["0.0?rule", "0.1?rule", "0.0!hides", "0.1!hides"]
     assert len({key.partition("@")[2] for key in keys[:2]}) == 2, "the inputs differ"

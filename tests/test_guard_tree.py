@@ -35,7 +35,7 @@ from core_runs import (
 )
 from plait.core import Call, LimitNear, LoopRun
 from plait.core.effects import Act, Start, WaitNext, ask
-from plait.journal.records import Intent, Result
+from plait.journal.records import IntentRecord, ResultRecord
 from plait.runtime.guard import Entry, Guard, StartChild
 
 
@@ -52,7 +52,7 @@ def thinks(question: str) -> LoopRun:
 
 
 def requests_of(disk: Disk) -> list[Any]:
-    return [each.asked for run in disk.runs for each in disk.records(run, Intent) if each.work == "request"]
+    return [each.asked for run in disk.runs for each in disk.records(run, IntentRecord) if each.work == "request"]
 
 
 # -- limits
@@ -252,7 +252,7 @@ def test_a_child_obeys_its_ancestors_hooks_on_calls_under_a_name_with_a_prefix_b
     run = with_child(walk, lambda question: "".join((yield from payer(question))), Lowers)
     answer = run.go().answer
     assert did() == ["1 to Ann"] and answer.count("!") == 1
-    owners = [key for key in run.disk.keys(child_of(run.disk), Result) if "?" in key or "!" in key]
+    owners = [key for key in run.disk.keys(child_of(run.disk), ResultRecord) if "?" in key or "!" in key]
     assert owners == ["0.0?^Lowers"]
     assert run.replay().whole
 
@@ -262,7 +262,7 @@ def test_guards_of_one_name_are_joined_approvals_to_the_stricter() -> None:
     for above, own in (("always", "never"), ("never", "always")):
         run = with_child(calls(HELP), payer, approve=above, child_settings={"approve": own})
         run.finish(["yes", "yes"])
-        asked = [key for key in run.disk.keys(child_of(run.disk), Intent) if "?" in key]
+        asked = [key for key in run.disk.keys(child_of(run.disk), IntentRecord) if "?" in key]
         assert asked == ["0.0?approvals"]
 
 
@@ -278,7 +278,7 @@ def test_an_ended_child_is_not_walked_again_and_its_end_carries_what_its_parents
     walks: list[str] = []
     run = with_child(walk, child, taint="ask")
     assert run.go().status == "waiting" and len(walks) == 1
-    end = next(each.value for each in run.disk.records(kind=Result) if each.work == "child")
+    end = next(each.value for each in run.disk.records(kind=ResultRecord) if each.work == "child")
     assert end.totals["guards"]["taint"]
     assert run.go().status == "waiting" and len(walks) == 1, "from the record"
     assert run.go("no").answer == ["refused"] and run.replay().whole
