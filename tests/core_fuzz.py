@@ -85,7 +85,7 @@ class Fuzzed:
         number = 0
         while True:
             number += 1
-            assert number < 200, "the run does not end"
+            assert number < 60, "the run does not end"
             dies_at = self.chance.randint(1, 25) if self.chance.random() < self.deadly / (1 + number / 20) else None
             open_before = self.tried.questions
             which = self.chance.randrange(len(open_before)) if open_before else 0
@@ -107,6 +107,7 @@ class Fuzzed:
             if answer is not None:
                 self._answer_again(open_before[which].question)
             if run.status == "crashed":  # a model has failed too often: another process may be luckier
+                self.deaths += 1
                 assert run.outcome.error == "ServerFailed", run.reason
             elif run.status != "waiting":
                 self.check(run)

@@ -158,7 +158,7 @@ def tell_nobody_what_has_ended_when_an_act_suspends(patch: Patch) -> None:
 MUTATIONS: list[tuple[Callable[[Patch], None], int]] = [
     (tell_no_recorded_work_before_the_walk, 1),
     (decide_again_about_what_is_on_record, 1),
-    (admit_again_what_has_begun, 0),
+    (admit_again_what_has_begun, 26),
     (release_nothing, 0),
     (repeat_what_is_in_doubt, 18),
     (record_no_doubt, 5),
