@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import UNSET, UnsetType, structs
 
@@ -27,44 +27,10 @@ from plait.runtime.guard import (
     Suspend,
     open_question,
 )
-from plait.runtime.run_journal import NOTHING, EntryWork, FoundEntry, RunJournal
+from plait.runtime.run_journal import NOTHING, FoundEntry, RunJournal
 
-
-class Performer(Protocol):
-    """Does one kind of effect, and knows neither rows nor guards. `work` is its name in the record (see
-    `records.py`)."""
-
-    work: str
-
-    def bind(self, entry: Entry) -> None:
-        """Set `entry.effect` to what the guards see and what is done. Raises `BadInput`."""
-
-    def rebind(self, entry: Entry, changed: Any, decision: Decision) -> None:
-        """Set `entry.effect` to what a guard (`decision.action` is "change") or the user ("edit") made of it. Raises
-        `BadInput`."""
-
-    def restore(self, entry: Entry, found: FoundEntry) -> None:
-        """Set `entry.effect` to what is on record. Raises `ReplayDiffers` if that is another effect, and `BadInput` if
-        it can't be done any more as it was decided."""
-
-    def describe_unbound(self, entry: Entry, why: BadInput) -> Any:
-        """Return the result of an entry that cannot be bound."""
-
-    def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
-        """Return the result of a refused effect, or (`is_after`) what replaces a withheld result. Raises
-        `EndedByRefusal` where the loop cannot go on without it."""
-
-    def ask(self, entry: Entry, question: str, result: Any) -> Asking:
-        """Return the question to the user about an effect, or about its result (UNSET: there is none yet)."""
-
-    def describe(self, entry: Entry) -> EntryWork:
-        """Return what the record holds of an entry before it is done, and how it is to be recorded."""
-
-    async def perform(self, entry: Entry) -> tuple[Any, bytes | None]:
-        """Do it. Return the result, and the bytes that are recorded with it."""
-
-    def report_refused(self, entry: Entry, result: Any) -> None:
-        """Report the result of an entry that was not done."""
+if TYPE_CHECKING:
+    from plait.runtime.performers.base import BasePerformer
 
 
 @dataclass
@@ -73,7 +39,7 @@ class Admitted:
     done: it was refused, or could not be bound; then nothing is held."""
 
     entry: Entry
-    performer: Performer
+    performer: BasePerformer
     guards: Sequence[Guard]
     found: FoundEntry
     result: Any | UnsetType = UNSET
@@ -155,7 +121,7 @@ class Chain:
 
     # -- before
 
-    async def admit(self, entry: Entry, performer: Performer) -> Admitted:
+    async def admit(self, entry: Entry, performer: BasePerformer) -> Admitted:
         """Restore an entry that is on record, or take a new one through its guards.
 
         Raises `Suspend` at the first question, and signals: then nothing is reserved for the entry. Raises `RecordEnds`
@@ -223,7 +189,7 @@ class Chain:
         result = performer.refuse(entry, said, is_after=False, by_user=False)
         return Admitted(entry, performer, guards, found, result)
 
-    def _admit_seen_check(self, entry: Entry, performer: Performer) -> Admitted:
+    def _admit_seen_check(self, entry: Entry, performer: BasePerformer) -> Admitted:
         """Restore a check whose result the loop has seen. It has no row but the decisions about it."""
         guards = self._guards_of(entry)
         self._note_decisions(entry, "?")
@@ -241,7 +207,7 @@ class Chain:
     async def _pass(
         self,
         entry: Entry,
-        performer: Performer,
+        performer: BasePerformer,
         guards: Sequence[Guard],
         edit: Approved | None,
         satisfied: Collection[str],
@@ -275,7 +241,7 @@ class Chain:
                     guard.release(entry)
 
     async def _decide_before(
-        self, entry: Entry, performer: Performer, guard: Guard, approved: Approved | None, taken: Collection[str]
+        self, entry: Entry, performer: BasePerformer, guard: Guard, approved: Approved | None, taken: Collection[str]
     ) -> tuple[str, Decision] | None:
         """Return what a guard decides about an effect, or did on record, and the key of that; None if it lets it pass.
 
@@ -337,7 +303,7 @@ class Chain:
             await admitted.tell(result, waiting)
             raise
         except BaseException:
-            for guard in reversed(waiting):
+            for guard in reversed(waiting) if admitted.result is UNSET else ():  # of a refused entry nothing is held
                 guard.release(entry)
             raise
         return result
@@ -361,14 +327,14 @@ class Chain:
             result = self._apply(entry, performer, result, decided.get(guard.name))
         return value
 
-    def _apply(self, entry: Entry, performer: Performer, result: Any, decision: Decision | None) -> Any:
+    def _apply(self, entry: Entry, performer: BasePerformer, result: Any, decision: Decision | None) -> Any:
         if decision is None or decision.action == "yes":
             return result
         if decision.action == "refuse":
             return performer.refuse(entry, decision.text, is_after=True, by_user=decision.by_user)
         return read_change(result, decision.value)
 
-    def refuse(self, entry: Entry, performer: Performer, reason: str) -> Admitted:
+    def refuse(self, entry: Entry, performer: BasePerformer, reason: str) -> Admitted:
         """Return an entry that is refused for a reason beside its guards; they are told its result."""
         result = performer.refuse(entry, reason, is_after=False, by_user=False)
         return Admitted(entry, performer, self._guards_of(entry), self.journal.find(entry.key), result)
@@ -399,7 +365,7 @@ class Chain:
 
     # -- decisions
 
-    async def _decide_after(self, entry: Entry, performer: Performer, guard: Guard, result: Any) -> Decision | None:
+    async def _decide_after(self, entry: Entry, performer: BasePerformer, guard: Guard, result: Any) -> Decision | None:
         """Return what a guard decides about a result, or did on record; None if it lets it pass."""
         key = f"{entry.key}!{guard.name}@{self.journal.digest(digested(result))}"
         if (decision := self._recorded(entry, key)) is not None:
@@ -411,7 +377,7 @@ class Chain:
         return await self._write_decision(entry, performer, guard, key, made, result)
 
     async def _write_decision(
-        self, entry: Entry, performer: Performer, guard: Guard, key: str, made: Any, result: Any | UnsetType
+        self, entry: Entry, performer: BasePerformer, guard: Guard, key: str, made: Any, result: Any | UnsetType
     ) -> Decision:
         """Record what a guard decided, and return it. Raises `Suspend` for a question."""
         if isinstance(made, AskApproval):

@@ -42,20 +42,22 @@ from plait.core.errors import JournalError, ReplayDiffers
 from plait.journal.entries import Question
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
-from plait.journal.records import RaisedRecord, ResultRecord
+from plait.journal.records import ResultRecord
 from plait.journal.store import Journal
 from plait.runtime.answers import answer_live
 from plait.runtime.approvals import waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.bound_calls import CallBinder
-from plait.runtime.chain import Admitted, Chain, Performer
+from plait.runtime.chain import Admitted, Chain
 from plait.runtime.clock import RunClock
 from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers import Performers
+from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tools import EndedByTool
 from plait.runtime.performers.finish import END
 from plait.runtime.run_journal import NOTHING, RunJournal
 from plait.runtime.run_spec import RunSpec, differs, sentence
+from plait.runtime.signals import ENDINGS, SIGNALS, describe_signal, read_signal, write_signal
 from plait.runtime.tally import Tally
 from plait.runtime.tracing import UNWATCHED, RunSpan
 from plait.tools.call_context import call_services
@@ -66,10 +68,6 @@ logger = logging.getLogger("plait")
 GRACE = 5.0
 """Seconds that an object gets to close."""
 
-SIGNALS = (LimitNear, ContextOverflow, Unsupported)
-"""What is thrown into the loop in place of a result."""
-
-_ENDINGS = (*SIGNALS, LimitReached, EndedByRefusal)
 _OUTCOMES = get_args(Outcome)
 
 
@@ -236,27 +234,33 @@ class Engine:
         while True:
             try:
                 if (raised := self.journal.raised(key)) is not None:
-                    raise self._read_raised(key, raised, effect)
+                    performer.prepare_raised(key, effect)
+                    is_trusted = self.steps < self.run_spec.trust_until
+                    if not is_trusted and raised.asked and raised.asked != self._digest(effect):
+                        raise differs(key, self.steps, "another effect", f"{type(effect).__name__}")
+                    raise read_signal(raised)
                 return await performer.take(key, effect, started=started, beside=beside)
             except Suspend as why:
                 if self.journal.replay:
                     raise RecordEnds from None
                 if isinstance(effect, WaitNext) or not await answer_live(self, why.questions):
                     raise
-            except _ENDINGS as why:
+            except ENDINGS as why:
                 if isinstance(why, LimitNear):
                     self.near = self.near or why
                 if isinstance(effect, WaitNext):
                     raise  # recorded under the key of the ticket
                 await self.chain.tell_signal(Entry(self.run_id, key, step, effect, effect, started=started), why)
                 if self.journal.raised(key) is None and not self.journal.replay:
-                    await self.journal.write(self._write_raised(key, step, why, effect))
-                    if said := _describe_signal(why):
-                        kind = "loop" if isinstance(why, LimitNear) and why.limit == "loop" else "limit"
-                        self.say(ev.Noted(step, kind, said))
+                    await self.journal.write(write_signal(key, step, why, self._digest(effect)))
+                    if said := describe_signal(why):
+                        self.say(ev.Noted(step, *said))
                 raise
 
-    async def perform(self, entry: Entry, performer: Performer) -> Any:
+    def _digest(self, effect: Effect) -> str:
+        return self.journal.digest(msgspec.to_builtins(effect, enc_hook=repr))
+
+    async def perform(self, entry: Entry, performer: BasePerformer) -> Any:
         """Take one entry all the way: through the guards, its work, and the guards again. Returns its result."""
         admitted = await self.admit(entry, performer)
         try:
@@ -266,7 +270,7 @@ class Engine:
             raise
         return await self.chain.settle(admitted, result)
 
-    def admit(self, entry: Entry, performer: Performer) -> Awaitable[Admitted]:
+    def admit(self, entry: Entry, performer: BasePerformer) -> Awaitable[Admitted]:
         """Take an entry through the guards."""
         if self.journal.find(entry.key) is NOTHING:
             entry.remark = partial(self.remark, step=entry.step, key=entry.key)
@@ -318,44 +322,6 @@ class Engine:
             self.say(ev.Noted(self.steps, effect.kind, effect.text))
         for guard in self.chain.at(effect, after=True):
             await guard.after(Entry(self.run_id, key, self.steps, effect, effect), None, False)
-
-    # -- what is raised in place of a result
-
-    def _write_raised(self, key: str, step: int, why: Exception, effect: Effect) -> RaisedRecord:
-        asked = self._digest(effect)
-        match why:
-            case LimitNear() | LimitReached():
-                kind: Any = type(why).__name__
-                return RaisedRecord(key, step, kind, why.limit, why.detail, asked=asked)
-            case EndedByRefusal():
-                return RaisedRecord(key, step, "EndedByRefusal", why.kind, str(why), asked=asked)
-            case Unsupported():
-                return RaisedRecord(key, step, "Unsupported", why.ability, why.message, said=why.said, asked=asked)
-            case ContextOverflow():
-                return RaisedRecord(
-                    key, step, "ContextOverflow", "context", str(why), why.tokens, why.room, asked=asked
-                )
-        raise TypeError(type(why))
-
-    def _digest(self, effect: Effect) -> str:
-        return self.journal.digest(msgspec.to_builtins(effect, enc_hook=repr))
-
-    def _read_raised(self, key: str, raised: RaisedRecord, effect: Effect) -> Exception:
-        performer = self.performers.of(effect)
-        performer.prepare_raised(key, effect)
-        is_trusted = self.steps < self.run_spec.trust_until
-        if not is_trusted and raised.asked and raised.asked != self._digest(effect):
-            raise differs(key, self.steps, "another effect", f"{type(effect).__name__}")
-        match raised.kind:
-            case "LimitNear":
-                return LimitNear(raised.limit, raised.detail)
-            case "LimitReached":
-                return LimitReached(raised.limit, raised.detail)
-            case "EndedByRefusal":
-                return EndedByRefusal(raised.detail, cast(Any, raised.limit))
-            case "Unsupported":
-                return Unsupported(raised.detail, raised.limit, raised.said)
-        return ContextOverflow(raised.detail, tokens=raised.tokens, room=raised.room)
 
     # -- the end
 
@@ -449,16 +415,6 @@ class Engine:
                     error=type(why).__name__,
                     hint="This is a defect of the loop, not of the task; logging at level DEBUG shows where.",
                 )
-
-
-def _describe_signal(why: Exception) -> str:
-    """Return the remark about a signal, "" for none."""
-    match why:
-        case LimitNear():
-            return sentence(why.detail)
-        case ContextOverflow():
-            return "The prompt is too long for the model; showing it less."
-    return ""
 
 
 def _cancelled(why: asyncio.CancelledError) -> Cancelled:

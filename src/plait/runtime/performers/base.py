@@ -21,7 +21,7 @@ SHOWN = 2_000
 
 
 class BasePerformer:
-    """Does one kind of effect. It knows neither rows nor guards. See `chain.Performer`."""
+    """Does one kind of effect. It knows neither rows nor guards: the chain and the engine take each entry to it."""
 
     work: str = ""
     """The name of the work in the record."""
