@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 import plait
 from core_fuzz_guards import Flaky, Hides, HookWhims, Spy, Whims
 from core_programs import Programs
@@ -29,7 +31,7 @@ from core_runs import RUN, TOOLS, WORLD, Killed, Steps, Tried, agent_of, did, do
 from plait.core import Call, Observation
 from plait.core.errors import BadAnswer, StaleAnswer
 from plait.journal.keys import read_key
-from plait.journal.records import Decision, IntentRecord, NoteRecord, RaisedRecord, ResultRecord
+from plait.journal.records import IntentRecord, NoteRecord, RaisedRecord, ResultRecord
 
 EFFECTS = ("pay", "post", "delegate")
 """The tools that must not be called twice."""
@@ -83,7 +85,7 @@ class Fuzzed:
         number = 0
         while True:
             number += 1
-            assert number < 200, "the run does not end"
+            assert number < 60, "the run does not end"
             dies_at = self.chance.randint(1, 25) if self.chance.random() < self.deadly / (1 + number / 20) else None
             open_before = self.tried.questions
             which = self.chance.randrange(len(open_before)) if open_before else 0
@@ -105,6 +107,7 @@ class Fuzzed:
             if answer is not None:
                 self._answer_again(open_before[which].question)
             if run.status == "crashed":  # a model has failed too often: another process may be luckier
+                self.deaths += 1
                 assert run.outcome.error == "ServerFailed", run.reason
             elif run.status != "waiting":
                 self.check(run)
@@ -155,20 +158,25 @@ class Fuzzed:
         made = Counter(id for id, _ in WORLD)
         amounts = Counter(text.partition(" to ")[0] for text in did() if not text.startswith(("look", "page")))
         assert max(amounts.values(), default=0) <= 1, f"repeated: {amounts.most_common(3)}"
-        decided: dict[tuple[str, str], list[Decision]] = {}
+        approved: set[tuple[str, str, str]] = set()
+        """Entries, by run and key, with inputs that the user has approved for them."""
+        asked: dict[tuple[str, str], Any] = {}
+        made_with: dict[tuple[str, str], Any] = {}
         results: dict[tuple[str, str], Observation] = {}
         tools: dict[tuple[str, str], str] = {}
         for run in self.tried.disk.runs:
             for each in self.tried.disk.records(run, ResultRecord | IntentRecord):  # type: ignore[arg-type]
                 at = read_key(each.key)
-                if (
-                    isinstance(each, ResultRecord)
-                    and each.work == "decision"
-                    and at.mark == "?"
-                    and at.guard == "approvals"
-                ):
-                    decided.setdefault((run, at.owner), []).append(each.value)
+                if each.work == "decision" and at.mark == "?" and at.guard == "approvals":
+                    if isinstance(each, IntentRecord):
+                        asked[run, each.key] = each.asked.call.input
+                    elif each.value.action == "yes":
+                        approved.add((run, at.owner, repr(asked[run, each.key])))
+                    elif each.value.action == "edit":
+                        approved.add((run, at.owner, repr(each.value.bound or each.value.value)))
                 elif each.work == "call":
+                    if isinstance(each, IntentRecord):
+                        made_with[run, each.key] = each.asked.input if each.made is UNSET else each.made.call.input
                     if isinstance(each, ResultRecord):
                         assert (run, each.key) not in results, f"two results of {run} {each.key}"
                         results[run, each.key] = each.value
@@ -192,8 +200,7 @@ class Fuzzed:
                 assert results[id].ok, f"{run} has answered, and its call {id} says {results[id].text}"
         for id in made:
             if tools.get(id) in EFFECTS and self.approve != "never":
-                given = decided.get(id, [])
-                assert given and given[-1].action in ("yes", "edit"), f"{id} was done, approved by {given}"
+                assert (*id, repr(made_with[id])) in approved, f"{id} was done, and {made_with[id]} not approved"
 
     def _check_rows(self, run: str) -> None:
         """Check signals, and that content from outside of earlier processes was known when an effect was admitted."""

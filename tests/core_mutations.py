@@ -6,6 +6,7 @@ seed that fails; it is only a hint, so that the test is fast: if the seed has co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,7 @@ def admit_again_what_has_begun(patch: Patch) -> None:
 
     async def admit_anew(self: Chain, entry: Any, performer: Any) -> Any:
         found = self.journal.find(entry.key)
-        if found.is_known and found.value is UNSET and performer.work == "call" and not self.journal.replay:
+        if found.is_open and performer.work == "call" and not self.journal.replay:
             self.journal._found.pop(entry.key)
         return await admit(self, entry, performer)
 
@@ -155,28 +156,32 @@ def tell_nobody_what_has_ended_when_an_act_suspends(patch: Patch) -> None:
 
 
 MUTATIONS: list[tuple[Callable[[Patch], None], int]] = [
-    (tell_no_recorded_work_before_the_walk, 0),
-    (decide_again_about_what_is_on_record, 0),
-    (admit_again_what_has_begun, 0),
+    (tell_no_recorded_work_before_the_walk, 1),
+    (decide_again_about_what_is_on_record, 1),
+    (admit_again_what_has_begun, 26),
     (release_nothing, 0),
-    (repeat_what_is_in_doubt, 0),
-    (record_no_doubt, 0),
+    (repeat_what_is_in_doubt, 18),
+    (record_no_doubt, 5),
     (leave_the_input_out_of_the_key_of_a_decision, 0),
-    (write_the_intent_of_an_effect_later, 0),
-    (let_guards_decide_only_in_the_process_that_made_a_result, 0),
-    (decide_about_results_that_the_loop_has_seen, 0),
-    (take_each_admission_for_the_first, 0),
-    (leave_the_end_of_a_child_unwritten, 0),
-    (leave_started_effects_to_themselves_when_the_run_waits, 0),
-    (let_child_runs_ignore_the_limits_above_them, 0),
-    (let_child_runs_ignore_the_approvals_above_them, 0),
+    (write_the_intent_of_an_effect_later, 6),
+    (let_guards_decide_only_in_the_process_that_made_a_result, 18),
+    (decide_about_results_that_the_loop_has_seen, 10),
+    (take_each_admission_for_the_first, 147),
+    (leave_the_end_of_a_child_unwritten, 94),
+    (leave_started_effects_to_themselves_when_the_run_waits, 103),
+    (let_child_runs_ignore_the_limits_above_them, 3),
+    (let_child_runs_ignore_the_approvals_above_them, 3),
     (tell_nobody_what_has_ended_when_an_act_suspends, 0),
 ]
 """The rules, undone, and a seed that shows it."""
 
 
 def find_broken_promise(undo: Callable[[Patch], None], hint: int, seeds: int) -> str:
-    """Return what goes wrong without a rule; "" if nothing does in so many seeds."""
+    """Return what goes wrong without a rule; "" if nothing does in so many seeds. Raises `RuntimeError` if the patch
+    does not fit the code any more."""
     with Patch.context() as patch:
         undo(patch)
-        return next(iter(find_failures([hint, *range(seeds)])), "")
+        found = next(iter(find_failures([hint, *range(seeds)])), "")
+    if re.search("AttributeError|NameError|TypeError|ImportError", found):
+        raise RuntimeError(f"{undo.__name__} does not undo its rule, but breaks: {found}")
+    return found

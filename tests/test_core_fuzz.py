@@ -10,7 +10,7 @@ from conftest import some_of
 from core_fuzz import find_failures
 from core_mutations import MUTATIONS, find_broken_promise
 
-SEEDS = range(40)
+SEEDS = range(60)
 
 
 def test_random_runs_keep_their_promises() -> None:

@@ -92,6 +92,13 @@ def test_one_after_or_release_follows_each_before_also_when_the_run_is_cancelled
     assert run.disk.runs[RUN].status == "cancelled"
 
 
+def test_what_breaks_behind_a_refused_call_releases_nothing_as_nothing_is_held() -> None:
+    breaks_after = after_calls(lambda call, seen: breaks(call), "breaks")
+    run, spies = spied(calls(PAY), before_calls(refuse_pay), breaks_after, first=True)
+    assert run.go().status == "crashed"
+    assert spies[0].log == ["before 0.0", "release 0.0"]
+
+
 def test_a_refusal_or_a_question_releases_the_guards_before_it() -> None:
     run, spies = spied(calls(PAY), before_calls(refuse_pay), first=True)
     run.go()

@@ -219,6 +219,22 @@ def test_of_several_open_questions_of_a_guard_about_an_entry_only_the_last_is_op
     assert run.go("yes").answer == ["paid 5"] and did() == ["5 to Eve"]
 
 
+def test_a_question_that_a_later_one_had_replaced_is_open_again_when_the_run_waits_for_it() -> None:
+    is_late = False
+
+    def ask(call: Call) -> Any:
+        return AskApproval(f"{call.input['to']}?") if is_late or call.input["to"] == "Bob" else call
+
+    run = tried(calls(PAY), before_calls(ask, "asks"), before_calls(lambda call: set_input(call, to="Bob"), "changes"))
+    run.go()
+    is_late = True
+    run.go()
+    assert [each.text.splitlines()[0] for each in run.questions] == ["Ann?"]
+    assert run.go("yes").status == "waiting"
+    assert [each.text.splitlines()[0] for each in run.questions] == ["Bob?"]
+    assert run.go("yes").answer == ["paid 5"] and did() == ["5 to Bob"]
+
+
 def test_two_identical_parallel_calls_are_two_questions() -> None:
     run = tried(calls(PAY, PAY), approve="effects")
     run.go()
