@@ -405,7 +405,7 @@ class Chain:
         if self.journal.replay:
             raise RecordEnds
         at = read_key(key)
-        if self.journal.decided[at.owner + at.mark][at.guard] != key:  # a later question has closed it: it is open again
+        if self.journal.decided[at.owner + at.mark][at.guard] != key:  # a later question closed it: it opens again
             await self.journal.write(IntentRecord(key, entry.step, "decision", found.asked))
         raise Suspend(open_question(entry.run, key, entry.step, found.asked))
 
