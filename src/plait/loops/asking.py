@@ -234,14 +234,15 @@ def calls_of(turn: Any) -> Sequence[Any]:
     return getattr(getattr(turn, "plan", turn), "calls", ()) if call is None else (call,)
 
 
-def plain_answer(context: LoopContext, labels: Sequence[str] = ()) -> Callable[[str], Turn | None]:
-    """Return a function that makes the turn of a plain answer, in words or as JSON of the output type. It returns None
-    for a text that names a tool or has a label, as that may be meant for a call."""
+def read_plain_answer(context: LoopContext, labels: Sequence[str], text: str) -> Turn | None:
+    """Return the turn of a plain answer, in words or as JSON of the output type; None for a text that names a tool or
+    has one of the labels, as that may be meant for a call."""
+    if not (is_plain_answer(text) if context.output is None else context.output.fits(text)):
+        return None
     words = [rf"\b{re.escape(tool.name)}\b" for tool in context.known_tools]
     words += [rf"^[ \t>*_#-]{{0,12}}{re.escape(label)}(?: ?\d{{1,3}})?[*_ \t]{{0,4}}[:：]" for label in labels]
-    names = re.compile("|".join(words) or r"(?!)", re.I | re.M)
-    fits = context.output.fits if context.output is not None else is_plain_answer
-    return lambda text: Turn(answer=text, answered=True, kept=text) if fits(text) and not names.search(text) else None
+    is_call = bool(words) and re.search("|".join(words), text, re.I | re.M) is not None
+    return None if is_call else Turn(answer=text, answered=True, kept=text)
 
 
 def is_plain_answer(text: str) -> bool:

@@ -54,6 +54,9 @@ class Transcript:
         self._rules = join_parts(context.rules(**words), context.output_rules(answer_place))
         self._tools: dict[str, str] = {}
         """The tools' names, made harmless."""
+        self._heads: dict[str, tuple[Message, Message]] = {}
+        """The rules and the question of a chat, by the summary below it."""
+        self._chat: dict[tuple[int, View], tuple[Message, Message]] = {}
         self._shown: dict[tuple[int, View], str] = {}
         self._raw: dict[tuple[int, View], str] = {}
         self._turns: dict[tuple[int, View], PastTurn] = {}
@@ -62,14 +65,17 @@ class Transcript:
         """The think effect over the log, its messages or its raw prompt set. `tail` is said after the log;
         `opening` is where the model goes on, for the forms that end in the middle of a turn. `view` says which part
         of the log is shown."""
-        summary = self._escape(view.show_summary(self._kit))
-        task = {**self._task, "question": with_summary(self._task["question"], summary)}
         if self._kind == "chat":
-            head = (system(self._rules), self._ask(self._kit.prompt("question", **task)))
-            return Think(phase, (*head, *_with_word(self._messages(log, view), self._after(log)), *tail))
+            if view.summary not in self._heads:
+                question = self._kit.prompt("question", **self._summarized_task(view))
+                self._heads[view.summary] = system(self._rules), self._ask(question)
+            said = self._messages(log, view)
+            if after := self._after(log):
+                said[-1] = structs.replace(said[-1], content=f"{said[-1].content.rstrip()}\n({after})")
+            return Think(phase, (*self._heads[view.summary], *said, *tail))
         turns, raw = self._past_turns(log, view), self._raw_log(log, view)
         shown = {"log": raw, "turns": turns, "opening": "" if tail else opening}
-        values = {**task, **shown, "phase": phase}
+        values = {**self._summarized_task(view), **shown, "phase": phase}
         if self._kind == "user":
             indexes = view.find_shown(len(log.entries))
             files = (view.of_entry(i).show_attachments(log.entries[i].attachments) for i in indexes)
@@ -80,12 +86,22 @@ class Transcript:
             text = "\n".join((text, *(message.content for message in tail), opening))
         return Think(phase, prompt=text)
 
+    def _summarized_task(self, view: View) -> dict[str, Any]:
+        """Return the escaped task, with the summary of old turns below its question."""
+        if not view.summary:
+            return self._task
+        summary = self._escape(view.show_summary(self._kit))
+        return {**self._task, "question": with_summary(self._task["question"], summary)}
+
     def _messages(self, log: Scratchpad, view: View) -> list[Message]:
         said: list[Message] = []
         for i in view.find_shown(len(log.entries)):
-            entry, how = log.entries[i], view.of_entry(i)
-            shown = Message("user", self._show(entry, i, how), attachments=how.show_attachments(entry.attachments))
-            said += (assistant(entry.turn), shown)
+            key = i, how = i, view.of_entry(i)
+            if key not in self._chat:
+                entry = log.entries[i]
+                shown = Message("user", self._show(entry, i, how), attachments=how.show_attachments(entry.attachments))
+                self._chat[key] = assistant(entry.turn), shown
+            said += self._chat[key]
         return said
 
     def _raw_log(self, log: Scratchpad, view: View) -> str:
@@ -182,13 +198,6 @@ class PastTurn:
     @cached_property
     def observation(self) -> str:
         return self._page.escape_observation(self._page.show_result(self._entry, self._view)) + self._remark
-
-
-def _with_word(said: list[Message], word: str) -> list[Message]:
-    """The messages with a word behind the last one."""
-    if not word:
-        return said
-    return [*said[:-1], structs.replace(said[-1], content=f"{said[-1].content.rstrip()}\n({word})")]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import TypeAlias
 
 from msgspec import Struct, structs
@@ -41,7 +42,7 @@ _Found: TypeAlias = tuple[int, ParsedAction, Remark]
 
 def bracket_names(tools: Sequence[ToolSpec], dialect: Dialect) -> frozenset[str]:
     """Return the names that make `Name[` at the start of a line an action, in small letters."""
-    return frozenset(name.lower() for name in (*(tool.name for tool in tools), dialect.finish) if name)
+    return frozenset(map(str.lower, filter(None, (*map(attrgetter("name"), tools), dialect.finish))))
 
 
 def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) -> Turn:
