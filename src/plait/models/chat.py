@@ -75,15 +75,16 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Return what must not be shown or stored."""
-        hidden = tuple(self.headers[name] for name in self.hidden)
+        hidden = tuple(map(self.headers.__getitem__, self.hidden))
         return (self.key, *hidden) if self.key else hidden
 
     @property
     def target(self) -> Target:
         """Return the endpoint and model, for messages."""
-        settings = self.settings
-        given = fields_of({**settings.set_values, **settings.extra_body}) if settings.are_set else {}
-        user_set = frozenset(name for name, fields in OMITTABLE.items() if not given.keys().isdisjoint((name, *fields)))
+        settings, user_set = self.settings, frozenset[str]()
+        if settings.are_set:
+            given = fields_of({**settings.set_values, **settings.extra_body}).keys()
+            user_set = frozenset(name for name, fields in OMITTABLE.items() if not given.isdisjoint((name, *fields)))
         return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets, user_set)
 
     @property

@@ -53,7 +53,7 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["messages"] = _messages(messages, think.prefill, options)
     if think.stop and abilities.stop:
         # Endpoints refuse more. Plait cuts each reply at all stop strings itself (`TextFilter`).
-        body["stop"] = [s for s in think.stop if s][: dialect.max_stop]
+        body["stop"] = list(filter(None, think.stop))[: dialect.max_stop]
     if (warmth := choose_temperature(think, options)) is not None:
         body["temperature"] = warmth
     if think.max_tokens is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -90,7 +91,7 @@ class Draft:
         self.error: Any = None
         self.state: Any = None
         self.calls: list[PendingCall] = []
-        self._names = [tool.name for tool in think.tools]
+        self._names = list(map(attrgetter("name"), think.tools))
         self._places: dict[tuple[str, str], PendingCall] = {}
         self.circling = self.over = False
         self._unread = ""
@@ -191,7 +192,7 @@ class Draft:
     def reply(self, think: Think, wire: str, model: str) -> Reply:
         """Return the reply. `wire` and `model` name who made its opaque state."""
         found = merge_calls(self.calls)
-        calls = tuple(_without_added_nulls(each.call, think.tools) for each in found)
+        calls: tuple[Call, ...] = ()
         finish: Finish = "stop" if self.is_stopped else self.finish or "stop"
         if found and self.finish is None and not self.filter.stopped and found[-1].group <= 0:
             finish = "broken" if found[-1].is_empty or isinstance(found[-1].call.input, str) else finish
@@ -199,8 +200,9 @@ class Draft:
             finish = "circle"
         elif self.over:
             finish = "length"
-        if any(each.is_damaged for each in found):
-            finish = "broken"
+        for each in found:
+            calls += (_without_added_nulls(each.call, think.tools),)
+            finish = "broken" if each.is_damaged else finish
         if calls and finish == "stop" and not self.filter.stopped:
             finish = "calls"
         thought = "".join(self._reasoning)
@@ -249,8 +251,10 @@ class Draft:
 
     def _estimate(self, think: Think, calls: tuple[Call, ...]) -> Usage:
         asked = len(think.prompt.encode()) + len(think.prefill.encode())
-        asked += sum(len(m.content.encode()) + 16 for m in think.messages)
-        asked += sum(4 * each.tokens for m in think.messages for each in m.attachments)
+        for message in think.messages:
+            asked += len(message.content.encode()) + 16
+            for each in message.attachments:
+                asked += 4 * each.tokens
         if think.tools:
             asked += len(msgspec.json.encode(think.tools))
         # A call is counted whole, with the name of its tool.

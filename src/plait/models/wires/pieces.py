@@ -62,6 +62,8 @@ class Pieces:
 
     def close(self) -> str:
         """Return the rest, when all has arrived."""
+        if not (self._maybe or self._half):
+            return ""
         held, self._maybe = "".join(self._maybe), []
         return f"{self._take(held)}{mend(self._half)[0]}"
 
