@@ -9,13 +9,12 @@ import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from urllib.parse import quote
 
 MASK = "[secret]"
 
 SHORTEST = 8
 """Minimum number of characters of a secret. A shorter one would match ordinary words, so it is not replaced."""
-
-_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
 class Scrubber:
@@ -35,7 +34,7 @@ class Scrubber:
                 found |= {json.dumps(each, ensure_ascii=way)[1:-1] for each in found for way in (True, False)}
             found |= {each.replace("/", "\\/") for each in found}
             forms |= {each.encode("utf-8", "surrogatepass") for each in found}
-            encoded = _percent_encoded(secret)
+            encoded = quote(secret, safe="", errors="surrogatepass").encode()
             forms |= {encoded, encoded.replace(b"%2F", b"/")}
         # The longest first: a secret that contains another must be replaced as a whole.
         self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
@@ -117,8 +116,3 @@ def _json_pattern(secret: str, depth: int) -> re.Pattern[bytes]:
         escaped = "".join(rf"{slashes}(?i:u{units[at : at + 4]})" for at in range(0, len(units), 4))
         pattern += f"(?:{re.escape(plain)}|{escaped}" + (f"|{slashes}/)" if char == "/" else ")")
     return re.compile(pattern.encode("utf-8", "surrogatepass"))
-
-
-def _percent_encoded(secret: str) -> bytes:
-    raw = secret.encode("utf-8", "surrogatepass")
-    return b"".join(bytes([byte]) if byte in _UNRESERVED else b"%%%02X" % byte for byte in raw)

@@ -188,23 +188,24 @@ def read_reply(
     answer, None of any other: a model that simply answers is not asked for a form. It only gets the first reply
     (`miss` 1). Raises `Unreadable`, also if the reply was cut within a call.
     """
+    cut = reply.how_cut
     try:
         turn = read(reply.text)
-        if reply.how_cut and is_cut_within_call(reply.text, turn, read):
+        if cut and is_cut_within_call(reply.text, turn, read):
             raise Unreadable("Its action is not complete: write a shorter one.")
     except Unreadable as why:
         plain = answer(reply.text.strip()) if answer is not None and reply.finish == "stop" and miss == 1 else None
         if plain is not None:
             yield from note("repaired", "the reply was only an answer: it was taken for the answer")
             return plain
-        flaw = reply.only_reasoning or (f"Your reply {reply.how_cut}." if reply.how_cut else "")
+        flaw = reply.only_reasoning or (f"Your reply {cut}." if cut else "")
         raise Unreadable(f"{flaw} {str(why).removeprefix('Your reply is empty. ')}" if flaw else str(why)) from None
     if check is not None:
         yield from check(turn)
     for remark in turn.remarks:
         yield from note(remark.kind, remark.text)
-    if reply.how_cut:
-        yield from note("cut", f"the reply {reply.how_cut}: what is complete in it counts")
+    if cut:
+        yield from note("cut", f"the reply {cut}: what is complete in it counts")
     return structs.replace(turn, reply=reply.text) if isinstance(turn, Turn) else turn
 
 

@@ -209,8 +209,8 @@ class Compaction:
 
 
 def measure_prompt(effect: Effect) -> tuple[int, int]:
-    """Return the bytes of a prompt's texts, calls and tools (1 for another effect or an empty prompt), and the estimated
-    tokens of its images and PDF files."""
+    """Return the bytes of a prompt's texts, calls and tools (at least 1), and the estimated tokens of its images and
+    PDF files."""
     if not isinstance(effect, Think):
         return 1, 0
     parts: list[Any] = [effect.prompt, *effect.tools]

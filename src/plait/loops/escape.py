@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from plait.core import Exchange, LoopContext, PastCall, Task, ToolSpec
@@ -77,7 +78,7 @@ class Escape:
         self, *disarm: Disarm, labels: Sequence[str] = (), tools: Sequence[ToolSpec] = (), tokens: Sequence[str] = ()
     ) -> None:
         self._disarm, self._tools = disarm, tools
-        self._patterns = _patterns(tuple(labels), tuple(tool.name for tool in tools))
+        self._patterns = _patterns(tuple(labels), tuple(map(attrgetter("name"), tools)))
         self._tokens = tuple(tokens)
 
     def __call__(self, text: str, *, inline: bool = False) -> str:

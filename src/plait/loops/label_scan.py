@@ -198,7 +198,7 @@ class LabelWords:
 
     def unguard(self, text: str) -> str:
         """Undo `guard`, so that escaped data which a model copies becomes plain again."""
-        return _FENCES.remove(self._labels.remove(_CALL_LINES.remove(text)))
+        return _FENCES.remove(self._labels.remove(_CALL_LINES.remove(text))) if "\\" in text else text
 
     def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Escape labels in data: `Observation:` becomes `Observation\\:`. Escaping twice changes nothing more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from plait.core import Effect, Effects
 
@@ -27,7 +27,8 @@ def pass_effects(
         try:
             effect, first = advance() if first is None else first, None
         except StopIteration as end:
-            return cast(T, end.value)
+            value: T = end.value
+            return value
         try:
             result: Any = yield effect if change is None else change(effect)
         except Exception as thrown:

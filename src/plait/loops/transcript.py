@@ -8,12 +8,11 @@ that a server's prefix cache stays useful.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from plait.core import Attachment, LoopContext, Message, Observation, Task, Think, assistant, join_parts, system
 from plait.core.labels import HOLE
@@ -200,8 +199,7 @@ class PastTurn:
         return self._page.escape_observation(self._page.show_result(self._entry, self._view)) + self._remark
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The part of a turn that counts, the observation after it (whole), the tool that gave it, the whole reply, and the
     observation's attachments."""
 
@@ -216,8 +214,7 @@ class Entry:
         return f"{self.turn}\n{self.observation}"
 
 
-@dataclass(frozen=True)
-class Scratchpad:
+class Scratchpad(Struct, frozen=True):
     """The log of a run, frozen: `then` and `once_more` return a new one. `after` is a remark behind the last entry."""
 
     entries: tuple[Entry, ...] = ()

@@ -15,7 +15,7 @@ from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
-from plait.models.base import Abilities, FollowsInput, OnText, Request, RequestDialect, Response
+from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
 from plait.models.http import MAX_BODY
 from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
@@ -86,11 +86,6 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             given = fields_of({**settings.set_values, **settings.extra_body}).keys()
             user_set = frozenset(name for name, fields in OMITTABLE.items() if not given.isdisjoint((name, *fields)))
         return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets, user_set)
-
-    @property
-    def dialect(self) -> RequestDialect:
-        """Return how the provider's requests differ from OpenAI's."""
-        return dialect_of(self.provider)
 
     def __repr__(self) -> str:
         return f"ChatModel({self.spec!r}, endpoint={self.endpoint!r})"
@@ -227,7 +222,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             params = {**params, **named, **settings.extra_body}
             if "temperature" in named:  # a setting of the user is never left out
                 abilities = structs.replace(abilities, temperature=True)
-        return WireOptions(self.name, abilities, self.provider, self.dialect, params, self.temperature)
+        return WireOptions(self.name, abilities, self.provider, dialect_of(self.provider), params, self.temperature)
 
     def _decode(self, response: Response, think: Think, asked: bytes) -> Reply:
         wire, prefill = load_wire(self.wire), self._prefill(think)

@@ -151,11 +151,12 @@ async def post(
         answer.status = 200 if response.status in (201, 202, 203) else response.status
         answer.headers = response.headers
         watch = on_bytes if answer.status == 200 else None
-        read = response.content.readany
-        while True:
+        content = response.content
+        # A body that has come as a whole needs no second read to find its end.
+        while not content.at_eof() or content.exception() is not None:
             try:
                 async with asyncio.timeout_at(until):
-                    piece = await read()
+                    piece = await content.readany()
             except (aiohttp.ClientError, OSError) as error:
                 if enough is None:
                     response.close()

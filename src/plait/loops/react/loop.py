@@ -8,6 +8,7 @@ gives a final answer. The loop itself is `plait.loops.turn.TurnLoop`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import ClassVar
 
 from plait.core import LoopContext, LoopRun, Splitter, Task
@@ -51,7 +52,7 @@ class ReAct:
         dialect, labels = form.dialect, form.dialect.words
         words = {
             "described": form.describe(context.tools),
-            "names": ", ".join(tool.name for tool in context.tools),
+            "names": ", ".join(map(attrgetter("name"), context.tools)),
             "dialect": dialect.prompt or dialect.name,
         }
         turns = TurnLoop(

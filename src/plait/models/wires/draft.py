@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, Literal
 
 import msgspec
 from msgspec import structs
@@ -24,17 +24,19 @@ from plait.models.wires.repetition import LONG, CircleCut
 from plait.models.wires.reply_text import TextFilter
 from plait.models.wires.strict_schema import drop_nulls
 
-_REASONS = tuple(
-    (kind, re.compile(names))
-    for kind, names in {
-        "broken": "broken|malformed|unexpected_tool|too_many_tool|missing_thought|invalid_(?:tool|function)"
-        "|(?:tool|function)(?:_call|_use)?_(?:error|fail|invalid|parse)",
-        "failed": "error|fail|abort|cancel|timeout|overload|insufficient|unavailable|rate_limit",
-        "filter": "filter|safety|sensitive|refus|recitation|language|block|prohibited|spii|guardrail|moderation",
-        "length": "length|max_|context_window|pause_turn|token_limit|incomplete|truncat",
-        "calls": "tool|function",
-    }.items()
-)
+_REASONS: dict[Finish | Literal["failed"], re.Pattern[str]] = {
+    "broken": re.compile(
+        "broken|malformed|unexpected_tool|too_many_tool|missing_thought|invalid_(?:tool|function)"
+        "|(?:tool|function)(?:_call|_use)?_(?:error|fail|invalid|parse)"
+    ),
+    "failed": re.compile("error|fail|abort|cancel|timeout|overload|insufficient|unavailable|rate_limit"),
+    "filter": re.compile(
+        "filter|safety|sensitive|refus|recitation|language|block|prohibited|spii|guardrail|moderation"
+    ),
+    "length": re.compile("length|max_|context_window|pause_turn|token_limit|incomplete|truncat"),
+    "calls": re.compile("tool|function"),
+    "stop": re.compile(""),
+}
 """The reasons of an end in the names of all endpoints, first match first. All others mean that the model was done.
 
 `broken`: the model attempted a call that the endpoint could not read. `pause_turn`: the endpoint paused a turn with its
@@ -152,11 +154,11 @@ class Draft:
         reason = str(reason.get("type") if isinstance(reason, dict) else reason or "").lower()
         if reason in _NO_END:
             return
-        kind = next((kind for kind, names in _REASONS if names.search(reason)), "stop")
+        kind = next(kind for kind, names in _REASONS.items() if names.search(reason))
         if kind == "failed":
             self.error = self.error or f"the endpoint ended the reply with {reason!r}"
         elif self.finish != "broken" and not (kind in ("stop", "calls") and self.finish in ("length", "filter")):
-            self.finish = cast(Finish, kind)
+            self.finish = kind
             self._unread = words if kind == "broken" and isinstance(words, str) else ""
 
     def new_input(self, tool: str) -> str:
