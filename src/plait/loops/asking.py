@@ -238,12 +238,11 @@ def calls_of(turn: Any) -> Sequence[Any]:
 def read_plain_answer(context: LoopContext, labels: Sequence[str], text: str) -> Turn | None:
     """Return the turn of a plain answer, in words or as JSON of the output type; None for a text that names a tool or
     has one of the labels, as that may be meant for a call."""
-    if not (is_plain_answer(text) if context.output is None else context.output.fits(text)):
-        return None
+    fits = is_plain_answer(text) if context.output is None else context.output.fits(text)
     words = [rf"\b{re.escape(tool.name)}\b" for tool in context.known_tools]
     words += [rf"^[ \t>*_#-]{{0,12}}{re.escape(label)}(?: ?\d{{1,3}})?[*_ \t]{{0,4}}[:：]" for label in labels]
     is_call = bool(words) and re.search("|".join(words), text, re.I | re.M) is not None
-    return None if is_call else Turn(answer=text, answered=True, kept=text)
+    return Turn(answer=text, answered=True, kept=text) if fits and not is_call else None
 
 
 def is_plain_answer(text: str) -> bool:

@@ -56,7 +56,6 @@ class Transcript:
         self._heads: dict[str, tuple[Message, Message]] = {}
         """The rules and the question of a chat, by the summary below it."""
         self._chat: dict[tuple[int, View], tuple[Message, Message]] = {}
-        self._shown: dict[tuple[int, View], str] = {}
         self._raw: dict[tuple[int, View], str] = {}
         self._turns: dict[tuple[int, View], PastTurn] = {}
 
@@ -64,17 +63,25 @@ class Transcript:
         """The think effect over the log, its messages or its raw prompt set. `tail` is said after the log;
         `opening` is where the model goes on, for the forms that end in the middle of a turn. `view` says which part
         of the log is shown."""
+        summary = self._escape(view.show_summary(self._kit)) if view.summary else ""
+        task = {**self._task, "question": with_summary(self._task["question"], summary)}
         if self._kind == "chat":
-            if view.summary not in self._heads:
-                question = self._kit.prompt("question", **self._summarized_task(view))
-                self._heads[view.summary] = system(self._rules), self._ask(question)
-            said = self._messages(log, view)
+            if summary not in self._heads:
+                self._heads[summary] = system(self._rules), self._ask(self._kit.prompt("question", **task))
+            said: list[Message] = []
+            for i in view.find_shown(len(log.entries)):
+                key = i, how = i, view.of_entry(i)
+                if key not in self._chat:
+                    entry = log.entries[i]
+                    text, images = self._observe_entry(entry, i + 1, how), how.show_attachments(entry.attachments)
+                    self._chat[key] = assistant(entry.turn), Message("user", text, attachments=images)
+                said += self._chat[key]
             if after := self._after(log):
                 said[-1] = structs.replace(said[-1], content=f"{said[-1].content.rstrip()}\n({after})")
-            return Think(phase, (*self._heads[view.summary], *said, *tail))
+            return Think(phase, (*self._heads[summary], *said, *tail))
         turns, raw = self._past_turns(log, view), self._raw_log(log, view)
         shown = {"log": raw, "turns": turns, "opening": "" if tail else opening}
-        values = {**self._summarized_task(view), **shown, "phase": phase}
+        values = {**task, **shown, "phase": phase}
         if self._kind == "user":
             indexes = view.find_shown(len(log.entries))
             files = (view.of_entry(i).show_attachments(log.entries[i].attachments) for i in indexes)
@@ -84,24 +91,6 @@ class Transcript:
         if tail:
             text = "\n".join((text, *(message.content for message in tail), opening))
         return Think(phase, prompt=text)
-
-    def _summarized_task(self, view: View) -> dict[str, Any]:
-        """Return the escaped task, with the summary of old turns below its question."""
-        if not view.summary:
-            return self._task
-        summary = self._escape(view.show_summary(self._kit))
-        return {**self._task, "question": with_summary(self._task["question"], summary)}
-
-    def _messages(self, log: Scratchpad, view: View) -> list[Message]:
-        said: list[Message] = []
-        for i in view.find_shown(len(log.entries)):
-            key = i, how = i, view.of_entry(i)
-            if key not in self._chat:
-                entry = log.entries[i]
-                shown = Message("user", self._show(entry, i, how), attachments=how.show_attachments(entry.attachments))
-                self._chat[key] = assistant(entry.turn), shown
-            said += self._chat[key]
-        return said
 
     def _raw_log(self, log: Scratchpad, view: View) -> str:
         after = self._after(log)
@@ -142,19 +131,14 @@ class Transcript:
 
     # A log only grows, so what was made of its entries is kept: a step costs no more than what it adds.
 
-    def _show(self, entry: Entry, i: int, view: View) -> str:
-        """Return the observation of entry `i`: shortened or folded, escaped, labelled."""
-        if (i, view) not in self._shown:
-            self._shown[i, view] = self._observe_entry(entry, i + 1, view)
-        return self._shown[i, view]
-
     def _show_raw(self, entry: Entry, i: int, view: View) -> str:
         if (i, view) not in self._raw:
             own = self.escape_tokens(entry.turn.rstrip())
-            self._raw[i, view] = f"{own}\n{self._show(entry, i, view).rstrip()}\n"
+            self._raw[i, view] = f"{own}\n{self._observe_entry(entry, i + 1, view).rstrip()}\n"
         return self._raw[i, view]
 
     def _observe_entry(self, entry: Entry, n: int, view: View) -> str:
+        """Return the observation of the entry number `n`: shortened or folded, escaped, labelled."""
         text = self.show_result(entry, view)
         if self._harmless:
             return self._observe(entry.tool, text, n)

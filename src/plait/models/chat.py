@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -126,7 +127,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         broken: ModelError | None = None
         try:
             body = fill_contents(request.body, request.contents)
-            count = watch.count_content
+            count = partial(getattr, watch.reader.draft, "written")
             target = await http.post(target, request.path, body, headers, self.timeout, answer, watch.take, count)
         except asyncio.CancelledError as error:
             # For the usage of the call: the part that was received.
@@ -267,10 +268,6 @@ class _Watch:
         if draft.done:
             return None
         return draft.is_stopped and not draft.whole  # if the endpoint also ended the reply, its usage is still to come
-
-    def count_content(self) -> int:
-        """Return how many bytes of the reply have arrived."""
-        return self.reader.draft.written
 
     def _show_input(self) -> None:
         if self._follows is not None and (text := self.reader.draft.new_input(self._follows.followed_tool)):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from plait.core.errors import BadRequest, ModelError, Unreachable
 from plait.models.wires.refusals import Target
@@ -77,16 +77,14 @@ async def close() -> None:
         await entry[1].aclose()
 
 
-class HttpAnswer:
+class HttpAnswer(Struct):
     """The bytes received so far, also if an error is raised."""
 
-    __slots__ = ("body", "cut", "headers", "status", "timed_out")
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.headers: Mapping[str, str] = {}
-        self.body = b""
-        self.cut = self.timed_out = False
+    status: int = 0
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+    cut: bool = False
+    timed_out: bool = False
 
 
 async def post(

@@ -174,7 +174,9 @@ class Draft:
     def close(self) -> str:
         """Return the remaining text, when all has arrived."""
         self._add_reasoning(self._thought.close())
-        return self._write(self._came.close()) + self._keep(self.filter.close())
+        shown = self._write(self._came.close())
+        self._text.append(self.filter.close())
+        return shown + self._text[-1]
 
     @property
     def is_stopped(self) -> bool:
@@ -226,8 +228,8 @@ class Draft:
     def _write(self, text: str) -> str:
         if self.circling or self.over or not text:
             return ""
-        text = self._within(text)
-        return "" if self.circling else self._keep(self.filter.feed(text))
+        self._text.append(self.filter.feed(self._within(text)))
+        return self._text[-1]
 
     def _add_reasoning(self, text: str) -> None:
         if text and not (self.circling or self.over):
@@ -244,11 +246,6 @@ class Draft:
     def _cut_circle(self, text: str, cut: CircleCut) -> str:
         text = cut.feed(text)
         self.circling = self.circling or cut.found
-        return text
-
-    def _keep(self, text: str) -> str:
-        if text:
-            self._text.append(text)
         return text
 
     def _estimate(self, think: Think, calls: tuple[Call, ...]) -> Usage:
