@@ -159,7 +159,7 @@ class Draft:
             self.error = self.error or f"the endpoint ended the reply with {reason!r}"
         elif self.finish != "broken" and not (kind in ("stop", "calls") and self.finish in ("length", "filter")):
             self.finish = kind
-            self._unread = words if kind == "broken" and isinstance(words, str) else ""
+            self._unread = mend(words)[0] if kind == "broken" and isinstance(words, str) else ""
 
     def new_input(self, tool: str) -> str:
         """Return the JSON of the input of the first call of this tool, as far as it is new."""
@@ -222,7 +222,7 @@ class Draft:
             cost_reported=self.cost is not None,
             service_tier=mend(self.service_tier)[0],
             state=None if self.state is None else ProviderState(wire, model, mend(self.state)[0]),
-            unread=mend(self._unread)[0],
+            unread=self._unread,
         )
 
     def _write(self, text: str) -> str:

@@ -98,10 +98,10 @@ class ReplyReader:
             self.read_rest(body)
         draft.close()
         named = self._events.errors[0] if self._events.errors else b""
-        error = mend(draft.error or (named and (error_of(named) or named.decode("utf-8", "replace"))))[0]
-        if error and (made := reply_in_error(error, self._think, self._wire, target)):
-            return made
-        if error:
+        if error := draft.error or (named and (error_of(named) or named.decode("utf-8", "replace"))):
+            error = mend(error)[0]
+            if made := reply_in_error(error, self._think, self._wire, target):
+                return made
             raise failure_in_stream(error, target, asked=asked, response=response)
         if not draft.began:
             raise bad_response("sent something that is not a reply.", body, target, response)

@@ -47,7 +47,7 @@ class TextFilter:
         self._is_behind = False  # behind reasoning
         # A function, not a bound method: a cycle would wait for the garbage collector.
         self._stage: Callable[[TextFilter], str] = TextFilter._at_start
-        self._next: Callable[[TextFilter], str] = TextFilter._in_prefill
+        self._next: Callable[[TextFilter], str] = TextFilter._in_prefill if self._prefill else self._body
         self._reasoning: list[str] = []
         self._text_cut, self._reasoning_cut = CircleCut(), CircleCut((LONG,))
         self.stopped = self.circling = False
@@ -118,8 +118,6 @@ class TextFilter:
                 self._reasoning.append("\n")
 
     def _in_prefill(self) -> str:
-        if not self._prefill:
-            return self._go_to(self._body)
         start = self._held.lstrip()
         if start.startswith(self._prefill):
             self._held = start[len(self._prefill) :]
