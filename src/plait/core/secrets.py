@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import quote
 
+from msgspec import Struct
+
 MASK = "[secret]"
 
 SHORTEST = 8
@@ -81,19 +83,18 @@ class Scrubber:
         return longest
 
 
-class StreamScrubber:
+class StreamScrubber(Struct):
     """Replaces secrets in a text that arrives in pieces: holds back a possible beginning of one."""
 
-    def __init__(self, scrubber: Scrubber) -> None:
-        self._scrubber = scrubber
-        self._rest = ""
+    scrubber: Scrubber
+    _rest: str = ""
 
     def feed(self, text: str) -> str:
         """Return the text that is certain by now."""
-        if not self._scrubber:
+        if not self.scrubber:
             return text
-        whole = self._scrubber.text(self._rest + text)
-        held = self._scrubber.held(whole)
+        whole = self.scrubber.text(self._rest + text)
+        held = self.scrubber.held(whole)
         self._rest = whole[len(whole) - held :]
         return whole[: len(whole) - held]
 
