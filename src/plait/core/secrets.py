@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -17,6 +16,9 @@ MASK = "[secret]"
 
 SHORTEST = 8
 """Minimum number of characters of a secret. A shorter one would match ordinary words, so it is not replaced."""
+
+_RESERVED = re.compile(rb"[^A-Za-z0-9._~-]")
+"""Bytes that a percent sign and two digits replace in an address."""
 
 
 class Scrubber:
@@ -36,7 +38,7 @@ class Scrubber:
                 found |= {json.dumps(each, ensure_ascii=way)[1:-1] for each in found for way in (True, False)}
             found |= {each.replace("/", "\\/") for each in found}
             forms |= {each.encode("utf-8", "surrogatepass") for each in found}
-            encoded = quote(secret, safe="", errors="surrogatepass").encode()
+            encoded = _RESERVED.sub(lambda byte: b"%%%02X" % byte[0][0], secret.encode("utf-8", "surrogatepass"))
             forms |= {encoded, encoded.replace(b"%2F", b"/")}
         # The longest first: a secret that contains another must be replaced as a whole.
         self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
