@@ -36,7 +36,7 @@ from plait.core import (
     think,
     user,
 )
-from plait.loops.asking import BadReply, ask_until_read, is_typed_answer, needs_no_rest, plain_answer, read_reply
+from plait.loops.asking import BadReply, ask_until_read, is_typed_answer, needs_no_rest, read_plain_answer, read_reply
 from plait.loops.codeact.execution import SEARCH, STOP, Work
 from plait.loops.codeact.format import FORMAT, code_call
 from plait.loops.codeact.hints import MODULES, NAMES
@@ -205,7 +205,7 @@ class CodeAct:
         def read(reply: Reply, miss: int) -> Effects[Turn]:
             return read_reply(reply, miss, partial(read_text, whole=not reply.how_cut), answer=answer)
 
-        answer = plain_answer(context) if context.output is not None else None
+        answer = partial(read_plain_answer, context, ()) if context.output is not None else None
         return ask_until_read(ask, read, self.max_parse_errors)
 
     def _think(
