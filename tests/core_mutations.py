@@ -33,7 +33,10 @@ def tell_no_recorded_work_before_the_walk(patch: Patch) -> None:
 
 
 def decide_again_about_what_is_on_record(patch: Patch) -> None:
-    patch.setattr(Chain, "_recorded", lambda self, entry, key: None)
+    async def find_nothing(self: Chain, *given: Any) -> None:
+        return None
+
+    patch.setattr(Chain, "_recorded", find_nothing)
 
 
 def admit_again_what_has_begun(patch: Patch) -> None:
