@@ -692,7 +692,7 @@ async def test_child_runs_count_in_the_excess() -> None:
 def test_a_tally_begins_with_the_record_and_sums_its_tree() -> None:
     past = Spent(1, 3, 2, Usage(100, 10), 0.5, 4)
     tally = Tally(past, {"a": Spent(2, 5, 4, Usage(50, 5), 0.25, 7)})
-    child = Tally(parent=tally)
+    child = Tally()
     tally.children["b"] = child
     for each in (tally, child):
         each.count_attempt()

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast, get_args
 
 import msgspec
@@ -97,7 +98,7 @@ class Engine:
         self.clock = RunClock(
             None if run_spec.replay else run_spec.limits.seconds, past.seconds, parent and parent.clock
         )
-        self.tally = Tally(past.spent, past.children, parent and parent.tally)
+        self.tally = Tally(past.spent, past.children)
         if parent is not None:
             parent.tally.children[log.run] = self.tally
         self.artifacts = ArtifactStore(past.artifacts, log.scrub)
@@ -167,6 +168,8 @@ class Engine:
             except JournalError as why:
                 # The journal cannot store the outcome, so the caller at least gets the reason.
                 outcome = Crashed(why.message, error="JournalError", hint=why.hint)
+        # These refer back to the engine. A cycle would keep the finished run until the garbage collector comes.
+        del self.performers, self.chain
         return outcome
 
     def totals(self) -> dict[str, Any]:
@@ -323,7 +326,7 @@ class Engine:
         if not isinstance(outcome, Answered | Failed | Stopped):
             return outcome
         entry = Entry(self.run_id, "", self.steps, Finish(), Finish())
-        entry.remark = lambda kind, text: self.remark(kind, text, entry.step)
+        entry.remark = partial(self.remark, step=entry.step)
         admitted = Admitted(entry, END, self.chain.at(entry.effect, after=True), NOTHING)
         while True:
             try:

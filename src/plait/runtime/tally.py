@@ -45,16 +45,13 @@ class Tally:
 
     `requests` counts the requests to models, failed ones included, and `calls` the replies. `tool_calls` counts tool
     calls that began. `cost` is in USD, None if a price is unknown. `children` are the runs below by id: each its tally,
-    or its sums if this process does not perform it. `parent` is the tally of the run whose tool performs this one.
+    or its sums if this process does not perform it.
     """
 
-    def __init__(
-        self, spent: Spent = NOTHING, children: Mapping[str, Spent] | None = None, parent: Tally | None = None
-    ) -> None:
+    def __init__(self, spent: Spent = NOTHING, children: Mapping[str, Spent] | None = None) -> None:
         self.requests, self.calls, self.tool_calls = spent.requests, spent.calls, spent.tool_calls
         self.usage, self.cost = spent.usage, spent.cost_usd
         self.children: dict[str, Tally | Spent] = dict(children or {})
-        self.parent = parent
         self.is_over = False
         """Whether the run has ended."""
         self.estimate = TokenEstimate()
