@@ -116,7 +116,7 @@ import asyncio, os, sys
 from plait.core.errors import JournalError
 from plait.journal.store import Journal
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Note, RunHead
+from plait.journal.records import NoteRecord, RunHead
 
 async def main(path):
     journal = Journal(path)

@@ -16,16 +16,16 @@ FIFTY_RUNS = """
 import asyncio, sys
 from plait.journal.store import Journal
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import Intent, Note, Request, RunHead
+from plait.journal.records import IntentRecord, NoteRecord, RequestRecord, RunHead
 
 me, at_once = sys.argv[2], int(sys.argv[3])
 
 async def run(journal, i):
     head = RunHead(new_run_id(), f"{me} {i}", {"name": "react"}, {})
-    log = await journal.begin(head, owner_of_this_process(), [(Note("n0", 0, "k", "first"), None)])
+    log = await journal.begin(head, owner_of_this_process(), [(NoteRecord("n0", 0, "k", "first"), None)])
     for n in range(10):
         body = f"{me} {i}: ".encode() + b"x" * 100 + str(n).encode()
-        await log.append((Intent(f"{n}a0", n, "request", Request("act", "m", "p")), body))
+        await log.append((IntentRecord(f"{n}a0", n, "request", RequestRecord("act", "m", "p")), body))
         await asyncio.sleep(0)
     await log.end("answered", {"type": "answered", "answer": f"{me} {i}"}, {})
 
@@ -70,12 +70,12 @@ WRITES_UNTIL_KILLED = """
 import asyncio, sys
 from plait.journal.store import Journal
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Note, RunHead
+from plait.journal.records import NoteRecord, RunHead
 
 async def run(journal, name):
     log = await journal.begin(RunHead(name, "q", {"name": "react"}, {}), owner_of_this_process())
     for n in range(1_000_000):
-        await log.append((Note(f"n{n}", 1, "k", "t" * 300), None))
+        await log.append((NoteRecord(f"n{n}", 1, "k", "t" * 300), None))
         sys.stdout.write(f"{name} {n}\\n")
         sys.stdout.flush()
         await asyncio.sleep(0)

@@ -301,7 +301,7 @@ WRITES_AND_DIES = """
 import asyncio, os, signal, sys
 from plait.journal.store import Journal
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Intent, Note, Request, RunHead
+from plait.journal.records import IntentRecord, NoteRecord, RequestRecord, RunHead
 
 async def main():
     head = RunHead("left", "q", {"name": "react"}, {})
@@ -309,9 +309,9 @@ async def main():
     for n in range(30):
         for phase in ("plan", "act"):
             body = (phase + "".join(f" turn {k}" for k in range(n)) + " end").encode()
-            asked = Intent(f"{n}a0", n, "request", Request(phase, "m", "p"))
-            await log.append((asked, body), (Note(f"n{n}", n, "k", "t"), None))
-    log.buffer((Note("n99", 1, "k", "only buffered"), None))
+            asked = IntentRecord(f"{n}a0", n, "request", RequestRecord(phase, "m", "p"))
+            await log.append((asked, body), (NoteRecord(f"n{n}", n, "k", "t"), None))
+    log.buffer((NoteRecord("n99", 1, "k", "only buffered"), None))
     print("ready", flush=True)
     if sys.argv[2] == "die":
         os.kill(os.getpid(), signal.SIGKILL)

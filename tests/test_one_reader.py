@@ -21,6 +21,7 @@ WRITERS = {
     "runtime/answers.py": "writes the answers of the user",
     "runtime/chain.py": "writes what guards decide",
     "runtime/child_runs.py": "writes the end of a child run whose entry does not say so yet",
+    "runtime/signals.py": "makes the rows of what the loop received in place of a result, and reads them",
     "runtime/engine.py": "writes what the loop received in place of a result, and results of work that is not done",
     "runtime/performers/ask_model.py": "writes replies",
     "runtime/performers/call_tool.py": "writes the questions of calls that the user answers",
