@@ -24,10 +24,10 @@ from typing import Any
 from msgspec import structs
 
 import plait
+from journal_rows import is_result
 from kill_points import KillPoints
 from loop_scripts import QUESTION, SCRIPTS, reply_of, write_action
 from plait.core import Call, Observation, Reply, Think
-from plait.journal.records import ObservedRecord
 from plait.models.chat import ChatModel
 from profile_matrix import PROFILES
 from profile_servers import with_script
@@ -137,7 +137,7 @@ class Changing(plait.Hook):
 
 def find_troubles(run: plait.Run) -> list[str]:
     """The troubles of the tool calls on record, those of child runs included."""
-    own = [row.record.observation.trouble for row in run.trace if isinstance(row.record, ObservedRecord)]
+    own = [row.record.value.trouble for row in run.trace if is_result(row.record)]
     return [*own, *(trouble for child in run.children for trouble in find_troubles(child))]
 
 

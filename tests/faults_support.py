@@ -11,9 +11,12 @@ from typing import Any, TypeVar
 import pytest
 
 from cli_support import Ended, Shell, action, final
+from journal_rows import is_request
 from models_server import Asked, Server, completion, whole_stream
-from plait.journal.records import Acting, Got, ObservedRecord, Row, Thinking
+from plait.core import Observation
+from plait.journal.records import Row
 from plait.journal.store import Journal
+from plait.journal.timeline import Timeline
 
 Handler = Callable[[Asked], Awaitable[None]]
 Kind = TypeVar("Kind")
@@ -142,22 +145,23 @@ def of(rows: list[Row], kind: type[Kind]) -> list[Kind]:
 
 def attempts(shell: Shell) -> list[tuple[int, int, str]]:
     """(turn's effect, status, error) of each request on record."""
-    return [(got.n, got.status, got.error.partition(":")[0]) for got in of(record(shell), Got)]
+    ended = [(call.n, each.response) for call, each in Timeline(record(shell)).attempts if each.response is not None]
+    return [(n, got.status, got.error.partition(":")[0]) for n, got in ended]
 
 
 def bodies_sent(shell: Shell) -> list[bytes]:
     """The exact body of each request on record."""
-    return [row.body or b"" for row in record(shell) if isinstance(row.record, Thinking)]
+    return [row.body or b"" for row in record(shell) if is_request(row.record)]
 
 
-def observations(shell: Shell) -> list[ObservedRecord]:
+def observations(shell: Shell) -> list[Observation]:
     """What came of each tool call on record."""
-    return of(record(shell), ObservedRecord)
+    return [seen for _, seen in Timeline(record(shell)).results]
 
 
 def calls_begun(shell: Shell) -> list[str]:
     """The input of each tool call on record."""
-    return [call.input for acting in of(record(shell), Acting) for call in acting.calls]
+    return [each.planned.input for each in Timeline(record(shell)).tool_calls]
 
 
 def told_clearly(done: Ended, code: int, *words: str) -> None:

@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import Any
 
+from journal_rows import name_of
 from plait.journal.log import RunLog
 
 
@@ -37,7 +38,7 @@ class KillPoints:
             return response
 
         async def append_with_points(log: RunLog, *entries: Any) -> None:
-            kinds = "+".join(type(record).__name__ for record, _ in entries)
+            kinds = "+".join(name_of(record) for record, _ in entries)
             self.point(f"before {kinds}")
             await append(log, *entries)
             self.point(f"after {kinds}")

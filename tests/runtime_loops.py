@@ -79,8 +79,9 @@ class Watching(Ahead):
 
 def wait_for_results(journal: str, number: int) -> None:
     """Wait until the journal holds the results of so many calls: the kill that follows must not lose them."""
+    results = "SELECT count(*) FROM events WHERE kind = 'result' AND json_extract(data, '$.work') = 'call'"
     with closing(sqlite3.connect(journal)) as connection:
-        while connection.execute("SELECT count(*) FROM events WHERE kind = 'observed'").fetchone()[0] < number:
+        while connection.execute(results).fetchone()[0] < number:
             time.sleep(0.01)
 
 

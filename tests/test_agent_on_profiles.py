@@ -26,7 +26,7 @@ from trip_agent import QUESTION, Db, Trip, make_profile_agent, make_trip_agent
 
 SCRIPT = Path(__file__).with_name("trip_agent.py")
 BOOKED = ["hotel", "train"]
-KINDS = ("before model", "after model", "before book", "after book", "after ObservedRecord")
+KINDS = ("before model", "after model", "before book", "after book", "after result call")
 """In a model call, while `book` runs, after it."""
 
 

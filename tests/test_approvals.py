@@ -22,8 +22,9 @@ from mcp_support import until
 from plait.config import ServeTable
 from plait.core import Answered, Call, LoopContext, LoopRun, OneKind, Reply, Splitter, Task, Waiting, ask
 from plait.core.errors import JournalError, StaleAnswer
+from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import UserAnswer, Waits
+from plait.journal.records import Decision, ResultRecord
 from plait.journal.store import Journal
 from plait.server.agents import ServedAgent, serve_agent
 from test_mcp_server import client, text
@@ -64,11 +65,8 @@ def asked_in(journal: Path, run: str = "last") -> str:
 
 def answers(journal: Path, run: str = "last") -> list[str]:
     """What was said to a run, in order."""
-    return [
-        row.record.text or str(row.record.approved)
-        for row in Journal.at(journal).rows(run)
-        if isinstance(row.record, UserAnswer)
-    ]
+    said = [each.answer for each in read_questions(Journal.at(journal), run) if each.answer is not None]
+    return [each if isinstance(each, str) else each.text or str(each.action != "refuse") for each in said]
 
 
 # -- in Python
@@ -121,7 +119,7 @@ def test_of_several_open_questions_each_is_answered_by_its_own_id(journal: Path)
     model = plait.Scripted({"plan": [plan], "solve": ["Over."]})
     agent = plait.Agent("rewoo", model=model, tools=[send], journal=journal, approve="effects")
     run = agent.run("?")
-    ids = [row.record.question for row in run.trace if isinstance(row.record, Waits)]
+    ids = [each.question for each in run.timeline.open_questions]
     assert len(ids) == 2
     run = agent.resume(run.id, "yes", question=ids[1])
     assert SENT == ["two"] and asked(run) == ids[0]
@@ -348,7 +346,8 @@ def test_approval_by_a_function_is_stored_as_always_until_a_function_is_given_ag
 
 
 async def approved_and_left(journal: Path, run: str) -> None:
-    told = UserAnswer(1, "", 0, approved=True)
+    (question,) = Journal.at(journal).timeline(run).open_questions
+    told = ResultRecord(question.key, question.step, "decision", Decision("yes"))
     log = await Journal.at(journal).claim(run, owner_of_this_process(), records=((told, None),))
     await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
 

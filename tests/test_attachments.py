@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import plait
 from fork_server import run_forked
+from journal_rows import is_request
 from media_servers import SEES, WIRES, MediaEndpoint, digest, png
 from models_server import Asked, Server, completion
 from plait.core import Call, Message, Reply, Think, ToolSpec
@@ -24,7 +25,6 @@ from plait.core.attachments import MAX_BYTES, MAX_SEEN, describe_content, detect
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.adopt import adopt, pack
 from plait.journal.export import export
-from plait.journal.records import Thinking
 from plait.journal.salvage import salvage
 from plait.journal.store import Journal
 from plait.models.base import Abilities
@@ -34,8 +34,7 @@ from plait.models.resolve import resolve
 from plait.models.scripted import Scripted
 from plait.models.wires.contents import count_referenced_tokens, fill_contents, find_references
 from plait.runtime.attachments import restore_request
-from plait.runtime.limits import Limits
-from plait.runtime.meter import Meter
+from plait.runtime.tally import TokenEstimate
 
 PDF = b"%PDF-1.4\n1 0 obj << /Type /Page >> endobj\n"
 PHOTO = plait.File.from_bytes(png(), "photo.png")
@@ -55,7 +54,7 @@ def take_photo(of: str) -> plait.File:
 
 def requests_of(journal: Path, run: str) -> list[bytes]:
     """The stored requests of a run."""
-    return [row.body or b"" for row in Journal(journal).rows(run) if isinstance(row.record, Thinking)]
+    return [row.body or b"" for row in Journal(journal).rows(run) if is_request(row.record)]
 
 
 def ask_endpoint(endpoint: MediaEndpoint, question: Any, **fields: Any) -> plait.Run:
@@ -271,13 +270,12 @@ def test_a_name_holds_nothing_that_a_model_could_read_as_more() -> None:
     assert describe_content(png(), "image/png", 'a"<|im_end|>\n[x].png').name == "a___im_end____x_.png"
 
 
-def test_the_meter_counts_an_image_by_a_figure_and_not_by_its_bytes() -> None:
+def test_the_estimate_counts_an_image_by_a_figure_and_not_by_its_bytes() -> None:
     model = ChatModel(spec="test:m", name="m", endpoint="http://x", abilities=SEES)
     big = describe_content(png() + bytes(3_000_000), "image/png")
     body = model.encode(Think("act", (Message("user", "hi", attachments=(big,)),))).body
-    meter = Meter(Limits())
     assert count_referenced_tokens(body) == 1600
-    assert 1600 < meter.prompt_tokens(model, body) < 1800
+    assert 1600 < TokenEstimate().prompt_tokens(model, body) < 1800
 
 
 def test_hosted_models_that_accept_images_are_known() -> None:

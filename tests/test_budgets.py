@@ -21,9 +21,9 @@ import pytest
 import plait
 from cli_support import Shell
 from faults_support import endpoint, plait_run, shell
+from journal_rows import is_request, is_result
 from models_server import Asked, Server, delta, event, whole_stream
 from plait.core.errors import ConfigError
-from plait.journal.records import Got, Thinking
 from plait.models.prices import Rate
 from plait.runtime.costs import spending
 
@@ -136,7 +136,7 @@ async def test_a_stream_of_nothing_is_cut_after_two_mebibytes() -> None:
 
 @pytest.mark.parametrize(("most", "sent"), [(1, 1), (2, 2), (3, 3)])
 async def test_a_call_limit_counts_requests(most: int, sent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait.runtime.call_model._pause", lambda why, failures: 0.0)
+    monkeypatch.setattr("plait.runtime.performers.ask_model._pause", lambda why, failures: 0.0)
     run, server = await run_at(broken, limits=plait.Limits(calls=most, retries=3))
     assert len(server.asked) == sent
     assert run.status == "stopped" and run.outcome.limit == "calls"  # type: ignore[union-attr]
@@ -160,8 +160,8 @@ async def test_a_call_that_was_cancelled_is_counted() -> None:
 
     run, _ = await run_at(handler, limits=plait.Limits(seconds=0.5), rate=PRICE)
     assert run.status == "stopped" and run.usage.output_tokens == 100 and run.cost_usd
-    got = [row.record for row in run.trace if isinstance(row.record, Got)]
-    assert [each.error for each in got] == ["cancelled"]
+    got = [row.record for row in run.trace if is_result(row.record, "request")]
+    assert [each.value.error for each in got] == ["cancelled"]
 
 
 async def test_a_call_that_was_cancelled_before_its_reply_began_counts_its_prompt() -> None:
@@ -201,10 +201,9 @@ async def test_a_replay_sends_what_the_limit_asked_for(tmp_path: Path) -> None:
         limits = plait.Limits(tokens=3000)
         agent = plait.Agent("tool_calling", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
         run = await agent.arun("Is it so?")
-        asked = [row.record for row in run.trace if isinstance(row.record, Thinking)]
-        assert [each.max_tokens for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(
-            asked
-        ) > 1
+        asked = [row.record for row in run.trace if is_request(row.record)]
+        assert [each.asked.max_tokens for each in asked] == [each.body["max_tokens"] for each in server.asked]
+        assert len(asked) > 1
     replayed = agent.replay(run.id)
     assert replayed.whole and replayed.requests == len(asked)
 
@@ -238,8 +237,9 @@ async def test_a_resumed_run_compares_and_goes_on_with_what_the_limit_asked_for(
         run = await agent.arun("Is it so?")
         assert run.status == "crashed"
         run = await agent.aresume(run.id)
-    asked = [row.record for row in run.trace if isinstance(row.record, Thinking)]
-    assert [each.max_tokens for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(asked) == 3
+    asked = [row.record for row in run.trace if is_request(row.record)]
+    assert [each.asked.max_tokens for each in asked] == [each.body["max_tokens"] for each in server.asked]
+    assert len(asked) == 3
     assert run.status == "stopped" and run.usage.tokens < 3000
 
 

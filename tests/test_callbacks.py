@@ -169,7 +169,7 @@ def test_hooks_and_on_wait_may_be_async() -> None:
         hook = type("Own", (plait.Hook,), {"before_tool": lambda self, *values, f=function: f(*values)})()
         run = agent("send", approve="always", hooks=[hook]).run("?", on_wait=function)
         assert run.answer == "Done."
-    assert SENT == ["a"] * 3 and len(asked) == 6
+    assert SENT == ["a"] * 3 and len(asked) == 9  # a hook that let the call pass looks at it again after the answer
 
 
 @pytest.mark.parametrize("place", ["hook", "on_wait"])

@@ -13,10 +13,11 @@ import pytest
 
 import plait
 from cli_support import action, final
+from journal_rows import is_result
 from plait.core import Call, Observation, Reply, Waiting
 from plait.core import events as ev
 from plait.core.errors import CallLost
-from plait.journal.records import NoteRecord, ObservedRecord
+from plait.journal.records import NoteRecord
 from plait.journal.store import Journal
 
 PAID: list[str] = []
@@ -64,7 +65,7 @@ LOOPS: dict[str, Any] = {
 
 
 def seen(run: plait.Run) -> list[Observation]:
-    return [row.record.observation for row in run.trace if isinstance(row.record, ObservedRecord)]
+    return [row.record.value for row in run.trace if is_result(row.record)]
 
 
 def agent(journal: Path, loop: str = "react", script: Any = None, **fields: Any) -> plait.Agent:
@@ -225,6 +226,8 @@ def test_an_answer_that_came_before_the_doubt_does_not_count(to: str, journal: P
 
     async def answer(waiting: Waiting) -> str:
         asked.append(waiting.reason)
+        while len(asked) > 1 and not PAID:
+            await asyncio.sleep(0.01)
         await asyncio.sleep(0 if len(asked) == 1 else 0.1)  # the second answer comes when the first call is in doubt
         return "no" if waiting.reason.endswith(DOUBT) else "yes"
 

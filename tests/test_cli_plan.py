@@ -66,9 +66,8 @@ class RunContext(Shell):
         """The tool calls of a run, as (tool, input)."""
         told = [json.loads(line) for line in self("export", run).out.splitlines()[1:]]
         records = [row.get("record", row) for row in told]
-        return [
-            (call["tool"], call["input"]) for each in records if each.get("type") == "acting" for call in each["calls"]
-        ]
+        made = [each["asked"] for each in records if each.get("work") == "call" and "asked" in each]
+        return [(call["tool"], call.get("input")) for call in made]
 
 
 @pytest.fixture

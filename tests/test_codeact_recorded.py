@@ -12,10 +12,11 @@ import pytest
 
 import plait
 from conftest import data_file
+from journal_rows import is_request
 from plait.core import Answered, Stopped
 from plait.core.errors import ContextOverflow
 from plait.core.events import Executing, Observed, Replied
-from plait.journal.records import NoteRecord, Thinking
+from plait.journal.records import NoteRecord
 from plait.lab.world import world_of
 from plait.loops.codeact.format import CodeFormat, code_call
 from plait.loops.codeact.hints import find_forbidden_import
@@ -132,7 +133,7 @@ def test_nothing_was_repaired(logs: list[Log], runs: dict[str, Run]) -> None:
 
 def test_the_prompt_only_grows_at_its_end(logs: list[Log], runs: dict[str, Run]) -> None:
     for log in logs:
-        requests = [_messages(row.body) for row in runs[log.name].trace if isinstance(row.record, Thinking)]
+        requests = [_messages(row.body) for row in runs[log.name].trace if is_request(row.record)]
         requests = requests[: len(log.steps)]
         for before, after in itertools.pairwise(requests):
             assert after[: len(before) - 1] == before[:-1]
@@ -143,7 +144,7 @@ def observations(run: Run) -> dict[int, str]:
     """The observations in the longest prompt of a run, by their numbers."""
     found = {}
     for row in run.trace:
-        if isinstance(row.record, Thinking):
+        if is_request(row.record):
             for message in _messages(row.body):
                 if match := re.match(r"OBSERVATION (\d+):\n", message["content"]):
                     found.setdefault(int(match[1]), message["content"][match.end() :])

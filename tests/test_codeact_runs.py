@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import plait
+from journal_rows import is_request
 from plait.core import CodeLimits
 from plait.core.events import Called, Executed
-from plait.journal.records import Thinking
 from plait.runtime.run import Run
 
 PEOPLE = {"Lyon": 522250, "Nice": 348085}
@@ -33,7 +33,7 @@ def agent(journal: Path, codes: Sequence[str], **more: Any) -> plait.Agent:
 
 def observations(run: Run) -> dict[int, str]:
     """The observations in the last prompt."""
-    body = [row.body for row in run.trace if isinstance(row.record, Thinking)][-1]
+    body = [row.body for row in run.trace if is_request(row.record)][-1]
     found = {}
     for message in json.loads(body or b"")["messages"]:
         if match := re.match(r"OBSERVATION (\d+):\n", message["content"]):

@@ -16,10 +16,11 @@ import pytest
 import plait
 from conftest import examples
 from faults_support import endpoint
+from journal_rows import is_request, is_result
 from models_server import Asked, completion, delta, whole_stream
 from plait.core import Exchange, LoopContext, Reply, Start, Task, Think
 from plait.core.errors import ContextOverflow, RateLimited
-from plait.journal.records import Acting, Got, NoteRecord, ObservedRecord, Thinking
+from plait.journal.records import NoteRecord
 from plait.loops.compiler.loop import LLMCompiler
 from plait.models.chat import ChatModel
 from plait.runtime.prompts import PromptBook
@@ -79,8 +80,7 @@ def agent(plans: list[Any], joins: list[Any], *, chunk: int = 7, **options: Any)
 
 
 def calls_of(run: plait.Run) -> list[tuple[str, Any]]:
-    made = [row.record.calls for row in run.trace if isinstance(row.record, Acting)]
-    return [(call.tool, call.input) for calls in made for call in calls]
+    return [(each.planned.tool, each.planned.input) for each in run.timeline.tool_calls]
 
 
 def notes_of(run: plait.Run) -> dict[str, str]:
@@ -91,7 +91,7 @@ def notes_of(run: plait.Run) -> dict[str, str]:
 
 
 def requests(run: plait.Run, phase: str) -> list[list[dict[str, Any]]]:
-    rows = [row for row in run.trace if isinstance(row.record, Thinking) and row.record.phase == phase]
+    rows = [row for row in run.trace if is_request(row.record) and row.record.asked.phase == phase]
     return [json.loads(row.body or b"")["messages"] for row in rows]
 
 
@@ -173,8 +173,8 @@ def test_the_first_call_starts_before_the_planners_last_token() -> None:
         made = plait.Agent(LLMCompiler(), model=model, tools=[sender.tool])
         run = made.run("q")
     assert (seen, run.answer, sender.sent) == ([True], "174165", ["a", "b"])
-    acting = next(row.at for row in run.trace if isinstance(row.record, Acting))
-    got = next(row.at for row in run.trace if isinstance(row.record, Got))
+    acting = next(each.at for each in run.timeline.moments if each.change == "began")
+    got = next(row.at for row in run.trace if is_result(row.record, "request"))
     assert acting < got
     assert made.replay(run.id).whole
 
@@ -223,7 +223,7 @@ def test_a_stream_that_breaks_half_way_repeats_no_call(second: str) -> None:
         assert sender.sent == ["a", "sent a!", "c", "sent c!"]
         assert notes_of(run)["dropped"].count("came to nothing") == 2
         assert "sent a" not in shown and "Result 2: sent sent c!" in shown
-    assert len([row for row in run.trace if isinstance(row.record, Acting)]) == len(sender.sent)
+    assert len(run.timeline.tool_calls) == len(sender.sent)
     assert made.replay(run.id).whole
 
 
@@ -293,7 +293,7 @@ def test_a_call_that_fails_is_an_observation_and_what_needs_it_is_not_made() -> 
 def test_a_call_that_hangs_ends_at_its_time_limit() -> None:
     run = agent(["1. rest(60)\n2. join()"], ["Finish: none"], limits=plait.Limits(tool_seconds=0.2)).run("q")
     assert run.answer == "none"
-    (observed,) = [row.record.observation for row in run.trace if isinstance(row.record, ObservedRecord)]
+    (observed,) = [row.record.value for row in run.trace if is_result(row.record)]
     assert observed.trouble == "timeout"
 
 
@@ -420,7 +420,7 @@ def test_of_a_plan_that_goes_on_for_ever_the_first_calls_are_made() -> None:
     assert (run.answer, sorted(sender.sent)) == ("none", ["1", "2", "3"])
     assert "more than 3 calls" in notes_of(run)["cut"]
     assert "A plan has at most 3 calls" in requests(run, "join")[0][-1]["content"]
-    sent = next(json.loads(row.body or b"") for row in run.trace if isinstance(row.record, Thinking))
+    sent = next(json.loads(row.body or b"") for row in run.trace if is_request(row.record))
     assert sent["stop"] == ["\n5. "]  # the model itself is stopped one call later
 
 
@@ -593,7 +593,7 @@ def test_history_and_the_users_own_system_prompt() -> None:
 
 def test_constrained_replies_are_asked_for_with_a_grammar() -> None:
     run = agent([PLAN], [FINISH], constrain=True).run("q")
-    bodies = [json.loads(row.body or b"") for row in run.trace if isinstance(row.record, Thinking)]
+    bodies = [json.loads(row.body or b"") for row in run.trace if is_request(row.record)]
     assert "lookup(" in bodies[0]["grammar"] and "Replan: " in bodies[1]["grammar"]
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import plait
+from journal_rows import is_request
 from plait.core import Observation
-from plait.journal.records import Acting, NoteRecord, Thinking
+from plait.core import events as ev
+from plait.journal.records import NoteRecord
 from plait.loops.format import Turn
 from plait.loops.grounding import strike_from_turn, strike_values
 from plait.loops.react.loop import ReAct
@@ -37,12 +39,12 @@ def agent(loop: Any, script: list[str], journal: Path | bool, policy: Any = "ref
 
 def sent(run: plait.Run) -> list[str]:
     """Each request's messages, as text."""
-    bodies = [row.body for row in run.trace if isinstance(row.record, Thinking) and row.body]
+    bodies = [row.body for row in run.trace if is_request(row.record) and row.body]
     return ["\n".join(message["content"] for message in json.loads(body)["messages"]) for body in bodies]
 
 
 def called(run: plait.Run) -> list[Any]:
-    return [call.input for row in run.trace if isinstance(row.record, Acting) for call in row.record.calls]
+    return [each.planned.input for each in run.timeline.tool_calls]
 
 
 def blob(thought: str, tool: str, given: str) -> str:
@@ -235,7 +237,7 @@ def test_a_turn_that_only_repeated_a_call_is_not_shown_to_the_model(how: dict[st
         script.append(turn("So.", "final_answer", "Una Falk"))
     run = agent(loop, script, journal, "off").run("Who is the mayor of Brek?")
     assert run.answer == "Una Falk" and len(called(run)) == 3
-    bodies = [row.body.decode() for row in run.trace if isinstance(row.record, Thinking) and row.body]
+    bodies = [row.body.decode() for row in run.trace if is_request(row.record) and row.body]
     assert "First." in bodies[3] and "Second." not in bodies[3] and "Third." not in bodies[3]
     assert "once more" not in bodies[1]
     for body in bodies[2:]:
@@ -267,8 +269,8 @@ def test_an_answer_that_is_not_taken_four_times_ends_the_run(last: str, ended: A
     its = agent("react", script, journal)
     run = its.run("When was Una Falk born?")
     assert (run.status, run.answer) == ended and run.steps == 5
-    notes = [row.record.text for row in run.trace if isinstance(row.record, NoteRecord)]
-    assert notes[-1] == "The same answer was not taken 4 times."
+    notes = [(each.kind, each.text) for each in run.events if isinstance(each, ev.Noted)]
+    assert notes[-1] == ("loop", "The same answer was not taken 4 times.")
     assert its.replay(run.id).whole
 
 

@@ -177,9 +177,7 @@ async def test_a_tool_and_the_journal_get_the_text_without_backslashes(tmp_path:
     model.special_tokens = TOKENS  # type: ignore[attr-defined]
     run = await plait.Agent("rewoo", model=model, tools=[find, send], journal=False).arun("Go.")
     assert run.status == "answered" and given == [FORGED_TURN]
-    assert any(
-        getattr(row.record, "observation", None) and row.record.observation.text == FORGED_TURN for row in run.rows()
-    )
+    assert any(seen.text == FORGED_TURN for _, seen in run.timeline.results)
 
 
 # -- the labels come from the prompts in use

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 import plait
+from journal_rows import is_result
 from plait.core import (
     Act,
     Answered,
@@ -36,8 +37,7 @@ from plait.core import (
 )
 from plait.core.errors import ReplayDiffers
 from plait.core.events import Executed, Executing
-from plait.journal.records import Acting, ObservedRecord, RanRecord
-from plait.runtime.run_code import call_of, result_of
+from plait.runtime.performers.run_code import call_of, result_of
 from plait.sandbox import OutCall, Result, SandboxTurn, Settings, default_sandbox
 from plait.tools import tools_from
 
@@ -134,10 +134,9 @@ def test_names_are_kept_from_piece_to_piece_and_calls_are_acts_like_any_other(ag
     run = agent("x = people('Lyon')\nprint(x['people'])", "send(f'{x[\"people\"]} in Lyon')\nprint('sent')").run("q")
     assert (run.status, run.answer) == ("answered", "402020\nsent\n")
     assert sent == ["402020 in Lyon"]
-    calls = [record.calls for row in run.trace if isinstance(record := row.record, Acting)]
-    assert calls == [
-        (Call("people", {"city": "Lyon"}, by_code=True),),
-        (Call("send", {"text": "402020 in Lyon"}, by_code=True),),
+    assert [each.planned for each in run.timeline.tool_calls] == [
+        Call("people", {"city": "Lyon"}, by_code=True),
+        Call("send", {"text": "402020 in Lyon"}, by_code=True),
     ]
 
 
@@ -145,8 +144,9 @@ def test_calls_that_are_gathered_are_made_side_by_side(agent: Made) -> None:
     code = "a, b = await asyncio.gather(people('Lyon'), people('Nice', year=1))\nprint(a['people'], b['people'])"
     run = agent(code).run("q")
     assert run.answer == "402020 400001\n"
-    (acting,) = [row.record for row in run.trace if isinstance(row.record, Acting)]
-    assert [call.input for call in acting.calls] == [{"city": "Lyon"}, {"city": "Nice", "year": 1}]
+    calls = run.timeline.tool_calls
+    assert len({each.n for each in calls}) == 1
+    assert [each.planned.input for each in calls] == [{"city": "Lyon"}, {"city": "Nice", "year": 1}]
 
 
 def test_trouble_with_a_call_is_raised_in_the_code(agent: Made) -> None:
@@ -167,8 +167,8 @@ def test_a_thing_is_a_handle_in_the_code_and_itself_to_tools(agent: Made) -> Non
     first, second, third = run.answer.strip().split("\n")
     assert (first, second) == ("<Note of 5>", "hello")
     assert third.startswith("[TypeError: read: note must be")
-    stored = next(row for row in run.trace if isinstance(row.record, ObservedRecord) and row.body)
-    assert stored.record.observation.text == "note-1: <Note of 5>"
+    stored = next(row for row in run.trace if is_result(row.record) and row.body)
+    assert stored.record.value.text == "note-1: <Note of 5>"
     assert maker.replay(run.id).whole
 
 
@@ -287,7 +287,7 @@ async def test_a_run_that_is_cancelled_while_it_ends_closes_its_session(tmp_path
 
 def test_the_record_has_each_piece_with_its_clock_and_seed(agent: Made) -> None:
     run = agent("print(datetime.now())", "import random\nprint(random.random())").run("q")
-    pieces = [row.record for row in run.trace if isinstance(row.record, RanRecord)]
+    pieces = [row.record.value for row in run.trace if is_result(row.record, "code")]
     assert [piece.code for piece in pieces] == ["print(datetime.now())", "import random\nprint(random.random())"]
     assert pieces[0].now > 0 and pieces[0].seed == pieces[1].seed
     assert "".join(piece.ran.output for piece in pieces) == run.answer
@@ -307,7 +307,7 @@ def test_a_run_that_waits_for_leave_in_the_middle_of_code_goes_on_there(agent: M
     run = maker.resume(run, "yes")
     assert run.status == "answered" and sent == ["one", "two {'people': 402020}"]
     # The session was made again twice: what it drew and the time it saw are the same each time.
-    outputs = [row.record.ran.output for row in run.trace if isinstance(row.record, RanRecord)]
+    outputs = [row.record.value.ran.output for row in run.trace if is_result(row.record, "code")]
     assert len([each for each in outputs if each]) == 2
     assert maker.replay(run.id).whole
 
@@ -465,7 +465,7 @@ def test_the_time_of_code_has_a_row_of_its_own_and_the_sums_agree(agent: Made) -
     run = agent("x = people('Lyon')\nprint(sum(range(100000)))", "print(x)").run("q")
     rows = {row.phase: row for row in run.phases}
     assert (rows["code"].calls, rows["tools"].calls, rows["act"].calls) == (2, 1, 2)
-    pieces = [row.record.ran.seconds for row in run.trace if isinstance(row.record, RanRecord)]
+    pieces = [row.record.value.ran.seconds for row in run.trace if is_result(row.record, "code")]
     assert rows["code"].micros == round(sum(pieces) * 1_000_000) > 0
 
 

@@ -12,10 +12,11 @@ import pytest
 
 import plait
 from cli_support import Shell
+from journal_rows import is_request
 from models_server import Server, completion
 from plait.core import Answered, Exchange, LimitNear, LoopContext, LoopRun, OneKind, Splitter, Task, note, think, user
 from plait.core import events as ev
-from plait.journal.records import NoteRecord, Thinking
+from plait.journal.records import NoteRecord
 from plait.loops import ToolCalling, fallback_of, phases_of, registry, splitter_of
 from plait.loops.fallback import fall_back
 from plait.models.scripted import ABILITIES
@@ -99,8 +100,8 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def requests(run: Any) -> list[tuple[str, str, dict[str, Any]]]:
     """(phase, model, body) of each request."""
-    rows = [(row.record, row.body) for row in run.trace if isinstance(row.record, Thinking)]
-    return [(record.phase, record.model, json.loads(body)) for record, body in rows]
+    rows = [(row.record, row.body) for row in run.trace if is_request(row.record)]
+    return [(record.asked.phase, record.asked.model, json.loads(body)) for record, body in rows]
 
 
 def fallbacks(run: Any) -> list[str]:

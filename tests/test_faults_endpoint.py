@@ -34,6 +34,7 @@ from faults_support import (
     told_clearly,
     turn_of,
 )
+from journal_rows import is_result
 from models_server import Asked, completion, delta, whole_stream
 from patience import patience
 from plait.journal.records import NoteRecord
@@ -276,8 +277,8 @@ def test_a_prompt_that_is_too_long_is_made_shorter_and_the_record_keeps_all(shel
         assert (done.code, done.out) == (0, "it was long\n"), done.err
         refused = [error for _, _, error in attempts(shell) if error]
         assert refused and set(refused) == {"ContextOverflow"}
-        (seen,) = [row.record for row in record(shell) if type(row.record).__name__ == "ObservedRecord"]
-        assert len(seen.observation.text) == 100_000  # type: ignore[union-attr]
+        (seen,) = [row.record for row in record(shell) if is_result(row.record)]
+        assert len(seen.value.text) == 100_000
         assert "observations are cut to" in done.err
         assert shell("replay", "last", env=at.env).code == 0
 

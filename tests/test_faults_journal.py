@@ -247,8 +247,8 @@ def test_a_lock_in_the_middle_that_stays_ends_the_run_before_it_acts_unrecorded(
         done = plait_resume(shell, at)
     assert (done.code, done.out) == (0, "all is sent\n"), done.err
     assert sent(shell) == ["one", "two"]
-    # The reply that could not be written was asked for again; both requests are on record.
-    assert [status for _, status, _ in attempts(shell)] == [200, 200, 200]
+    # The reply that could not be written was asked for again; both requests are on record, the first one as lost.
+    assert [(n, status) for n, status, _ in attempts(shell)] == [(0, 200), (2, 0), (2, 200), (4, 200)]
 
 
 def test_a_disk_that_fills_up_in_the_middle(shell: Shell) -> None:

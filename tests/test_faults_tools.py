@@ -12,6 +12,7 @@ import pytest
 
 from cli_support import PLAIT, Shell, action, final
 from faults_support import observations, shell
+from journal_rows import is_request
 from patience import patience
 from plait.journal.store import Journal
 from plait.runtime.make_call import UNKNOWN
@@ -142,7 +143,7 @@ def used(shell: Shell, *calls: tuple[str, Any]) -> tuple[list[Any], str]:
     done = shell("run", "q", "--model", model, "--tools", "bad.py")
     assert (done.code, done.out) == (0, "went on\n"), done.err
     assert Journal(shell.env["PLAIT_JOURNAL"]).run("last").status == "answered"
-    return [seen.observation for seen in observations(shell)], done.err
+    return observations(shell), done.err
 
 
 def test_whatever_a_tool_does_is_an_observation_and_the_run_goes_on(tools: Shell) -> None:
@@ -183,9 +184,7 @@ def test_ten_megabytes_are_shortened_in_the_prompt_and_whole_in_the_record(tools
     (observation,), told = used(tools, (tool, "x"))
     assert "0123456789" * 1_000_000 in observation.text
     assert len(told) < 20_000
-    requests = [
-        row.body for row in Journal(tools.env["PLAIT_JOURNAL"]).rows("last") if type(row.record).__name__ == "Thinking"
-    ]
+    requests = [row.body for row in Journal(tools.env["PLAIT_JOURNAL"]).rows("last") if is_request(row.record)]
     assert len(requests[-1] or b"") < 30_000 and b"0123456789" in (requests[-1] or b"")
     with sqlite3.connect(tools.env["PLAIT_JOURNAL"]) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -17,8 +17,8 @@ from msgspec import structs
 import plait
 from cli_support import PLAIT
 from conftest import data_file
+from plait.journal.entries import ModelCall
 from plait.journal.store import Journal
-from plait.journal.timeline import ModelCall
 from plait.models.scripted import Scripted
 from plait.toolkits.web_search import pick_published, websearch
 from toolkits_server import refusal, site

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import plait
+from journal_rows import is_result
 from plait.core import Call, Exchange, Task, ToolSpec
 from plait.core.events import Noted, Observed
-from plait.journal.records import Acting, ObservedRecord
 from plait.runtime.grounding import Sources, sources_of
 
 TASK = "Send the current weather for London, UK to the #weather-team channel, half the picture's size."
@@ -187,7 +187,7 @@ def said(run: plait.Run) -> list[str]:
 
 
 def notes(run: plait.Run) -> list[str]:
-    return [row.record.observation.note for row in run.trace if isinstance(row.record, ObservedRecord)]
+    return [call.seen.note for call in run.timeline.tool_calls if call.seen is not None]
 
 
 def test_off_says_nothing(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_warn_tells_the_model(tmp_path: Path) -> None:
 
 def test_refuse_does_not_make_the_call(tmp_path: Path) -> None:
     done, paid = run("refuse", journal=tmp_path / "j.db")
-    observed = [row.record.observation for row in done.trace if isinstance(row.record, ObservedRecord)]
+    observed = [row.record.value for row in done.trace if is_result(row.record)]
     assert paid == [] and observed[1].trouble == "refused" and "amount: 4321" in observed[1].text
     assert done.status == "answered"
 
@@ -228,7 +228,7 @@ def test_ask_asks_the_person_with_the_reason(tmp_path: Path, answer: str, paid: 
 def test_a_run_that_asked_waits_and_goes_on_with_the_answer(tmp_path: Path) -> None:
     done, paid = run("ask", journal=tmp_path / "j.db")
     assert done.status == "waiting" and paid == []
-    assert not [row for row in done.trace if isinstance(row.record, Acting) and row.record.n > 1 and row.record.begun]
+    assert not [each for each in done.timeline.tool_calls if each.n > 1 and each.begun]
 
 
 @pytest.mark.parametrize("policy", ["note", "warn", "refuse"])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import plait
+from journal_rows import is_result
 from plait.core.errors import ConfigError
-from plait.journal.records import ObservedRecord
 from plait.tools import load, toolkit_names
 from plait.tools.load import FOLDERS
 
@@ -68,6 +68,6 @@ def test_a_value_that_only_a_search_for_tools_or_an_unknown_name_showed_is_made_
         journal=tmp_path / "j.db",
     )
     run = agent.run("Send a text.")
-    seen = [row.record.observation for row in run.rows() if isinstance(row.record, ObservedRecord)]
+    seen = [row.record.value for row in run.rows() if is_result(row.record)]
     assert "2026-03-05" in seen[0].text, "the search has shown it"
     assert seen[2].trouble == "refused" and sent == []

@@ -12,10 +12,10 @@ from msgspec import structs
 import plait
 from conftest import examples
 from half_inputs import TOOLS, calls_made, closed_calls, forms
+from journal_rows import is_request
 from patience import cpu_seconds
 from plait.core import Call, Reply, Think, join_replies
 from plait.core.loose_json import is_unclosed
-from plait.journal.records import Thinking
 from plait.loops import CodeAct, LLMCompiler, Phased, ReAct, ReWOO, ToolCalling
 from plait.loops.brackets import close_of_bracket
 from plait.loops.format import Unreadable
@@ -323,7 +323,7 @@ def test_the_rest_of_a_call_that_was_cut_is_requested_once_and_the_whole_call_ru
     whole, half = halves(name)
     ran, run, agent = run_loop(name, [Reply(half, "length"), whole[len(half) :]])
     assert (ran, run.status, run.answer) == ([STATEMENT], "answered", "done")
-    requests = [json.loads(row.body or b"") for row in run.trace if isinstance(row.record, Thinking)]
+    requests = [json.loads(row.body or b"") for row in run.trace if is_request(row.record)]
     rest = requests[len(LOOPS[name][1]) + 1]
     assert str(rest.get("prompt") or rest["messages"][-1]["content"]).endswith(half)
     assert agent.replay(run.id).whole

@@ -370,11 +370,13 @@ def test_the_user_may_refuse_with_a_reason(point: str, status: str, sent: list[s
     assert "no, use the other one" in shown
 
 
-def test_one_question_about_a_call_has_the_reasons_of_the_policy_and_of_the_hook(journal: Path) -> None:
+def test_a_hook_asks_before_the_policy_does_and_each_has_its_own_answer(journal: Path) -> None:
     agent = make(journal, on("before_tool", plait.AskApproval("It costs 3 USD.")), approve="effects")
     run = agent.run("go")
     assert run.reason == 'May \'send\' be called with {"text":"one"}? It costs 3 USD.'
-    assert agent.resume(run, 'edit {"text": "two"}').answer == "Over."
+    run = agent.resume(run, 'edit {"text": "two"}')
+    assert run.reason == 'May \'send\' be called with {"text":"two"}?' and SENT == []
+    assert agent.resume(run, "yes").answer == "Over."
     assert SENT == ["two"]
 
 
@@ -473,7 +475,7 @@ def test_questions_that_tools_ask_models_pass_the_hooks(journal: Path) -> None:
     agent = plait.Agent("react", model=model, tools=[consult], hooks=[on("before_model", hide)], journal=journal)
     run = agent.run("go")
     assert run.answer == "Over."
-    asked = [call.request.decode() for call in run.timeline.model_calls if call.asked_by is not None]
+    asked = [call.request.decode() for call in run.timeline.model_calls if call.i >= 0]
     assert len(asked) == 1 and "(removed) is 7" in asked[0]
 
 

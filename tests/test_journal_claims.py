@@ -42,7 +42,7 @@ async def test_a_run_that_has_ended_for_good_cannot_be_claimed(tmp_path: Path, s
 
 async def test_a_run_that_went_on_since_it_was_read_is_not_claimed(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db")
-    log = await journal.begin(RunHead("r", "q", {"name": "react"}, {}), ME, [(NoteRecord(0, 1, "k", "t"), None)])
+    log = await journal.begin(RunHead("r", "q", {"name": "react"}, {}), ME, [(NoteRecord("n0", 1, "k", "t"), None)])
     await log.end("waiting", {"type": "waiting", "kind": "question", "reason": "x"}, {})
     with pytest.raises(JournalError, match="was changed by another process"):
         await journal.claim("r", ME, rows=0)
@@ -59,7 +59,7 @@ def test_rows_that_another_process_adds_while_they_are_read_are_no_damage(tmp_pa
 
     async def gone_on() -> None:
         log = await other.claim("r", ME)
-        await log.append((NoteRecord(0, 1, "k", "t"), None))
+        await log.append((NoteRecord("n0", 1, "k", "t"), None))
         await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
 
     class Meanwhile:
@@ -120,7 +120,7 @@ def test_of_two_processes_that_resume_one_run_at_once_one_performs_it(tmp_path: 
         assert (row.status, row.outcome) == ("answered", {"type": "answered", "answer": "it is done"})
         rows = Journal(path).rows("r")
         assert [row.seq for row in rows] == list(range(len(rows)))
-        assert sum(type(row.record).__name__ == "Resumed" for row in rows) == 1
+        assert sum(isinstance(row.record, NoteRecord) and row.record.kind == "resumed" for row in rows) == 1
 
 
 def _head(path: Path) -> RunHead:

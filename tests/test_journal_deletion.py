@@ -39,7 +39,7 @@ def test_a_result_that_is_text_is_stored_once_and_read_as_before(tmp_path: Path)
     run = agent(tmp_path / "j.db", result=big, limits=plait.Limits(observation_chars=500)).run("q")
     Journal.at(tmp_path / "j.db").close()
     assert len(big) < (tmp_path / "j.db").stat().st_size < 1.5 * len(big)
-    [seen] = [row.record.observation for row in run.trace if hasattr(row.record, "observation")]
+    [(_, seen)] = run.timeline.results
     assert seen.value == seen.text == big
     assert agent(tmp_path / "j.db", result=big).using(limits=plait.Limits(observation_chars=500)).replay("last").whole
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from journal_rows import request
 from plait.journal import delta
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import RunHead, Thinking
+from plait.journal.records import RunHead
 from plait.journal.store import Journal
 
 pieces = st.sampled_from([b"", b"a", b"abc" * 20, b'{"role":"user"}' * 5, b"\x00\xff" * 30, bytes(range(256)) * 12])
@@ -79,7 +80,7 @@ async def test_a_run_of_200_steps_takes_at_most_3_times_the_space_of_100(request
         for n in range(steps):
             body = request_of(turns)
             sent.append(body)
-            await log.append((Thinking(n, n + 1, "act", "m", "chat/completions"), body))
+            await log.append((request(f"{n}a0", n + 1), body))
             turns.append((source.randbytes(120).hex(), source.randbytes(200).hex()))
         await log.end("answered", {"type": "answered", "answer": 1}, {})
         assert [row.body for row in journal.rows(log.run)] == sent

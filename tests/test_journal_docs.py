@@ -9,9 +9,10 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from journal_rows import request
 from plait.journal import schema
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import RunHead, Thinking
+from plait.journal.records import RunHead
 from plait.journal.store import Journal
 
 PAGE = Path(__file__).parent.parent / "docs" / "journal.md"
@@ -22,8 +23,8 @@ async def make(path: Path) -> Journal:
     log = await journal.begin(RunHead(new_run_id(), "q", {"name": "react"}, {}), owner_of_this_process())
     for n in range(5):
         body = b"system " * 400 + b"".join(b"turn %d " % k for k in range(n)) + b"the end, which is always the same"
-        await log.append((Thinking(n, n, "act", "m", "p"), body))
-    await log.append((Thinking(5, 5, "act", "m", "p"), b"unlike"))  # stands alone: shares nothing with its base
+        await log.append((request(f"{n}a0", n), body))
+    await log.append((request("5a0", 5), b"unlike"))  # stands alone: shares nothing with its base
     await log.end("answered", {}, {})
     return journal
 

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from journal_rows import request
 from plait.core.errors import JournalError
 from plait.journal import salvage as salvaging
 from plait.journal import schema
 from plait.journal.log import RunLog
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import NoteRecord, RunHead, Thinking
+from plait.journal.records import IntentRecord, NoteRecord, RunHead
 from plait.journal.store import Journal
 
 ME = owner_of_this_process()
@@ -32,7 +33,7 @@ def head(run: str = "") -> RunHead:
 
 
 def note(n: int, text: str = "x") -> NoteRecord:
-    return NoteRecord(n, 1, "test", text)
+    return NoteRecord(f"n{n}", 1, "test", text)
 
 
 async def fill(journal: Journal, runs: int, steps: int = 20) -> dict[str, list[bytes]]:
@@ -44,7 +45,7 @@ async def fill(journal: Journal, runs: int, steps: int = 20) -> dict[str, list[b
         for n in range(steps):
             body += os.urandom(30).hex().encode()
             sent.setdefault(log.run, []).append(body)
-            await log.append((Thinking(n, n, "act", "m", "p"), body))
+            await log.append((think(n), body))
         await log.end("answered", {"type": "answered", "answer": i}, {})
     return sent
 
@@ -267,8 +268,8 @@ async def test_a_lock_that_stays_is_an_error_and_the_records_stay_in_line(runs: 
         assert [row.body for row in rows] == [None, b"asked " * 50, b"asked " * 51]
 
 
-def think(n: int) -> Thinking:
-    return Thinking(n, n, "act", "m", "p")
+def think(n: int) -> IntentRecord:
+    return request(f"{n}a0", n)
 
 
 async def test_records_of_a_loop_that_ends_while_the_journal_is_locked_stay_in_line(tmp_path: Path) -> None:
@@ -339,7 +340,7 @@ async def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
                 kept += 1
         assert kept > 5
         rows = journal.rows("r")
-        assert [row.record.n for row in rows] == list(range(kept))  # type: ignore[union-attr]
+        assert [row.record.key for row in rows] == [f"n{n}" for n in range(kept)]
         journal.close()
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)

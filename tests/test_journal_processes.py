@@ -9,23 +9,23 @@ import sys
 import time
 from pathlib import Path
 
-from plait.journal.records import NoteRecord, Thinking
+from plait.journal.records import IntentRecord, NoteRecord, RequestRecord
 from plait.journal.store import Journal
 
 FIFTY_RUNS = """
 import asyncio, sys
 from plait.journal.store import Journal
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import NoteRecord, RunHead, Thinking
+from plait.journal.records import IntentRecord, NoteRecord, RequestRecord, RunHead
 
 me, at_once = sys.argv[2], int(sys.argv[3])
 
 async def run(journal, i):
     head = RunHead(new_run_id(), f"{me} {i}", {"name": "react"}, {})
-    log = await journal.begin(head, owner_of_this_process(), [(NoteRecord(0, 0, "k", "first"), None)])
+    log = await journal.begin(head, owner_of_this_process(), [(NoteRecord("n0", 0, "k", "first"), None)])
     for n in range(10):
         body = f"{me} {i}: ".encode() + b"x" * 100 + str(n).encode()
-        await log.append((Thinking(n, n, "act", "m", "p"), body))
+        await log.append((IntentRecord(f"{n}a0", n, "request", RequestRecord("act", "m", "p")), body))
         await asyncio.sleep(0)
     await log.end("answered", {"type": "answered", "answer": f"{me} {i}"}, {})
 
@@ -58,8 +58,8 @@ def test_4_processes_of_50_runs_lose_nothing_and_keep_each_run_in_order(tmp_path
         rows = journal.rows(run.head.run)
         assert [row.seq for row in rows] == list(range(11))
         assert [row.record for row in rows] == [
-            NoteRecord(0, 0, "k", "first"),
-            *(Thinking(n, n, "act", "m", "p") for n in range(10)),
+            NoteRecord("n0", 0, "k", "first"),
+            *(IntentRecord(f"{n}a0", n, "request", RequestRecord("act", "m", "p")) for n in range(10)),
         ]
         name = run.head.question.encode()
         assert [row.body for row in rows[1:]] == [name + b": " + b"x" * 100 + b"%d" % n for n in range(10)]
@@ -75,7 +75,7 @@ from plait.journal.records import NoteRecord, RunHead
 async def run(journal, name):
     log = await journal.begin(RunHead(name, "q", {"name": "react"}, {}), owner_of_this_process())
     for n in range(1_000_000):
-        await log.append((NoteRecord(n, 1, "k", "t" * 300), None))
+        await log.append((NoteRecord(f"n{n}", 1, "k", "t" * 300), None))
         sys.stdout.write(f"{name} {n}\\n")
         sys.stdout.flush()
         await asyncio.sleep(0)
@@ -104,7 +104,7 @@ def test_what_was_awaited_before_a_kill_is_there_after_it(tmp_path: Path) -> Non
         journal = Journal(path)
         for name in names:
             told = [int(line.split()[1]) for line in whole if line.startswith(name)]
-            kept = [row.record.n for row in journal.rows(name)]  # type: ignore[union-attr]
-            assert kept == list(range(len(kept)))
+            kept = [row.record.key for row in journal.rows(name)]
+            assert kept == [f"n{n}" for n in range(len(kept))]
             assert told and len(told) <= len(kept) <= len(told) + 1
             assert journal.run(name).status == "interrupted"

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,22 +16,17 @@ from typing import Any
 
 import pytest
 
+from journal_rows import begin, end, reply, request, response, resumed
 from plait.core import Call, Observation, Reply, Usage
 from plait.core.errors import JournalError, RecordChanged
+from plait.journal import codec
 from plait.journal import owner as owners
+from plait.journal.effects import Lost
 from plait.journal.export import export, lines
 from plait.journal.log import RunLog
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import (
-    Acting,
-    Got,
-    NoteRecord,
-    ObservedRecord,
-    RunHead,
-    Thinking,
-    ThoughtRecord,
-)
+from plait.journal.records import IntentRecord, NoteRecord, RunHead
 from plait.journal.store import Journal, default_path
 
 ME = owner_of_this_process()
@@ -40,21 +36,21 @@ def head(run: str = "", **more: Any) -> RunHead:
     return RunHead(run or new_run_id(), "How many?", {"name": "react", "options": {}}, {"": {"spec": "m"}}, **more)
 
 
-def think(n: int, phase: str = "act") -> Thinking:
-    return Thinking(n, n + 1, phase, "m", "chat/completions")
+def think(n: int, phase: str = "act") -> IntentRecord:
+    return request(f"{n}a0", n + 1, phase=phase)
 
 
 def note(n: int, text: str = "x") -> NoteRecord:
-    return NoteRecord(n, 1, "test", text)
+    return NoteRecord(f"n{n}", 1, "test", text)
 
 
 RECORDS = [
     (think(0), b'{"messages":["one"],"stop":[]}'),
-    (Got(0, 0, 200, 0.5), b"\xff\x00 not text"),
-    (ThoughtRecord(0, Reply("go on", usage=Usage(10, 2), cost=0.001)), None),
-    (Acting(1, 1, (Call("add", {"a": 1}), Call("add", [2, "x"])), (0, 1)), None),
-    (ObservedRecord(1, 0, Observation("1", value={"k": [1, None]})), None),
-    (ObservedRecord(1, 1, Observation("no", "raised", note="again?")), None),
+    (response("0a0"), b"\xff\x00 not text"),
+    (reply("0", Reply("go on", usage=Usage(10, 2), cost=0.001)), None),
+    (begin("1.0", Call("add", {"a": 1})), None),
+    (end("1.0", Observation("1", value={"k": [1, None]})), None),
+    (end("1.1", Observation("no", "raised", note="again?"), asked=Call("add", [2, "x"])), None),
     (think(2), b'{"messages":["one","two"],"stop":[]}'),
 ]
 
@@ -161,7 +157,8 @@ def test_threads_with_event_loops_of_their_own_share_a_journal(tmp_path: Path) -
     for each in threads:
         each.join()
     assert len(names) == 30
-    assert all([row.record.n for row in journal.rows(name)] == list(range(10)) for name in names)  # type: ignore[union-attr]
+    expected = [f"n{n}" for n in range(10)]
+    assert all([row.record.key for row in journal.rows(name)] == expected for name in names)
     journal.close()
 
 
@@ -304,7 +301,7 @@ WRITES_AND_DIES = """
 import asyncio, os, signal, sys
 from plait.journal.store import Journal
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import NoteRecord, RunHead, Thinking
+from plait.journal.records import IntentRecord, NoteRecord, RequestRecord, RunHead
 
 async def main():
     head = RunHead("left", "q", {"name": "react"}, {})
@@ -312,8 +309,9 @@ async def main():
     for n in range(30):
         for phase in ("plan", "act"):
             body = (phase + "".join(f" turn {k}" for k in range(n)) + " end").encode()
-            await log.append((Thinking(n, n, phase, "m", "p"), body), (NoteRecord(n, n, "k", "t"), None))
-    log.buffer((NoteRecord(99, 1, "k", "only buffered"), None))
+            asked = IntentRecord(f"{n}a0", n, "request", RequestRecord(phase, "m", "p"))
+            await log.append((asked, body), (NoteRecord(f"n{n}", n, "k", "t"), None))
+    log.buffer((NoteRecord("n99", 1, "k", "only buffered"), None))
     print("ready", flush=True)
     if sys.argv[2] == "die":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -394,10 +392,60 @@ async def test_a_run_left_by_another_host_needs_force_and_its_old_writer_is_noti
 async def test_no_record_is_lost_to_an_odd_value(value: Any, back: Any, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db")
     log = await journal.begin(head(), ME)
-    await log.append((ObservedRecord(0, 0, Observation("t", value=value)), None))
+    await log.append((end("0.0", Observation("t", value=value)), None))
     (row,) = journal.rows(log.run)
-    assert row.record == ObservedRecord(0, 0, Observation("t", value=back))
+    assert row.record == end("0.0", Observation("t", value=back))
     assert list(lines(journal.run(log.run), [row]))
+
+
+async def test_a_result_that_is_its_text_is_stored_once(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    log = await journal.begin(head(), ME)
+    seen = end("0.0", Observation("a long text", value="a long text"))
+    await log.append((seen, None))
+    await log.end("answered", {}, {})
+    stored = sqlite3.connect(journal.path).execute("SELECT data FROM events").fetchone()[0]
+    assert stored.count("a long text") == 1
+    assert [row.record for row in journal.rows(log.run)] == [seen]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '{"type":"result","key":"0.0","step":1,"work":"call","value":{"text":7}}',
+        '{"type":"intent","key":"0a0","step":1,"work":"request"}',
+        '{"type":"intent","key":"no key","step":1,"work":"sleep"}',
+        '{"type":"note","key":"","step":0,"kind":"resumed"}',
+    ],
+)
+def test_a_row_whose_key_or_values_cannot_be_read_is_a_journal_error(data: str) -> None:
+    with pytest.raises(JournalError, match="can't be read"):
+        codec.decode_record(data)
+
+
+async def test_totals_of_guards_tell_what_a_conversation_read_and_what_is_in_doubt(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path / "j.db")
+    carried: dict[str, dict[str, Any]] = {
+        "clean": {"guards": {"taint": [], "approvals": []}},
+        "outside": {"guards": {"taint": ["the web"]}},
+        "doubt": {"guards": {"approvals": [["send", {"text": "x"}]]}},
+        "old": {},
+    }
+    for session, totals in carried.items():
+        log = await journal.begin(head(session, session=session, label="one:x"), ME)
+        await log.end("answered", {"answer": session}, totals)
+    assert [each for each in carried if journal.session_read_outside(each)] == ["outside"]
+    assert [each for each in carried if journal.open_turns(each, "other")] == ["doubt"]
+    assert journal.clean_answers("one:") == {"clean", "doubt", "old"}
+
+
+def test_what_the_journal_lost_is_noted_where_the_run_is_resumed() -> None:
+    lost = Lost("rows are missing", ("5f",))
+    (note_of_loop, noted) = map(lost.noted_in, (note(1), resumed()))
+    assert note_of_loop == note(1)
+    assert isinstance(noted, NoteRecord) and (noted.value.lost, noted.value.lost_calls) == (lost.why, lost.calls)
 
 
 async def test_a_value_that_holds_itself_is_cut_not_fatal(tmp_path: Path) -> None:
@@ -405,7 +453,7 @@ async def test_a_value_that_holds_itself_is_cut_not_fatal(tmp_path: Path) -> Non
     ring.append(ring)
     journal = Journal(tmp_path / "j.db")
     log = await journal.begin(head(), ME)
-    await log.append((ObservedRecord(0, 0, Observation("t", value=ring)), None))
+    await log.append((end("0.0", Observation("t", value=ring)), None))
     assert len(journal.rows(log.run)) == 1
 
 
@@ -422,8 +470,8 @@ async def test_a_secret_is_nowhere_in_the_files(tmp_path: Path) -> None:
     url = b"GET /?key=sk-%22quoted%22%5C%C3%A9-0123456789 " + SECRET.encode()
     log = await journal.begin(asked, ME, [(think(0), body)], secrets=secrets)
     nested = json.dumps({"arguments": json.dumps({"key": SECRET})}).encode()
-    await log.append((Got(0, 0, 200, 0.1, error=SECRET), url), (note(1, f"x{SECRET}y"), None), (think(2), nested))
-    await log.append((ObservedRecord(3, 0, Observation(SECRET, value={SECRET: "another-secret"})), None))
+    await log.append((response("0a0", error=SECRET), url), (note(1, f"x{SECRET}y"), None), (think(2), nested))
+    await log.append((end("3.0", Observation(SECRET, value={SECRET: "another-secret"})), None))
     everything = b"".join(each.read_bytes() for each in tmp_path.iterdir())
     await log.end("waiting", {"answer": SECRET}, {"x": SECRET})
     log = await journal.claim("r", ME, secrets=secrets)
@@ -449,14 +497,13 @@ async def test_a_run_is_exported_as_lines_that_hold_everything(tmp_path: Path) -
     assert told == list(export(journal.run("r"), journal.rows("r")))
     assert told[0]["head"]["question"] == "How many?" and told[0]["outcome"]["answer"] == 3
     assert told[1] == {
-        "type": "thinking",
+        "type": "intent",
         "seq": 0,
         "at": "2026-11-21T03:55:01.250+00:00",
-        "n": 0,
+        "key": "0a0",
         "step": 1,
-        "phase": "act",
-        "model": "m",
-        "path": "chat/completions",
+        "work": "request",
+        "asked": {"phase": "act", "model": "m", "path": "chat/completions"},
         "body": '{"messages":["one"],"stop":[]}',
     }
     packed = [base64.b64decode(each["body_base64"]) if "body_base64" in each else None for each in told[1:]]

@@ -41,7 +41,7 @@ async def test_what_a_model_makes_up_behind_its_object_is_cut(chunk: int) -> Non
     made_up = f"{call}{PHRASE}lookup: 12\n{json.dumps({**FINAL, 'tool_input': '12'})}"
     run = await answer(made_up, json.dumps({**FINAL, "tool_input": "4"}), chunk=chunk)
     assert run.answer == "4"
-    assert "12" not in run.rows()[2].record.reply.text
+    assert "12" not in run.rows()[2].record.value.text
 
 
 async def test_the_label_of_a_users_own_template_ends_a_reply_and_no_stop_is_sent(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from msgspec import structs
 
 import plait
 from cli_support import run_in_process
+from journal_rows import is_request, is_result
 from lab_results import comparison, contender, result, spent
 from plait.core import Reply, Usage
 from plait.core.errors import ServerFailed
-from plait.journal.records import Thinking, ThoughtRecord
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.lab import CellResult, Comparison, Contender, Grade, Suite, SuiteTask, compare
@@ -299,8 +299,8 @@ def test_what_is_old_and_what_is_new_make_each_request_again(transcript: Any, tm
     run = plait.Agent(loop, model=model, tools=["calculator"], journal=journal).run("What is 2 + 2?")
     assert run.status == "answered"
     found = read_exchanges(Timeline(rows_of(journal, run)))
-    bodies = [json.loads(row.body) for row in rows_of(journal, run) if isinstance(row.record, Thinking)]
-    replies = [row.record.reply.text for row in rows_of(journal, run) if isinstance(row.record, ThoughtRecord)]
+    bodies = [json.loads(row.body) for row in rows_of(journal, run) if is_request(row.record)]
+    replies = [row.record.value.text for row in rows_of(journal, run) if is_result(row.record, "think")]
     assert len(found) == len(bodies) == 2
     for each, body, reply in zip(found, bodies, replies, strict=True):
         whole: list[list[str]] = []

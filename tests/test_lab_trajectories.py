@@ -13,9 +13,9 @@ import pytest
 
 import plait
 from cli_support import run_in_process
+from journal_rows import is_request
 from plait.core import Call, Reply
 from plait.core.errors import ServerFailed
-from plait.journal.records import Thinking
 from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.lab import compare, find_trajectories, load_comparison
@@ -40,7 +40,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 def sent(journal: Path, run: str) -> list[Any]:
     """The messages of each request of a run, as the record has their bytes."""
     rows = Journal.at(journal).rows(run)
-    return [json.loads(row.body or b"")["messages"] for row in rows if isinstance(row.record, Thinking)]
+    return [json.loads(row.body or b"")["messages"] for row in rows if is_request(row.record)]
 
 
 def words_of(thing: Any) -> list[tuple[str, str]]:

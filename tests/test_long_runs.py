@@ -35,7 +35,7 @@ from plait.core.events import Noted, Observed
 from plait.core.tools import Call
 from plait.journal.store import Journal
 from plait.loops import splitter_of
-from plait.loops.compaction import COMPACT, View, count_bytes
+from plait.loops.compaction import COMPACT, View, measure_prompt
 from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
 from plait.models.wires.wire import WIRES
@@ -345,7 +345,7 @@ def test_a_call_that_is_repeated_at_once_still_ends_the_run() -> None:
 def test_text_without_an_encoding_and_large_numbers_have_a_length() -> None:
     call = Call("look", {"page": 10**40, "text": "\ud800"})
     think = Think("act", (Message("user", "half \ud800"), Message("assistant", "", (call,))), tools=(look.spec,))
-    assert count_bytes(think) > count_bytes(Think("act", think.messages)) > 60
+    assert measure_prompt(think)[0] > measure_prompt(Think("act", think.messages))[0] > 60
 
 
 def test_a_summary_is_written_by_the_model_for_it_or_by_the_agents() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import plait
 from conftest import CAMPAIGN
+from journal_rows import is_result
 from mcp_support import SHOP, alive, command, lines, over_http, pids, trusted, until
 from patience import patience
 from plait import Agent, ConfigError, Scripted
@@ -51,11 +52,11 @@ def code(text: str) -> str:
 
 def seen(run: plait.Run) -> list[str]:
     """The observations of a run, as recorded."""
-    return [row.record.observation.text for row in run.rows() if hasattr(row.record, "observation")]
+    return [row.record.value.text for row in run.rows() if is_result(row.record)]
 
 
 def troubles(run: plait.Run) -> list[str]:
-    return [row.record.observation.trouble for row in run.rows() if hasattr(row.record, "observation")]
+    return [row.record.value.trouble for row in run.rows() if is_result(row.record)]
 
 
 def agent(loop: str, script: list[str], *tools: Any, **fields: Any) -> Agent:

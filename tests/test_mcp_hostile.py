@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import plait
+from journal_rows import is_request, is_result
 from mcp_support import ODD, command, pids
 from mcp_talker import act, done
 from plait import Agent, ConfigError, Scripted, Tool
@@ -32,7 +33,7 @@ def odd(folder: Path, kind: str, **options: Any) -> tuple[Tool, ...]:
 
 
 def seen(run: plait.Run) -> list[str]:
-    return [row.record.observation.text for row in run.rows() if hasattr(row.record, "observation")]
+    return [row.record.value.text for row in run.rows() if is_result(row.record)]
 
 
 def run_of(*script: str, tools: tuple[Tool, ...], **fields: Any) -> plait.Run:
@@ -68,7 +69,7 @@ def test_of_sixty_tools_those_that_fit_are_shown_and_the_others_found(tmp_path: 
         "react", model=Scripted([act("opera_Oslo"), done()]), tools=tools, journal=False, limits=plait.Limits(tools=6)
     )
     run = agent.run("When does the opera of Oslo begin?")
-    body = next(bytes(row.body or b"").decode() for row in run.rows() if type(row.record).__name__ == "Thinking")
+    body = next(bytes(row.body or b"").decode() for row in run.rows() if is_request(row.record))
     assert "opera_Oslo" in body and "bread_Nice:" not in body and "method_search" in body
     assert seen(run) == ["opera_Oslo: {}"]
 
@@ -106,7 +107,7 @@ def test_a_huge_description_is_cut_and_stays_on_its_line(tmp_path: Path) -> None
     (tool,) = odd(tmp_path, "huge")
     assert len(tool.spec.description) < 4_100 and tool.spec.description.endswith("more characters)")
     run = run_of(done("7"), tools=(tool,))
-    body = next(bytes(row.body or b"").decode() for row in run.rows() if type(row.record).__name__ == "Thinking")
+    body = next(bytes(row.body or b"").decode() for row in run.rows() if is_request(row.record))
     assert "\\nFinal Answer: 0" not in body and run.answer == "7"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import plait
+from journal_rows import is_result
 from mcp_http import CITY, WEATHER, RawServer, Reply, rpc, text_result
 from mcp_support import ODD, command
 from mcp_talker import act, done
@@ -51,7 +52,7 @@ def to_calls(answer: Callable[[dict[str, Any]], Reply | None]) -> Callable[[dict
 
 
 def seen(run: plait.Run) -> list[str]:
-    return [row.record.observation.text for row in run.rows() if hasattr(row.record, "observation")]
+    return [row.record.value.text for row in run.rows() if is_result(row.record)]
 
 
 # -- lists of tools

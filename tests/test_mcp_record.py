@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import plait
+from journal_rows import is_result
 from mcp_support import ODD, command, lines, pids, trusted
 from mcp_talker import act, done
 from patience import patience
@@ -49,7 +50,7 @@ def recorded(journal: Path, run: str) -> Agent:
 
 
 def seen(run: plait.Run) -> list[str]:
-    return [row.record.observation.text for row in run.rows() if hasattr(row.record, "observation")]
+    return [row.record.value.text for row in run.rows() if is_result(row.record)]
 
 
 def test_a_replay_needs_no_server(log: Path, journal: Path, tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_a_call_that_began_when_the_process_ended_is_in_doubt(log: Path, journal
         kind.with_suffix(".quick").write_text("")
         run = Journal.at(journal).run("last").head.run
         again = recorded(journal, run).resume(run)
-        observed = [row.record.observation for row in again.rows() if hasattr(row.record, "observation")]
+        observed = [row.record.value for row in again.rows() if is_result(row.record)]
         assert [each.trouble for each in observed] == [trouble]
         assert len([line for line in lines(kind) if "called" in line]) == (1 if trouble else 2)
 

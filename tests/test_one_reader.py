@@ -1,4 +1,7 @@
-"""Only the journal's timeline reads rows. Other modules get model calls, tool calls, questions and notes from it."""
+"""Only the journal's timeline reads rows, and the record of a run for its engine.
+
+Other modules get model calls, tool calls, questions and notes from the timeline.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,15 @@ from plait.journal.records import Record
 SOURCE = Path(plait.__file__).parent
 RECORDS = {each.__name__ for each in get_args(Record)}
 WRITERS = {
-    "runtime/approvals.py": "makes the outcome of a run that waits from the question it has just written",
-    "runtime/call_model.py": "writes the requests, responses and replies",
-    "runtime/call_tools.py": "writes the calls and observations",
-    "runtime/engine.py": "writes the loop's notes",
-    "runtime/recorded_effects.py": "gives the engine a person's answers as they were written",
-    "runtime/run_code.py": "writes the pieces of code",
-    "runtime/run_context.py": "writes questions, answers and the runtime's notes",
-    "runtime/run_hooks.py": "writes what hooks decide",
-    "runtime/runs.py": "writes that a run is resumed",
-    "runtime/started_effects.py": "writes what is started and taken",
+    "runtime/run_journal.py": "writes the entries and the notes of a run",
+    "runtime/runs.py": "writes that a run is resumed, and the answer of the user",
+    "runtime/answers.py": "writes the answers of the user",
+    "runtime/chain.py": "writes what guards decide",
+    "runtime/child_runs.py": "writes the end of a child run whose entry does not say so yet",
+    "runtime/signals.py": "makes the rows of what the loop received in place of a result, and reads them",
+    "runtime/engine.py": "writes what the loop received in place of a result, and results of work that is not done",
+    "runtime/performers/ask_model.py": "writes replies",
+    "runtime/performers/call_tool.py": "writes the questions of calls that the user answers",
 }
 """The modules that make records, because they perform effects. They read a trace as a `Timeline` as well."""
 
@@ -69,5 +71,6 @@ def test_only_the_modules_that_write_records_import_them() -> None:
     assert found == set(WRITERS)
 
 
-def test_no_module_outside_the_journal_tells_records_apart() -> None:
-    assert {name: found for name, module in modules() if (found := matched_records(module))} == {}
+def test_only_the_record_of_a_run_tells_records_apart_outside_the_journal() -> None:
+    """`RunJournal` looks up what is on record of an entry, for the engine: it reads kinds of rows, and no values."""
+    assert {name for name, module in modules() if matched_records(module)} == {"runtime/run_journal.py"}

@@ -11,9 +11,10 @@ import pytest
 from pydantic import Field
 
 import plait
+from journal_rows import is_request, is_result
 from models_server import Asked, Server, whole_stream
 from plait.core import Exchange, LoopContext, Task, Think, events
-from plait.journal.records import Acting, NoteRecord, ObservedRecord, Thinking
+from plait.journal.records import NoteRecord
 from plait.loops.phased import action_list
 from plait.loops.phased.loop import Phased, is_whole_question
 from plait.runtime.prompts import PromptBook
@@ -54,9 +55,9 @@ def agent(replies: Any, journal: Path, *, tools: Any = (height, less), **options
 def requests(run: plait.Run) -> list[tuple[str, list[dict[str, str]]]]:
     """(phase, messages) of each request, as it was sent."""
     return [
-        (row.record.phase, json.loads(row.body)["messages"])
+        (row.record.asked.phase, json.loads(row.body)["messages"])
         for row in run.trace
-        if isinstance(row.record, Thinking) and row.body
+        if is_request(row.record) and row.body
     ]
 
 
@@ -65,7 +66,7 @@ def notes(run: plait.Run) -> list[tuple[str, str]]:
 
 
 def called(run: plait.Run) -> list[tuple[str, Any]]:
-    return [(call.tool, call.input) for row in run.trace if isinstance(row.record, Acting) for call in row.record.calls]
+    return [(each.planned.tool, each.planned.input) for each in run.timeline.tool_calls]
 
 
 def last_prompt(run: plait.Run) -> str:
@@ -201,7 +202,7 @@ def test_an_unknown_action_that_comes_twice_goes_to_the_runtime_and_the_model_re
     replies = ["Think.", wrong, wrong, "It is called height.", BOTH, "By 55 metres."]
     its = agent(plait.Scripted(replies, by_turn=False), journal)
     run = its.run(QUESTION)
-    seen = [row.record.observation for row in run.trace if isinstance(row.record, ObservedRecord)]
+    seen = [row.record.value for row in run.trace if is_result(row.record)]
     assert seen[0].trouble == "unknown_tool" and seen[0].text in requests(run)[3][1][-1]["content"]
     assert run.answer == "By 55 metres." and [phase for phase, _ in requests(run)][3:] == ["reason", "react", "reply"]
     assert its.replay(run.id).outcome == run.outcome
@@ -275,7 +276,7 @@ def test_an_argument_longer_than_the_tool_takes_is_told_and_held(journal: Path) 
     run = agent(["Think.", chosen, chosen, "DONE", "So."], journal, tools=[page]).run("What does the page say?")
     assert opened == ["Towers"]
     assert "title (string of at most 20 characters)" in requests(run)[0][1][1]["content"]
-    seen = [row.record.observation for row in run.trace if isinstance(row.record, ObservedRecord)]
+    seen = [row.record.value for row in run.trace if is_result(row.record)]
     assert sorted(one.trouble for one in seen) == ["", "bad_input", "bad_input"]
     told = next(one.text for one in seen if "title has" in one.text)
     assert "title has 48 characters, but at most 20 are allowed" in told and "FieldInfo" not in told
@@ -457,7 +458,7 @@ def test_a_prompt_that_is_too_long_is_asked_with_shorter_results(journal: Path) 
 
 def test_the_schema_is_sent_where_it_is_wanted(journal: Path) -> None:
     run = agent(["Think.", BOTH, "By 55 metres."], journal, constrain=True).run(QUESTION)
-    bodies = [json.loads(row.body) for row in run.trace if isinstance(row.record, Thinking) and row.body]
+    bodies = [json.loads(row.body) for row in run.trace if is_request(row.record) and row.body]
     assert ["response_format" in body for body in bodies] == [False, True, False]
     assert "Basic" in json.dumps(bodies[1]["response_format"])
 
@@ -561,8 +562,8 @@ async def test_each_phase_asks_its_own_endpoint_and_the_record_says_whom(journal
         its = plait.Agent(Phased(), models=models, tools=[height, less], journal=journal)
         run = await its.arun(QUESTION)
     assert (run.status, run.answer) == ("answered", "By 55 metres.")
-    rows = [row for row in run.trace if isinstance(row.record, Thinking)]
-    assert [(row.record.phase, row.record.model) for row in rows] == [
+    rows = [row for row in run.trace if is_request(row.record)]
+    assert [(row.record.asked.phase, row.record.asked.model) for row in rows] == [
         ("reason", "reasoner:m"),
         ("react", "reacter:m"),
         ("reply", "replyer:m"),
@@ -612,7 +613,7 @@ def test_a_model_that_lists_for_ever_is_cut_and_not_asked_to_go_on(journal: Path
     endless = plait.core.Reply("[" + entries[:-5], "length")
     run = agent(plait.Scripted(["Look.", endless, "DONE", "243"], by_turn=False), journal, most=3).run(QUESTION)
     assert run.answer == "243" and len(called(run)) == 3 and run.calls == 4
-    (react,) = [json.loads(row.body or b"") for row in run.trace if isinstance(row.record, Thinking)][1:2]
+    (react,) = [json.loads(row.body or b"") for row in run.trace if is_request(row.record)][1:2]
     assert react["max_tokens"] == action_list.CHUNK
 
 

@@ -183,7 +183,7 @@ async def test_a_filtered_reply_stops_the_run_and_says_so(name: str, loop: str, 
 
 @pytest.mark.parametrize("name", FILTERED)
 async def test_a_busy_endpoint_is_asked_again(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait.runtime.call_model._pause", lambda why, failures: 0.0)
+    monkeypatch.setattr("plait.runtime.performers.ask_model._pause", lambda why, failures: 0.0)
     handler, tally = PROFILES[name].server(), Tally()
     handler.answers = {2: (429, {"error": {"message": "Rate limit reached", "type": "rate_limit_error"}})}
     async with Server(handler) as server:

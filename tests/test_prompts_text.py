@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import plait
+from journal_rows import is_request
 from plait import loops
-from plait.journal.records import Thinking
 
 
 def requests(run: plait.Run) -> list[list[dict[str, Any]]]:
     """The messages of each request."""
-    bodies = [json.loads(row.body or b"{}") for row in run.trace if isinstance(row.record, Thinking)]
+    bodies = [json.loads(row.body or b"{}") for row in run.trace if is_request(row.record)]
     return [body["messages"] for body in bodies if "messages" in body]
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import plait
+from journal_rows import is_request
 from plait import loops
 from plait.core import (
     Act,
@@ -34,7 +35,7 @@ from plait.core import (
     WaitResult,
 )
 from plait.core.errors import ConfigError, ContextOverflow, ToolError
-from plait.journal.records import Acting, NoteRecord, Thinking
+from plait.journal.entries import RecordedNote
 from plait.journal.store import Journal
 from plait.loops.plan_text import write_plan
 from plait.loops.rewoo.loop import ReWOO
@@ -74,17 +75,18 @@ def agent(journal: Path, plan: Sequence[Any] | str = PLAN, *, options: Any = Non
 
 
 def calls(run: Run) -> list[Call]:
-    return [call for row in run.trace if isinstance(row.record, Acting) for call in row.record.calls]
+    return [each.planned for each in run.timeline.tool_calls]
 
 
 def prompts(run: Run, phase: str) -> list[list[str]]:
     """What a phase was asked: for each request the texts of its messages."""
-    bodies = [row.body for row in run.trace if isinstance(row.record, Thinking) and row.record.phase == phase]
+    bodies = [row.body for row in run.trace if is_request(row.record) and row.record.asked.phase == phase]
     return [[message["content"] for message in json.loads(body or b"")["messages"]] for body in bodies]
 
 
 def notes(run: Run, kind: str) -> list[str]:
-    return [row.record.text for row in run.trace if isinstance(row.record, NoteRecord) and row.record.kind == kind]
+    found = [each.entry for each in run.timeline.moments if isinstance(each.entry, RecordedNote)]
+    return [each.text for each in found if each.kind == kind]
 
 
 def solver(run: Run) -> str:
@@ -123,7 +125,7 @@ def test_each_phase_asks_its_own_model(journal: Path) -> None:
         for phase, text in (("plan", "#E1 = LLM[x]"), ("work", "y"), ("solve", "z"))
     }
     run = plait.Agent("rewoo", models=models, tools=[find], journal=journal).run("q")
-    asked = [(row.record.phase, row.record.model) for row in run.trace if isinstance(row.record, Thinking)]
+    asked = [(row.record.asked.phase, row.record.asked.model) for row in run.trace if is_request(row.record)]
     assert asked == [(phase, f"scripted:{phase}") for phase in ("plan", "work", "solve")]
 
 

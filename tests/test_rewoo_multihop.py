@@ -11,8 +11,8 @@ from typing import Any
 
 import plait
 from conftest import data_file
+from journal_rows import is_request
 from plait.core import Plan, Step
-from plait.journal.records import Acting, Thinking
 from plait.loops.plan_text import read_plan_file, write_plan
 from plait.loops.references import EVIDENCE
 
@@ -59,13 +59,13 @@ def test_every_hop_of_musique_is_asked_with_the_gold_sub_answers_in_it(journal: 
         agent = plait.Agent("rewoo", model=plait.Scripted(scripts), tools=[answer], journal=journal)
         run = agent.run(task["question"])
         assert (run.status, run.answer) == ("answered", gold[task["question"]][-1][1]), run.reason
-        calls = {row.record.n: row.record.calls[0].input for row in run.trace if isinstance(row.record, Acting)}
+        calls = {each.n: each.planned.input for each in run.timeline.tool_calls}
         expected = gold[task["question"]]
         assert sorted(map(str, calls.values())) == sorted(question for question, _ in expected)
         (solver,) = [
             json.loads(row.body or b"")["messages"][-1]["content"]
             for row in run.trace
-            if isinstance(row.record, Thinking) and row.record.phase == "solve"
+            if is_request(row.record) and row.record.asked.phase == "solve"
         ]
         seen = re.findall(r"^Evidence: (.*)$", solver, re.M)
         assert seen == [answer for _, answer in expected]

@@ -19,6 +19,7 @@ import pytest
 
 import plait
 from faults_support import endpoint
+from journal_rows import is_result
 from models_server import Asked, delta, whole_stream
 from patience import patience
 from plait.core import events as ev
@@ -135,7 +136,7 @@ async def test_a_process_that_comes_and_goes_loses_no_record_of_threads_that_go_
     )
     run = await agent.arun("q")
     assert run.answer == "back"
-    assert "gone" in next(row.record.observation.text for row in run.trace if hasattr(row.record, "observation"))
+    assert "gone" in next(row.record.value.text for row in run.trace if is_result(row.record))
     # Read by a process of its own, which has nothing but the files.
     code = f"from plait.journal.store import Journal; print(*(row.status for row in Journal({str(journal)!r}).runs()))"
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -99,7 +99,7 @@ def test_the_same_call_with_the_same_result_is_said_and_then_stopped() -> None:
     run = plait.Agent("react", model=plait.Scripted([reply] * 50), tools=[same]).run("Go")
     assert run.status == "stopped" and run.outcome.limit == "loop"  # type: ignore[union-attr]
     assert run.answer == "I could not find it"
-    notes = [row.record.observation.note for row in run.trace if hasattr(row.record, "observation")]
+    notes = [call.seen.note for call in run.timeline.tool_calls if call.seen is not None]
     assert notes[0] == "" and "before" in notes[1] and "next repetition ends" in notes[-1]
     assert len(notes) == 4
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import plait
+from journal_rows import is_request
 from plait.core import Artifact, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError
-from plait.journal.records import UserAnswer
 
 SENT: list[str] = []
 
@@ -67,7 +67,7 @@ def test_ask_user_suspends_the_run_until_someone_answers(journal: Path) -> None:
     assert again.status == "waiting"
     done = asking(journal).resume(run, "Lyon")
     assert (done.status, done.answer) == ("answered", ["Lyon"])
-    assert any("Lyon" in (row.body or b"").decode() for row in done.trace if type(row.record).__name__ == "Thinking")
+    assert any("Lyon" in (row.body or b"").decode() for row in done.trace if is_request(row.record))
 
 
 def test_ask_user_is_absent_when_switched_off(journal: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_refused_call_is_not_made_and_the_model_is_told_why(journal: Path) -> 
     run = sending(journal).run("Say hello")
     done = sending(journal).resume(run, "Not on a Sunday")
     assert done.status == "answered" and SENT == []
-    last = [row.body for row in done.trace if type(row.record).__name__ == "Thinking"][-1]
+    last = [row.body for row in done.trace if is_request(row.record)][-1]
     assert last is not None and b"Not on a Sunday" in last
 
 
@@ -115,7 +115,7 @@ def test_an_edited_call_is_made_with_what_the_person_gave_and_the_model_is_told(
     run = sending(journal).run("Say hello")
     done = sending(journal).resume(run, 'edit {"text": "good morning"}')
     assert done.status == "answered" and SENT == ["good morning"]
-    last = [row.body for row in done.trace if type(row.record).__name__ == "Thinking"][-1]
+    last = [row.body for row in done.trace if is_request(row.record)][-1]
     assert last is not None and b"The person changed this call" in last and b"good morning" in last
     made = [event.call.input for event in done.events if isinstance(event, ev.Called | ev.Observed)]
     assert made[2:] == [{"text": "good morning"}] * 2
@@ -148,7 +148,7 @@ def test_an_edit_that_does_not_fit_the_tool_is_not_taken_and_another_may_be_give
     assert why.value.run == run.id and SENT == []
     again = sending(journal).resume(run.id)
     assert (again.status, again.reason) == ("waiting", run.reason)
-    assert not [row for row in again.trace if isinstance(row.record, UserAnswer)]
+    assert not [each for each in again.timeline.questions if each.answer is not None]
     done = sending(journal).resume(run, 'edit {"text": "good morning"}')
     assert (done.status, SENT) == ("answered", ["good morning"])
 
@@ -189,7 +189,7 @@ def test_words_that_begin_with_edit_refuse_like_any_others(journal: Path) -> Non
     run = sending(journal).run("Say hello")
     done = sending(journal).resume(run, "Edit the text first, please")
     assert done.status == "answered" and SENT == []
-    last = [row.body for row in done.trace if type(row.record).__name__ == "Thinking"][-1]
+    last = [row.body for row in done.trace if is_request(row.record)][-1]
     assert last is not None and b"Edit the text first, please" in last
 
 
@@ -257,7 +257,7 @@ async def test_an_edited_call_that_is_in_doubt_is_said_to_be_the_persons(journal
     done = await agent.aresume(run.id)
     (seen,) = [each for each in done.events if isinstance(each, ev.Observed) and each.call.tool == "send"]
     assert seen.observation.trouble == "in_doubt" and "good morning" in seen.observation.note
-    last = [row.body for row in done.trace if type(row.record).__name__ == "Thinking"][-1]
+    last = [row.body for row in done.trace if is_request(row.record)][-1]
     assert last is not None and b"not known" in last and b"The person changed this call" in last
 
 

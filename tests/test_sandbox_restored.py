@@ -14,7 +14,7 @@ import pytest_asyncio
 
 import plait
 from plait.core import Answered, Call, LoopContext, LoopRun, OneKind, Ran, Splitter, Task, act, execute, go_on
-from plait.runtime.run_code import _without_addresses
+from plait.runtime.performers.run_code import _without_addresses
 from plait.sandbox import SandboxSession, Settings, sandbox
 from sandbox_support import whole
 

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 import plait
 from cli_support import action, final, turn
 from conftest import CAMPAIGN
+from journal_rows import is_request
 from plait.core import Exchange, Think
 from plait.core.errors import SessionWaits
 from plait.core.events import Observed
 from plait.core.text import split_text
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import RunHead, SessionTurn, Thinking
+from plait.journal.records import RunHead, SessionTurn
 from plait.journal.store import Journal
 from plait.loops import OURS
 from plait.runtime.run import Run
@@ -48,7 +49,7 @@ def say(journal: Path, question: str, answer: str, session: str = "trip", **more
 
 def requests(run: Run) -> list[str]:
     """Every request of a run, as it was sent."""
-    return [row.body.decode() for row in run.trace if isinstance(row.record, Thinking) and row.body is not None]
+    return [row.body.decode() for row in run.trace if is_request(row.record) and row.body is not None]
 
 
 def shown(run: Run) -> list[str]:

@@ -12,10 +12,10 @@ import pytest
 
 import plait
 from cli_support import action, final
+from journal_rows import is_request
 from plait.core import Call, Reply, Think
 from plait.core.errors import ConfigError
 from plait.core.events import Observed
-from plait.journal.records import Thinking
 from plait.journal.store import Journal
 from plait.models.base import Abilities
 from plait.runtime import plans
@@ -63,7 +63,7 @@ def agent(replies: Any, loop: Any = "react", max_tools: int | None = 2, **more: 
 
 
 def prompts(run: Run) -> list[str]:
-    return [row.body.decode() for row in run.trace if isinstance(row.record, Thinking) and row.body is not None]
+    return [row.body.decode() for row in run.trace if is_request(row.record) and row.body is not None]
 
 
 def observed(run: Run) -> list[str]:

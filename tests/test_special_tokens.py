@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import plait
+from journal_rows import is_request
 from plait.core import Think
 from plait.core.errors import ConfigError
-from plait.journal.records import Thinking
 from plait.models import embedded
 from plait.models.catalogue import CATALOGUE, catalogue_model
 from plait.models.config import ModelConfig
@@ -209,7 +209,7 @@ async def test_a_replay_escapes_what_the_run_escaped_without_the_models_file(tmp
     agent = plait.Agent(model=Tiny(), tools=[plait.tool(find, read_only=True)], journal=tmp_path / "j.db")
     run = await agent.arun("What?")
     assert run.status == "answered", run.reason
-    sent = [row.body or b"" for row in run.rows() if isinstance(row.record, Thinking)]
+    sent = [row.body or b"" for row in run.rows() if is_request(row.record)]
     assert b"a<\\\\eot>b" in sent[-1] and b"a<eot>b" not in sent[-1]
     path.unlink()
     again = agent.using(model=Tiny())

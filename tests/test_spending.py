@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plait
+from journal_rows import is_request
 from models_server import Asked, Server, completion
 from plait.core import (
     Act,
@@ -38,7 +39,6 @@ from plait.core import (
 )
 from plait.core.effects import start, wait_next
 from plait.core.errors import ConfigError, ServerFailed
-from plait.journal.records import Thinking
 from plait.journal.store import Journal
 from plait.models import http
 from plait.models.base import Abilities
@@ -346,10 +346,10 @@ TEXTS = {"reason": "I look for a and b.", "react": LIST, "reply": "They are know
 
 def test_three_endpoints_and_the_record_shows_who_was_asked_what(journal: Path) -> None:
     run, asked = asyncio.run(with_endpoints(journal, PRICES, TEXTS))
-    recorded = {each.record.phase: each for each in run.trace if isinstance(each.record, Thinking)}
+    recorded = {each.record.asked.phase: each for each in run.trace if is_request(each.record)}
     assert list(recorded) == ["reason", "react", "reply"]
     for phase, each in recorded.items():
-        assert isinstance(each.record, Thinking) and each.record.model == f"{phase}-host:m"
+        assert is_request(each.record) and each.record.asked.model == f"{phase}-host:m"
         assert each.body is not None and [json.loads(each.body)] == asked[phase]
     said = [message["content"] for message in asked["reply"][0]["messages"] if message["role"] == "assistant"]
     assert said[0] == TEXTS["reason"] and len(said) == 2, "one chat through all phases"

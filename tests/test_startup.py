@@ -12,16 +12,20 @@ from msgspec import structs
 from rich.console import Console
 
 import plait
+from journal_rows import is_request
 from models_server import Server, whole_stream
 from plait.cli.drawing import ModelStatus
-from plait.core import Reply, Think, user
+from plait.core import LimitNear, Reply, Think, user
 from plait.models import embedded
 from plait.models.base import OnText, Request, Response
 from plait.models.local import local_model
 from plait.models.prices import Rate
+from plait.runtime.clock import RunClock
 from plait.runtime.costs import spending
+from plait.runtime.guard import Entry
+from plait.runtime.guards.limits import LimitGuard
 from plait.runtime.limits import Limits
-from plait.runtime.meter import Meter
+from plait.runtime.tally import Tally
 
 
 def test_the_terminal_says_loading_model_and_reading_prompt_with_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,31 +77,31 @@ async def test_the_embedded_model_says_how_long_it_took_to_start(monkeypatch: py
     assert response.startup >= 0.05
 
 
-def test_one_slow_first_call_is_not_the_duration_of_the_next() -> None:
+async def test_one_slow_first_call_is_not_the_duration_of_the_next() -> None:
     now = [0.0]
-    meter = Meter(Limits(seconds=300), clock=lambda: now[0])
     model = plait.Scripted([])
+    guard = LimitGuard(Limits(seconds=300), Tally(), RunClock(300, now=lambda: now[0]), lambda phase: model)
 
-    def call(seconds: float) -> None:
+    async def call(n: int, seconds: float) -> None:
+        think = Think("act")
+        entry = Entry("run", str(n), n + 1, think, think)
+        await guard.before(entry)
         now[0] += seconds
-        meter.count_reply(Reply("so", seconds=seconds))
+        await guard.after(entry, Reply("so", seconds=seconds), True)
 
-    call(102.0)
-    assert meter.before_think(model, repair=False) is None
-    for _ in range(8):
-        call(20.0)
-        assert meter.before_think(model, repair=False) is None or now[0] > 260
-    assert meter.near is not None
-    assert meter.near.detail == "262.0 of 300 seconds are used, and a model call takes about 20.0 s"
+    await call(0, 102.0)
+    for n in range(1, 9):
+        await call(n, 20.0)
+    with pytest.raises(LimitNear, match=r"^262\.0 of 300 seconds are used, and a model call takes about 20\.0 s$"):
+        await call(9, 20.0)
 
 
 def test_a_refused_connection_on_this_machine_is_not_tried_again(tmp_path: Path) -> None:
-    from plait.journal.records import Thinking
     from plait.models.chat import ChatModel
 
     gone = ChatModel(spec="ollama:m", name="m", endpoint="http://127.0.0.1:9/v1", base_env="OLLAMA_BASE_URL")
     run = plait.Agent("react", model=gone).run("6*7?")
     assert run.status == "crashed" and "connection refused" in str(run.reason)
     assert "Is the server running?" in run.outcome.hint  # type: ignore[union-attr]
-    assert len([row for row in run.trace if isinstance(row.record, Thinking)]) == 1
+    assert len([row for row in run.trace if is_request(row.record)]) == 1
     assert run.cost_usd == 0.0 and run.usage.tokens == 0

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 import plait
+from journal_rows import is_request, name_of
 from models_server import Asked, Server, completion, delta, event
 from plait.core import Call, Exchange, LoopContext, Observation, Reply, Task, Think
 from plait.core import events as ev
+from plait.journal.entries import LoopException
 from plait.journal.log import RunLog
-from plait.journal.records import Acting, Got, NoteRecord, Thinking, Thrown
+from plait.journal.records import NoteRecord
 from plait.loops import ToolCalling
 from plait.models.base import Abilities
 from plait.models.scripted import ABILITIES
@@ -390,7 +392,7 @@ def in_text(journal: Path, replies: list[Any], loop: Any = None, **options: Any)
         **options,
     )
     run = agent.run("How many?")
-    made = [json.loads(row.body) for row in run.trace if isinstance(row.record, Thinking)]
+    made = [json.loads(row.body) for row in run.trace if is_request(row.record)]
     replayed = agent.replay(run.id)
     assert replayed.whole and replayed.requests == len(made)
     return run, made
@@ -429,7 +431,8 @@ def test_calls_written_together_run_at_once(journal: Path) -> None:
     two = "\n".join(json.dumps({"name": "meet", "arguments": {"who": who}}) for who in ("Ann", "Bob"))
     run, _ = in_text(journal, [two, "done"])
     assert run.answer == "done"
-    assert [len(row.record.calls) for row in run.trace if isinstance(row.record, Acting)] == [2]
+    one, other = run.timeline.tool_calls
+    assert (one.n, one.i, other.i) == (other.n, 0, 1)  # calls of one effect
 
 
 def test_in_text_a_result_never_reads_as_a_call(journal: Path) -> None:
@@ -519,9 +522,10 @@ def test_an_endpoint_that_rejects_tools_fails_the_run_and_the_hint_names_other_l
     assert "--loop auto" in run.outcome.hint and "--loop react" in run.outcome.hint
     words = refusal[1].get("message") or refusal[1].get("error", {}).get("message") or "Extra inputs are not permitted"
     assert words in run.reason or words.rstrip(".") in run.reason
-    got, thrown = run.trace[1].record, run.trace[2].record
-    assert isinstance(got, Got) and (got.status, got.lost) == (refusal[0], "tools")
-    assert isinstance(thrown, Thrown) and (thrown.kind, thrown.limit) == ("Unsupported", "tools")
+    got = run.timeline.model_calls[0].last.response
+    assert got is not None and (got.status, got.lost) == (refusal[0], "tools")
+    [raised] = [each.entry for each in run.timeline.moments if isinstance(each.entry, LoopException)]
+    assert (raised.kind, raised.limit) == ("Unsupported", "tools")
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(refusal[0]))
@@ -541,7 +545,7 @@ def test_a_refusal_does_not_use_up_the_call_in_reserve(journal: Path) -> None:
     assert ["tools" in body for body in sent] == [True, True, False]
 
 
-@pytest.mark.parametrize("after", ["Got", "Thrown", "ThoughtRecord", "ObservedRecord"])
+@pytest.mark.parametrize("after", ["result request", "raised Unsupported", "result think", "result call"])
 def test_a_run_that_broke_off_around_the_refusal_goes_on_as_the_other_loop(
     journal: Path, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -551,7 +555,7 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_as_the_other_loop(
     breaking = [True]
 
     def broken(entries: Any) -> bool:
-        return bool(breaking) and any(type(record).__name__ == after for record, _ in entries)
+        return bool(breaking) and any(name_of(record) == after for record, _ in entries)
 
     def append(log: RunLog, *entries: Any) -> Any:
         done = real_append(log, *entries)
@@ -576,7 +580,7 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_as_the_other_loop(
         async with Server(Endpoint(REFUSALS[0], completion(look), completion(done))) as server:
             agent = plait.Agent(ToolCalling(fallback="json"), model=server.model(), tools=[people], journal=journal)
             broke = await agent.arun("How many?")
-            assert (broke.status, type(broke.trace[-1].record).__name__) == ("cancelled", after)
+            assert (broke.status, name_of(broke.trace[-1].record)) == ("cancelled", after)
             breaking.clear()
             run = await agent.aresume(broke.id)
             return run, [asked.body for asked in server.asked], agent

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import plait
 from cli_support import action, final
+from journal_rows import is_result
 from plait.core import Reply, Usage
 from plait.models.prices import Rate
 from plait.toolkits.questions import ask_model
@@ -72,5 +73,5 @@ def test_an_agent_that_a_tool_runs_counts_against_the_run_that_called_the_tool(t
     run = plait.Agent("react", model=outer, tools=[delegate], limits=limits, journal=tmp_path / "j.db").run("q")
     assert outer.sent + inner.sent <= 6 and run.calls == outer.sent
     assert inner.sent >= 2
-    [seen] = [row.record.observation.text for row in run.trace if hasattr(row.record, "observation")]
+    [seen] = [row.record.value.text for row in run.trace if is_result(row.record)]
     assert "in the run whose tool this is" in seen

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import plait
+from journal_rows import is_request
 from plait.core.events import Observed
-from plait.journal.records import Thinking
 from plait.runtime.tool_prints import MOST, collecting
 
 
@@ -44,7 +44,7 @@ def test_the_model_sees_what_a_tool_prints_and_a_replay_has_it(
     seen = [event.observation for event in run.events if isinstance(event, Observed)]
     assert seen[0].printed == "booked 1\n"
     assert "more characters were printed]" in seen[1].printed and len(seen[1].printed) < MOST + 80
-    last = [row.body for row in run.trace if isinstance(row.record, Thinking)][-1]
+    last = [row.body for row in run.trace if is_request(row.record)][-1]
     observed = [m["content"] for m in json.loads(last or b"")["messages"] if m["content"].startswith("OBSERVATION")]
     assert observed[0] == "OBSERVATION 1:\nbooked 1\ncode True"
     assert "half done\nERROR: ValueError in line 2" in observed[1]

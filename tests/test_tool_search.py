@@ -237,11 +237,10 @@ async def send(text: str, to: list[str] | None = None) -> None:
 
 async def called(tool: plait.Tool, given: Any) -> Any:
     services = SimpleNamespace(
-        run_context=SimpleNamespace(artifacts=ArtifactStore({})), time_limit=asyncio.timeout, find_refusal=str
+        engine=SimpleNamespace(artifacts=ArtifactStore({})), time_limit=asyncio.timeout, find_refusal=str
     )
-    tools = Toolset((tool,))
-    bound = CallBinder(tools, ArtifactStore({})).bind(Call(tool.name, given))
-    return await make_call(tools, bound, 60.0, services)  # type: ignore[arg-type]
+    bound = CallBinder(Toolset((tool,)), ArtifactStore({})).bind(Call(tool.name, given))
+    return await make_call(tool, bound, 60.0, services)  # type: ignore[arg-type]
 
 
 async def test_the_search_tool_tells_a_line_for_each_of_the_best_tools() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 import plait
 from cli_support import action, final
+from journal_rows import is_result
 from plait.core.errors import ConfigError
-from plait.journal.records import ObservedRecord
 from plait.tools import tools_from
 
 MADE: list[str] = []
@@ -57,7 +57,7 @@ def _none_made() -> None:
 
 
 def seen(run: plait.Run) -> list[Any]:
-    return [row.record.observation.value for row in run.trace if isinstance(row.record, ObservedRecord)]
+    return [row.record.value.value for row in run.trace if is_result(row.record)]
 
 
 def counting(tool: Any, **fields: Any) -> plait.Agent:

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 import plait
-from plait.core import Call, Observation, Reply, Think
+from journal_rows import begin, end, request, response, resumed
+from plait.core import Call, Reply, Think
 from plait.core.errors import ServerFailed
-from plait.journal.records import Acting, Got, ObservedRecord, Record, Resumed, Row, Thinking
+from plait.journal.records import Record, Row
 from plait.journal.timeline import Timeline
 from plait.models.base import OnText, Request, Response
+from plait.runtime.clock import RunClock
 from plait.runtime.limits import Limits
-from plait.runtime.meter import Meter
 
 WAIT = 0.25
 
@@ -92,14 +93,6 @@ def test_a_child_that_waits_pauses_the_run_above_it(journal: Path) -> None:
     assert took > 1.2 and run.seconds < took - 1.0
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.mark.parametrize(
     "steps, seconds",
     [
@@ -113,33 +106,65 @@ class Clock:
     ],
 )
 def test_only_time_in_which_all_wait_is_left_out(steps: str, seconds: float) -> None:
-    clock = Clock()
-    meter = Meter(Limits(), clock)
-    for step in steps.split():
-        match step[-1]:
-            case "+" | "-":
-                meter._count(**{"working" if step[0] == "w" else "waiting": 1 if step[1] == "+" else -1})
-            case _:
-                clock.now += float(step)
-    assert meter.seconds == seconds
+    now = [100.0]
+    parent = RunClock(now=lambda: now[0])
+    clock = RunClock(parent=parent, now=lambda: now[0])
+    going: dict[str, list[Any]] = {"w": [], "p": []}
+    with parent.counted(working=1):  # the tool call that performs the run
+        for step in steps.split():
+            match step[-1]:
+                case "+":
+                    going[step[0]].append(clock.counted(**{"w": {"working": 1}, "p": {"waiting": 1}}[step[0]]))
+                    going[step[0]][-1].__enter__()
+                case "-":
+                    going[step[0]].pop().__exit__(None, None, None)
+                case _:
+                    now[0] += float(step)
+    assert clock.seconds == parent.seconds == seconds
 
 
-def failed(n: int, attempt: int) -> Got:
-    return Got(n, attempt, 500, 0.1, "ServerFailed: out")
+def test_a_clock_goes_on_where_earlier_processes_ended_and_leaves_out_start_ups() -> None:
+    now = [100.0]
+    clock = RunClock(10.0, before=3.0, now=lambda: now[0])
+    assert (clock.seconds, clock.left()) == (3.0, 7.0)
+    now[0] += 5
+    clock.exclude_startup(4.0)
+    assert (clock.seconds, clock.left()) == (4.0, 6.0)
+    now[0] += 50
+    assert clock.left() == 0.0 and RunClock().left() is None
 
 
-def asked(n: int, attempt: int) -> Thinking:
-    return Thinking(n, 1, "act", "m", "chat/completions", attempt)
+async def test_the_deadline_stands_still_while_all_work_waits() -> None:
+    clock = RunClock(0.2)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(clock.left()) as clock.deadline:
+            with clock.counted(working=1):
+                with clock.counted(waiting=1):
+                    assert clock.deadline.when() is None
+                    await asyncio.sleep(0.3)
+                assert clock.deadline.when() is not None and not clock.deadline.expired()
+                assert clock.seconds < 0.1
+                await asyncio.sleep(30)
+    with clock.counted(waiting=1):
+        pass  # it has passed, and is left alone
 
 
-CALLS = Acting(1, 1, (Call("look", {}),), (0,))
+def failed(n: int, attempt: int) -> Record:
+    return response(f"{n}a{attempt}", 500, 0.1, "ServerFailed: out")
+
+
+def asked(n: int, attempt: int) -> Record:
+    return request(f"{n}a{attempt}")
+
+
+CALL = begin("1.0", Call("look", {}))
 
 
 @pytest.mark.parametrize(
     "records, seconds",
     [
-        ([(0, asked(0, 0)), (1, failed(0, 0)), (11, asked(0, 1)), (12, Got(0, 1, 200, 1.0))], 2),
-        ([(0, asked(0, 0)), (1, failed(0, 0)), (11, Resumed(0)), (12, asked(0, 1)), (13, Got(0, 1, 200, 1.0))], 2),
+        ([(0, asked(0, 0)), (1, failed(0, 0)), (11, asked(0, 1)), (12, response("0a1"))], 2),
+        ([(0, asked(0, 0)), (1, failed(0, 0)), (11, resumed()), (12, asked(0, 1)), (13, response("0a1"))], 2),
         # two calls fail and wait; the second is asked again while the first one works
         (
             [
@@ -155,11 +180,11 @@ CALLS = Acting(1, 1, (Call("look", {}),), (0,))
         # a tool works during the pause
         (
             [
-                (0, CALLS),
+                (0, CALL),
                 (0, asked(2, 0)),
                 (1, failed(2, 0)),
                 (6, asked(2, 1)),
-                (7, ObservedRecord(1, 0, Observation(""))),
+                (7, end("1.0", "")),
             ],
             7,
         ),

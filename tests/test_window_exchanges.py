@@ -8,7 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.journal.records import Got, Row, RunHead, Thinking
+from journal_rows import is_request, request, response
+from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.server.http_exchanges import ChangeMark, body_text, exact_body, mark_changes, read_exchanges, utf16_length
@@ -55,7 +56,7 @@ def test_every_request_can_be_made_again_from_the_one_before(tmp_path: Path) -> 
     for make in (react, codeact):
         run = begin(make(tmp_path / "j.db"))
         head = Journal.at(tmp_path / "j.db").head(run.id)
-        sent = {row.seq: row.body for row in run.trace if isinstance(row.record, Thinking)}
+        sent = {row.seq: row.body for row in run.trace if is_request(row.record)}
         made: dict[int, str] = {}
         found = list(read_exchanges(head, run.timeline))
         for each in found:
@@ -74,7 +75,7 @@ def test_the_bodies_are_byte_for_byte_and_of_one_step_where_one_is_asked_for(tmp
     assert exact_body(run.trace, second.seq) == bodies[second.seq]
     assert second.answered is not None and exact_body(run.trace, second.answered) == bodies[second.answered]
     assert exact_body(run.trace, 10_000) is None
-    observed = next(row.seq for row in run.trace if not isinstance(row.record, Thinking | Got))
+    observed = next(row.seq for row in run.trace if getattr(row.record, "work", "") != "request")
     assert exact_body(run.trace, observed) is None
 
 
@@ -83,9 +84,9 @@ def test_attempts_without_a_response_and_bytes_that_are_no_text() -> None:
         "r", "?", {"name": "react", "options": {}}, {"": {"spec": "x", "endpoint": "http://localhost:1/v1/"}}
     )
     rows = [
-        Row(0, 1.0, Thinking(0, 1, "act", "x", "chat/completions"), b'{"a": "\xff"}'),
-        Row(1, 2.0, Got(0, 0, 0, 0.5, error="nobody answered")),
-        Row(2, 3.0, Thinking(0, 1, "act", "x", "chat/completions", attempt=1), b'{"a": 1}'),
+        Row(0, 1.0, request("0a0", model="x"), b'{"a": "\xff"}'),
+        Row(1, 2.0, response("0a0", 0, error="nobody answered")),
+        Row(2, 3.0, request("0a1", model="x"), b'{"a": 1}'),
     ]
     first, second = read_exchanges(head, Timeline(rows))
     assert first.odd and first.request == '{"a": "\\xff"}' and first.response is None

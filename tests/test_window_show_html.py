@@ -16,6 +16,7 @@ import window_axe
 from browser import Browser, Page
 from cli_support import PLAIT
 from fork_server import run_forked
+from journal_rows import is_request
 from plait.journal.store import Journal
 from plait.server.html_file import bundle_script, render_html
 from window_support import HIDDEN, HOSTILE, action, answer, codeact, react, rewoo, written
@@ -62,7 +63,7 @@ async def test_the_file_tells_the_run_and_its_wire_and_loads_nothing(browser: Br
     await shown.click(".tabs button[data-view=whole]")
     await shown.evaluate("document.querySelectorAll('.fold').forEach((each) => each.click())")
     await shown.evaluate("document.querySelectorAll('.exact del').forEach((each) => each.remove())")
-    sent = [row.body for row in run.trace if row.record.__class__.__name__ == "Thinking"][2]
+    sent = [row.body for row in run.trace if is_request(row.record)][2]
     assert sent is not None
     assert await shown.evaluate("document.querySelector('.exact').textContent") == sent.decode()
     for _ in range(2):

@@ -100,12 +100,13 @@ def test_a_run_that_waits_says_for_what_and_what_was_said(tmp_path: Path) -> Non
     journal = Journal.at(tmp_path / "j.db")
     row = journal.run(run.id)
     asked = run.outcome.question  # type: ignore[union-attr]
-    assert open_questions(row, run.timeline) == [{"item": "w1.0", "ask": "approval", "question": asked}]
-    assert build_timeline(run.trace, recorded_loop(head)).items["w1.0"]["told"] is None
+    expected = [{"item": f"w{asked}", "ask": "approval", "question": asked}]
+    assert open_questions(row, run.timeline.open_questions) == expected
+    assert build_timeline(run.trace, recorded_loop(head), run.id).items[f"w{asked}"]["told"] is None
     done = agent.resume(run, "yes")
     after = journal.run(run.id)
-    item = build_timeline(done.trace, recorded_loop(head)).items["w1.0"]
-    assert (item["approved"], open_questions(after, done.timeline)) == (True, [])
+    item = build_timeline(done.trace, recorded_loop(head), run.id).items[f"w{asked}"]
+    assert (item["approved"], open_questions(after, done.timeline.open_questions)) == (True, [])
     assert done.status == "answered"
 
 

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import plait
+from journal_rows import begin as made
+from journal_rows import end as ended
+from journal_rows import reply, request, response
 from plait import Agent, Scripted
 from plait.core import Call, Observation, Reply, Usage
 from plait.core.effects import Think
 from plait.core.outcomes import Answered, Outcome, Waiting
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Acting, Got, ObservedRecord, Record, RunHead, Thinking, ThoughtRecord, Waits
+from plait.journal.records import Asking, IntentRecord, Record, RunHead
 from plait.journal.store import Journal
 from plait.models.base import OnText, Request, Response
 
@@ -132,16 +135,16 @@ async def written(
         n = 2 * (step - 1)
         body = body[:-2] + f',{{"role":"assistant","content":"turn {step}"}}]}}'
         records: list[tuple[Record, bytes | None]] = [
-            (Thinking(n, step, "act", "scripted:long", "chat/completions"), body.encode()),
-            (Got(n, 0, 200, 0.5), b'{"choices":[]}'),
-            (ThoughtRecord(n, Reply(thought, usage=usage(), seconds=0.5, cost=0.001)), None),
-            (Acting(n + 1, step, (Call(tool, {"at": step}),), (0,)), None),
-            (ObservedRecord(n + 1, 0, Observation(observation, seconds=0.1)), None),
+            (request(f"{n}a0", step, model="scripted:long"), body.encode()),
+            (response(f"{n}a0", step=step), b'{"choices":[]}'),
+            (reply(f"{n}", Reply(thought, usage=usage(), seconds=0.5, cost=0.001), step), None),
+            (made(f"{n + 1}.0", Call(tool, {"at": step}), step), None),
+            (ended(f"{n + 1}.0", Observation(observation, seconds=0.1), step), None),
         ]
         await log.append(*records)
     end = outcome or Answered("done")
     if isinstance(end, Waiting):
-        await log.append((Waits(2 * steps, steps, end.kind, end.reason), None))
+        await log.append((IntentRecord(f"{2 * steps}", steps, "question", Asking(end.kind, end.reason)), None))
     await log.end(
         end.status,
         end,

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from plait.models.settings import ModelSettings
     from plait.runtime.attachments import attach
     from plait.runtime.context import Context
-    from plait.runtime.hooks import AskApproval, Hook, Refuse
+    from plait.runtime.guard import AskApproval, Entry, Guard, Refuse
+    from plait.runtime.hooks import Hook
     from plait.runtime.limits import Limits
     from plait.runtime.output import OutputType
     from plait.runtime.run import Run
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
 _PLACES = {
     "Agent": "plait.agent",
-    "AskApproval": "plait.runtime.hooks",
+    "AskApproval": "plait.runtime.guard",
     "CodeAct": "plait.loops",
     "CodeLimits": "plait.core.code",
     "Context": "plait.runtime.context",
@@ -56,6 +57,8 @@ _PLACES = {
     "recommend": "plait.lab.recommend",
     "FallbackModels": "plait.models.fallback",
     "JsonReAct": "plait.loops",
+    "Entry": "plait.runtime.guard",
+    "Guard": "plait.runtime.guard",
     "Hook": "plait.runtime.hooks",
     "Limits": "plait.runtime.limits",
     "ModelSettings": "plait.models.settings",
@@ -69,7 +72,7 @@ _PLACES = {
     "Recorded": "plait.models.recorded",
     "ReplayDiffers": "plait.core.errors",
     "ReWOO": "plait.loops",
-    "Refuse": "plait.runtime.hooks",
+    "Refuse": "plait.runtime.guard",
     "Run": "plait.runtime.run",
     "Scripted": "plait.models.scripted",
     "EndRun": "plait.tools.end_run",
@@ -103,8 +106,10 @@ __all__ = [
     "Context",
     "Demand",
     "EndRun",
+    "Entry",
     "FallbackModels",
     "File",
+    "Guard",
     "History",
     "Hook",
     "JsonReAct",

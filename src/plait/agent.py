@@ -44,12 +44,13 @@ from plait.runtime.attachments import UserQuestion, check_acceptance, restore_fi
 from plait.runtime.background import EventStream, check_call, run_blocking
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import make_agent_tool
-from plait.runtime.grounding import Grounding
+from plait.runtime.guard import Guard
+from plait.runtime.guards.taint import read_outside
 from plait.runtime.hooks import Hook, check_hooks, require_hooks
 from plait.runtime.limits import Limits
 from plait.runtime.output import OutputForm, OutputT, recorded_output
 from plait.runtime.run import Run
-from plait.runtime.run_context import Approve, OnInterruptedCall, OnWait
+from plait.runtime.run_spec import Approve, Grounding, OnInterruptedCall, OnWait, Taint
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import (
     History,
@@ -57,7 +58,6 @@ from plait.runtime.sessions import (
     require_loaded,
     session_spec,
 )
-from plait.runtime.taint import Taint
 from plait.sandbox import AUTO, Sandbox
 from plait.tools import Tool
 from plait.tools.load import is_mcp_word
@@ -97,7 +97,7 @@ class Agent(Generic[OutputT]):
     Schema, or an `OutputType`, which also has checks. `Run.output` has a value of this type. `instructions`: a text, or
     a function that returns one at the start of a run; the model gets it beside the loop's prompt or `system`.
 
-    `hooks`: objects of subclasses of `plait.Hook`, which observe, change or refuse model calls, tool calls and answers.
+    `hooks`: objects of subclasses of `plait.Hook` or `plait.Guard`, which observe, change or refuse what the run does.
     `taint`: with "ask", calls with effects need approval once the model has seen content from outside (results of tools
     marked `open_world`), unless a plan fixed them before.
 
@@ -122,7 +122,7 @@ class Agent(Generic[OutputT]):
     output: OutputForm[OutputT] = field(default=str, kw_only=True)  # type: ignore[assignment]
     instructions: str | Callable[..., str] = field(default="", kw_only=True)
     deps: Any = field(default=None, kw_only=True)
-    hooks: Iterable[Hook] = field(default=(), kw_only=True)
+    hooks: Iterable[Hook | Guard] = field(default=(), kw_only=True)
     taint: Taint = field(default="off", kw_only=True)
     _access: ModelAccess = field(default=None, kw_only=True, compare=False)  # type: ignore[assignment]
     """The configuration and the keys with which the agent was made. Copies keep them."""
@@ -448,7 +448,7 @@ class Agent(Generic[OutputT]):
             files=restore_files(row.head, journal),
             deps=deps,
             context_tokens=row.head.settings.get("context_tokens", 0),
-            outside=tuple(row.head.settings.get("outside", ())),
+            outside=read_outside(row.head.settings),
         )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
         head = self._parts.make_head(row.head.question, run_spec, conversation)

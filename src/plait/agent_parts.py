@@ -44,11 +44,12 @@ from plait.runtime.attachments import (
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import run_child
 from plait.runtime.guarded_embedder import guard_embedder
+from plait.runtime.guards.taint import CONVERSATION, EVIDENCE, read_outside
 from plait.runtime.instructions import render_instructions
 from plait.runtime.output import OutputType, choose_method, output_of, recorded_output
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
 from plait.runtime.prompts import PromptBook
-from plait.runtime.run_context import OnWait, RunSpec
+from plait.runtime.run_spec import OnWait, Policies, RunSpec
 from plait.runtime.sessions import (
     Conversation,
     Embedder,
@@ -62,7 +63,6 @@ from plait.runtime.sessions import (
     session_spec,
 )
 from plait.runtime.system_prompt import warn_of_gaps
-from plait.runtime.taint import CONVERSATION, EVIDENCE
 from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
@@ -363,15 +363,17 @@ class AgentParts:
             tools=tools.for_run(),
             phases=phases,
             limits=agent.limits,
-            approve=(agent.approve,),
+            policies=Policies(
+                approve=agent.approve,
+                grounding=agent.grounding,
+                taint=agent.taint,
+                outside=read_outside(recorded.settings)
+                if recorded is not None
+                else self._find_outside(tools, conversation, outside),
+                hooks=tuple(agent.hooks),
+            ),
             on_interrupted_call=agent.on_interrupted_call,
             on_wait=on_wait,
-            grounding=agent.grounding,
-            taint=agent.taint,
-            outside=tuple(recorded.settings.get("outside", ()))
-            if recorded is not None
-            else self._find_outside(tools, conversation, outside),
-            hooks=tuple(agent.hooks),
             output=output,
             sandbox=sandbox,
             fallback=fallback,
@@ -416,7 +418,7 @@ class AgentParts:
                 "instructions": run_spec.context.instructions,
                 "output_method": run_spec.context.output.method if run_spec.context.output is not None else None,
                 "context_tokens": run_spec.context.context_tokens,
-                **({"outside": run_spec.outside} if run_spec.outside else {}),
+                **({"outside": run_spec.policies.outside} if run_spec.policies.outside else {}),
             },
             plait=__version__,
         )

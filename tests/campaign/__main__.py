@@ -23,6 +23,7 @@ import bodies  # noqa: E402
 import broken_endpoints  # noqa: E402
 import cancelling  # noqa: E402
 import damaging  # noqa: E402
+import entries  # noqa: E402
 import escaping  # noqa: E402
 import guarding  # noqa: E402
 import halving  # noqa: E402
@@ -30,7 +31,9 @@ import killing  # noqa: E402
 import long_tests  # noqa: E402
 import providers  # noqa: E402
 import reading  # noqa: E402
+import removed  # noqa: E402
 import resuming  # noqa: E402
+import rows  # noqa: E402
 import streaming  # noqa: E402
 import tainting  # noqa: E402
 import wheels  # noqa: E402
@@ -43,6 +46,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "halves": (halving.run, "replies cut within the input of their call", 20_000, 2_000),
     "escapes": (escaping.run, "random texts of the readers' pieces, escaped and read again in parts", 100_000, 2_000),
     "kills": (killing.run, "SIGKILLs of runs of all loops, also of their resumes", 2_000, 60),
+    "rows": (rows.run, "runs of every kind of step and guard, killed at a write to the journal", 5_000, 60),
     "cancel": (cancelling.run, "runs of all loops cancelled in all ways at random moments, and resumed", 1_000, 24),
     "damage": (damaging.run, "damaged files of a journal", 600, 36),
     "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),
@@ -53,11 +57,13 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
         5_000,
         80,
     ),
+    "entries": (entries.run, "random runs of the core, killed at random and answered by other processes", 2_000, 60),
     "taint": (tainting.run, "conversations in which a stranger's words travel and a mail is sent", 2_000, 60),
     "endpoints": (broken_endpoints.run, "runs against endpoints that break off, never end or send too much", 600, 40),
     "providers": (providers.run, "rounds of all loops with profiles of hosted models, printed as a matrix", 3, 1),
     "streams": (streaming.run, "streams at once from one server", 300, 40),
     "wheels": (wheels.run, "environments with the wheel and one extra each, in which every command is run", 11, 1),
+    "removed": (removed.run, "built-in guards, each left out of a run of all tests", 7, 0),
     "tests": (long_tests.run, "rounds of tests with large counts: properties, hostile programs, disk faults", 1, 0),
 }
 

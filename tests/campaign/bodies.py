@@ -33,7 +33,7 @@ def run(count: int, seed: int, folder: Path) -> Figures:
     """Read so many responses."""
     found: Counter[str] = Counter()
     failures: list[str] = []
-    with mock.patch("plait.runtime.call_model._pause", lambda why, failures: 0.0):
+    with mock.patch("plait.runtime.performers.ask_model._pause", lambda why, failures: 0.0):
         for number in range(count):
             chance = random.Random(f"{seed} {number}")
             case = make_case(chance)

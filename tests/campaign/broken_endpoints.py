@@ -77,7 +77,7 @@ def run(count: int, seed: int, folder: Path) -> Figures:
     """Make so many runs: each fault with each loop and limit in an order by chance."""
     cases = list(itertools.product(FAULTS, LOOPS, LIMITS))
     random.Random(seed).shuffle(cases)
-    with mock.patch("plait.runtime.call_model._pause", lambda why, failures: 0.0):
+    with mock.patch("plait.runtime.performers.ask_model._pause", lambda why, failures: 0.0):
         return asyncio.run(all_of([cases[at % len(cases)] for at in range(count)], folder))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from figures import Figures, line_of
 
 from fork_server import Child, start_forked
+from journal_rows import name_of
 from plait.journal.owner import owner_of_this_process
 from plait.journal.store import Journal
 from test_journal_claims import RESUMES, _has_open, _head
@@ -60,8 +61,8 @@ def resume_twice(path: Path) -> list[str]:
     row, rows = Journal(path).run("r"), Journal(path).rows("r")
     assert (row.status, row.outcome) == ("answered", {"type": "answered", "answer": "it is done"}), row
     assert [each.seq for each in rows] == list(range(len(rows)))
-    kinds = [type(each.record).__name__ for each in rows]
-    assert kinds.count("Resumed") == 1 and kinds.count("Thinking") == 1, kinds
+    kinds = [name_of(each.record) for each in rows]
+    assert kinds.count("note resumed") == 1 and kinds.count("intent request") == 1, kinds
     return said
 
 

@@ -20,7 +20,8 @@ from plait.core import Waiting
 from plait.core.errors import PlaitError
 from plait.core.text import clean
 from plait.journal.store import Journal
-from plait.runtime.run_context import EDITED, NO, YES, OnWait
+from plait.runtime.answers import EDITED, NO, YES
+from plait.runtime.run_spec import OnWait
 
 ANSWERS = {
     "approval": "yes, no, a reason, or edit JSON",

@@ -220,10 +220,10 @@ def tree_cost_row(row: RunRow, store: Journal) -> CostRow:
     """
     timeline = store.timeline(row.head.run, bodies=False)
     whole = cost_row(row, timeline)
-    tools = {(call.n, call.i): call.call.tool for call in timeline.tool_calls}
+    tools = {call.key: call.call.tool for call in timeline.tool_calls}
     for child in store.children(row.head.run):
         assert child.head.caller is not None
-        phase = f"run:{tools.get((child.head.caller.n, child.head.caller.i), 'tool')}"
+        phase = f"run:{tools.get(child.head.caller.key.partition(':')[0], 'tool')}"
         below = tree_cost_row(child, store)
         own, parts = whole.spent, [replace(part, phase=phase) for part in below.spent if not part.is_work]
         if parts:

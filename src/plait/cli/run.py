@@ -21,7 +21,7 @@ from plait.core.events import Action, Answer, Asked, Began, Ended, Thought
 from plait.models.stages import StageEnded, listen_to_stages
 from plait.runtime.attachments import UserQuestion, attach
 from plait.runtime.run import Run
-from plait.runtime.run_context import OnWait
+from plait.runtime.run_spec import OnWait
 
 T = TypeVar("T")
 

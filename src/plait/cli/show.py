@@ -30,12 +30,15 @@ from plait.cli.output import (
 from plait.cli.run_output import view_for
 from plait.cli.runs import find_run, format_time, run_as_json
 from plait.cli.tree import show_tree
-from plait.core import Usage
+from plait.core import Event, Usage
+from plait.core import events as ev
 from plait.core.errors import ConfigError
 from plait.core.text import clean, format_count
+from plait.journal.entries import ModelCall, RecordedResponse
 from plait.journal.export import lines
+from plait.journal.open_questions import find_open_questions
 from plait.journal.records import Row, RunHead, RunRow
-from plait.journal.timeline import ModelCall, RecordedResponse, Timeline
+from plait.journal.timeline import Timeline
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
 from plait.runtime.spent import spent_in
@@ -78,10 +81,14 @@ def show(
         _show_wire(row.head, store.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
         return
     timeline = store.timeline(row.head.run, bodies=False)
+    events = make_events(timeline, recorded_loop(row.head))
+    if row.status == "waiting":
+        asked = find_open_questions(store, row.head.run)
+        events += [ev.Noted(each.step, each.kind, each.text) for each in asked if each.run != row.head.run]
     if as_object:
-        _show_object(row, timeline)
+        _show_object(row, timeline, events)
     else:
-        _show_steps(row, timeline, full=full)
+        _show_steps(row, timeline, events, full=full)
 
 
 def _write_html(row: RunRow, rows: Sequence[Row], name: str, *, full: bool) -> None:
@@ -96,7 +103,7 @@ def _write_html(row: RunRow, rows: Sequence[Row], name: str, *, full: bool) -> N
     click.echo(f"Written: {path}", err=True)
 
 
-def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
+def _show_steps(row: RunRow, timeline: Timeline, events: Sequence[Event], *, full: bool) -> None:
     head, outcome, totals = row.head, row.outcome or {}, row.totals
     models = ", ".join(
         f"{phase}={model['spec']}" if phase else str(model["spec"]) for phase, model in head.models.items()
@@ -109,7 +116,7 @@ def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
     if head.attachments:
         click.echo(f"Attached: {clean(', '.join(map(str, head.attachments)))}")
     view = view_for(sys.stdout, limit=None if full else SHOWN)
-    for event in make_events(timeline, recorded_loop(head)):
+    for event in events:
         view(event)
     view.close()
     if (answer := outcome.get("answer")) is not None:
@@ -128,14 +135,14 @@ def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
         print_table(*phase_table(spent))
 
 
-def _show_object(row: RunRow, timeline: Timeline) -> None:
+def _show_object(row: RunRow, timeline: Timeline, events: Sequence[Event]) -> None:
     print_json(
         {
             **run_as_json(row),
             "fork_at": row.head.fork_at or None,
             "attachments": msgspec.to_builtins(row.head.attachments),
             "phases": [each.json() for each in spending(timeline)],
-            "events": msgspec.to_builtins(make_events(timeline, recorded_loop(row.head))),
+            "events": msgspec.to_builtins(events),
         }
     )
 

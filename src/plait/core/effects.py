@@ -19,7 +19,7 @@ returns results in the order they finish. The journal records this order, so rep
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
@@ -195,9 +195,9 @@ def think(
     `LimitNear` and `ContextOverflow`.
     """
     effect = Think(phase, tuple(messages), stop=tuple(stop), **options)
-    reply = cast(Reply, (yield effect))
+    reply: Reply = yield effect
     if (rest := ask_for_rest(effect, reply)) is not None and not enough(reply.text):
-        reply = join_replies(reply, cast(Reply, (yield rest)))
+        reply = join_replies(reply, (yield rest))
     reply = reply.without_unopened_reasoning()
     if reply.only_reasoning:
         said = strip_fence(reply.reasoning)
@@ -230,12 +230,14 @@ def join_replies(first: Reply, rest: Reply) -> Reply:
 
 def act(*calls: Call) -> Effects[tuple[Observation, ...]]:
     """Call tools concurrently; return their observations in the order of the calls."""
-    return cast(tuple[Observation, ...], (yield Act(calls)))
+    seen: tuple[Observation, ...] = yield Act(calls)
+    return seen
 
 
 def ask(question: str, kind: Literal["question", "plan"] = "question") -> Effects[str]:
     """Ask the user, and wait for the answer, possibly for days."""
-    return cast(str, (yield AskUser(question, kind)))
+    answer: str = yield AskUser(question, kind)
+    return answer
 
 
 def note(kind: str, text: str) -> Effects[None]:
@@ -245,36 +247,43 @@ def note(kind: str, text: str) -> Effects[None]:
 
 def check_answer(answer: Any) -> Effects[str]:
     """Return the objection to an answer, in words for the model, or "" if it may be given."""
-    return cast(str, (yield CheckAnswer(answer)))
+    against: str = yield CheckAnswer(answer)
+    return against
 
 
 def check_output(answer: Any) -> Effects[str]:
     """Return the objection to an answer's type or by the user's own checks; "" if there is none."""
-    return cast(str, (yield CheckAnswer(answer, only_output=True)))
+    against: str = yield CheckAnswer(answer, only_output=True)
+    return against
 
 
 def check_grounding(
     text: str = "", *, code: str = "", calls: Iterable[Call] = (), strict: bool = False
 ) -> Effects[tuple[str, ...]]:
     """Return the values that the model invented in text, code or planned calls; nothing if the policy allows them."""
-    return cast(tuple[str, ...], (yield CheckGrounding(text, code, tuple(calls), strict)))
+    invented: tuple[str, ...] = yield CheckGrounding(text, code, tuple(calls), strict)
+    return invented
 
 
 def execute(code: str) -> Effects[Ran]:
     """Run a piece of code until it ends or waits for calls."""
-    return cast(Ran, (yield Execute(code)))
+    ran: Ran = yield Execute(code)
+    return ran
 
 
 def go_on(*observations: Observation) -> Effects[Ran]:
     """Continue the code that waits, with the results of its calls."""
-    return cast(Ran, (yield Continue(observations)))
+    ran: Ran = yield Continue(observations)
+    return ran
 
 
 def start(*effects: Think | Act) -> Effects[tuple[int, ...]]:
     """Start effects without waiting; return a ticket for each."""
-    return cast(tuple[int, ...], (yield Start(effects)))
+    tickets: tuple[int, ...] = yield Start(effects)
+    return tickets
 
 
 def wait_next(*tickets: int) -> Effects[WaitResult]:
     """Wait for the next result among the tickets (none given: all open ones)."""
-    return cast(WaitResult, (yield WaitNext(tickets)))
+    result: WaitResult = yield WaitNext(tickets)
+    return result

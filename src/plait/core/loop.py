@@ -128,7 +128,7 @@ class LoopContext(Struct, frozen=True):
         Always included: `tools`, `typed` (the answer has a type), and `only_history` (the only tool searches the
         conversation, so the model may answer from memory).
         """
-        only_history = [tool.name for tool in self.tools] == [HISTORY]
+        only_history = len(self.tools) == 1 and self.tools[0].name == HISTORY
         given = {"tools": self.tools, "typed": self.output is not None, "only_history": only_history}
         return self.prompts.render(name, {**given, **values})
 
@@ -141,7 +141,10 @@ class LoopContext(Struct, frozen=True):
         return self.prompt("output", schema=self.output.schema, place=place).strip() if self.output is not None else ""
 
     def tool(self, name: str) -> ToolSpec | None:
-        return next((tool for tool in (*self.tools, *self.others) if tool.name == name), None)
+        for tool in self.known_tools:
+            if tool.name == name:
+                return tool
+        return None
 
     def find_problem(self, tool: str, given: JSON, is_open: IsOpen) -> str:
         """Return why a planned call cannot be made, as `find_call_problem` does; "" if it can."""

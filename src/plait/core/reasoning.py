@@ -65,17 +65,19 @@ MARKERS = (
 _TOKEN = re.compile(r"<\|\w+\|>")
 _LONGEST = max(len(each) for markers in MARKERS for each in (*markers.opens, *markers.closes))
 _FIRST = frozenset(each[0] for markers in MARKERS for each in markers.opens)
+_BEGINNINGS = frozenset(each[:end] for markers in MARKERS for each in markers.opens for end in range(len(each) + 1))
 _PLACES = re.compile(r"\A\s*|(?:^|(?<=thought:))[ \t]{0,40}(?=[<\[◁])", re.M | re.I)
 _START = re.compile(r"\s*(?:thought:\s*)?", re.I)
 _BLANKS = re.compile(r"\s*")
 _BLANKS_PAST_END = 16
 
 _PAIRS = tuple(each for each in MARKERS if not (each.is_answer or each.follows))
-_CLOSES = "|".join(re.escape(each.closes[0]) for each in _PAIRS)
+_CLOSES = tuple(each.closes[0] for each in _PAIRS)
+_CLOSE = "|".join(map(re.escape, _CLOSES))
 # The end of reasoning whose beginning the prompt held: at an end of a line, or between a sentence and the answer.
 _UNOPENED = re.compile(
-    rf"^[ \t]{{0,40}}(?:{_CLOSES})(?![ \t]*(?-i:[a-z,.;:)!?]))|(?<![ \t'\"`(\[{{,;])(?:{_CLOSES})[ \t]*$"
-    rf"|(?<=[.!?…。！？])(?P<inside>{_CLOSES})(?=[^\s.,;:!?…。！？)\]}}'\"`’”»-])",
+    rf"^[ \t]{{0,40}}(?:{_CLOSE})(?![ \t]*(?-i:[a-z,.;:)!?]))|(?<![ \t'\"`(\[{{,;])(?:{_CLOSE})[ \t]*$"
+    rf"|(?<=[.!?…。！？])(?P<inside>{_CLOSE})(?=[^\s.,;:!?…。！？)\]}}'\"`’”»-])",
     re.M | re.I,
 )
 # The same of gpt-oss: with its tokens, and where the endpoint dropped them all.
@@ -108,8 +110,7 @@ def reasoning_marks() -> tuple[str, ...]:
 
 def may_open(text: str, at: int) -> bool:
     """Return whether `text[at:]` may be the beginning of an opening marker."""
-    low = text[at : at + _LONGEST + 1].lower()
-    return any(each.startswith(low) for markers in MARKERS for each in markers.opens)
+    return text[at : at + _LONGEST + 1].lower() in _BEGINNINGS
 
 
 @lru_cache
@@ -171,7 +172,7 @@ def split_unopened(text: str) -> tuple[str, str]:
     start = end = 0
     if found := _UNOPENED_CHANNEL.match(text):
         start, end = found.span(1)
-    elif any(each.closes[0] in low for each in _PAIRS) and text.lstrip()[:1] not in ("{", "["):
+    elif any(map(low.__contains__, _CLOSES)) and text.lstrip()[:1] not in ("{", "["):
         counted = fences = quotes = 0
         opened = {each.closes[0] for each in _PAIRS if each.opens[0] in low}
         for found in _UNOPENED.finditer(text):

@@ -10,12 +10,15 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from msgspec import Struct
+
 MASK = "[secret]"
 
 SHORTEST = 8
 """Minimum number of characters of a secret. A shorter one would match ordinary words, so it is not replaced."""
 
-_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_RESERVED = re.compile(rb"[^A-Za-z0-9._~-]")
+"""Bytes that a percent sign and two digits replace in an address."""
 
 
 class Scrubber:
@@ -35,7 +38,7 @@ class Scrubber:
                 found |= {json.dumps(each, ensure_ascii=way)[1:-1] for each in found for way in (True, False)}
             found |= {each.replace("/", "\\/") for each in found}
             forms |= {each.encode("utf-8", "surrogatepass") for each in found}
-            encoded = _percent_encoded(secret)
+            encoded = _RESERVED.sub(lambda byte: b"%%%02X" % byte[0][0], secret.encode("utf-8", "surrogatepass"))
             forms |= {encoded, encoded.replace(b"%2F", b"/")}
         # The longest first: a secret that contains another must be replaced as a whole.
         self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
@@ -82,19 +85,18 @@ class Scrubber:
         return longest
 
 
-class StreamScrubber:
+class StreamScrubber(Struct):
     """Replaces secrets in a text that arrives in pieces: holds back a possible beginning of one."""
 
-    def __init__(self, scrubber: Scrubber) -> None:
-        self._scrubber = scrubber
-        self._rest = ""
+    scrubber: Scrubber
+    _rest: str = ""
 
     def feed(self, text: str) -> str:
         """Return the text that is certain by now."""
-        if not self._scrubber:
+        if not self.scrubber:
             return text
-        whole = self._scrubber.text(self._rest + text)
-        held = self._scrubber.held(whole)
+        whole = self.scrubber.text(self._rest + text)
+        held = self.scrubber.held(whole)
         self._rest = whole[len(whole) - held :]
         return whole[: len(whole) - held]
 
@@ -117,8 +119,3 @@ def _json_pattern(secret: str, depth: int) -> re.Pattern[bytes]:
         escaped = "".join(rf"{slashes}(?i:u{units[at : at + 4]})" for at in range(0, len(units), 4))
         pattern += f"(?:{re.escape(plain)}|{escaped}" + (f"|{slashes}/)" if char == "/" else ")")
     return re.compile(pattern.encode("utf-8", "surrogatepass"))
-
-
-def _percent_encoded(secret: str) -> bytes:
-    raw = secret.encode("utf-8", "surrogatepass")
-    return b"".join(bytes([byte]) if byte in _UNRESERVED else b"%%%02X" % byte for byte in raw)

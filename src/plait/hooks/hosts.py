@@ -12,7 +12,8 @@ from plait.core import JSON, Call
 from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.runtime.context import Context
-from plait.runtime.hooks import Hook, Refuse
+from plait.runtime.guard import Refuse
+from plait.runtime.hooks import Hook
 
 _WHOLE = re.compile(r"[\x00-\x20\s]*(?:https?|ftp|wss?):[/\\]*([^/?#]*)", re.IGNORECASE)
 """The host of an address that begins a text: a program may take the whole text for it, blanks and quotes included."""

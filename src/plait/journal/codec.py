@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
-from msgspec import structs
+from msgspec import UNSET, structs
 
-from plait.core import Attachment
+from plait.core import Attachment, Call, Observation, Reply, WaitResult
 from plait.core.errors import JournalError
-from plait.journal.records import ObservedRecord, Record, RunHead
+from plait.journal.keys import read_key
+from plait.journal.records import (
+    Asking,
+    ChildEnd,
+    ChildStart,
+    CodeResult,
+    Decision,
+    IntentRecord,
+    MadeCall,
+    NoteRecord,
+    RaisedRecord,
+    Record,
+    RequestRecord,
+    ResponseRecord,
+    ResultRecord,
+    Resumption,
+    RunHead,
+)
 
 DEEPEST = 60
 """Levels of nesting that `plain` follows; deeper (or circular) values are cut to a text."""
@@ -21,6 +38,27 @@ _record: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 _head = msgspec.json.Decoder(RunHead)
 
 _KINDS: dict[type, str] = {each: str(each.__struct_config__.tag) for each in get_args(Record)}
+
+
+class ValueTypes(NamedTuple):
+    """The types of the values of one kind of work. A value of the type `Any` stays as JSON has it."""
+
+    asked: Any = Any
+    made: Any = Any
+    result: Any = Any
+
+
+WORKS: dict[str, ValueTypes] = {
+    "request": ValueTypes(RequestRecord, result=ResponseRecord),
+    "think": ValueTypes(result=Reply),
+    "call": ValueTypes(Call, MadeCall, Observation),
+    "code": ValueTypes(str | None, result=CodeResult),
+    "question": ValueTypes(Asking, result=str),
+    "decision": ValueTypes(Asking, result=Decision),
+    "take": ValueTypes(result=WaitResult),
+    "child": ValueTypes(ChildStart, result=ChildEnd),
+}
+"""The kinds of work whose values are typed; see `records.py`."""
 
 
 def kind_of(record: Record) -> str:
@@ -42,18 +80,34 @@ def encode(value: Any) -> bytes:
 
 def encode_record(record: Record) -> bytes:
     """JSON of a record as it is stored: a result that is text stands in it once."""
-    if isinstance(record, ObservedRecord):
-        seen = record.observation
-        if isinstance(seen.value, str) and seen.value == seen.text:
-            record = ObservedRecord(record.n, record.i, structs.replace(seen, value=None), value_is_text=True)
+    seen = record.value if isinstance(record, ResultRecord) else None
+    if isinstance(seen, Observation) and isinstance(seen.value, str) and seen.value == seen.text:
+        record = structs.replace(record, value=structs.replace(seen, value=None), value_is_text=True)
     return encode(record)
 
 
-def _restored(record: Record) -> Record:
-    if isinstance(record, ObservedRecord) and record.value_is_text:
-        seen = record.observation
-        return ObservedRecord(record.n, record.i, structs.replace(seen, value=seen.text))
-    return record
+def _type_values(record: Record) -> Record:
+    """The record with its values as typed objects, as whoever wrote it had them. Raises `msgspec.ValidationError`,
+    and `ValueError` for a text that is no key."""
+    read_key(record.key)
+    if isinstance(record, RaisedRecord):
+        return record
+    if isinstance(record, NoteRecord):
+        if record.kind != "resumed":
+            return record
+        return structs.replace(record, value=msgspec.convert(record.value, Resumption))
+    types = WORKS.get(record.work, _UNKNOWN)
+    asked = record.asked if record.asked is UNSET else msgspec.convert(record.asked, types.asked)
+    if isinstance(record, IntentRecord):
+        made = record.made if record.made is UNSET else msgspec.convert(record.made, types.made)
+        return IntentRecord(record.key, record.step, record.work, asked, made)
+    value = msgspec.convert(record.value, types.result)
+    if record.value_is_text and isinstance(value, Observation):
+        value = structs.replace(value, value=value.text)
+    return ResultRecord(record.key, record.step, record.work, value, asked)
+
+
+_UNKNOWN = ValueTypes()
 
 
 def plain(value: Any, depth: int = 0) -> Any:
@@ -67,7 +121,8 @@ def plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, msgspec.Struct):
         config = value.__struct_config__
         tag = {config.tag_field: config.tag} if config.tag_field else {}
-        return tag | {each: plain(getattr(value, each), depth + 1) for each in value.__struct_fields__}
+        fields = ((each, getattr(value, each)) for each in value.__struct_fields__)
+        return tag | {name: plain(each, depth + 1) for name, each in fields if each is not UNSET}
     if isinstance(value, dict):
         return {str(key): plain(each, depth + 1) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -81,12 +136,12 @@ def plain(value: Any, depth: int = 0) -> Any:
 def decode_record(data: str) -> Record:
     """The record in a row's `data`. Raises `JournalError` when there is none that this version knows."""
     try:
-        return _restored(_record.decode(data))
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as first:
+        return _type_values(_record.decode(data))
+    except (ValueError, RecursionError) as first:  # those of msgspec and of a wrong key are ValueErrors
         try:  # half a surrogate pair is JSON to the standard library only
             found: Record = msgspec.convert(json.loads(data), Record)
-            return _restored(found)
-        except (ValueError, msgspec.MsgspecError, RecursionError):
+            return _type_values(found)
+        except (ValueError, RecursionError):
             raise JournalError(
                 f"A record of the journal can't be read ({first}): {data[:80]!r}.",
                 hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
@@ -96,15 +151,18 @@ def decode_record(data: str) -> Record:
 def decode_head(data: str) -> RunHead:
     """The head in a run's row. Raises `JournalError`."""
     try:
-        return _head.decode(data)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as first:
         try:
-            return msgspec.convert(json.loads(data), RunHead)
-        except (ValueError, msgspec.MsgspecError, RecursionError):
-            raise JournalError(
-                f"The head of a run can't be read ({first}): {data[:80]!r}.",
-                hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
-            ) from None
+            head = _head.decode(data)
+        except (ValueError, RecursionError):
+            head = msgspec.convert(json.loads(data), RunHead)
+        if head.caller is not None:
+            read_key(head.caller.key)
+    except (ValueError, RecursionError) as first:
+        raise JournalError(
+            f"The head of a run can't be read ({first}): {data[:80]!r}.",
+            hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
+        ) from None
+    return head
 
 
 def decode_attachments(data: str | None) -> tuple[Attachment, ...]:

@@ -3,7 +3,7 @@
 Theory of operation. A loop's prompt grows in one place: messages are added near the end of the body, or
 one string in it grows; what stands before and behind stays. So a body is kept as three things: how many
 bytes it shares with the start of its base (`head`), how many with its end (`tail`), and the bytes between.
-The base is the body before it in the same run and phase. There are no anchors in between: a body kept whole
+The base is the request before it in the same run and phase. There are no anchors in between: a body kept whole
 every k steps would make the space O(n²/k) again, and a run is read from its start anyway.
 
 What is kept is compressed where that pays. zlib's time is mostly for clearing its tables (about 55 us with
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import zlib
 from typing import NamedTuple
+
+from plait.journal.records import IntentRecord, Record, RequestRecord
 
 PACK_FROM = 2000
 """Bytes from which a body is compressed: below, a page of the file is shared by several rows anyway."""
@@ -30,6 +32,12 @@ WORTH = 32
 
 MAX_BODY = 64 << 20
 """Bytes of the longest body that is restored (64 MiB). In a journal from elsewhere, few bytes may unpack to many."""
+
+
+def find_phase(record: Record) -> str | None:
+    """Return the phase whose last request is the base of a row's body; None: the body has no base, and is none."""
+    is_request = isinstance(record, IntentRecord) and isinstance(record.asked, RequestRecord)
+    return record.asked.phase if is_request else None  # type: ignore[union-attr]
 
 
 class Coded(NamedTuple):

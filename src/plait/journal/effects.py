@@ -33,7 +33,7 @@ from msgspec import Struct, structs
 from plait.core import Call
 from plait.core.errors import JournalError
 from plait.journal import codec
-from plait.journal.records import Record, Resumed, RunHead
+from plait.journal.records import NoteRecord, Record, Resumption, RunHead
 from plait.user_files import EFFECTS
 
 _NAME = re.compile(r"[0-9A-Za-z_-]{1,100}")
@@ -50,7 +50,9 @@ class Lost(Struct, frozen=True, omit_defaults=True):
 
     def noted_in(self, record: Record) -> Record:
         """The record that begins a resumed run, with what is in doubt; any other record as it is."""
-        return structs.replace(record, lost=self.why, lost_calls=self.calls) if isinstance(record, Resumed) else record
+        if not isinstance(record, NoteRecord) or not isinstance(resumed := record.value, Resumption):
+            return record
+        return structs.replace(record, value=structs.replace(resumed, lost=self.why, lost_calls=self.calls))
 
 
 class Mark(NamedTuple):

@@ -12,7 +12,7 @@ from plait.core.errors import JournalError
 from plait.core.secrets import Scrubber
 from plait.journal import chain, codec, delta
 from plait.journal.effects import EffectsFile, Lost, Mark, digest_of_call
-from plait.journal.records import Record, Thinking
+from plait.journal.records import Record
 from plait.journal.writer import EventRow, Writer
 
 Entry: TypeAlias = tuple[Record, bytes | None]
@@ -173,9 +173,9 @@ class RunLog:
         if body is not None:
             if self._has_secrets:
                 body = self._scrub(body)
-            if isinstance(record, Thinking):
-                before = self._last.get(record.phase)
-                self._last[record.phase] = (seq, body)
+            if (phase := delta.find_phase(record)) is not None:
+                before = self._last.get(phase)
+                self._last[phase] = (seq, body)
                 coded = delta.encode(body, before[1] if before else None)
                 if before and coded[0] is not None:
                     base = before[0]

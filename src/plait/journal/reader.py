@@ -14,7 +14,8 @@ from plait.core import Attachment
 from plait.core.attachments import with_names
 from plait.core.errors import JournalError, UnknownRun
 from plait.journal import chain, codec, delta, faults, opening, owner
-from plait.journal.records import Record, Row, RunRow, SessionRow, SessionTurn, Thinking
+from plait.journal.keys import read_key
+from plait.journal.records import Record, Row, RunRow, SessionRow, SessionTurn
 from plait.user_files import protect_journal
 
 PATIENCE = 2.0
@@ -149,7 +150,8 @@ def list_children(connection: sqlite3.Connection, path: Path, run: str) -> list[
     """Return the child runs of a run in the order of the calls that started them; those of one call as they began."""
     found = connection.execute(f"SELECT {RUN} FROM runs WHERE {_CHILD} ORDER BY n", {"run": run})
     rows = [run_row(each, path) for each in found.fetchall()]
-    return sorted(rows, key=lambda row: (row.head.caller.n, row.head.caller.i) if row.head.caller else (0, 0))
+    keys = [read_key(row.head.caller.key if row.head.caller is not None else "") for row in rows]
+    return [row for _, row in sorted(zip(keys, rows, strict=True), key=lambda pair: (pair[0].n, pair[0].i))]
 
 
 def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str]]:
@@ -177,21 +179,21 @@ def turns(connection: sqlite3.Connection, session: str, before: str | None, limi
 
 def open_turns(connection: sqlite3.Connection, path: Path, session: str, run: str) -> list[RunRow]:
     """Return the runs of a conversation but `run` that have not ended, or ended with calls in doubt."""
-    where = f"{_SESSION} = ? AND id <> ? AND (outcome IS NULL OR json_extract(totals, '$.in_doubt'))"
+    where = f"{_SESSION} = ? AND id <> ? AND (outcome IS NULL OR json_array_length(totals, '$.guards.approvals') > 0)"
     found = connection.execute(f"SELECT {RUN} FROM runs WHERE {where} ORDER BY n", (session, run))
     return [run_row(each, path) for each in found.fetchall()]
 
 
 def session_read_outside(connection: sqlite3.Connection, session: str) -> bool:
     """Return whether a run of a conversation read content from outside."""
-    where = f"{_SESSION} = ? AND json_extract(totals, '$.outside')"
+    where = f"{_SESSION} = ? AND json_array_length(totals, '$.guards.taint') > 0"
     return connection.execute(f"SELECT 1 FROM runs WHERE {where} LIMIT 1", [session]).fetchone() is not None
 
 
 def clean_answers(connection: sqlite3.Connection, label: str, runs: int) -> set[str]:
     """See `Journal.clean_answers`."""
     question = (
-        "SELECT outcome, json_extract(totals, '$.outside') FROM runs WHERE outcome IS NOT NULL AND "
+        "SELECT outcome, json_array_length(totals, '$.guards.taint') > 0 FROM runs WHERE outcome IS NOT NULL AND "
         "n > (SELECT max(n) FROM runs) - ? AND substr(label, 1, ?) = ?"
     )
     rows = connection.execute(question, (runs, len(label), label))
@@ -298,15 +300,16 @@ class Bodies:
         head, tail, packed, stored = coded
         if stored is None:
             return None
-        before = self.last.get(record.phase) if isinstance(record, Thinking) else None
+        phase = delta.find_phase(record)
+        before = self.last.get(phase) if phase is not None else None
         if base is not None and (before is None or before[0] != base):
             raise delta.Unrestorable("the body that it refers to is not there")
         body = delta.decode(delta.Coded(head, tail, packed, stored), before[1] if before else None)
         self._left -= len(body)
         if self._left < 0:
             raise delta.Unrestorable(f"the bodies up to it are longer than {self._limit >> 30} GiB")
-        if isinstance(record, Thinking):
-            self.last[record.phase] = (seq, body)
+        if phase is not None:
+            self.last[phase] = (seq, body)
         return body
 
 

@@ -1,57 +1,126 @@
 """The records of a run: what each row of the journal holds.
 
-The effects of a run are numbered 0, 1, 2 ... in the order the loop made them: `n`. An effect that is started and taken
-later has its own number. `step` counts the loop's turns from 1.
+A run is a head (`RunHead`) and rows. Each row belongs to an entry, which is one journaled unit of work, and has its
+key. A key is a path that does not depend on timing:
 
-What is written when:
-- think: `Thinking` (with the exact request) before the model is asked; `Got` when an attempt ended, and a further
-  `Thinking` before a further attempt; `ThoughtRecord` with the complete reply.
-- act: `Acting` before the calls start, with the indexes of those that start at once; `Begun` for one that starts
-  later (after approval); `Observed` as each ends. A call that started and has no `Observed` is in doubt.
-- ask, or a call that needs approval: `Waits` when the run begins to wait, `UserAnswer` with the user's answer.
-- execute, continue: `RanRecord` when the code came back, in one write with the next intent. Code affects the outside
-  only through calls, which have their own records.
-- take: `TookRecord`, so that a replay takes in the same order.
-- hooks: `HookRecord` with what the hooks decided at a point of an effect, also if they changed nothing.
-- `Thrown` when the loop received `LimitNear`, `ContextOverflow` or `Unsupported` instead of a result, or when
-  `LimitReached` ended the run.
+    "3"                      the loop's effect 3, counted from 0
+    "3a0"                    the first attempt of its model call
+    "3.1"                    its second tool call
+    "3.1:m5f0c1a.0"          the first model call that this tool call asked for with a request of this digest
+    "3.1:c90ab17.0"          the first child run that it started with a question of this digest
+    "3.1:qb7720e.0"          the question to the user that this tool call is
+    "3~0"                    the first check that the loop made before its effect 3
+    "3.1?approvals@5f0c1a"   what the guard `approvals` decided before the call, about this bound input
+    "3.1!redact@90ab17"      what the guard `redact` decided after it, about this result
+    "n0"                     the loop's first note
+    ""                       the run itself
+
+Four kinds of rows: an `IntentRecord` says that work begins, a `ResultRecord` how it ended, `RaisedRecord` what the loop
+received in place of a result, a `NoteRecord` is a remark. An intent without a result is work in doubt; that of a
+decision is an open question. What was written stands: a later row of the same key and kind replaces an earlier one.
+
+`work` names the kind of work, and tells how the values are read. `Timeline` is the only reader of values:
+
+    work       asked                made          result           body of intent, of result
+    request    Request              -             Response         the exact request, the exact response
+    think      -                    -             Reply
+    call       Call                 MadeCall      Observation      -, the artifacts as MessagePack {id: (kind, bytes)}
+    code       the piece, or None   -             CodeResult
+    question   Asking               -             the user's text
+    decision   Asking               -             Decision
+    take       -                    -             WaitResult
+    child      ChildStart           -             ChildEnd
+
+An unknown kind of work is read as JSON, so that a new kind needs no new record.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import UNSET, Struct, UnsetType
 
-from plait.core import Attachment, Call, Exchange, Observation, PastCall, Ran, Reply, Usage, WaitResult
+from plait.core import Attachment, Call, Exchange, PastCall, Ran, Usage
 
 
-class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
-    """A request to a model, written before it is sent. The row's request is the exact body. `model` is the model's
-    spec. `max_tokens` is the reply's maximum number of tokens if a limit of the run set one, else None. `asked_by` is
-    (i, k) for request k of the tool that call i of effect `n` runs, None for a request of the loop."""
+class IntentRecord(Struct, frozen=True, omit_defaults=True, tag="intent"):
+    """Work begins. `asked` is the work as the loop wants it, `made` as the guards left it, where that differs."""
 
-    n: int
+    key: str
     step: int
+    work: str
+    asked: Any = None
+    made: Any | UnsetType = UNSET
+
+
+class ResultRecord(Struct, frozen=True, omit_defaults=True, tag="result"):
+    """Work has ended. `asked` is there only if the entry has no intent: its work was refused, and never began.
+
+    `value_is_text`: only in a stored row. The value of its observation equals its text, and is left out.
+    """
+
+    key: str
+    step: int
+    work: str
+    value: Any = None
+    asked: Any | UnsetType = UNSET
+    value_is_text: bool = False
+
+
+class RaisedRecord(Struct, frozen=True, omit_defaults=True, tag="raised"):
+    """The loop received an exception in place of a result, or (`LimitReached`, `EndedByRefusal`) the run ended with it.
+
+    `kind` is its class name. `asked` is the digest of the loop's effect. `Suspend`: the entry waits for a child run,
+    and goes on with a new intent. `said` are the words with which an endpoint rejected native tools, "" if that was
+    known."""
+
+    key: str
+    step: int
+    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported", "EndedByRefusal", "Suspend"]
+    limit: str = ""
+    detail: str = ""
+    tokens: int = 0
+    room: int = 0
+    said: str = ""
+    asked: str = ""
+
+
+class NoteRecord(Struct, frozen=True, omit_defaults=True, tag="note"):
+    """A remark of the loop (key "n0", "n1" ...), or of the runtime (key "", or that of the entry it is about).
+
+    A note of kind "resumed" begins the rows of a further process: `value` is then a `Resumption`.
+    """
+
+    key: str
+    step: int
+    kind: str
+    text: str = ""
+    value: Any = None
+
+
+Record: TypeAlias = IntentRecord | ResultRecord | RaisedRecord | NoteRecord
+
+
+# -- the values
+
+
+class RequestRecord(Struct, frozen=True, omit_defaults=True):
+    """An attempt to ask a model. `model` is the model's spec. `max_tokens` is the reply's maximum number of tokens if a
+    guard set one, else None."""
+
     phase: str
     model: str
     path: str
-    attempt: int = 0
-    max_tokens: int | None = field(default=None, name="most")
-    asked_by: tuple[int, int] | None = None
+    max_tokens: int | None = None
 
 
-class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
-    """The end of an attempt. The row's response is the exact body, if any came; `error` says what was wrong.
+class ResponseRecord(Struct, frozen=True, omit_defaults=True):
+    """The end of an attempt; `error` says what was wrong. `status` is 0 if no response came.
 
     `lost` names an ability that the endpoint turned out not to have. `usage` and `cost` (USD, None if no price is
     known) are estimates for an attempt without a reply; None if it took nothing. `fallback` is the spec of the model
-    that the run asks instead from here, "" if it stays with this one. `asked_by` is that of the request.
-    """
+    that the run asks instead from here, "" if it stays with this one."""
 
-    n: int
-    attempt: int
     status: int
     seconds: float
     error: str = ""
@@ -60,56 +129,22 @@ class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
     usage: Usage | None = None
     cost: float | None = None
     fallback: str = ""
-    asked_by: tuple[int, int] | None = None
 
 
-class ThoughtRecord(Struct, frozen=True, omit_defaults=True, tag="thought"):
-    """The reply that the loop received, or the tool that asked for it (`asked_by`)."""
+class MadeCall(Struct, frozen=True, omit_defaults=True):
+    """A call as guards saw it and as the tool gets it: bound by name, with types and defaults. `by` says who changed
+    its input, "" if nobody. `words` has the JSON that a guard or the user gave for a parameter, where `call` has
+    another."""
 
-    n: int
-    reply: Reply
-    asked_by: tuple[int, int] | None = None
-
-
-class Acting(Struct, frozen=True, omit_defaults=True, tag="acting"):
-    """Calls that are about to be made, as the model wrote them; `begun` has the indexes of those that start at once.
-
-    `bound` has the inputs that guards saw, by index: names, types and defaults as the tool gets them. A call whose
-    input was in this form is left out.
-    """
-
-    n: int
-    step: int
-    calls: tuple[Call, ...]
-    begun: tuple[int, ...] = ()
-    bound: dict[int, Any] = {}
+    call: Call
+    by: Literal["", "hook", "user"] = ""
+    words: dict[str, Any] = {}
 
 
-class Begun(Struct, frozen=True, tag="begun"):
-    """Calls of effect `n` that start now, later than the others."""
+class CodeResult(Struct, frozen=True, omit_defaults=True):
+    """What became of a piece of code, or (`code` is None) of continuing the last one. `now` is the code's clock in
+    seconds since 1970, `zone` the local offset from UTC in seconds, `seed` the seed of the session's random numbers."""
 
-    n: int
-    begun: tuple[int, ...]
-
-
-class ObservedRecord(Struct, frozen=True, omit_defaults=True, tag="observed"):
-    """The end of call `i` of effect `n`. The row holds the call's artifacts as MessagePack: {id: (kind, bytes)}.
-
-    `value_is_text`: only in a stored row. Its observation has no value, because the value equals the text.
-    """
-
-    n: int
-    i: int
-    observation: Observation
-    value_is_text: bool = False
-
-
-class RanRecord(Struct, frozen=True, omit_defaults=True, tag="ran"):
-    """The result of a piece of `code`, or (None) of continuing the last one. `now` is the code's clock in seconds since
-    1970, `zone` the local offset from UTC in seconds, `seed` the seed of the session's random numbers."""
-
-    n: int
-    step: int
     ran: Ran
     code: str | None = None
     now: float = 0.0
@@ -117,106 +152,43 @@ class RanRecord(Struct, frozen=True, omit_defaults=True, tag="ran"):
     zone: int | None = None
 
 
-class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
-    """The run waits for the user: about call `i` of effect `n`, or (i is -1) with a question.
+class Asking(Struct, frozen=True, omit_defaults=True):
+    """A question to the user. `call` is the call to approve, as it would be made; None for another question."""
 
-    `question` is the id that an answer names. It depends on the run, on `n` and `i`, and on what is asked. `child` is
-    the child run of call `i` that asks, "" if the run itself asks. `point` is the point of a hook that asks, "" if none
-    does, or if the hook asks for approval of the call. `call` is the call to approve, as it would be made.
-    """
-
-    n: int
-    step: int
     kind: Literal["question", "approval", "plan"]
     text: str
-    i: int = -1
-    question: str = ""
-    child: str = ""
-    point: str = ""
     call: Call | None = None
 
 
-class UserAnswer(Struct, frozen=True, omit_defaults=True, tag="told"):
-    """The user's answer. For an approval, `approved` says whether the call may be made. `input` holds the user's input
-    in place of the model's, if they changed it: as guards see it, and as the user wrote it. `question` is the id of a
-    question that a hook asked, or a child run, whose text is then as the user wrote it; "" for other questions."""
+class Decision(Struct, frozen=True, omit_defaults=True):
+    """What a guard, or the user whom it asked, decided. `value`: for "change" the fields that differ (of a value that
+    is no object: the value), for "edit" the user's input; `bound` is that input as the tool gets it. `text` is the
+    reason of a refusal, or the user's words. `by_user`: the user decided."""
 
-    n: int
-    text: str
-    i: int = -1
-    approved: bool | None = None
-    input: tuple[Any, ...] = ()
+    action: Literal["change", "refuse", "yes", "edit"]
+    value: Any = None
+    text: str = ""
+    bound: Any = None
+    by_user: bool = False
+
+
+class ChildStart(Struct, frozen=True, omit_defaults=True):
+    """A child run that a tool call starts."""
+
+    run: str
     question: str = ""
 
-    def edit(self, call: Call) -> Call:
-        """Return the call with the user's input in place of the model's, if they changed it."""
-        return replace(call, input=self.input[0], by_code=False) if self.input else call
+
+class ChildEnd(Struct, frozen=True, omit_defaults=True):
+    """The end of a child run. `totals` are those of its row: what it used, and what the guards of its parent must
+    know."""
+
+    status: str
+    totals: dict[str, Any] = {}
 
 
-class HookRecord(Struct, frozen=True, omit_defaults=True, tag="hook"):
-    """What the hooks decided at `point` of effect `n`: about call `i`, or (i is -1) about the model call.
-
-    For an answer, `n` is the number of the next effect, and `i` counts the decisions there: -1, -2 ...
-
-    `hooks` are the names of those that decided something, and `text` is the reason of a refusal or the question of an
-    "ask". If they changed the value, `changed` is set, and `value` holds the new one; for a request, the fields that
-    differ. At `before_tool`, `value` always is the call to make; its `words` are what the hooks wrote for a parameter,
-    where the value made of it has another JSON form. Hooks decide about it again after the user edited it.
-    """
-
-    n: int
-    step: int
-    point: str
-    i: int = -1
-    action: Literal["pass", "refuse", "ask"] = "pass"
-    hooks: tuple[str, ...] = ()
-    text: str = ""
-    changed: bool = False
-    value: Any = None
-
-
-class NoteRecord(Struct, frozen=True, tag="note"):
-    """A note of the loop (which has its own number) or of the runtime (`n` is -1)."""
-
-    n: int
-    step: int
-    kind: str
-    text: str
-
-
-class StartRecord(Struct, frozen=True, tag="start"):
-    """Effect `n` started others; `tickets` are their numbers."""
-
-    n: int
-    tickets: tuple[int, ...]
-
-
-class TookRecord(Struct, frozen=True, tag="took"):
-    """Effect `n` took a finished result. The result itself is recorded with its own effect (`taken` has no reply or
-    observations), except for a piece of a watched reply."""
-
-    n: int
-    taken: WaitResult
-
-
-class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
-    """The loop received an exception instead of a result of effect `n`. `kind` is its class name.
-
-    `said` are the words with which an endpoint rejected native tools, "" if that was known before.
-    """
-
-    n: int
-    step: int
-    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported"]
-    limit: str
-    detail: str
-    tokens: int = 0
-    room: int = 0
-    said: str = ""
-
-
-class Resumed(Struct, frozen=True, omit_defaults=True, tag="resumed"):
-    """Another process resumes the run. `models` are the models asked from here.
+class Resumption(Struct, frozen=True, omit_defaults=True):
+    """Another process goes on with the run. `models` are the models asked from here.
 
     `lost` says why calls are in doubt: the journal lost rows, or may have. `lost_calls` are digests of calls that
     started and whose rows are lost.
@@ -225,25 +197,6 @@ class Resumed(Struct, frozen=True, omit_defaults=True, tag="resumed"):
     models: dict[str, Any]
     lost: str = ""
     lost_calls: tuple[str, ...] = ()
-
-
-Record: TypeAlias = (
-    Thinking
-    | Got
-    | ThoughtRecord
-    | Acting
-    | Begun
-    | ObservedRecord
-    | RanRecord
-    | Waits
-    | UserAnswer
-    | HookRecord
-    | NoteRecord
-    | StartRecord
-    | TookRecord
-    | Thrown
-    | Resumed
-)
 
 
 class Row(Struct, frozen=True):
@@ -256,11 +209,10 @@ class Row(Struct, frozen=True):
 
 
 class ParentCall(Struct, frozen=True):
-    """The tool call that started a child run: call `i` of effect `n` of a run."""
+    """The entry of a run's tool call that started a child run; `key` is that of the child's entry."""
 
     run: str
-    n: int
-    i: int
+    key: str
 
 
 class RunHead(Struct, frozen=True, omit_defaults=True):

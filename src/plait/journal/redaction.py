@@ -21,7 +21,9 @@ from plait.user_functions import call_plain, require_plain
 Redact: TypeAlias = Callable[[str], str]
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
-_STRINGS = re.compile(rf'"type"\s*:\s*{_STRING}|{_STRING}(?=\s*:)|(?P<value>{_STRING})')
+_RECORD = rf'\A{{"type":\s*{_STRING},\s*"key":\s*{_STRING},\s*"step":\s*-?\d+(?:,\s*"work":\s*{_STRING})?'
+"""The beginning of a record: what tells where it belongs, which no text of a user is part of."""
+_STRINGS = re.compile(rf'{_RECORD}|"type"\s*:\s*{_STRING}|{_STRING}(?=\s*:)|(?P<value>{_STRING})')
 """The strings of a JSON text. Only strings that are values are in the group."""
 
 _hook: Redact | None = None
@@ -72,7 +74,7 @@ class RedactingScrubber(Scrubber):
         return _STRINGS.sub(self._replaced, text).encode("utf-8", "surrogatepass")
 
     def _replaced(self, found: re.Match[str]) -> str:
-        if found["value"] is None:  # a field's name, or the kind of the record
+        if found["value"] is None:  # a field's name, or the beginning of a record
             return found[0]
         before = json.loads(found["value"])
         after = self._text(before)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
+from plait.journal import codec
 from plait.journal.records import Record
 
 APPLICATION_ID = 0x506C6169
 """An id in the file's header ("Plai"), which distinguishes it from another program's database."""
 
-VERSION = 8
+VERSION = 9
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
@@ -69,7 +70,7 @@ EVENTS = SqlTable(
         SqlColumn("run", "INTEGER NOT NULL", "`runs.n`"),
         SqlColumn("seq", "INTEGER NOT NULL", "number in the run: 0, 1, 2 ... without gaps; unique within the run"),
         SqlColumn("at", "REAL NOT NULL", "when, in seconds since 1970"),
-        SqlColumn("kind", "TEXT NOT NULL", "the record's kind, from the list below"),
+        SqlColumn("kind", "TEXT NOT NULL", "`intent`, `result`, `raised` or `note`"),
         SqlColumn("data", "TEXT NOT NULL", "JSON of the record; its `type` is the kind"),
         SqlColumn("base", "INTEGER", "`seq` of the row whose body is the base of this one; NULL: none"),
         SqlColumn(
@@ -158,7 +159,7 @@ def statements() -> tuple[str, ...]:
 
 
 def reference() -> str:
-    """Return the tables, columns and record kinds in docs/journal.md, as Markdown."""
+    """Return the tables, columns, record kinds and kinds of work in docs/journal.md, as Markdown."""
     lines: list[str] = []
     for table in TABLES:
         lines += [
@@ -173,7 +174,18 @@ def reference() -> str:
         lines.append("")
     lines += ["### Record kinds", "", "| kind | record |", "|---|---|"]
     lines += [f"| `{kind}` | `{name}` |" for kind, name in kinds()]
+    lines += ["", _WORKS, "", "| work | asked | made | result |", "|---|---|---|---|"]
+    lines += [f"| `{work}` | {' | '.join(map(_name_type, types))} |" for work, types in codec.WORKS.items()]
     return "\n".join(lines) + "\n"
+
+
+_WORKS = """\
+Each record has the `key` of its entry, such as `3.1` for the second call of the loop's effect 3, and the `step` of the
+loop. An intent and a result also have a `work`, which tells the types of their values. Other work has plain JSON."""
+
+
+def _name_type(type_: Any) -> str:
+    return "JSON" if type_ is Any else f"`{type_.__name__}`" if isinstance(type_, type) else "`str` or null"
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     journal = Journal.at(path)                     # nothing is opened or made yet
     log = await journal.begin(head, owner_of_this_process())
-    await log.append((Thinking(...), request))     # intent: stands before the effect
-    await log.append((Got(...), response))         # result: stands after it
+    await log.append((Intent("0a0", ...), request))   # stands before the effect
+    await log.append((Result("0a0", ...), response))  # stands after it
     await log.end("answered", outcome, totals)
 
 Several processes, threads and event loops may use one file at once. What the file looks like stands in
@@ -29,7 +29,7 @@ from plait.journal import chain, codec, faults, reader, redaction
 from plait.journal.effects import EffectsFile, has_effects
 from plait.journal.log import ENDED, Entry, RunLog
 from plait.journal.owner import OwnerLock, hold_owner_lock, life_of, owner_of_this_process
-from plait.journal.records import Resumed, Row, RunHead, RunRow, SessionRow, SessionTurn
+from plait.journal.records import NoteRecord, Row, RunHead, RunRow, SessionRow, SessionTurn
 from plait.journal.timeline import Timeline
 from plait.journal.writer import INSERTS, Writer
 
@@ -191,7 +191,7 @@ class Journal:
 
         `rows` is how many rows the caller has read; `records` are written together with the claim. So what was decided
         by these rows, such as an answer to an open question, is recorded only if nobody wrote since. Where calls are in
-        doubt because the journal has lost rows (`RunLog.lost`), the `Resumed` among the records says so.
+        doubt because the journal has lost rows (`RunLog.lost`), the note "resumed" among the records says so.
 
         Raises RecordChanged if the record has more rows. Raises JournalError if the run has ended for good (answered,
         failed or stopped), or if its process still lives; without `force` also if nobody knows whether it lives. The
@@ -242,7 +242,9 @@ class Journal:
             return log
 
         log = await writer.transact(work)
-        if log.lost is not None and any(isinstance(record, Resumed) for record, _ in records):
+        if log.lost is not None and any(
+            isinstance(record, NoteRecord) and record.kind == "resumed" for record, _ in records
+        ):
             # What is in doubt stands in the journal from here on, so the file can begin again.
             EffectsFile(self.path, log.run).start(log.rows)
         return self._keep(log, writer)
@@ -384,7 +386,7 @@ class Journal:
 
     def timeline(self, run_id: str, *, bodies: bool = True) -> Timeline:
         """A run's record as typed values. Without `bodies`, requests and responses are empty, which saves memory."""
-        timeline = Timeline()
+        timeline = Timeline(run=self.run(run_id).head.run)
         for row in self.iter_rows(run_id, reader.KEEP_AT_MOST if bodies else reader.READ_AT_MOST):
             timeline.add(row, keep_body=bodies)
         return timeline

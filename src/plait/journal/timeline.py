@@ -1,210 +1,69 @@
 """A run as typed values: the only reader of the rows of a trace.
 
-Rows refer to each other by numbers, which a `Timeline` resolves. Each row gives one or more `Moment`s: what changed,
-and the new state of the model call, tool call, piece of code, question or note. All other code reads a trace this way;
-tests/test_one_reader.py checks it.
+Rows refer to each other by the keys of their entries (see `records.py`), which a `Timeline` resolves. Each row gives
+one or more `Moment`s: what changed, and the new state of the model call, tool call, piece of code, question or note.
+All other code reads a trace this way; tests/test_one_reader.py checks it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, TypeAlias, TypeGuard
+from typing import Literal, TypeVar
 
-from msgspec import Struct, convert
+from msgspec import UNSET, convert, to_builtins
 from msgspec.structs import asdict, replace
 
-from plait.core import Call, Observation, Reply
+from plait.core import Observation, Reply
+from plait.journal.entries import (
+    Change,
+    ChildRun,
+    CodeTurn,
+    EffectTaken,
+    Entry,
+    GuardDecision,
+    LoopException,
+    ModelAttempt,
+    ModelCall,
+    Moment,
+    OtherWork,
+    Question,
+    RecordedNote,
+    RecordedResponse,
+    ToolCall,
+)
+from plait.journal.keys import Key, question_id, read_key
 from plait.journal.records import (
-    Acting,
-    Begun,
-    Got,
-    HookRecord,
+    Asking,
+    Decision,
+    IntentRecord,
+    MadeCall,
     NoteRecord,
-    ObservedRecord,
-    RanRecord,
+    RaisedRecord,
     Record,
-    Resumed,
+    ResultRecord,
+    Resumption,
     Row,
-    StartRecord,
-    Thinking,
-    ThoughtRecord,
-    Thrown,
-    TookRecord,
-    UserAnswer,
-    Waits,
 )
 
-
-class RecordedResponse(Got, frozen=True, kw_only=True):
-    """The end of a request, in row `seq`, with the exact `body` of the response. `status` is 0 if no response came."""
-
-    seq: int
-    body: bytes | None
-
-
-class ModelAttempt(Struct, frozen=True):
-    """A request to a model and its response. `number` counts the attempts of a call from 0.
-
-    `request` is the exact body. `max_tokens` is the reply length that the run's limits allowed, if they set one.
-    """
-
-    seq: int
-    number: int
-    phase: str
-    model: str
-    path: str
-    max_tokens: int | None
-    request: bytes
-    response: RecordedResponse | None = None
-
-
-class ModelCall(Struct, frozen=True):
-    """A model call: its attempts, at least one, and the reply that the loop received.
-
-    `asked_by` is (i, k) for call k that a tool made while call i of effect `n` ran it; None for a call of the loop.
-    """
-
-    n: int
-    step: int
-    attempts: tuple[ModelAttempt, ...]
-    reply: Reply | None = None
-    asked_by: tuple[int, int] | None = None
-
-    @property
-    def id(self) -> str:
-        """Return what tells this call from the other model calls of the run."""
-        return f"{self.n}" if self.asked_by is None else f"{self.n}.{self.asked_by[0]}.{self.asked_by[1]}"
-
-    @property
-    def last(self) -> ModelAttempt:
-        return self.attempts[-1]
-
-    @property
-    def phase(self) -> str:
-        return self.last.phase
-
-    @property
-    def model(self) -> str:
-        """Return the model of the last attempt."""
-        return self.last.model
-
-    @property
-    def request(self) -> bytes:
-        """Return the exact body of the last attempt."""
-        return self.last.request
-
-
-ChangedBy: TypeAlias = Literal["", "hook", "user"]
-"""Who changed the input of a call before it was made; "" for nobody."""
-
-
-class ToolCall(Struct, frozen=True):
-    """Call `i` of effect `n`: as the loop `planned` it, and as it is made (`call`).
-
-    `bound` is the planned call as guards saw it first. `call` differs from it if hooks or the user changed the input
-    (`changed_by`). It is in doubt if it has `begun` and has no `observation`. `artifacts` are what it returned, as
-    stored.
-    """
-
-    n: int
-    i: int
-    step: int
-    planned: Call
-    bound: Call
-    call: Call
-    changed_by: ChangedBy = ""
-    begun: bool = False
-    observation: Observation | None = None
-    artifacts: bytes | None = None
-
-    @property
-    def shown(self) -> Call:
-        """Return the call in the model's own words, unless its input was changed."""
-        return self.call if self.changed_by else self.planned
-
-
-class Question(Waits, frozen=True):
-    """A question to the user, and the answer."""
-
-    answer: UserAnswer | None = None
-
-
-# One row holds these whole, so that the entry is the record.
-CodeTurn = RanRecord
-HookDecision = HookRecord
-RecordedNote = NoteRecord
-LoopException = Thrown
-Resumption = Resumed
-EffectsStarted = StartRecord
-EffectTaken = TookRecord
-
-Entry: TypeAlias = (
-    ModelCall
-    | ToolCall
-    | CodeTurn
-    | Question
-    | HookDecision
-    | RecordedNote
-    | LoopException
-    | Resumption
-    | EffectsStarted
-    | EffectTaken
-)
-Change: TypeAlias = Literal[
-    "asked",  # a ModelCall: a further attempt
-    "responded",  # its last attempt ended
-    "replied",  # it has its reply
-    "planned",  # a ToolCall: known, not started
-    "began",
-    "ended",
-    "ran",  # a CodeTurn
-    "waits",  # a Question
-    "answered",
-    "decided",  # a HookDecision
-    "noted",
-    "raised",  # a LoopException
-    "resumed",
-    "started",
-    "took",
-]
-
-_CHANGES: dict[type[Record], Change] = {
-    RanRecord: "ran",
-    NoteRecord: "noted",
-    Thrown: "raised",
-    Resumed: "resumed",
-    StartRecord: "started",
-    TookRecord: "took",
-}
-"""The change of each record that is an entry itself and belongs to no earlier row."""
-
-
-class Moment(Struct, frozen=True):
-    """The change of a row: the entry after it. `seq` is the row's number, `at` its time (seconds since 1970)."""
-
-    seq: int
-    at: float
-    change: Change
-    entry: Entry
+_Closable = TypeVar("_Closable", Question, ChildRun)
 
 
 class Timeline:
     """A run's trace. `moments` are in the order of the rows; the other properties hold the latest state of each entry.
 
-    Rows can be added while the run continues.
+    `run` is the run's id, which the ids of its questions depend on. Rows can be added while the run continues.
     """
 
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
+    def __init__(self, rows: Iterable[Row] = (), *, run: str = "") -> None:
+        self.run = run
         self.moments: list[Moment] = []
         self.seconds = 0.0
         """Seconds of the run, without those in which it only waited: for the user, another process, a retry."""
-        self._model_calls: dict[tuple[int, tuple[int, int] | None], ModelCall] = {}
-        self._tool_calls: dict[tuple[int, int], ToolCall] = {}
-        self._questions: dict[tuple[int, int, str], Question] = {}
-        self._asked: dict[tuple[int, int], str] = {}
-        """The last questions about calls, which an answer need not name."""
-        self._decided: dict[tuple[int, int], HookRecord] = {}
-        """What hooks decided about calls that are not planned yet."""
+        self._model_calls: dict[str, ModelCall] = {}
+        self._tool_calls: dict[str, ToolCall] = {}
+        self._questions: dict[str, Question] = {}
+        self._children: dict[str, ChildRun] = {}
+        self._other_works: dict[str, OtherWork] = {}
         self._last_at = 0.0
         for row in rows:
             self.add(row)
@@ -225,11 +84,21 @@ class Timeline:
 
     def _has_waited_for(self, record: Record) -> bool:
         """Return whether the run only waited before this row."""
-        if not isinstance(record, Thinking) or not record.attempt:
-            return isinstance(record, Resumed | UserAnswer)
-        asking = (record.n, record.asked_by[0]) if record.asked_by is not None else None
+        if isinstance(record, NoteRecord):
+            return record.kind == "resumed"
+        if isinstance(record, ResultRecord):
+            return record.key in self._questions
+        if (
+            not isinstance(record, IntentRecord)
+            or record.work != "request"
+            or (key := read_key(record.key)).attempt <= 0
+        ):
+            return False
+        asking = f"{key.n}.{key.i}"
         works = any(each.last.response is None for each in self._model_calls.values()) or any(
-            each.begun and each.observation is None for at, each in self._tool_calls.items() if at != asking
+            each.begun and not each.waits and each.observation is None
+            for at, each in self._tool_calls.items()
+            if at != asking
         )
         return not works
 
@@ -252,8 +121,8 @@ class Timeline:
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """Return the tool calls, in the order they were planned."""
-        return list(self._tool_calls.values())
+        """Return the tool calls, in the order in which the loop asked for them."""
+        return sorted(self._tool_calls.values(), key=lambda call: (call.n, call.i))
 
     @property
     def results(self) -> list[tuple[ToolCall, Observation]]:
@@ -275,19 +144,18 @@ class Timeline:
 
     @property
     def questions(self) -> list[Question]:
-        """Return the questions to the user, in order."""
+        """Return the questions of this run to the user, in order. Those of its child runs are in their own records."""
         return list(self._questions.values())
 
     @property
     def open_questions(self) -> list[Question]:
-        """Return the questions without an answer."""
-        return [each for each in self._questions.values() if each.answer is None]
+        """Return the questions that wait for an answer. `find_open_questions` also finds those of child runs."""
+        return [each for each in self._questions.values() if each.is_open]
 
     @property
-    def answered_questions(self) -> list[Question]:
-        """Return the questions with an answer, in the order of the answers."""
-        answered = [each.entry for each in self.moments if each.change == "answered"]
-        return [each for each in answered if isinstance(each, Question)]
+    def children(self) -> list[ChildRun]:
+        """Return the child runs, in the order they were started."""
+        return list(self._children.values())
 
     @property
     def resumptions(self) -> list[Resumption]:
@@ -297,81 +165,186 @@ class Timeline:
     # -- reading rows
 
     def _read(self, row: Row, body: bytes | None) -> Iterator[tuple[Change, Entry]]:
-        """Yield what a row changes. A row whose effect has no start on record changes nothing."""
+        """Yield what a row changes. A result whose entry did not begin on record, and was not refused, changes
+        nothing."""
         record = row.record
+        key = read_key(record.key)
         match record:
-            case Thinking():
-                yield "asked", self._add_attempt(row.seq, record, body)
-            case Got(n=n, asked_by=by) if (n, by) in self._model_calls:
-                yield "responded", self._add_response(row.seq, record, body)
-            case ThoughtRecord(n=n, reply=reply, asked_by=by) if (n, by) in self._model_calls:
-                self._model_calls[n, by] = call = replace(self._model_calls[n, by], reply=reply)
-                yield "replied", call
-            case Acting(n=n, step=step):
-                for i, each in enumerate(record.calls):
-                    bound = replace(each, input=record.bound[i]) if i in record.bound else each
-                    planned = ToolCall(n, i, step, each, bound, bound)
-                    yield "planned", self._put_call(self._decide_call(planned, self._decided.pop((n, i), None)))
-                yield from self._begin_calls(n, record.begun)
-            case Begun(n=n):
-                yield from self._begin_calls(n, record.begun)
-            case ObservedRecord(n=n, i=i, observation=observation) if (n, i) in self._tool_calls:
-                ended = replace(self._tool_calls[n, i], observation=observation, artifacts=body)
-                yield "ended", self._put_call(ended)
-            case Waits(n=n, i=i):
-                asked = Question(**asdict(record))
-                # A child run may ask several questions during one call, each by its id. Hooks ask more of them.
-                self._questions[n, i, record.question] = asked
-                if not (record.child or record.point):
-                    self._asked[n, i] = record.question
-                yield "waits", asked
-            case UserAnswer(n=n, i=i, question=id) if (
-                key := (n, i, id or self._asked.get((n, i), ""))
-            ) in self._questions:
-                self._questions[key] = answered = replace(self._questions[key], answer=record)
-                if (n, i) in self._tool_calls and not id and record.input:
-                    known = self._tool_calls[n, i]
-                    self._put_call(replace(known, call=record.edit(known.call), changed_by="user"))
+            case IntentRecord(work="request"):
+                yield "asked", self._add_attempt(row.seq, key, record, body)
+            case IntentRecord(work="call"):
+                yield from self._begin_call(key, record)
+            case IntentRecord(work="question" | "decision", asked=Asking() as asked):
+                yield from self._ask(key, record, asked)
+            case IntentRecord(work="child", asked=asked):
+                child = ChildRun(record.key, key.n, key.i, record.step, asked.run, asked.question)
+                self._children[record.key] = child
+                yield "began", child
+            case IntentRecord(work="think" | "code" | "take"):
+                pass  # the result says it all
+            case IntentRecord(work=work, asked=asked):
+                made = None if record.made is UNSET else record.made
+                self._other_works[record.key] = other = OtherWork(record.key, key.n, record.step, work, asked, made)
+                yield "began", other
+            case ResultRecord():
+                yield from self._end(row.seq, key, record, body)
+                if record.work not in ("question", "decision"):
+                    self._close(record.key)
+            case RaisedRecord(kind="Suspend"):
+                if record.key in self._tool_calls:
+                    self._tool_calls[record.key] = replace(self._tool_calls[record.key], waits=True)
+            case RaisedRecord():
+                self._close(record.key)
+                yield "raised", LoopException(**asdict(record), n=key.n)
+            case NoteRecord(kind="resumed", value=Resumption() as value):
+                yield "resumed", value
+            case NoteRecord():
+                yield "noted", RecordedNote(record.key, key.note, record.step, record.kind, record.text, record.value)
+
+    def _end(self, seq: int, key: Key, record: ResultRecord, body: bytes | None) -> Iterator[tuple[Change, Entry]]:
+        value, asked = record.value, None if record.asked is UNSET else record.asked
+        match record.work:
+            case "request":
+                found = self._model_calls.get(_remove_attempt(record.key))
+                if found is not None:
+                    response = RecordedResponse(**asdict(value), seq=seq, body=body)
+                    attempts = tuple(
+                        replace(each, response=response) if each.number == key.attempt else each
+                        for each in found.attempts
+                    )
+                    self._model_calls[found.key] = found = replace(found, attempts=attempts)
+                    yield "responded", found
+            case "think":
+                if record.key in self._model_calls:
+                    self._model_calls[record.key] = replied = replace(self._model_calls[record.key], reply=value)
+                    yield "replied", replied
+            case "call":
+                known = self._tool_calls.get(record.key)
+                if known is None and asked is not None:
+                    known = ToolCall(record.key, key.n, key.i, record.step, asked, asked)
+                    yield "planned", known
+                elif known is not None and asked is not None:  # asked about, but then refused
+                    known = replace(known, planned=asked)
+                if known is not None:
+                    ended = replace(known, waits=False, observation=value, artifacts=body)
+                    self._tool_calls[record.key] = ended
+                    yield "ended", ended
+            case "code":
+                yield "ran", CodeTurn(**asdict(value), key=record.key, n=key.n, step=record.step)
+            case "question" | "decision" if record.key in self._questions:
+                self._questions[record.key] = answered = replace(self._questions[record.key], answer=value)
+                call = self._tool_calls.get(key.owner)
+                if call is not None and not call.begun and isinstance(value, Decision) and value.action == "edit":
+                    edited = replace(answered.call or call.call, input=answered.edited_input, by_code=False)
+                    self._tool_calls[key.owner] = replace(call, call=edited, changed_by="user")
                 yield "answered", answered
-            case HookRecord(n=n, i=i):
-                if record.point == "before_tool" and (n, i) in self._tool_calls:
-                    self._put_call(self._decide_call(self._tool_calls[n, i], record))
-                elif record.point == "before_tool":
-                    self._decided[n, i] = record
-                yield "decided", record
-            case RanRecord() | NoteRecord() | Thrown() | Resumed() | StartRecord() | TookRecord():
-                yield _CHANGES[type(record)], record
+            case "decision":
+                if key.mark == "!" and value.action in ("change", "refuse"):
+                    self._change_result(key.owner, value)
+                when: Literal["before", "after"] = "before" if key.mark == "?" else "after"
+                decided = (value.action, value.text, value.value)
+                yield "decided", GuardDecision(record.key, key.n, key.i, record.step, key.guard, when, *decided)
+            case "question":
+                pass  # nobody asked it
+            case "take":
+                yield "took", EffectTaken(record.key, key.n, record.step, value)
+            case "child":
+                if record.key in self._children:
+                    self._children[record.key] = child = replace(self._children[record.key], end=value)
+                    yield "ended", child
+            case work:
+                other = self._other_works.get(record.key) or OtherWork(record.key, key.n, record.step, work, asked)
+                self._other_works[record.key] = other = replace(other, result=value, has_ended=True)
+                yield "ended", other
 
-    def _add_attempt(self, seq: int, asked: Thinking, body: bytes | None) -> ModelCall:
-        attempt = ModelAttempt(seq, asked.attempt, asked.phase, asked.model, asked.path, asked.max_tokens, body or b"")
-        before = self._model_calls.get((asked.n, asked.asked_by))
+    def _change_result(self, key: str, decision: Decision) -> None:
+        """Keep the result of a call as a guard left it: so the loop received it.
+
+        A remark on it, or an error that it came to be, is its result for readers too. What a hook put in its place is
+        not: they see what the tool returned.
+        """
+        call = self._tool_calls.get(key)
+        if call is None or call.observation is None:
+            return
+        made, change = call.seen or call.observation, decision.value
+        if decision.action == "refuse":
+            seen = Observation(decision.text, trouble="refused", seconds=made.seconds, outside=made.outside)
+        else:
+            seen = convert({**to_builtins(made), **change}, Observation)
+        if decision.action == "change" and _REMARKS & change.keys():
+            own = convert({**to_builtins(call.observation), **change}, Observation)
+            call = replace(call, observation=own)
+        self._tool_calls[key] = changed = replace(call, changed_result=seen if seen != call.observation else None)
+        for i in range(len(self.moments) - 1, -1, -1):
+            if self.moments[i].change == "ended" and getattr(self.moments[i].entry, "key", "") == key:
+                self.moments[i] = replace(self.moments[i], entry=changed)
+                return
+
+    def _add_attempt(self, seq: int, key: Key, record: IntentRecord, body: bytes | None) -> ModelCall:
+        asked = record.asked
+        attempt = ModelAttempt(seq, key.attempt, asked.phase, asked.model, asked.path, asked.max_tokens, body or b"")
+        of_call = _remove_attempt(record.key)
+        before = self._model_calls.get(of_call)
         attempts = before.attempts if before is not None else ()
-        call = ModelCall(asked.n, asked.step, (*attempts, attempt), asked_by=asked.asked_by)
-        self._model_calls[asked.n, asked.asked_by] = call
+        self._model_calls[of_call] = call = ModelCall(of_call, key.n, key.i, record.step, (*attempts, attempt))
         return call
 
-    def _add_response(self, seq: int, got: Got, body: bytes | None) -> ModelCall:
-        response = RecordedResponse(**asdict(got), seq=seq, body=body)
-        call = self._model_calls[got.n, got.asked_by]
-        attempts = tuple(
-            replace(each, response=response) if each.number == got.attempt else each for each in call.attempts
+    def _begin_call(self, key: Key, record: IntentRecord) -> Iterator[tuple[Change, Entry]]:
+        known = self._tool_calls.get(record.key)
+        made = MadeCall(record.asked) if record.made is UNSET else record.made
+        planned = ToolCall(record.key, key.n, key.i, record.step, record.asked, made.call, made.by, made.words)
+        if known is None:
+            yield "planned", planned
+        self._tool_calls[record.key] = began = replace(planned, begun=True)
+        if known is None or not known.begun:  # else it goes on: it waited for a child run, or is made again
+            yield "began", began
+
+    def _ask(self, key: Key, record: IntentRecord, asked: Asking) -> Iterator[tuple[Change, Entry]]:
+        """A call that a guard asks about is planned, even if it has no row of its own yet."""
+        is_about_call = key.mark == "?" and key.i >= 0 and not key.asked
+        if is_about_call and asked.call is not None and key.owner not in self._tool_calls:
+            planned = ToolCall(key.owner, key.n, key.i, record.step, asked.call, asked.call)
+            self._tool_calls[key.owner] = planned
+            yield "planned", planned
+        for each in self._questions.values():
+            its = read_key(each.key)
+            if each.is_open and key.mark and (its.owner, its.mark, its.guard) == (key.owner, key.mark, key.guard):
+                self._questions[each.key] = replace(each, closed=True)
+        question = Question(
+            record.key,
+            key.n,
+            key.i,
+            record.step,
+            asked.kind,
+            asked.text,
+            self.run,
+            question_id(self.run, record.key),
+            asked.call,
+            key.guard,
         )
-        self._model_calls[got.n, got.asked_by] = call = replace(call, attempts=attempts)
-        return call
+        self._questions[record.key] = question
+        yield "waits", question
 
-    def _begin_calls(self, n: int, begun: Sequence[int]) -> Iterator[tuple[Change, Entry]]:
-        for i in begun:
-            if (n, i) in self._tool_calls:
-                yield "began", self._put_call(replace(self._tool_calls[n, i], begun=True))
+    def _close(self, key: str) -> None:
+        """Note that an entry has ended, or was raised: nobody waits for what is below it."""
+        _close_below(self._questions, key)
+        _close_below(self._children, key)
 
-    def _decide_call(self, call: ToolCall, decided: HookRecord | None) -> ToolCall:
-        if decided is None or not decided.changed:
-            return call
-        return replace(call, call=convert(decided.value, Call), changed_by="hook")
 
-    def _put_call(self, call: ToolCall) -> ToolCall:
-        self._tool_calls[call.n, call.i] = call
-        return call
+_REMARKS = {"note", "repeated", "trouble"}
+"""The fields of an observation that say something about a result."""
+
+
+def _remove_attempt(key: str) -> str:
+    """Return the key of the model call that an attempt belongs to."""
+    return key.rpartition("a")[0]
+
+
+def _close_below(entries: dict[str, _Closable], key: str) -> None:
+    for each in entries.values():
+        rest = each.key.removeprefix(key)
+        if each.is_open and rest != each.key and not rest[:1].isdigit():
+            entries[each.key] = replace(each, closed=True)
 
 
 # -- forks
@@ -381,21 +354,19 @@ def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
     """Return the rows that a fork from step `at` takes over, and the number of the last step.
 
     A question without an answer, and the approval of a call that was not made, are for the run that asked: a fork asks
-    anew. What a loop did after a limit was near is not taken over either: a fork has limits of its own.
+    anew. What a loop did after a limit was near is not taken over either: a fork has limits of its own. Child runs that
+    have not ended stay with the run that started them.
     """
-    steps = _steps_of_effects(rows)
-    near = next((row for row in rows if isinstance(row.record, Thrown) and row.record.kind in _LIMITS), None)
-    kept = [row for row in rows if _step_of(row.record, steps) < at and not (near and _is_after(row, near))]
+    of_loop = [row for row in rows if not isinstance(row.record, NoteRecord) or read_key(row.record.key).note >= 0]
+    raised = [row for row in rows if isinstance(row.record, RaisedRecord) and row.record.kind in _LIMITS]
+    near = raised[0] if raised else None
+    kept = [row for row in of_loop if row.record.step < at and not (near is not None and _is_after(row, near))]
     timeline = Timeline(kept)
-    asked = {(each.n, each.i) for each in timeline.questions if each.i < 0 and each.answer is not None}
-    made = {(each.n, each.i) for each in timeline.tool_calls if each.begun or each.observation is not None}
-    used = [row for row in kept if not _is_about_call(row.record) or (row.record.n, row.record.i) in asked | made]
-    return used, max(steps.values(), default=0)
-
-
-def _is_about_call(record: Record) -> TypeGuard[Waits | UserAnswer | HookRecord]:
-    """Say whether a row counts only if its call was made, or its question answered."""
-    return isinstance(record, Waits | UserAnswer) or (isinstance(record, HookRecord) and record.i >= 0)
+    unanswered = {each.key for each in timeline.questions if each.answer is None}
+    unended = {each.key for each in timeline.children if each.end is None}
+    made = {each.key for each in timeline.tool_calls if each.begun or each.observation is not None}
+    used = [row for row in kept if row.record.key not in unanswered | unended and _is_of_made_call(row.record, made)]
+    return used, max((row.record.step for row in of_loop if not isinstance(row.record, NoteRecord)), default=0)
 
 
 _LIMITS = ("LimitNear", "LimitReached")
@@ -403,36 +374,11 @@ _LIMITS = ("LimitNear", "LimitReached")
 
 def _is_after(row: Row, near: Row) -> bool:
     """Say whether a row is that of the limit, or of an effect after it. Results of earlier effects may come later."""
-    if isinstance(row.record, NoteRecord):
-        return row.seq > near.seq
-    assert isinstance(near.record, Thrown)
-    return not isinstance(row.record, Resumed) and row.record.n >= near.record.n
+    n = read_key(row.record.key).n
+    return row.seq > near.seq if n < 0 else n >= read_key(near.record.key).n
 
 
-def _step_of(record: Record, steps: dict[int, int]) -> float:
-    """Return the step of a row; infinite for a row of the runtime, which a fork never takes over."""
-    if isinstance(record, NoteRecord):
-        return record.step if record.n >= 0 else float("inf")
-    if isinstance(record, HookRecord) or (isinstance(record, Waits) and record.point):
-        return record.step
-    return float("inf") if isinstance(record, Resumed) else steps.get(record.n, 0)
-
-
-def _steps_of_effects(rows: Sequence[Row]) -> dict[int, int]:
-    """Return the step of each effect. A start belongs to the first step that it started, a take to the last started
-    one."""
-    steps: dict[int, int] = {}
-    for row in rows:
-        record = row.record
-        if isinstance(record, Waits) and record.point:
-            continue  # one about an answer has the number of the next effect
-        if isinstance(record, Thinking | Acting | RanRecord | Waits | Thrown):
-            steps.setdefault(record.n, record.step)
-    begun = dict(steps)
-    for row in rows:
-        record = row.record
-        if isinstance(record, StartRecord | TookRecord):
-            before = max((step for n, step in begun.items() if n < record.n), default=0)
-            started = record.tickets if isinstance(record, StartRecord) else ()
-            steps[record.n] = min((begun[n] for n in started if n in begun), default=before)
-    return steps
+def _is_of_made_call(record: Record, made: set[str]) -> bool:
+    """Return False for what was decided about a call that was not made."""
+    key = read_key(record.key)
+    return not key.mark or key.i < 0 or f"{key.n}.{key.i}" in made

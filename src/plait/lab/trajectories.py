@@ -20,10 +20,11 @@ from msgspec import Struct
 from plait import loops
 from plait.core import Reply
 from plait.core.errors import ConfigError, JournalError, PlaitError, UnknownRun
+from plait.journal.entries import LoopException, ModelCall, RecordedNote
 from plait.journal.records import RunRow
 from plait.journal.results import Rating, Results
 from plait.journal.store import Journal
-from plait.journal.timeline import LoopException, ModelCall, RecordedNote, Timeline
+from plait.journal.timeline import Timeline
 from plait.lab.cells import read_result
 from plait.lab.results import CellResult
 from plait.lab.run_comparison import load_comparison
@@ -320,11 +321,11 @@ def _read_replies(timeline: Timeline) -> list[_RecordedReply]:
     early: list[str] = []
     for moment in timeline.moments:
         match moment.change, moment.entry:
-            case "asked", ModelCall(n=n, asked_by=None):
+            case "asked", ModelCall(n=n, i=-1):
                 open_.add(n)
             case _, LoopException(n=n):
                 open_.discard(n)
-            case "replied", ModelCall(n=n, asked_by=None, reply=reply) as call if n in open_ and reply is not None:
+            case "replied", ModelCall(n=n, i=-1, reply=reply) as call if n in open_ and reply is not None:
                 open_.remove(n)
                 said.append(_RecordedReply(call, reply))
                 said[-1].remarks, early = early, []

@@ -188,23 +188,24 @@ def read_reply(
     answer, None of any other: a model that simply answers is not asked for a form. It only gets the first reply
     (`miss` 1). Raises `Unreadable`, also if the reply was cut within a call.
     """
+    cut = reply.how_cut
     try:
         turn = read(reply.text)
-        if reply.how_cut and is_cut_within_call(reply.text, turn, read):
+        if cut and is_cut_within_call(reply.text, turn, read):
             raise Unreadable("Its action is not complete: write a shorter one.")
     except Unreadable as why:
         plain = answer(reply.text.strip()) if answer is not None and reply.finish == "stop" and miss == 1 else None
         if plain is not None:
             yield from note("repaired", "the reply was only an answer: it was taken for the answer")
             return plain
-        flaw = reply.only_reasoning or (f"Your reply {reply.how_cut}." if reply.how_cut else "")
+        flaw = reply.only_reasoning or (f"Your reply {cut}." if cut else "")
         raise Unreadable(f"{flaw} {str(why).removeprefix('Your reply is empty. ')}" if flaw else str(why)) from None
     if check is not None:
         yield from check(turn)
     for remark in turn.remarks:
         yield from note(remark.kind, remark.text)
-    if reply.how_cut:
-        yield from note("cut", f"the reply {reply.how_cut}: what is complete in it counts")
+    if cut:
+        yield from note("cut", f"the reply {cut}: what is complete in it counts")
     return structs.replace(turn, reply=reply.text) if isinstance(turn, Turn) else turn
 
 
@@ -234,14 +235,14 @@ def calls_of(turn: Any) -> Sequence[Any]:
     return getattr(getattr(turn, "plan", turn), "calls", ()) if call is None else (call,)
 
 
-def plain_answer(context: LoopContext, labels: Sequence[str] = ()) -> Callable[[str], Turn | None]:
-    """Return a function that makes the turn of a plain answer, in words or as JSON of the output type. It returns None
-    for a text that names a tool or has a label, as that may be meant for a call."""
+def read_plain_answer(context: LoopContext, labels: Sequence[str], text: str) -> Turn | None:
+    """Return the turn of a plain answer, in words or as JSON of the output type; None for a text that names a tool or
+    has one of the labels, as that may be meant for a call."""
+    fits = is_plain_answer(text) if context.output is None else context.output.fits(text)
     words = [rf"\b{re.escape(tool.name)}\b" for tool in context.known_tools]
     words += [rf"^[ \t>*_#-]{{0,12}}{re.escape(label)}(?: ?\d{{1,3}})?[*_ \t]{{0,4}}[:：]" for label in labels]
-    names = re.compile("|".join(words) or r"(?!)", re.I | re.M)
-    fits = context.output.fits if context.output is not None else is_plain_answer
-    return lambda text: Turn(answer=text, answered=True, kept=text) if fits(text) and not names.search(text) else None
+    is_call = bool(words) and re.search("|".join(words), text, re.I | re.M) is not None
+    return Turn(answer=text, answered=True, kept=text) if fits and not is_call else None
 
 
 def is_plain_answer(text: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from operator import attrgetter
 
 from plait.core import ToolSpec
 from plait.core.loose_json import PREFIXES
@@ -70,16 +71,16 @@ def disarm_calls(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False
         text = _without_objects(text, names)
     if not names and "<" not in text:
         return text
-    sure = any(tag in text for tag in SURE_TAGS) or INPUT_TAG.search(text) is not None
+    sure = any(map(text.__contains__, SURE_TAGS)) or INPUT_TAG.search(text) is not None
     for opening, read in _OPENINGS:
-        if (names or (sure and read == "read_tags")) and any(sign in text for sign in _SIGNS[read]):
+        if (names or (sure and read == "read_tags")) and any(map(text.__contains__, _SIGNS[read])):
             text = opening.sub(partial(_arm, read, names), text)
     return text
 
 
 def names_in(text: str, tools: Sequence[ToolSpec]) -> tuple[str, ...]:
     """Return the names of the tools, none if the text names no tool, as most data does."""
-    names, plain = tuple([tool.name for tool in tools]), fold(text)
+    names, plain = tuple(map(attrgetter("name"), tools)), fold(text)
     if "\\u00" in text:  # it may hide a name
         return names
     for name, word in _words(names):
@@ -116,9 +117,9 @@ def _without_objects(text: str, names: tuple[str, ...]) -> str:
         return key[0]
 
     text = _without_keys(text, SURE_KEYS)
-    if any(key in text for key in LIST_KEYS):
+    if any(map(text.__contains__, LIST_KEYS)):
         text = _STRINGS.sub(_behind, text)
-    if any(key in text for key in (*NAME_KEYS, "function")):
+    if any(map(text.__contains__, (*NAME_KEYS, "function"))):
         text = _NAMED_OBJECT.sub(named, text)
     if unknown:  # with an input beside it, it is a call of an unknown tool
         text = _without_keys(text, INPUT_KEYS)
@@ -129,7 +130,7 @@ def _without_objects(text: str, names: tuple[str, ...]) -> str:
 
 def _without_keys(text: str, keys: Sequence[str]) -> str:
     """Escape the colon behind each of these keys, in data that has objects."""
-    if "{" not in text or not ("\\u00" in text or any(key in text for key in keys)):
+    if "{" not in text or not ("\\u00" in text or any(map(text.__contains__, keys))):
         return text
     return _keys(tuple(keys)).sub(_behind, text)
 

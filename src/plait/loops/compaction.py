@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct, structs
@@ -61,10 +61,9 @@ class View(Struct, frozen=True):
     dropped: int = 0
     summary: str = ""
 
-    def find_shown(self, count: int) -> Iterator[int]:
-        """Yield the indexes of the shown entries of a log with `count` entries."""
-        yield from range(min(self.first, count))
-        yield from range(max(self.first, self.dropped), count)
+    def find_shown(self, count: int) -> tuple[int, ...]:
+        """Return the indexes of the shown entries of a log with `count` entries."""
+        return (*range(min(self.first, count)), *range(max(self.first, self.dropped), count))
 
     def of_entry(self, index: int) -> View:
         """Return what shapes the text of one entry: equal views give equal texts."""
@@ -192,13 +191,14 @@ class Compaction:
         return self._count(next(attempt(view)))
 
     def _count(self, effect: Effect) -> float:
-        return count_bytes(effect) * self._tokens_a_byte + count_attachment_tokens(effect)
+        size, tokens = measure_prompt(effect)
+        return size * self._tokens_a_byte + tokens
 
     def _learn_density(self, effect: Effect, result: Any) -> None:
-        if not isinstance(effect, Think) or not isinstance(result, Reply) or count_attachment_tokens(effect):
-            return  # the tokens of attachments are only estimated
-        if result.usage.input_tokens:
-            self._tokens_a_byte = result.usage.input_tokens / count_bytes(effect)
+        if isinstance(effect, Think) and isinstance(result, Reply) and result.usage.input_tokens:
+            size, tokens = measure_prompt(effect)
+            if not tokens:  # those of attachments are only estimated
+                self._tokens_a_byte = result.usage.input_tokens / size
 
     def _learn_room(self, attempt: Attempt, why: ContextOverflow) -> None:
         """Learn from a refused prompt how many tokens fit, or how many tokens it has."""
@@ -208,20 +208,18 @@ class Compaction:
         self._room = why.room or min(self._room or math.inf, tokens)
 
 
-def count_bytes(effect: Effect) -> int:
-    """Return the length of a prompt: its texts, calls and tools; 1 for another effect or an empty prompt."""
+def measure_prompt(effect: Effect) -> tuple[int, int]:
+    """Return the bytes of a prompt's texts, calls and tools (at least 1), and the estimated tokens of its images and
+    PDF files."""
     if not isinstance(effect, Think):
-        return 1
-    texts = [effect.prompt, *(each.content for each in effect.messages)]
-    texts += [str(each) for each in (*effect.tools, *(call for each in effect.messages for call in each.calls))]
-    return max(1, sum(len(text.encode(errors="replace")) for text in texts))
-
-
-def count_attachment_tokens(effect: Effect) -> int:
-    """Return the estimated tokens of the images and PDF files in a prompt."""
-    if not isinstance(effect, Think):
-        return 0
-    return sum(file.tokens for each in effect.messages for file in each.attachments)
+        return 1, 0
+    parts: list[Any] = [effect.prompt, *effect.tools]
+    tokens = 0
+    for message in effect.messages:
+        parts += (message.content, *message.calls)
+        for file in message.attachments:
+            tokens += file.tokens
+    return max(1, len("".join(map(str, parts)).encode(errors="replace"))), tokens
 
 
 def shorten_results(chars: int, why: ContextOverflow) -> Effects[int]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from plait.core import Exchange, LoopContext, PastCall, Task, ToolSpec
@@ -77,7 +78,7 @@ class Escape:
         self, *disarm: Disarm, labels: Sequence[str] = (), tools: Sequence[ToolSpec] = (), tokens: Sequence[str] = ()
     ) -> None:
         self._disarm, self._tools = disarm, tools
-        self._patterns = _patterns(tuple(labels), tuple(tool.name for tool in tools))
+        self._patterns = _patterns(tuple(labels), tuple(map(attrgetter("name"), tools)))
         self._tokens = tuple(tokens)
 
     def __call__(self, text: str, *, inline: bool = False) -> str:
@@ -147,7 +148,7 @@ def show_texts(text: str, task: Task, escape: Callable[[str], str]) -> str:
 def begins_line(prompt: str) -> bool:
     """Return whether a prompt that was filled with `HOLE` shows this value at the beginning of a line."""
     befores = [line.partition(HOLE)[0] for line in prompt.split("\n") if HOLE in line]
-    return not all(before.strip() for before in befores) or not befores
+    return not all(map(str.strip, befores)) or not befores
 
 
 def without_tokens(text: str, tokens: Sequence[str]) -> str:
@@ -164,7 +165,7 @@ def without_tokens(text: str, tokens: Sequence[str]) -> str:
 
 def _without_reasoning(text: str) -> str:
     low = text.lower()
-    if not any(mark in low for mark in _REASONING_MARKS):
+    if not any(map(low.__contains__, _REASONING_MARKS)):
         return text
     return _REASONING.sub(lambda mark: f"{mark[0][0]}\\{mark[0][1:]}", text)
 

@@ -17,7 +17,8 @@ _ALONE = re.compile(r"[:\[,]\s*$")  # text before a value of JSON that is not a 
 
 def find_ungrounded(text: str = "", **more: Any) -> Effects[tuple[str, ...]]:
     """Return the values that the model invented in text, code or planned calls. `more`: see `check_grounding`."""
-    return tuple(value.rpartition(": ")[2] for value in (yield from check_grounding(text, **more)))
+    found = yield from check_grounding(text, **more)
+    return found and tuple(value.rpartition(": ")[2] for value in found)
 
 
 def find_ungrounded_in_turn(turn: Turn) -> Effects[tuple[str, ...]]:
@@ -25,14 +26,12 @@ def find_ungrounded_in_turn(turn: Turn) -> Effects[tuple[str, ...]]:
     with such a value would confirm it."""
     call = turn.call
     if call is not None and call.tool == CODE:
-        return _own(turn, (yield from find_ungrounded(turn.thought, code=str(call.input))))
-    words = f"{turn.thought}\n{turn.answer}" if turn.answered else turn.thought
-    return _own(turn, (yield from find_ungrounded(words, calls=[call] if call is not None else ())))
-
-
-def _own(turn: Turn, found: Iterable[str]) -> tuple[str, ...]:
-    """Drop the numbers of labels: `OBSERVATION 12`."""
-    return tuple(value for value in found if strike_values(turn.kept, [value]) != turn.kept)
+        found = yield from find_ungrounded(turn.thought, code=str(call.input))
+    else:
+        words = f"{turn.thought}\n{turn.answer}" if turn.answered else turn.thought
+        found = yield from find_ungrounded(words, calls=[call] if call is not None else ())
+    # Without the numbers of labels: `OBSERVATION 12`.
+    return found and tuple(value for value in found if strike_values(turn.kept, [value]) != turn.kept)
 
 
 def strike_from_turn(found: Sequence[str], turn: Turn, seen: Observation) -> tuple[Turn, Observation]:

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property, lru_cache, partial
+from operator import attrgetter
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -102,7 +103,7 @@ class Body(Struct, frozen=True):
         return [label for label in self.labels if label.kind == kind]
 
     def following(self, label: Label) -> Label | None:
-        index = bisect_right(self.labels, label.start, key=lambda one: one.start)
+        index = bisect_right(self.labels, label.start, key=attrgetter("start"))
         return self.labels[index] if index < len(self.labels) else None
 
     def after(self, label: Label) -> int:
@@ -150,7 +151,7 @@ class LabelWords:
 
     def kind_of(self, word: str) -> LabelKind:
         """Return the kind of a label's word, whatever joins its parts."""
-        return next(kind for kind in KINDS if _joined(getattr(self, kind)) == _joined(word))
+        return self._kinds[_joined(word)]
 
     def may_begin(self, line: str) -> bool:
         """Return whether an incomplete line may still become a label."""
@@ -197,7 +198,7 @@ class LabelWords:
 
     def unguard(self, text: str) -> str:
         """Undo `guard`, so that escaped data which a model copies becomes plain again."""
-        return _FENCES.remove(self._labels.remove(_CALL_LINES.remove(text)))
+        return _FENCES.remove(self._labels.remove(_CALL_LINES.remove(text))) if "\\" in text else text
 
     def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Escape labels in data: `Observation:` becomes `Observation\\:`. Escaping twice changes nothing more."""
@@ -212,6 +213,10 @@ class LabelWords:
     def _any(self) -> str:
         words = sorted(astuple(self), key=len, reverse=True)
         return "|".join("[ _-]?".join(map(re.escape, word.split())) for word in words)
+
+    @cached_property
+    def _kinds(self) -> dict[str, LabelKind]:
+        return {_joined(getattr(self, kind)): kind for kind in reversed(KINDS)}
 
     @cached_property
     def _beginnings(self) -> tuple[str, ...]:
@@ -267,21 +272,22 @@ def note_surroundings(text: str, found: Found, what: str, remarks: list[Remark])
 
 def thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
     """Return the thought before the index `upto`: the content of `Thought:` labels, and text before any label."""
-    labels = [label for label in body.labels if label.start < upto]
-    first = labels[0].start if labels else upto
-    parts = [body.text[:first].strip()]
+    parts: list[str] = []
+    begin, thoughts = 0, 0  # of the text that is a thought; -1 within another part
+    for label in body.labels:
+        if label.start >= upto:
+            break
+        if begin >= 0:
+            parts.append(body.text[begin : label.start].strip())
+        is_thought = label.kind == "thought"
+        begin, thoughts = label.end if is_thought else -1, thoughts + is_thought
+    if begin >= 0:
+        parts.append(body.text[begin:upto].strip())
     if parts[0]:
         remarks.append(repair_remark(f"text without the label {body.words.thought}: was taken for the thought"))
-    starts = [label.start for label in labels[1:]] + [upto]
-    parts += [
-        body.text[label.end : min(end, upto)].strip()
-        for label, end in zip(labels, starts, strict=False)
-        if label.kind == "thought"
-    ]
-    parts = [part for part in parts if part]
-    if sum(label.kind == "thought" for label in labels) > 1:
+    if thoughts > 1:
         remarks.append(repair_remark("several thoughts were joined"))
-    return body.words.unguard("\n".join(parts)).strip()
+    return body.words.unguard("\n".join(filter(None, parts))).strip()
 
 
 def answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
@@ -366,7 +372,10 @@ def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
 
 
 def _named(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    return next((tool for tool in tools if tool.name == name), None)
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    return None
 
 
 def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:

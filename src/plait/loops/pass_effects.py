@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from plait.core import Effect, Effects
 
@@ -15,23 +15,25 @@ def pass_effects(
     steps: Effects[T],
     first: Effect | None = None,
     *,
-    change: Callable[[Effect], Effect] = lambda effect: effect,
-    on_result: Callable[[Effect, Any], None] = lambda effect, result: None,
+    change: Callable[[Effect], Effect] | None = None,
+    on_result: Callable[[Effect, Any], None] | None = None,
 ) -> Effects[T]:
     """Run `steps`. Yield what `change` makes of each effect, and call `on_result(effect, result)` with its result.
 
     `first` is the effect that `steps` has yielded already; None if it has not begun.
     """
-    advance: Callable[[], Effect] = partial(next, steps) if first is None else lambda: first
+    advance: Callable[[], Effect] = partial(next, steps)
     while True:
         try:
-            effect = advance()
+            effect, first = advance() if first is None else first, None
         except StopIteration as end:
-            return cast(T, end.value)
+            value: T = end.value
+            return value
         try:
-            result: Any = yield change(effect)
+            result: Any = yield effect if change is None else change(effect)
         except Exception as thrown:
             advance = partial(steps.throw, thrown)
         else:
-            on_result(effect, result)
+            if on_result is not None:
+                on_result(effect, result)
             advance = partial(steps.send, result)

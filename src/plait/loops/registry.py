@@ -101,14 +101,13 @@ def has_compaction(name: str) -> bool:
 def fallback_of(loop: Loop) -> Loop | None:
     """Return the loop that this one may fall back to. Raises `ConfigError` for an unknown name, or if loops fall back
     to each other without end."""
-    chain, at = [loop.name], loop
-    while name := getattr(at, "fallback", ""):
-        at = make(name)
-        if at.name in chain[1:]:
-            raise ConfigError(f"These loops fall back to each other: {' -> '.join((*chain, at.name))}.")
-        chain.append(at.name)
-    name = getattr(loop, "fallback", "")
-    return make(name) if name else None
+    chain = [loop]
+    while name := getattr(chain[-1], "fallback", ""):
+        chain.append(make(name))
+        names = [each.name for each in chain]
+        if names[-1] in names[1:-1]:
+            raise ConfigError(f"These loops fall back to each other: {' -> '.join(names)}.")
+    return chain[1] if len(chain) > 1 else None
 
 
 def phases_of(loop: Loop) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, wraps
+from operator import attrgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import structs
@@ -25,7 +26,7 @@ class _WithTools(Generic[T]):
 
     def __init__(self, value: T, tools: tuple[ToolSpec, ...]) -> None:
         self.value = value
-        self._names = tuple([tool.name for tool in tools])
+        self._names = tuple(map(attrgetter("name"), tools))
 
     def __hash__(self) -> int:
         return hash(self._names)
@@ -112,6 +113,7 @@ def describe_tool(tool: ToolSpec) -> str:
     return " ".join(filter(None, parts))
 
 
+@_once
 def tool_lines(tools: tuple[ToolSpec, ...]) -> str:
     """Return a line for each tool: its name and `describe_tool`."""
     return "\n".join(f"{tool.name}: {describe_tool(tool)}" for tool in tools)

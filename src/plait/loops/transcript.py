@@ -8,12 +8,11 @@ that a server's prefix cache stays useful.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from plait.core import Attachment, LoopContext, Message, Observation, Task, Think, assistant, join_parts, system
 from plait.core.labels import HOLE
@@ -54,7 +53,9 @@ class Transcript:
         self._rules = join_parts(context.rules(**words), context.output_rules(answer_place))
         self._tools: dict[str, str] = {}
         """The tools' names, made harmless."""
-        self._shown: dict[tuple[int, View], str] = {}
+        self._heads: dict[str, tuple[Message, Message]] = {}
+        """The rules and the question of a chat, by the summary below it."""
+        self._chat: dict[tuple[int, View], tuple[Message, Message]] = {}
         self._raw: dict[tuple[int, View], str] = {}
         self._turns: dict[tuple[int, View], PastTurn] = {}
 
@@ -62,11 +63,22 @@ class Transcript:
         """The think effect over the log, its messages or its raw prompt set. `tail` is said after the log;
         `opening` is where the model goes on, for the forms that end in the middle of a turn. `view` says which part
         of the log is shown."""
-        summary = self._escape(view.show_summary(self._kit))
+        summary = self._escape(view.show_summary(self._kit)) if view.summary else ""
         task = {**self._task, "question": with_summary(self._task["question"], summary)}
         if self._kind == "chat":
-            head = (system(self._rules), self._ask(self._kit.prompt("question", **task)))
-            return Think(phase, (*head, *_with_word(self._messages(log, view), self._after(log)), *tail))
+            if summary not in self._heads:
+                self._heads[summary] = system(self._rules), self._ask(self._kit.prompt("question", **task))
+            said: list[Message] = []
+            for i in view.find_shown(len(log.entries)):
+                key = i, how = i, view.of_entry(i)
+                if key not in self._chat:
+                    entry = log.entries[i]
+                    text, images = self._observe_entry(entry, i + 1, how), how.show_attachments(entry.attachments)
+                    self._chat[key] = assistant(entry.turn), Message("user", text, attachments=images)
+                said += self._chat[key]
+            if after := self._after(log):
+                said[-1] = structs.replace(said[-1], content=f"{said[-1].content.rstrip()}\n({after})")
+            return Think(phase, (*self._heads[summary], *said, *tail))
         turns, raw = self._past_turns(log, view), self._raw_log(log, view)
         shown = {"log": raw, "turns": turns, "opening": "" if tail else opening}
         values = {**task, **shown, "phase": phase}
@@ -79,14 +91,6 @@ class Transcript:
         if tail:
             text = "\n".join((text, *(message.content for message in tail), opening))
         return Think(phase, prompt=text)
-
-    def _messages(self, log: Scratchpad, view: View) -> list[Message]:
-        said: list[Message] = []
-        for i in view.find_shown(len(log.entries)):
-            entry, how = log.entries[i], view.of_entry(i)
-            shown = Message("user", self._show(entry, i, how), attachments=how.show_attachments(entry.attachments))
-            said += (assistant(entry.turn), shown)
-        return said
 
     def _raw_log(self, log: Scratchpad, view: View) -> str:
         after = self._after(log)
@@ -127,19 +131,14 @@ class Transcript:
 
     # A log only grows, so what was made of its entries is kept: a step costs no more than what it adds.
 
-    def _show(self, entry: Entry, i: int, view: View) -> str:
-        """Return the observation of entry `i`: shortened or folded, escaped, labelled."""
-        if (i, view) not in self._shown:
-            self._shown[i, view] = self._observe_entry(entry, i + 1, view)
-        return self._shown[i, view]
-
-    def _show_raw(self, entry: Entry, i: int, view: View) -> str:
+    def _show_raw(self, entry: LogEntry, i: int, view: View) -> str:
         if (i, view) not in self._raw:
             own = self.escape_tokens(entry.turn.rstrip())
-            self._raw[i, view] = f"{own}\n{self._show(entry, i, view).rstrip()}\n"
+            self._raw[i, view] = f"{own}\n{self._observe_entry(entry, i + 1, view).rstrip()}\n"
         return self._raw[i, view]
 
-    def _observe_entry(self, entry: Entry, n: int, view: View) -> str:
+    def _observe_entry(self, entry: LogEntry, n: int, view: View) -> str:
+        """Return the observation of the entry number `n`: shortened or folded, escaped, labelled."""
         text = self.show_result(entry, view)
         if self._harmless:
             return self._observe(entry.tool, text, n)
@@ -147,7 +146,7 @@ class Transcript:
             tool = self._tools[entry.tool] = self._escape(entry.tool, inline=True)
         return self._observe(tool, self._escape(text, inline=self._inline), n)
 
-    def show_result(self, entry: Entry, view: View) -> str:
+    def show_result(self, entry: LogEntry, view: View) -> str:
         """Return an observation, shortened or folded, without its label and not escaped."""
         return view.show_result(self._kit, entry.tool, entry.observation)
 
@@ -166,7 +165,7 @@ class PastTurn:
     escaped. `observation` is escaped and has no label.
     """
 
-    def __init__(self, page: Transcript, entry: Entry, index: int, view: View, remark: str = "") -> None:
+    def __init__(self, page: Transcript, entry: LogEntry, index: int, view: View, remark: str = "") -> None:
         self._page, self._entry, self._view, self._remark = page, entry, view, remark
         self.number = index + 1
         self.tool = entry.tool
@@ -184,15 +183,7 @@ class PastTurn:
         return self._page.escape_observation(self._page.show_result(self._entry, self._view)) + self._remark
 
 
-def _with_word(said: list[Message], word: str) -> list[Message]:
-    """The messages with a word behind the last one."""
-    if not word:
-        return said
-    return [*said[:-1], structs.replace(said[-1], content=f"{said[-1].content.rstrip()}\n({word})")]
-
-
-@dataclass(frozen=True)
-class Entry:
+class LogEntry(Struct, frozen=True):
     """The part of a turn that counts, the observation after it (whole), the tool that gave it, the whole reply, and the
     observation's attachments."""
 
@@ -207,18 +198,17 @@ class Entry:
         return f"{self.turn}\n{self.observation}"
 
 
-@dataclass(frozen=True)
-class Scratchpad:
+class Scratchpad(Struct, frozen=True):
     """The log of a run, frozen: `then` and `once_more` return a new one. `after` is a remark behind the last entry."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LogEntry, ...] = ()
     after: str = ""
 
     def then(self, turn: Turn, observation: Observation) -> Scratchpad:
         """Append a turn and its observation."""
         text = observation.with_note
         tool = turn.call.tool if turn.call is not None else "final_answer"
-        return Scratchpad((*self.entries, Entry(turn.kept, text, tool, turn.reply, observation.attachments)))
+        return Scratchpad((*self.entries, LogEntry(turn.kept, text, tool, turn.reply, observation.attachments)))
 
     def once_more(self, words: str) -> Scratchpad:
         """Leave out a turn that only repeated a call, and remark that behind the last entry."""

@@ -32,12 +32,12 @@ from plait.core import (
     user,
 )
 from plait.core.text import shorten
-from plait.loops.asking import BadReply, ask_until_read, is_typed_answer, needs_no_rest, plain_answer, read_reply
+from plait.loops.asking import BadReply, ask_until_read, is_typed_answer, needs_no_rest, read_plain_answer, read_reply
 from plait.loops.compaction import Compaction, View
 from plait.loops.format import Format, Turn, Unreadable
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.tool_descriptions import offered_tools
-from plait.loops.transcript import Entry, Observe, Scratchpad, Transcript, TranscriptKind
+from plait.loops.transcript import LogEntry, Observe, Scratchpad, Transcript, TranscriptKind
 
 FOLDED = 300
 """Characters of a result that came once more."""
@@ -85,7 +85,7 @@ class TurnLoop:
         page = Transcript(
             self.transcript, self.format, task, context, self.words, self.observe, answer_place=self.answer_place
         )
-        log, compaction = Scratchpad(), Compaction(context, task.question, Entry.describe)
+        log, compaction = Scratchpad(), Compaction(context, task.question, LogEntry.describe)
         seen: Observation | None = None
         try:
             while True:
@@ -136,7 +136,7 @@ class TurnLoop:
             return self.format.read(text, log.next, (*self.tools, *context.others))
 
         takes_answer = self.takes_plain_answer and (not log.entries or context.output is not None)
-        answer = plain_answer(context, self.labels) if takes_answer else None
+        answer = partial(read_plain_answer, context, self.labels) if takes_answer else None
         return ask_until_read(ask, partial(read_reply, read=read, answer=answer), self.max_parse_errors)
 
     def _ask_model(

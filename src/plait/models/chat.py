@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http
-from plait.models.base import Abilities, FollowsInput, OnText, Request, RequestDialect, Response
+from plait.models.base import Abilities, FollowsInput, OnText, Request, Response
 from plait.models.http import MAX_BODY
 from plait.models.presets import dialect_of
 from plait.models.prices import UNKNOWN, Rate
@@ -75,21 +76,17 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Return what must not be shown or stored."""
-        hidden = tuple(self.headers[name] for name in self.hidden)
+        hidden = tuple(map(self.headers.__getitem__, self.hidden))
         return (self.key, *hidden) if self.key else hidden
 
     @property
     def target(self) -> Target:
         """Return the endpoint and model, for messages."""
-        settings = self.settings
-        given = fields_of({**settings.set_values, **settings.extra_body}) if settings.are_set else {}
-        user_set = frozenset(name for name, fields in OMITTABLE.items() if not given.keys().isdisjoint((name, *fields)))
+        settings, user_set = self.settings, frozenset[str]()
+        if settings.are_set:
+            given = fields_of({**settings.set_values, **settings.extra_body}).keys()
+            user_set = frozenset(name for name, fields in OMITTABLE.items() if not given.isdisjoint((name, *fields)))
         return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets, user_set)
-
-    @property
-    def dialect(self) -> RequestDialect:
-        """Return how the provider's requests differ from OpenAI's."""
-        return dialect_of(self.provider)
 
     def __repr__(self) -> str:
         return f"ChatModel({self.spec!r}, endpoint={self.endpoint!r})"
@@ -130,7 +127,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         broken: ModelError | None = None
         try:
             body = fill_contents(request.body, request.contents)
-            count = watch.count_content
+            count = partial(getattr, watch.reader.draft, "written")
             target = await http.post(target, request.path, body, headers, self.timeout, answer, watch.take, count)
         except asyncio.CancelledError as error:
             # For the usage of the call: the part that was received.
@@ -226,7 +223,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             params = {**params, **named, **settings.extra_body}
             if "temperature" in named:  # a setting of the user is never left out
                 abilities = structs.replace(abilities, temperature=True)
-        return WireOptions(self.name, abilities, self.provider, self.dialect, params, self.temperature)
+        return WireOptions(self.name, abilities, self.provider, dialect_of(self.provider), params, self.temperature)
 
     def _decode(self, response: Response, think: Think, asked: bytes) -> Reply:
         wire, prefill = load_wire(self.wire), self._prefill(think)
@@ -271,10 +268,6 @@ class _Watch:
         if draft.done:
             return None
         return draft.is_stopped and not draft.whole  # if the endpoint also ended the reply, its usage is still to come
-
-    def count_content(self) -> int:
-        """Return how many bytes of the reply have arrived."""
-        return self.reader.draft.written
 
     def _show_input(self) -> None:
         if self._follows is not None and (text := self.reader.draft.new_input(self._follows.followed_tool)):

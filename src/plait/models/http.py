@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from plait.core.errors import BadRequest, ModelError, Unreachable
 from plait.models.wires.refusals import Target
@@ -77,16 +77,14 @@ async def close() -> None:
         await entry[1].aclose()
 
 
-class HttpAnswer:
+class HttpAnswer(Struct):
     """The bytes received so far, also if an error is raised."""
 
-    __slots__ = ("body", "cut", "headers", "status", "timed_out")
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.headers: Mapping[str, str] = {}
-        self.body = b""
-        self.cut = self.timed_out = False
+    status: int = 0
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+    cut: bool = False
+    timed_out: bool = False
 
 
 async def post(
@@ -151,11 +149,12 @@ async def post(
         answer.status = 200 if response.status in (201, 202, 203) else response.status
         answer.headers = response.headers
         watch = on_bytes if answer.status == 200 else None
-        read = response.content.readany
-        while True:
+        content = response.content
+        # A body that has come as a whole needs no second read to find its end.
+        while not content.at_eof() or content.exception() is not None:
             try:
                 async with asyncio.timeout_at(until):
-                    piece = await read()
+                    piece = await content.readany()
             except (aiohttp.ClientError, OSError) as error:
                 if enough is None:
                     response.close()

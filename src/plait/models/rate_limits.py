@@ -43,18 +43,15 @@ def read_rate_limit(table: Mapping[str, Any], where: str) -> RateLimit | None:
     return RateLimit(**given) if given else None
 
 
-class RequestTurn:
-    """A request's place in the queue of its endpoint; in none if there is no limit.
+class RequestTurn(Struct, eq=False):
+    """A request's place in the `queue` of its endpoint; in none if there is no limit.
 
     `at` is the time at which it may be sent, `tokens` the number that counts.
     """
 
-    __slots__ = ("_queue", "at", "tokens")
-
-    def __init__(self, queue: RateLimiter | None = None, at: float = 0.0, tokens: int = 0) -> None:
-        self._queue = queue
-        self.at = at
-        self.tokens = tokens
+    queue: RateLimiter | None = None
+    at: float = 0.0
+    tokens: int = 0
 
     def settle(self, tokens: int) -> None:
         """Replace the estimated tokens by those of the reply."""
@@ -62,8 +59,8 @@ class RequestTurn:
 
     def give_back(self) -> None:
         """Leave the queue: the request was not sent."""
-        if self._queue is not None:
-            self._queue.remove(self)
+        if self.queue is not None:
+            self.queue.remove(self)
 
 
 class RateLimiter:

@@ -22,15 +22,14 @@ from plait.models.base import Model
 from plait.models.recorded import recorded_model
 from plait.models.resolve import ModelAccess
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, read_settings
-from plait.runtime.grounding import Grounding
+from plait.runtime.guard import Guard
 from plait.runtime.hooks import Hook, require_hooks
 from plait.runtime.instructions import check_instructions
 from plait.runtime.limits import Limits
 from plait.runtime.output import describe_output, output_of, read_recorded_output
 from plait.runtime.prompts import PromptBook
-from plait.runtime.run_context import Approve, OnInterruptedCall
+from plait.runtime.run_spec import Approve, Grounding, OnInterruptedCall, Taint
 from plait.runtime.sessions import SESSION, History, recorded_tools, tools_of
-from plait.runtime.taint import Taint
 from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
 from plait.tools import Tool
@@ -81,7 +80,7 @@ class Description(Protocol):
     @property
     def deps(self) -> Any: ...
     @property
-    def hooks(self) -> Iterable[Hook]: ...
+    def hooks(self) -> Iterable[Hook | Guard]: ...
     @property
     def taint(self) -> Taint: ...
     @property

@@ -1,33 +1,21 @@
-"""The questions that a run waits with. Each has an id, and an answer names its question.
+"""The questions that a run waits with, of its own and of its child runs. An answer names its question by an id.
 
-The id is a digest of the run, the effect, the call's place in it, the question and the call's exact input. So an answer
+The id is a digest of the run and the question's key, which has a digest of what the question is about. So an answer
 that arrives twice, late or from another window never answers a later question.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 
-from plait.core import Call, Waiting
+from plait.core import Waiting
 from plait.core.errors import StaleAnswer
-from plait.journal import codec
-from plait.journal.records import Waits
-from plait.journal.timeline import Question, Timeline
-
-LENGTH = 8
-"""Characters of an id: 40 bits."""
+from plait.journal.entries import Question
+from plait.journal.open_questions import find_open_questions, read_questions
+from plait.journal.store import Journal
 
 
-def question_id(run: str, n: int, i: int, kind: str, text: str, call: Call | None) -> str:
-    """Return the id of a question about call `i` of effect `n`. `call` is None if the question is not about a call."""
-    about = None if call is None else (call.tool, call.input)
-    asked = codec.encode((run, n, i, kind, text, about))
-    return base64.b32encode(hashlib.sha256(asked).digest()).decode()[:LENGTH].lower()
-
-
-def waiting_with(asked: Waits | Question) -> Waiting:
+def waiting_with(asked: Question) -> Waiting:
     """Return the outcome of a run that waits with a question."""
     about = (asked.call.tool, asked.call.input) if asked.call is not None else ("", None)
     return Waiting(asked.kind, asked.text, asked.question, *about)
@@ -42,9 +30,12 @@ def without_id(answer: str, id: str) -> str | None:
     return (rest_of_line + end + rest).strip() if id and found else None
 
 
-def open_question(run: str, timeline: Timeline, id: str | None) -> Question:
-    """Return the open question with that id. Raises `StaleAnswer`, which names the open questions."""
-    still = timeline.open_questions
+def open_question(journal: Journal, run: str, id: str | None) -> Question:
+    """Return the open question with that id, of the run or of a child run (`Question.run`).
+
+    Raises `StaleAnswer`, which names the open questions.
+    """
+    still = find_open_questions(journal, run)
     found = next((asked for asked in still if asked.question == id), None)
     if found is not None:
         return found
@@ -52,7 +43,7 @@ def open_question(run: str, timeline: Timeline, id: str | None) -> Question:
         why = f"Run {run} does not wait for an answer."
     elif id is None:
         why = f"The answer names no question of run {run}."
-    elif any(asked.question == id for asked in timeline.questions):
+    elif any(asked.question == id for asked in read_questions(journal, run)):
         why = f"Question {id} of run {run} was answered before."
     else:
         why = f"Run {run} asks no question {id!r}."

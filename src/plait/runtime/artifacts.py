@@ -12,6 +12,7 @@ import msgspec
 from plait.core.artifacts import Artifact, ArtifactHandle
 from plait.core.attachments import find_attachment
 from plait.core.messages import JSON
+from plait.journal.timeline import Timeline
 from plait.sandbox.worker_values import unpack
 from plait.tools import Tool
 from plait.tools.render import replace_surrogates
@@ -116,9 +117,13 @@ class ArtifactStore:
         return msgspec.msgpack.encode(new) if new else None
 
 
-def decode_artifacts(body: bytes | None) -> dict[str, tuple[str, bytes]]:
-    """Return the artifacts that a row of the journal holds."""
-    return msgspec.msgpack.decode(body, type=dict[str, tuple[str, bytes]]) if body else {}
+def read_artifacts(timeline: Timeline) -> dict[str, tuple[str, bytes]]:
+    """Return the artifacts on record of a run."""
+    found: dict[str, tuple[str, bytes]] = {}
+    for call, _ in timeline.results:
+        if call.artifacts:
+            found.update(msgspec.msgpack.decode(call.artifacts, type=dict[str, tuple[str, bytes]]))
+    return found
 
 
 def read_handles(value: JSON) -> Any:

@@ -14,9 +14,8 @@ from plait.core.errors import ConfigError, JournalError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
 from plait.models.wires.contents import fill_contents, find_references
-from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.artifacts import ArtifactStore, read_artifacts
 from plait.runtime.phase_models import Phases
-from plait.runtime.recorded_effects import Past
 from plait.user_files import read_file
 
 UserQuestion: TypeAlias = str | Sequence[str | Artifact]
@@ -118,7 +117,7 @@ def restore_request(body: bytes, head: RunHead, journal: Journal) -> bytes:
     """
     if not find_references(body):
         return body
-    artifacts = ArtifactStore(Past(journal.timeline(head.run)).artifacts)
+    artifacts = ArtifactStore(read_artifacts(journal.timeline(head.run)))
     return fill_contents(body, find_contents(body, journal.contents(head.attachments), artifacts))
 
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 from msgspec import Struct, structs
 
-from plait.core import Call
+from plait.core import JSON, Call
 from plait.core.call_check import place_arguments
 from plait.core.errors import BadInput
-from plait.core.messages import JSON
+from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.runtime.artifacts import ArtifactStore
 from plait.tools import Toolset
@@ -145,6 +146,11 @@ class CallBinder:
 def replace_input(call: Call) -> Call:
     """Return the call with a copy of its input, for code of the user's."""
     return structs.replace(call, input=copy.deepcopy(call.input))
+
+
+def input_of(call: Call) -> str:
+    """Return the input of a call as JSON, for people and models, with escapes for hidden characters."""
+    return escape_hidden(msgspec.json.encode(call.input).decode())
 
 
 def _same(one: Any, other: Any) -> bool:

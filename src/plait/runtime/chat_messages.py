@@ -42,10 +42,10 @@ def calls_in(timeline: Timeline, tools: Iterable[Mapping[str, Any]]) -> tuple[Pa
     """
     parameters = {tool["name"]: tool.get("parameters", {}) for tool in tools}
     return tuple(
-        PastCall(call.tool, named_input(call.input, parameters.get(call.tool, {})), each.observation.text)
+        PastCall(call.tool, named_input(call.input, parameters.get(call.tool, {})), each.seen.text)
         for each in timeline.tool_calls
         for call in [each.shown]
-        if each.observation is not None
+        if each.seen is not None
     )
 
 

@@ -1,37 +1,44 @@
 """Child runs: an agent that a tool of another run uses. Also the tool that an agent becomes.
 
-Theory of operation. A child is a run of its own in the parent's journal. Its head names the call that started it, and
-its id is derived from the key of that call. So when a call is made again after a crash, it finds its child, and resumes
-it or takes its result. What led to the call is on the disk before the child begins. So no effect in the tree is
-repeated, and the call itself is never in doubt.
+Theory of operation. A child run is an entry below the call that starts it. Its key has a digest of the question and a
+count among equal ones, and the child's id follows from the run's id and that key. So when a call is made again after a
+crash, it finds its child. Without a row in the journal the child starts, with one it goes on, and one that has ended is
+not walked again: its end is on record, or comes from its row. What led to the call is on the disk before the child
+begins. So no effect in the tree is repeated, and the call itself is never in doubt.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import replace
+from contextlib import suppress
 from functools import partial
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import convert, structs
+from msgspec import UNSET, structs
 
-from plait.core import Stopped, Waiting
-from plait.core.errors import BadAnswer, ConfigError, ToolError, UnknownRun
+from plait.core import LimitNear, Stopped, Waiting
+from plait.core.errors import ConfigError, ToolError, UnknownRun
 from plait.core.text import shorten
+from plait.journal.entries import Question
 from plait.journal.log import ENDED, AnyLog
-from plait.journal.records import ParentCall, RunHead, RunRow
+from plait.journal.memory import MemoryLog
+from plait.journal.records import ChildEnd, ChildStart, ParentCall, ResultRecord, RunHead, RunRow
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.runtime import runs
-from plait.runtime.approvals import waiting_with
 from plait.runtime.attachments import UserQuestion, identify_question, split_question
+from plait.runtime.call_services import BudgetSpent
 from plait.runtime.context import Context
+from plait.runtime.guard import Entry, LimitReached, StartChild, Suspend
+from plait.runtime.make_call import ChildWaits
 from plait.runtime.output import OutputForm, OutputT, output_of, recorded_output
+from plait.runtime.performers.base import BasePerformer
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
-from plait.runtime.run_context import ChildWaits, OnWait, RunSpec
+from plait.runtime.run_journal import NOTHING, EntryWork, FoundEntry
+from plait.runtime.run_spec import OnWait, RunSpec, sentence
 from plait.runtime.spent import spent_in
 from plait.tools import Tool, tool
 
@@ -69,106 +76,123 @@ class ChildAgent(Protocol[OutputT]):
 async def run_child(
     services: ToolServices, agent: ChildAgent[OutputT], question: UserQuestion, deps: Any, number: int
 ) -> Run[OutputT]:
-    """Run an agent as a child of a tool call, and return its run. `number` counts equal questions of the call from 1.
+    """Run an agent as a child of a tool call, and return its run. `number` counts equal questions of the call from 0.
 
-    Raises `ChildWaits` if the child waits for the user.
+    Raises `ChildWaits` if the child waits for the user, `ToolError` if a guard refuses it.
     """
     if not hasattr(agent, "_parts"):
         raise ConfigError(f"A {type(agent).__name__} is no agent.", hint="Give a plait.Agent.")
-    context = services.run_context
-    id = _derive_id(context.log.run, services.key, identify_question(question), number)
-    row = _find_child(services, id)
-    if row is not None and row.status in ENDED:
-        assert context.journal is not None
-        services.meter.children[id] = spent_in(row.totals)
-        services.outside |= row.totals.get("outside", False)
-        output = recorded_output(output_of(agent.output), row.head)
-        return runs.read_finished_run(row, context.journal, recorded_loop(row.head), output)
-    if row is None:
-        services.meter.reserve_child(id)
+    engine, call = services.engine, services.entry
+    key = f"{call.key}:c{engine.journal.digest(identify_question(question))}.{number}"
+    found = engine.journal.find(key)
+    # A fork has the child runs of the run that it comes from.
+    id = _derive_id(engine.run_id, key) if found.value is UNSET else found.asked.run
+    effect = StartChild(agent, question, id, deps)
+    entry = Entry(engine.run_id, key, call.step, effect, effect, started=call.started, by_tool=True)
+    performer = RunChild(services)
     try:
+        await performer.record_ended(entry, found)
+        await engine.perform(entry, performer)
+    except Suspend as why:
+        raise ChildWaits(id, why.questions) from None
+    except (LimitNear, LimitReached) as why:
+        raise BudgetSpent(why) from None
+    return performer.run if performer.run is not None else performer.read_run(id, agent)
+
+
+class RunChild(BasePerformer):
+    """Performs one `StartChild` of a tool call."""
+
+    work = "child"
+    subject = ("child run", "answer of the child run")
+
+    def __init__(self, services: ToolServices) -> None:
+        super().__init__(services.engine)
+        self.run: Run[Any] | None = None
+        """The child, if this process performed it."""
+        self._services = services
+        self._row: RunRow | None = None
+        """The child in the journal; None if it has not begun, or there is no journal."""
+
+    async def record_ended(self, entry: Entry, found: FoundEntry) -> None:
+        """Look for the child in the journal. If it has ended, and its entry does not say so, record that."""
+        engine = self.engine
+        if engine.store is None:
+            return
+        with suppress(UnknownRun):
+            self._row = row = engine.store.run(entry.effect.run)
+            if found.value is UNSET and row.status in ENDED and not engine.journal.replay:
+                asked = UNSET if found is not NOTHING else self.describe(entry).asked
+                await engine.journal.write(
+                    ResultRecord(entry.key, entry.step, self.work, ChildEnd(row.status, row.totals), asked)
+                )
+
+    def describe(self, entry: Entry) -> EntryWork:
+        asked = shorten(split_question(entry.effect.question)[0], 200)[0]
+        return EntryWork(ChildStart(entry.effect.run, asked))
+
+    def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
+        """Raise `ToolError`: the tool goes on without the child."""
+        if by_user:
+            reason = f"the person refused it: {reason}" if reason else "the person refused it"
+        if by_user or is_after:
+            reason = f"The {self.subject[is_after]} is {'withheld' if is_after else 'refused'}: {sentence(reason)}"
+        raise ToolError(reason)
+
+    async def perform(self, entry: Entry) -> tuple[ChildEnd, bytes | None]:
+        engine, services, row, start = self.engine, self._services, self._row, entry.effect
         began = "resumed" if row is not None else "started"
-        asked = shorten(split_question(question)[0], 200)[0]
-        context.remark(services.step, "child", f"{services.call.tool} {began} run {id}: {asked}")
-        await context.log.append()
-        on_wait = context.ask_person if context.run_spec.on_wait is not None else None
+        asked = self.describe(entry).asked.question
+        engine.remark("child", f"{services.entry.effect.tool} {began} run {start.run}: {asked}", entry.step)
+        await engine.log.append()
+        agent, on_wait = start.agent, engine.run_spec.on_wait
+        log: AnyLog
         if row is None:
-            run_spec, head = await agent._parts.prepare_run(question, None, on_wait, None, None, deps)
-            caller = ParentCall(context.log.run, services.n, services.i)
-            run_spec = _with_policies(run_spec, services)
-            settings = {**head.settings, **({"outside": run_spec.outside} if run_spec.outside else {})}
-            head = structs.replace(head, run=id, caller=caller, settings=settings)
-            log = await runs.open_log(run_spec, head, context.journal)
+            run_spec, head = await agent._parts.prepare_run(start.question, None, on_wait, None, None, start.deps)
+            settings = head.settings
+            if carried := engine.totals().get("guards"):  # a fork of the child begins with what its parent knew
+                settings = {**settings, "guards": carried}
+            caller = ParentCall(engine.run_id, entry.key)
+            head = structs.replace(head, run=start.run, caller=caller, settings=settings)
+            log = await runs.open_log(run_spec, head, engine.store)
         else:
-            agent = agent._with_loop_of(row.head)  # kept until the run ends
-            run_spec, log, head = await _claim_child(services, agent, row, on_wait, deps)
-    except BaseException:
-        if row is None:
-            del services.meter.children[id]  # it has not begun
-        raise
-    run = await runs.perform(run_spec, head, log, context.journal, resumed=row is not None)
-    services.outside |= run.outside
-    if isinstance(run.outcome, Waiting):
-        raise ChildWaits(id, run.outcome)
-    if context.journal is None:
-        context.children.append(run)
-    return run
-
-
-async def _claim_child(
-    services: ToolServices, agent: ChildAgent[Any], row: RunRow, on_wait: OnWait | None, deps: Any
-) -> tuple[RunSpec, AnyLog, RunHead]:
-    """Claim a child that an earlier process did not bring to its end, with the user's answer if there is one."""
-    journal, head = services.run_context.journal, row.head
-    assert journal is not None
-    timeline = journal.timeline(head.run, bodies=False)
-    answers = services.past.of_children
-    asked = next((each for each in timeline.open_questions if answers.get(each.question)), None)
-    if asked is None and row.status == "waiting" and on_wait is None and row.outcome is not None:
-        raise ChildWaits(head.run, convert(row.outcome, Waiting))
-    answer = answers.get(asked.question) if asked is not None else None
-    run_spec = _with_policies(await agent._parts.prepare_resume(head, timeline, on_wait, deps, journal), services)
-    try:
-        run_spec, log = await runs.claim(
-            run_spec,
-            head,
-            journal,
-            answer=answer.text if answer is not None else None,
-            question=asked.question if asked is not None else None,
-            force=True,  # whoever may go on with the parent may go on with its children
+            assert engine.store is not None
+            head = row.head
+            timeline = engine.store.timeline(head.run, bodies=False)
+            agent = agent._with_loop_of(head)  # kept until the run ends
+            run_spec = await agent._parts.prepare_resume(head, timeline, on_wait, start.deps, engine.store)
+            # Whoever may go on with the parent may go on with its children.
+            run_spec, log = await runs.claim(run_spec, head, engine.store, force=True)
+        questions: list[Question] = []
+        self.run = run = await runs.perform(
+            run_spec, head, log, engine.store, resumed=row is not None, on_suspend=questions.extend
         )
-    except BadAnswer as why:
-        assert asked is not None
-        waiting = structs.replace(waiting_with(asked), reason=f"{why.message}\n{asked.text}")
-        raise ChildWaits(head.run, waiting) from None
-    return run_spec, log, head
+        services.outside |= run.outside
+        if isinstance(run.outcome, Waiting):
+            raise Suspend(*questions)
+        if isinstance(log, MemoryLog) or engine.store is None:
+            engine.children.append(run)
+            totals = log.totals if isinstance(log, MemoryLog) else {}
+        else:
+            totals = engine.store.run(run.id).totals
+        return ChildEnd(run.outcome.status, totals), None
+
+    def read_run(self, id: str, agent: ChildAgent[Any]) -> Run[Any]:
+        """Return the run of a child that has ended before. Raises `UnknownRun` if the journal no longer has it."""
+        engine = self.engine
+        if engine.store is None:
+            return next(run for run in engine.children if run.id == id)
+        row = self._row or engine.store.run(id)
+        engine.tally.children.setdefault(id, spent_in(row.totals))
+        output = recorded_output(output_of(agent.output), row.head)
+        run = runs.read_finished_run(row, engine.store, recorded_loop(row.head), output)
+        self._services.outside |= run.outside
+        return run
 
 
-def _with_policies(run_spec: RunSpec, services: ToolServices) -> RunSpec:
-    """Return the child's specification with the policies and hooks of the runs above it, and with what they saw."""
-    above, outside = services.run_context.run_spec, services.run_context.outside
-    return replace(
-        run_spec,
-        approve=(*above.approve, *run_spec.approve),
-        inherited_hooks=(*above.inherited_hooks, *above.hooks),
-        taint="ask" if "ask" in (above.taint, run_spec.taint) else "off",
-        outside=tuple(dict.fromkeys((*outside.sources, *run_spec.outside))),
-    )
-
-
-def _find_child(services: ToolServices, id: str) -> RunRow | None:
-    journal = services.run_context.journal
-    if journal is None:
-        return None
-    try:
-        return journal.run(id)
-    except UnknownRun:
-        return None
-
-
-def _derive_id(run: str, key: str, question: str, number: int) -> str:
+def _derive_id(run: str, key: str) -> str:
     """Return the id of a child: it begins with the time of the run at the top."""
-    text = f"{key}\0{number}\0{question}".encode("utf-8", "surrogatepass")
+    text = f"{run}\0{key}".encode("utf-8", "surrogatepass")
     digest = base64.b32encode(hashlib.blake2b(text, digest_size=10).digest()).decode().lower()
     return f"{run.rpartition('-')[0]}-{digest[:12]}"
 

@@ -16,7 +16,8 @@ from msgspec import Struct, structs
 
 from plait.core import Usage
 from plait.core.errors import ConfigError
-from plait.journal.timeline import CodeTurn, ModelCall, Moment, Timeline, ToolCall
+from plait.journal.entries import CodeTurn, ModelCall, Moment, ToolCall
+from plait.journal.timeline import Timeline
 from plait.models.prices import NANO
 
 MICRO = 1_000_000

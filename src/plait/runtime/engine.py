@@ -1,35 +1,30 @@
-"""Drives a loop: performs each effect, or returns its recorded result.
+"""Takes a loop from effect to effect: each through the record, the guards and its performer.
 
-Theory of operation. `Engine` holds the generator and numbers its effects. For each effect it looks at the record first
-(`Past`). An effect with a recorded result is only compared, not performed. So resuming and replaying are the same
-walk; they differ in what happens where the record ends. Every performed effect is recorded before (intent) and after
-(result). A run ends in one place, `Engine.run`, with one of six outcomes.
-"""
+Theory of operation. `Engine` drives the loop's generator and numbers its effects. A performer does one kind of effect;
+it takes each unit of work (an entry) through `Engine.perform`: the chain admits it, the journal holds what is done
+between an intent and a result, the chain settles the result. What is on record is not done again, so a resumed run, a
+fork and a replay are the same walk; they differ in what happens where the record ends. The engine knows no single
+guard. A run ends in one place, `Engine.run`, with one of six outcomes."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast, get_args
 
 import msgspec
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from plait.core import (
-    Act,
     Answered,
-    AskUser,
     Cancelled,
-    CheckAnswer,
-    CheckGrounding,
     ContextOverflow,
-    Continue,
     Crashed,
     Effect,
     Event,
-    Execute,
     Failed,
     LimitNear,
     LoopRun,
@@ -37,133 +32,315 @@ from plait.core import (
     Outcome,
     PlaitError,
     Reply,
-    Start,
     Stopped,
-    Think,
     Unsupported,
     WaitNext,
     WaitResult,
 )
 from plait.core import events as ev
 from plait.core.errors import JournalError, ReplayDiffers
+from plait.journal.entries import Question
+from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
-from plait.journal.records import NoteRecord
+from plait.journal.records import ResultRecord
 from plait.journal.store import Journal
-from plait.runtime.call_model import Thinker
-from plait.runtime.call_tools import Actor
-from plait.runtime.grounding import answer_warning, describe_findings
-from plait.runtime.loop_breaker import Breaker
-from plait.runtime.make_call import GRACE
-from plait.runtime.meter import LimitReached, Meter
-from plait.runtime.output_check import OutputCheck, OutputRejected
-from plait.runtime.recorded_effects import PastEffect
-from plait.runtime.run_code import Executor
-from plait.runtime.run_context import EndedByTool, RecordEnds, RunContext, RunSpec, Suspend, differs, sentence
-from plait.runtime.run_hooks import HookRefused, RunHooks
-from plait.runtime.started_effects import Tickets
+from plait.runtime.answers import answer_live
+from plait.runtime.approvals import waiting_with
+from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.bound_calls import CallBinder
+from plait.runtime.chain import Admitted, Chain
+from plait.runtime.clock import RunClock
+from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, LimitReached, RecordEnds, Suspend
+from plait.runtime.performers import Performers
+from plait.runtime.performers.base import BasePerformer
+from plait.runtime.performers.call_tools import EndedByTool
+from plait.runtime.performers.finish import END
+from plait.runtime.run_journal import NOTHING, RunJournal
+from plait.runtime.run_spec import RunSpec, differs, sentence
+from plait.runtime.signals import ENDINGS, SIGNALS, describe_signal, read_signal, write_signal
+from plait.runtime.tally import Tally
 from plait.runtime.tracing import UNWATCHED, RunSpan
+from plait.tools.call_context import call_services
 from plait.tools.end_run import find_ending
 
 logger = logging.getLogger("plait")
+
+GRACE = 5.0
+"""Seconds that an object gets to close."""
 
 _OUTCOMES = get_args(Outcome)
 
 
 class Engine:
-    """One run. Make one, await `run`, read what it used from `totals`."""
+    """One run. Make one, await `run`, read what it used from `totals`.
+
+    `make_guards` makes the guards of the run. `has_ended` says of a replay that the record is that of the whole run.
+    """
 
     def __init__(
         self,
         run_spec: RunSpec,
         log: AnyLog,
+        make_guards: Callable[[Engine], Sequence[Guard]] = lambda engine: (),
+        *,
         on_event: Callable[[Event], None] | None = None,
         span: RunSpan = UNWATCHED,
         journal: Journal | None = None,
+        has_ended: bool = False,
     ) -> None:
-        self.run_spec = run_spec
-        meter = Meter(run_spec.limits, children=run_spec.past.children)
-        if meter.parent is not None and not run_spec.replay:
-            meter.parent.children[log.run] = meter
-        breaker = Breaker(run_spec.limits.repeats, run_spec.tools)
-        self.run_context = RunContext(run_spec, log, meter, breaker, on_event, span, journal=journal)
-        self._hooks = RunHooks(self.run_context)
-        self._actor = Actor(self.run_context, self._hooks)
-        self._tickets = Tickets(self.run_context, self._perform_started, self._number, self._actor.at_once)
-        self._thinker = Thinker(self.run_context, self._hooks, self._tickets.piece)
-        self._executor = Executor(self.run_context)
+        self.run_spec, self.log, self.store, self.span, self._on_event = run_spec, log, journal, span, on_event
+        self.run_id = log.run
+        past = run_spec.past
+        self.journal = RunJournal(log, past.rows, replay=run_spec.replay, has_ended=has_ended)
+        self.parent: Engine | None = None if run_spec.replay else getattr(call_services(), "engine", None)
+        """The run whose tool performs this one."""
+        parent = self.parent
+        self.clock = RunClock(
+            None if run_spec.replay else run_spec.limits.seconds, past.seconds, parent and parent.clock
+        )
+        self.tally = Tally(past.spent, past.children)
+        if parent is not None:
+            parent.tally.children[log.run] = self.tally
+        self.artifacts = ArtifactStore(past.artifacts, log.scrub)
+        self.binder = CallBinder(run_spec.tools, self.artifacts, log.scrub)
+        self.chain = Chain(make_guards(self), self.journal, self.remark)
+        self.steps = 0
+        """Turns of the loop so far."""
+        self.near: LimitNear | None = None
+        """The signal that makes the loop conclude, once it was raised."""
+        self.questions: list[Question] = []
+        """The open questions of a run that waits, those of its child runs too."""
+        self.children: list[Any] = []
+        """The child runs (`Run`), if there is no journal to read them from."""
+        self.compared = 0
+        """Number of requests compared with the record."""
+        self.performers = Performers(self)
         self._ended: dict[str, Any] | None = None
-        self._next = 0
-        self._notes = 0
+        self._next = self._checks = self._notes = 0
         self._last: Reply | None = None
         """The reply that the loop was given last."""
-        self._refused = 0
-        self._output = OutputCheck(self.run_context, self._note)
         self._loop: LoopRun | None = None
-        self._effect: Any = None
-        """The effect that the loop waits for; then its result, or the exception that the loop gets instead."""
         self._result: Any = None
         self._thrown: LimitNear | ContextOverflow | Unsupported | None = None
-        self._returned: Any = None
-        """The outcome that the loop returned."""
 
     async def run(self) -> Outcome:
         """Take the loop to its end. Never raises, but for cancellation from outside after it is recorded,
         and `ReplayDiffers` in a replay."""
         try:
-            async with asyncio.timeout(self._time()) as clock:
-                self.run_context.meter.deadline = clock
+            async with asyncio.timeout(self.clock.left()) as deadline:
+                self.clock.deadline = deadline
                 try:
-                    while self._advance():
-                        try:
-                            self._given(await self._perform_next(self._effect))
-                        except (LimitNear, ContextOverflow, Unsupported) as why:
-                            self._thrown = why
-                    outcome = await self._after_hooks(self._settled(self._returned))
+                    outcome = await self._finish(await self._walk())
+                except Suspend as why:  # what was started ends first
+                    others = await self.performers.started.end_others()
+                    raise Suspend(*why.questions, *(each for other in others for each in other.questions)) from None
                 finally:
-                    if not clock.expired():
-                        clock.reschedule(None)  # it must not cancel what ends the run
+                    if not deadline.expired():
+                        deadline.reschedule(None)  # it must not cancel what ends the run
                     try:
                         self._close_loop()
                     finally:
-                        try:
-                            await self._tickets.close()
-                        finally:
-                            await self._executor.close()
+                        await self.performers.close()
         except TimeoutError as why:
             # Not every TimeoutError is our time limit: the loop, or a model, may raise one of its own.
             limit = f"The limit of {self.run_spec.limits.seconds} seconds is reached."
-            outcome = Stopped("seconds", limit) if clock.expired() else self._ended_by(why)
+            outcome = Stopped("seconds", limit) if deadline.expired() else self._ended_by(why)
+            outcome = await self._finish_quietly(outcome)
         except asyncio.CancelledError as why:
             outcome = _cancelled(why)
         except EndedByTool as why:
-            outcome = await self._end_as_tool_says(why)
+            outcome = await self._finish_quietly(why.outcome)
         except Exception as why:
-            outcome = self._ended_by(why)
+            outcome = await self._finish_quietly(self._ended_by(why))
         except BaseException as why:
             if find_ending(why) is None:
                 raise
             hint = "Raise it in a tool. A hook refuses with plait.Refuse."
             outcome = Crashed("plait.EndRun was raised outside of a tool.", error="EndRun", hint=hint)
-        outcome = self._over_limit(outcome)
         await self._close_objects()
         self._ended = self.totals()
-        self.run_context.meter.is_over = True
-        if not self.run_spec.replay:
+        self.tally.is_over = True
+        if not self.journal.replay:
             try:
-                await self._end(outcome)
+                await self.log.end(outcome.status, msgspec.to_builtins(outcome), self.totals())
             except asyncio.CancelledError:
                 pass  # Cancelled while it waits for the disk: what was handed to the journal is written all the same.
             except JournalError as why:
                 # The journal cannot store the outcome, so the caller at least gets the reason.
                 outcome = Crashed(why.message, error="JournalError", hint=why.hint)
+        # These refer back to the engine. A cycle would keep the finished run until the garbage collector comes.
+        del self.performers, self.chain
         return outcome
 
-    async def _after_hooks(self, outcome: Outcome) -> Outcome:
-        return await self._hooks.end_with(outcome, self._next, self.run_context.meter.steps)
+    def totals(self) -> dict[str, Any]:
+        """Return what the run used so far, and what the guards of a run above it must know. It does not change after
+        the end of the run."""
+        if self._ended is not None:
+            return self._ended
+        carried = {guard.name: carry for guard in self.chain.guards if (carry := guard.carry()) is not None}
+        return {
+            "steps": self.steps,
+            **self.tally.json(),
+            "seconds": round(self.clock.seconds, 6),
+            **({"tree": self.tally.tree_total.json()} if self.tally.children else {}),
+            **({"guards": carried} if carried else {}),
+        }
 
-    async def _end_as_tool_says(self, why: EndedByTool) -> Outcome:
+    # -- the walk
+
+    async def _walk(self) -> Outcome:
+        self.performers.recall()
+        self._loop = self.run_spec.loop.run(self.run_spec.task, self.run_spec.context)
+        while True:
+            thrown, self._thrown = self._thrown, None
+            result, self._result = self._result, None
+            try:
+                effect = self._loop.send(result) if thrown is None else self._loop.throw(thrown)
+            except StopIteration as end:
+                return self._settle_outcome(cast(Outcome, end.value))
+            if isinstance(effect, Note):
+                await self._note(effect)
+                continue
+            try:
+                self._result = result = await self._perform_next(effect)
+            except SIGNALS as why:
+                self._thrown = why
+                continue
+            if isinstance(reply := result.reply if isinstance(result, WaitResult) else result, Reply):
+                self._last = reply
+
+    def _perform_next(self, effect: Effect) -> Awaitable[Any]:
+        """Perform the loop's effect under the next number. A check has a number of its own."""
+        if type(effect) in self.performers.checks:
+            key, self._checks = f"{self._next}~{self._checks}", self._checks + 1
+            return self._perform(key, effect)
+        self._checks = 0
+        return self._perform(str(self.take_number()), effect)
+
+    def take_number(self) -> int:
+        """Return the number of the next effect."""
+        n = self._next
+        self._next += 1
+        return n
+
+    def start_effect(self, n: int, effect: Effect, beside: int) -> Coroutine[Any, Any, Any]:
+        """Perform a started effect, of which `beside` others began after it."""
+        return self._perform(str(n), effect, started=True, beside=beside)
+
+    async def _perform(self, key: str, effect: Effect, *, started: bool = False, beside: int = 0) -> Any:
+        """Perform an effect of the loop. What is raised in place of a result is recorded under its key."""
+        performer = self.performers.of(effect)
+        step = performer.step_of(effect)
+        if (work := self.journal.works.get(read_key(key).n, performer.work)) != performer.work and "~" not in key:
+            raise differs(key, step, f"an effect '{work}'", f"an effect '{performer.work}'")
+        while True:
+            try:
+                if (raised := self.journal.raised(key)) is not None:
+                    performer.prepare_raised(key, effect)
+                    is_trusted = self.steps < self.run_spec.trust_until
+                    if not is_trusted and raised.asked and raised.asked != self._digest(effect):
+                        raise differs(key, self.steps, "another effect", f"{type(effect).__name__}")
+                    raise read_signal(raised)
+                return await performer.take(key, effect, started=started, beside=beside)
+            except Suspend as why:
+                if self.journal.replay:
+                    raise RecordEnds from None
+                if isinstance(effect, WaitNext) or not await answer_live(self, why.questions):
+                    raise
+            except ENDINGS as why:
+                if isinstance(why, LimitNear):
+                    self.near = self.near or why
+                if isinstance(effect, WaitNext):
+                    raise  # recorded under the key of the ticket
+                await self.chain.tell_signal(Entry(self.run_id, key, step, effect, effect, started=started), why)
+                if self.journal.raised(key) is None and not self.journal.replay:
+                    await self.journal.write(write_signal(key, step, why, self._digest(effect)))
+                    if said := describe_signal(why):
+                        self.say(ev.Noted(step, *said))
+                raise
+
+    def _digest(self, effect: Effect) -> str:
+        return self.journal.digest(msgspec.to_builtins(effect, enc_hook=repr))
+
+    async def perform(self, entry: Entry, performer: BasePerformer) -> Any:
+        """Take one entry all the way: through the guards, its work, and the guards again. Returns its result."""
+        admitted = await self.chain.admit(entry, performer)
         try:
-            return await self._after_hooks(why.outcome)
+            result = await self.carry_out(admitted)
+        except BaseException:
+            admitted.release()
+            raise
+        return await self.chain.settle(admitted, result)
+
+    async def carry_out(self, admitted: Admitted) -> Any:
+        """Return the result of an admitted entry: recorded, refused, or performed between its intent and its result."""
+        entry, performer, found = admitted.entry, admitted.performer, admitted.found
+        if admitted.result is not UNSET:
+            if found.value is UNSET and performer.work != "check":
+                record = ResultRecord(
+                    entry.key, entry.step, performer.work, admitted.result, performer.describe(entry).asked
+                )
+                self.journal.buffer(record)
+                performer.report_refused(entry, admitted.result)
+            return admitted.result
+        if found.value is not UNSET:
+            return found.value
+        if performer.work == "check":
+            return (await performer.perform(entry))[0]
+
+        try:
+            return await self.journal.entry(entry, performer.work, performer.describe(entry), performer.perform)
+        except Suspend:
+            entry.begun = False  # it has ended in order, and begins anew
+            raise
+
+    # -- notes and events
+
+    def say(self, event: Event) -> None:
+        if self._on_event is not None:
+            self._on_event(event)
+
+    @property
+    def is_watched(self) -> bool:
+        """Return whether somebody listens to the events."""
+        return self._on_event is not None
+
+    def remark(self, kind: str, text: str, step: int | None = None, key: str = "") -> None:
+        """Record and report a note of the runtime. One about an entry (`key`) is made once, though its guards may look
+        at it again after a question."""
+        step = self.steps if step is None else step
+        if self.journal.note(key, step, kind, text):
+            self.say(ev.Noted(step, kind, text))
+
+    async def _note(self, effect: Note) -> None:
+        key, self._notes = f"n{self._notes}", self._notes + 1
+        if self.journal.note(key, self.steps, effect.kind, effect.text):
+            self.say(ev.Noted(self.steps, effect.kind, effect.text))
+        for guard in self.chain.at(effect, after=True):
+            await guard.after(Entry(self.run_id, key, self.steps, effect, effect), None, False)
+
+    # -- the end
+
+    async def _finish(self, outcome: Outcome) -> Outcome:
+        """Return the outcome as the guards leave it."""
+        if not isinstance(outcome, Answered | Failed | Stopped):
+            return outcome
+        entry = Entry(self.run_id, "", self.steps, Finish(), Finish())
+        entry.remark = partial(self.remark, step=entry.step)
+        admitted = Admitted(entry, END, self.chain.at(entry.effect, after=True), NOTHING)
+        while True:
+            try:
+                return cast(Outcome, await self.chain.settle(admitted, outcome))
+            except Suspend as why:
+                if self.journal.replay:
+                    raise RecordEnds from None
+                if not await answer_live(self, why.questions):
+                    raise
+
+    async def _finish_quietly(self, outcome: Outcome) -> Outcome:
+        """Return the outcome as the guards leave it, or that of what went wrong meanwhile."""
+        try:
+            return await self._finish(outcome)
         except asyncio.CancelledError as found:
             return _cancelled(found)
         except Exception as found:
@@ -175,124 +352,48 @@ class Engine:
             closing = asyncio.ensure_future(owner.close())
             with suppress(asyncio.CancelledError):  # cancelled once more
                 await asyncio.wait([closing], timeout=GRACE)
-            name, step = type(owner.item).__name__, self.run_context.meter.steps
+            name = type(owner.item).__name__
             for why in closing.result() if closing.done() else [f"it takes more than {GRACE:g} seconds"]:
-                self.run_context.remark(step, "close", f"{name} could not be closed: {sentence(why)}")
-
-    async def _end(self, outcome: Outcome) -> None:
-        await self.run_context.log.end(outcome.status, msgspec.to_builtins(outcome), self.totals())
-
-    def totals(self) -> dict[str, Any]:
-        """Return what the run used so far. It does not change after the end of the run."""
-        if self._ended is not None:
-            return self._ended
-        meter, usage = self.run_context.meter, self.run_context.meter.usage
-        return {
-            "steps": meter.steps,
-            "calls": meter.calls,
-            "requests": meter.requests,
-            **structs.asdict(usage),
-            "cost_usd": meter.cost,
-            "seconds": round(meter.seconds, 6),
-            **({"tree": meter.tree_total.json()} if meter.children else {}),
-            **({"outside": True} if self.run_context.outside.sources else {}),
-            **({"in_doubt": True} if self.run_context.calls_in_doubt.tree else {}),
-        }
-
-    # -- the walk
-
-    def _advance(self) -> bool:
-        """Run the loop up to its next effect that takes time. Returns False when the loop has returned its outcome."""
-        if self._loop is None:
-            self._loop = self.run_spec.loop.run(self.run_spec.task, self.run_spec.context)
-            if self.run_spec.past.effects and not self.run_spec.replay:
-                self.run_context.meter.went_on(self.run_spec.past.seconds)
-        while True:
-            thrown, self._thrown = self._thrown, None
-            result, self._result = self._result, None
-            try:
-                effect = self._loop.send(result) if thrown is None else self._loop.throw(thrown)
-            except StopIteration as end:
-                self._returned = cast(Outcome, end.value)
-                return False
-            try:
-                match effect:
-                    case CheckAnswer() if not self._hooks.decides_answers:
-                        self._result = self._check_answer(effect)
-                    case CheckGrounding():
-                        self._result = self._doubted(effect)
-                    case Note():
-                        self._note(effect)
-                    case _:
-                        self._effect = effect
-                        return True
-            except (LimitNear, ContextOverflow, Unsupported) as why:
-                self._thrown = why
-
-    def _given(self, result: Any) -> None:
-        """Keep the result of an effect for the loop."""
-        self._result = result
-        if isinstance(reply := result.reply if isinstance(result, WaitResult) else result, Reply):
-            self._last = reply
+                self.remark("close", f"{name} could not be closed: {sentence(why)}")
 
     def _close_loop(self) -> None:
         if self._loop is not None:
             self._loop.close()
 
-    def _settled(self, outcome: Outcome) -> Outcome:
-        """A loop that answered only because a limit was near has been stopped, with that answer; but one that went in
-        circles, and was asked for its answer, has given it if nothing in it is made up. A loop whose last reply was cut
-        or refused has been stopped by that: what it made of the reply is no answer, and no failure of its own."""
+    def _settle_outcome(self, outcome: Outcome) -> Outcome:
+        """Return what the loop's outcome comes to. A loop that answered only because a limit was near has been stopped,
+        with that answer. A loop whose last reply was cut or refused has been stopped by that: what it made of the reply
+        is no answer, and no failure of its own."""
+        if self.journal.replay and not self.journal.has_ended:
+            raise RecordEnds
         if type(outcome) not in _OUTCOMES:
             raise TypeError(f"it returned {type(outcome).__name__}, which is no outcome")
         msgspec.to_builtins(outcome)  # an answer that JSON can't hold is an error of the loop, said here
-        near = self.run_context.meter.near
-        if near is not None and isinstance(outcome, Answered):
-            outcome = Stopped(near.limit, sentence(near.detail), outcome.answer)
+        if self.near is not None and isinstance(outcome, Answered):
+            outcome = Stopped(self.near.limit, sentence(self.near.detail), outcome.answer)
         if self._last is not None and (how := self._last.how_cut):
-            return self._output.end_with(_cut_short(outcome, how, self._last.text.strip()), self._notes, self._next)
-        if isinstance(outcome, Stopped) and outcome.limit == "loop" and self._founded(outcome.answer):
-            outcome = Answered(outcome.answer)
-        return self._output.end_with(outcome, self._notes, self._next)
-
-    def _over_limit(self, outcome: Outcome) -> Outcome:
-        """A run that used more than it might is stopped, and says by how much."""
-        if (excess := self.run_context.meter.excess()) is None:
-            return outcome
-        limit, words = excess
-        match outcome:
-            case Answered(answer=answer):
-                return Stopped(limit, sentence(words), answer)
-            case Failed(reason=reason):
-                return Stopped(limit, f"{sentence(words)} {sentence(reason)}")
-            case Stopped(limit=first, reason=reason, answer=answer):
-                return Stopped(first, f"{sentence(reason)} {sentence(words)}", answer)
+            outcome = _cut_short(outcome, how, self._last.text.strip())
+        output = self.run_spec.output
+        if isinstance(outcome, Answered | Stopped) and outcome.answer is not None and output.fits(outcome.answer):
+            outcome = structs.replace(outcome, answer=output.read(outcome.answer))
         return outcome
-
-    def _founded(self, answer: Any) -> bool:
-        """There is an answer, it fits the output, it was looked at, and nothing in it is made up."""
-        sources, policy = self.run_context.sources, self.run_spec.grounding
-        if answer is None or sources is None or policy == "note" or not self.run_spec.output.fits(answer):
-            return False
-        return not sources.in_answer(answer)
 
     def _ended_by(self, why: Exception) -> Outcome:
         match why:
-            case ReplayDiffers() | RecordEnds() if self.run_spec.replay:
+            case ReplayDiffers() | RecordEnds() if self.journal.replay:
                 raise why
             case Suspend():
-                return why.waiting
-            case OutputRejected():
-                return Failed(sentence(str(why)), kind="output")
-            case HookRefused():
-                return Failed(str(why), kind="refused")
+                self.questions = why.questions
+                return waiting_with(why.questions[0])
+            case EndedByRefusal():
+                return Failed(sentence(str(why)) if why.kind == "output" else str(why), kind=why.kind)
             case LimitReached() | LimitNear():
                 how = self._last.how_cut if self._last is not None else ""
                 stopped = Stopped(why.limit, sentence(why.detail))
                 return _cut_short(stopped, how, "") if how else stopped
             case ContextOverflow():
                 # A turn that is asked again with less counts once, and so does one whose prompt never fitted.
-                self.run_context.meter.steps += self.run_context.meter.near is None
+                self.steps += self.near is None
                 return Stopped("context", f"The prompt does not fit the model's context: {why}")
             case Unsupported():
                 said = f": {why.said.rstrip('.')}." if why.said else "."
@@ -310,113 +411,6 @@ class Engine:
                     error=type(why).__name__,
                     hint="This is a defect of the loop, not of the task; logging at level DEBUG shows where.",
                 )
-
-    def _perform_next(self, effect: Effect) -> Awaitable[Any]:
-        """Perform the loop's effect under the next number. A check of an answer has none."""
-        if isinstance(effect, CheckAnswer):
-            return self._check_answer_with_hooks(effect)
-        return self._perform(self._number(), effect)
-
-    def _number(self) -> int:
-        n = self._next
-        self._next += 1
-        return n
-
-    def _perform(self, n: int, effect: Effect, started: bool = False) -> Awaitable[Any]:
-        """Perform effect `n`, or return what is recorded of it."""
-        past = self.run_spec.past.effect(n)
-        if not past.is_recorded:
-            if self.run_spec.replay:
-                raise RecordEnds
-        elif past.kind not in ("", type(effect).__name__):
-            raise differs(n, self.run_context.meter.steps, f"effect {past.kind}", f"effect {type(effect).__name__}")
-        match effect:
-            case Think():
-                return self._thinker.perform(n, effect, past, started=started)
-            case Act():
-                return self._actor.perform(n, effect, past)
-            case Execute() | Continue():
-                return self._executor.perform(n, effect, past)
-            case AskUser():
-                return self._ask(n, effect, past)
-            case Start():
-                return self._tickets.start(effect, past, n)
-            case WaitNext():
-                return self._tickets.take(n, effect, past)
-            case _:
-                raise TypeError(f"it yielded {type(effect).__name__}, which is not an effect")
-
-    async def _perform_started(self, n: int, effect: Effect) -> Any:
-        return await self._perform(n, effect, started=True)
-
-    async def _ask(self, n: int, effect: AskUser, past: PastEffect) -> str:
-        asked = next(iter(past.waits.get(-1, ())), None)
-        answer = asked.answer if asked is not None else None
-        if asked is not None and not self.run_context.is_recorded(effect.question, asked.text):
-            # The person was asked something else: what they said to it is no answer to this.
-            raise differs(n, self.run_context.meter.steps, asked.text, effect.question)
-        if answer is None:
-            if self.run_context.run_spec.replay:
-                raise RecordEnds
-            answer = await self.run_context.wait(
-                n, self.run_context.meter.steps, -1, effect.kind, effect.question, past
-            )
-        if self.run_context.sources is not None:
-            self.run_context.sources.add(answer.text)
-        return answer.text
-
-    def _check_answer(self, effect: CheckAnswer) -> str:
-        """Return what speaks against an answer: its type, the user's checks, then its grounding."""
-        objection = self._output.check(effect.answer, self._notes, self._next)
-        return objection if objection or effect.only_output else self._check_answer_grounding(effect.answer)
-
-    async def _check_answer_with_hooks(self, effect: CheckAnswer) -> str:
-        objection = self._check_answer(effect)
-        if objection or self.run_context.meter.near is not None:
-            return objection  # at a limit, a refused answer ends the run
-        answer = self.run_spec.output.read(effect.answer)
-        objection = await self._hooks.before_answer(answer, self._next, self.run_context.meter.steps)
-        return self._output.count_objection(objection) if objection else ""
-
-    def _check_answer_grounding(self, answer: Any) -> str:
-        """Return the values of an answer that stand nowhere, in words for the model. Nothing has to be recorded."""
-        sources, policy = self.run_context.sources, self.run_spec.grounding
-        found = sources.in_answer(answer) if sources is not None else ()
-        if not found:
-            return ""
-        self._note(Note("unfounded", f"the answer has what {describe_findings(found)}"))
-        self._refused += 1
-        if policy == "note" or self.run_context.meter.near is not None or (policy != "refuse" and self._refused > 1):
-            return ""
-        if why := self.run_context.breaker.refuse_answer(answer):
-            self._note(Note("loop", sentence(why)))
-            raise self.run_context.meter.conclude("loop", why)
-        return answer_warning(found)
-
-    def _doubted(self, effect: CheckGrounding) -> tuple[str, ...]:
-        """Return the made-up values that the model gets a note about, or that stop an effect."""
-        sources, policy, context = self.run_context.sources, self.run_spec.grounding, self.run_spec.context
-        if sources is None or policy in ("off", "note") or (effect.strict and policy != "refuse"):
-            return ()
-        found = [*sources.in_words(effect.text), *sources.in_code(effect.code)]
-        for call in effect.calls if policy == "refuse" else ():
-            found += sources.find_invented(call, context.tool(call.tool)) if call.tool != context.search else ()
-        return tuple(dict.fromkeys(found))
-
-    def _note(self, effect: Note) -> None:
-        if effect.kind == "compacted":  # the model no longer sees old results, and may call for them again
-            self.run_context.breaker.forget_calls()
-        number, self._notes = self._notes, self._notes + 1
-        if number not in self.run_spec.past.notes and not self.run_spec.replay:
-            self.run_context.log.buffer(
-                (NoteRecord(number, self.run_context.meter.steps, effect.kind, effect.text), None)
-            )
-            self.run_context.say(ev.Noted(self.run_context.meter.steps, effect.kind, effect.text))
-
-    def _time(self) -> float | None:
-        if self.run_spec.replay or self.run_spec.limits.seconds is None:
-            return None
-        return max(0.0, self.run_spec.limits.seconds - self.run_spec.past.seconds)
 
 
 def _cancelled(why: asyncio.CancelledError) -> Cancelled:

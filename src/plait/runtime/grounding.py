@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from plait.core.artifacts import ArtifactHandle
 from plait.core.effects import UNKNOWN
@@ -26,10 +26,6 @@ from plait.core.loop import Task
 from plait.core.tools import Call, ToolSpec
 from plait.runtime import known_values
 from plait.runtime.known_values import can_be_computed, find_constants, find_operands
-
-Grounding: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
-"""What Plait does about an ungrounded value: nothing; notes it in the journal; also warns the model; asks the user
-before the call; refuses the call."""
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),

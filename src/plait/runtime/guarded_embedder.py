@@ -12,6 +12,7 @@ from plait.core import Think
 from plait.core.errors import PlaitError
 from plait.core.messages import user
 from plait.runtime.context import Context
+from plait.runtime.guard import Guard
 from plait.runtime.hooks import Hook, has_point
 from plait.runtime.sessions import Embedder
 from plait.search import load_embedder
@@ -25,12 +26,12 @@ EMBED = "embed"
 """The phase of a request that `before_model` sees for texts to an embedder: each text is a message of the user."""
 
 
-def guard_embedder(given: Embedder, hooks: Iterable[Hook], env: Mapping[str, str] | None = None) -> Embedder:
+def guard_embedder(given: Embedder, hooks: Iterable[Hook | Guard], env: Mapping[str, str] | None = None) -> Embedder:
     """Return an embedder whose texts pass the hooks. The local one sends nothing, so it stays as it is.
 
     A word is loaded when it is first used, with key and address from `env` (default: the environment).
     """
-    guards = tuple(hook for hook in hooks if has_point(hook, "before_model"))
+    guards = tuple(hook for hook in hooks if isinstance(hook, Hook) and has_point(hook, "before_model"))
     is_plain = given in ("", "local") or not (guards or isinstance(given, str))
     return given if is_plain else _GuardedEmbedder(given, guards, env)
 

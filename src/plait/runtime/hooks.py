@@ -1,7 +1,7 @@
 """Hooks: functions of the user before and after model calls, tool calls and answers.
 
 A hook observes (it returns None), changes (it returns the new value), refuses (`Refuse`), or lets the run wait for the
-user (`AskApproval`). The journal has each decision, so a replay needs no hooks.
+user (`AskApproval`). The journal has each decision, so a replay needs no hooks. `guards/hooks.py` makes guards of them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Iterable
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from msgspec import Struct
-
 from plait.core import JSON, Call, Observation, Reply, Think
 from plait.core.errors import ConfigError
 from plait.runtime.context import Context
+from plait.runtime.guard import AskApproval, Guard, Refuse
 
 HookPoint: TypeAlias = Literal[
     "before_model", "after_model", "before_tool", "after_tool", "before_answer", "after_answer"
@@ -29,35 +28,6 @@ POINTS: tuple[HookPoint, ...] = (
 )
 
 
-class Refuse(Struct, frozen=True):
-    """A hook's refusal, with the reason. The model reads the reason of a refused tool call, result or answer.
-
-    Raises `ConfigError` if the reason is not a text, or empty.
-    """
-
-    reason: str
-
-    def __post_init__(self) -> None:
-        _require_text("Refuse", self.reason, "reason")
-
-
-class AskApproval(Struct, frozen=True):
-    """A hook's request that the user decides. The run waits with this question until someone answers yes or no.
-
-    Raises `ConfigError` if the question is not a text, or empty.
-    """
-
-    question: str
-
-    def __post_init__(self) -> None:
-        _require_text("AskApproval", self.question, "question")
-
-
-def _require_text(kind: str, given: object, what: str) -> None:
-    if not isinstance(given, str) or not given.strip():
-        raise ConfigError(f"{kind}({given!r}) is invalid.", hint=f"Give the {what} as a text.")
-
-
 T = TypeVar("T")
 Decision: TypeAlias = T | Refuse | AskApproval | None
 """The result of a hook: a new value, a refusal, a question to the user, or None to change nothing."""
@@ -68,12 +38,13 @@ class Hook:
 
     Each method gets a `Context`: the dependencies, the run's id, step and session, and a logger. It returns the changed
     value, `Refuse(reason)`, `AskApproval(question)`, or None to change nothing. Values are immutable: use
-    `msgspec.structs.replace`. Hooks run in the order of `Agent.hooks` before a call and in the reverse order after it;
-    each sees what the earlier ones changed. The hooks of a run also apply to the model calls and tool calls of its
-    child runs.
+    `msgspec.structs.replace`. Hooks run in the order of `Agent.hooks` before a call, and in the reverse order after it
+    and about an answer; each sees what the ones before it changed. The hooks of a run also apply to the model calls and
+    tool calls of its child runs.
 
-    A hook is called again if the process dies before its decision is in the journal. An exception in a hook ends the
-    run as *crashed*; it can be resumed. A class with a misspelled method raises `ConfigError`.
+    The journal has what a hook changes, refuses and asks. A hook that lets something pass leaves no row, and may be
+    called again about it after a question to the user, or when the run goes on in another process. An exception in a
+    hook ends the run as *crashed*; it can be resumed. A class with a misspelled method raises `ConfigError`.
     """
 
     def __init_subclass__(cls) -> None:
@@ -138,7 +109,7 @@ class MissingHook(Hook):
         return self._name
 
 
-def require_hooks(hooks: Iterable[Hook], run: str) -> None:
+def require_hooks(hooks: Iterable[Hook | Guard], run: str) -> None:
     """Raise `ConfigError` if hooks of a recorded run are missing."""
     if missing := [hook.name for hook in hooks if isinstance(hook, MissingHook)]:
         raise ConfigError(
@@ -152,15 +123,16 @@ def has_point(hook: Hook, point: str) -> bool:
     return getattr(type(hook), point) is not getattr(Hook, point)
 
 
-def check_hooks(given: object) -> tuple[Hook, ...]:
-    """Return an agent's hooks as a tuple. Raises `ConfigError` for anything else, and for two of one name."""
+def check_hooks(given: object) -> tuple[Hook | Guard, ...]:
+    """Return an agent's hooks and guards as a tuple. Raises `ConfigError` for anything else, and for two of one
+    name."""
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise ConfigError(f"Agent(hooks={given!r}) is invalid.", hint="Give a list of hooks.")
     hooks = tuple(given)
     for hook in hooks:
-        if isinstance(hook, type) and issubclass(hook, Hook):
+        if isinstance(hook, type) and issubclass(hook, Hook | Guard):
             raise ConfigError(f"The hook {hook.__name__} is a class.", hint=f"Give an object: {hook.__name__}().")
-        if not isinstance(hook, Hook):
+        if not isinstance(hook, Hook | Guard):
             hint = "Give objects: those that ship, as plait.hooks.RetryTools(), or of your subclasses of plait.Hook."
             raise ConfigError(f"{hook!r} is not a hook.", hint=hint)
         if not isinstance(hook.name, str) or not hook.name.strip():

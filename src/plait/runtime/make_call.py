@@ -1,4 +1,4 @@
-"""Makes one tool call: binds its input, runs the function within its time limit, and renders the result."""
+"""Makes one tool call: runs the function within its time limit, and renders the result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from types import AsyncGeneratorType, NoneType
 from typing import TYPE_CHECKING, Any, cast
@@ -20,15 +20,15 @@ from plait.core.tools import Trouble
 from plait.runtime.background import is_cancelled, wait_to_end
 from plait.runtime.bound_calls import BoundCall
 from plait.runtime.known_values import exact_result
-from plait.runtime.run_context import ChildWaits
 from plait.runtime.tool_prints import collecting
-from plait.tools import Tool, Toolset
+from plait.tools import Tool
 from plait.tools.end_run import EndRun, find_ending
 from plait.tools.render import CHARACTERS, ITEMS, CutList, render_simple, replace_surrogates, simplify
 from plait.tools.threads import run_in_thread, start_thread
 from plait.user_functions import call_plain
 
 if TYPE_CHECKING:
+    from plait.journal.entries import Question
     from plait.runtime.call_services import ToolServices
 
 GRACE = 5.0
@@ -38,30 +38,29 @@ UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it
 """What the model reads about a call in doubt."""
 
 
-async def make_call(tools: Toolset, bound: BoundCall, seconds: float, services: ToolServices) -> Observation:
+class ChildWaits(BaseException):
+    """Raised in a tool whose child run waits for the user, with the child's questions. Not an `Exception`, so that
+    tools do not catch it."""
+
+    def __init__(self, child: str, questions: Sequence[Question]) -> None:
+        super().__init__(child)
+        self.child, self.questions = child, tuple(questions)
+
+
+async def make_call(tool: Tool, bound: BoundCall, seconds: float, services: ToolServices) -> Observation:
     """Call a tool and return its observation, also for an error. `seconds` is the limit of a tool without its own.
 
     Raises `ChildWaits` if a child run of the tool waits for the user.
     """
     if not bound.call.by_code:
-        return await _call_tool(tools, bound, seconds, services)
+        return await _call_tool(tool, bound, seconds, services)
     with collecting() as collected:
-        made = await _call_tool(tools, bound, seconds, services)
+        made = await _call_tool(tool, bound, seconds, services)
     return structs.replace(made, printed=replace_surrogates(collected.text)) if collected.total else made
 
 
-async def _call_tool(tools: Toolset, bound: BoundCall, seconds: float, services: ToolServices) -> Observation:
-    call, artifacts = bound.call, services.run_context.artifacts
-    tool = tools.get(call.tool)
-    if tool is None:
-        said = (
-            tools.describe_unknown(call.tool)
-            if tools.near is None
-            else await run_in_thread(lambda: tools.describe_unknown(call.tool))
-        )
-        return Observation(said, trouble="unknown_tool")
-    if bound.error:
-        return Observation(bound.error, trouble="bad_input")
+async def _call_tool(tool: Tool, bound: BoundCall, seconds: float, services: ToolServices) -> Observation:
+    call, artifacts = bound.call, services.engine.artifacts
     args, kwargs = tool.signature.split(bound.values)
     if tool.signature.context is not None:
         args = (services.make_context(), *args)

@@ -29,11 +29,16 @@ class Phases:
     def __init__(self, models: Mapping[str, Model]) -> None:
         self._models: dict[str, tuple[Model, ...]] = {phase: members_of(model) for phase, model in models.items()}
         self._left: set[str] = set()
+        self._now: dict[str, Model] = {}
+        """The model of each phase, until one is left or loses an ability."""
 
     def of(self, phase: str) -> Model:
         """Return the model that a phase asks now: its own, or the one for all (key "")."""
-        members = self._members(phase)
-        return next((each for each in members if each.spec not in self._left), members[-1])
+        if (now := self._now.get(phase)) is None:
+            members = self._members(phase)
+            now = next((each for each in members if each.spec not in self._left), members[-1])
+            self._now[phase] = now
+        return now
 
     def find_model(self, phase: str, spec: str) -> Model:
         """Return a phase's model by its spec; the one that it asks now if it has no model of that spec."""
@@ -47,11 +52,13 @@ class Phases:
     def leave(self, spec: str) -> None:
         """Ask this model no more in this run, where a phase has another one."""
         self._left.add(spec)
+        self._now.clear()
 
     def lost(self, spec: str, ability: str) -> None:
         """Remove an ability that a model's endpoint refused."""
         for phase, members in self._models.items():
             self._models[phase] = tuple(each.without(ability) if each.spec == spec else each for each in members)
+        self._now.clear()
 
     @property
     def context_tokens(self) -> int:

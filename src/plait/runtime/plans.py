@@ -11,8 +11,9 @@ from msgspec import Struct, structs
 
 from plait.core import Call, Loop, LoopContext, Observation, Plan, Step, Task, ToolSpec
 from plait.core.errors import ConfigError
+from plait.journal.entries import ModelCall, Question
 from plait.journal.records import RunHead
-from plait.journal.timeline import ModelCall, Question, Timeline
+from plait.journal.timeline import Timeline
 from plait.loops import make, prompts_of
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.loop import LLMCompiler
@@ -115,10 +116,8 @@ def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan 
             match moment.change, moment.entry:
                 case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
                     plan = loop.read_plan(reply.text, context)
-                case _, Question(kind="plan", child="", answer=answer) if answer is not None and reads_as_plan(
-                    answer.text
-                ):
-                    plan = read_plan_file(answer.text, list_callable(loop, context.known_tools))
+                case _, Question(kind="plan", answer=str() as answer) if reads_as_plan(answer):
+                    plan = read_plan_file(answer, list_callable(loop, context.known_tools))
     return plan
 
 
@@ -158,9 +157,9 @@ def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
                 for _ in reader.read_whole(reply.text):
                     pass
                 plan = reader.plan if reader.plan.calls else plan
-            case _, Question(kind="plan", child="", answer=answer) if answer is not None:
+            case _, Question(kind="plan", answer=str() as answer):
                 with suppress(Unreadable):
-                    plan = FORM.read(answer.text, context.known_tools)[0]
+                    plan = FORM.read(answer, context.known_tools)[0]
     carried_out(plan)
     found = {id: seen.text for id, seen in results.items() if seen.ok}
     return Plan(tuple(steps.values()), found) if steps else None

@@ -9,19 +9,21 @@ from plait.core import Event, Loop
 from plait.core import events as ev
 from plait.core.errors import ConfigError
 from plait.core.text import escape_hidden
-from plait.journal.records import RunHead
-from plait.journal.timeline import (
+from plait.journal.codec import encode
+from plait.journal.entries import (
     CodeTurn,
     LoopException,
     ModelCall,
     Moment,
+    OtherWork,
     Question,
     RecordedNote,
-    Resumption,
-    Timeline,
     ToolCall,
 )
+from plait.journal.records import Resumption, RunHead
+from plait.journal.timeline import Timeline
 from plait.loops import splitter_of
+from plait.runtime.run_spec import sentence
 
 
 def recorded_loop(head: RunHead) -> Loop | None:
@@ -45,7 +47,7 @@ def split_reply(call: ModelCall, loop: Loop | None) -> list[Event]:
     """
     if call.reply is None:
         return []
-    if call.asked_by is not None:
+    if call.i >= 0:
         return [ev.Noted(call.step, "tool_model", call.reply.text)]
     if loop is None:
         return [ev.Thought(call.step, call.reply.text)]
@@ -70,14 +72,16 @@ def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:
             return [*split_reply(asked, loop), replied]
         case "began", ToolCall(step=step, shown=call):
             return [ev.Called(step, call)]
-        case "ended", ToolCall(step=step, shown=call, observation=observation) if observation is not None:
+        case "ended", ToolCall(step=step, shown=call, seen=observation) if observation is not None:
             return [ev.Observed(step, call, observation)]
         case _, CodeTurn(step=step, code=code, ran=ran):
             return [*([ev.Executing(step, code)] if code is not None else []), ev.Executed(step, ran)]
         case _, RecordedNote(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
         # The loop reports by itself how it handles the other exceptions.
-        case _, LoopException(kind="LimitNear" | "ContextOverflow", step=step, detail=detail):
+        case _, LoopException(kind="LimitNear", step=step, limit=limit, detail=detail):
+            return [ev.Noted(step, "loop" if limit == "loop" else "limit", sentence(detail))]
+        case _, LoopException(kind="ContextOverflow", step=step, detail=detail):
             return [ev.Noted(step, "limit", detail)]
         case "waits", Question(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
@@ -85,14 +89,21 @@ def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:
             return [ev.Noted(0, "told", _describe_answer(question))]
         case _, Resumption(lost=lost) if lost:
             return [ev.Noted(0, "journal", lost)]
+        case _, OtherWork() as other:
+            return [ev.Noted(other.step, other.work, describe_work(other))]
     return []
+
+
+def describe_work(other: OtherWork) -> str:
+    """Return an entry of a kind of work that this version does not know as JSON: what was asked, and the result."""
+    asked = encode(other.asked).decode()
+    return escape_hidden(f"{asked} -> {encode(other.result).decode()}" if other.has_ended else asked)
 
 
 def _describe_answer(question: Question) -> str:
     answer = question.answer
-    assert answer is not None
-    if answer.approved is None:
-        return answer.text
-    if answer.input:
-        return f"approved, with {escape_hidden(msgspec.json.encode(answer.input[0]).decode())}"
-    return "approved" if answer.approved else f"refused: {answer.text}".removesuffix(": ")
+    if answer is None or isinstance(answer, str):
+        return answer or ""
+    if answer.action == "edit":
+        return f"approved, with {escape_hidden(msgspec.json.encode(question.edited_input).decode())}"
+    return "approved" if answer.action == "yes" else f"refused: {answer.text}".removesuffix(": ")

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from plait.core import Piece, Reply, Splitter, WaitResult
+from plait.core import CheckAnswer, Piece, Reply, Splitter, WaitResult
 from plait.core import events as ev
-from plait.runtime.partial_output import PartialAnswer
+from plait.journal.keys import read_key
+from plait.loops import splitter_of
+from plait.runtime.guard import Entry, Finish
+from plait.runtime.partial_output import PartialAnswer, find_answer_tool, is_only_answer
+
+if TYPE_CHECKING:
+    from plait.runtime.engine import Engine
 
 
 class ReplyListener:
@@ -73,3 +80,28 @@ class ReplyListener:
                 self._say(ev.WRITTEN[piece.kind](self._step, piece.text))
             if piece.kind == "answer" and self._answer is not None and not self._only_answer:
                 self._answer.add(piece.text)
+
+
+def listen_to_reply(engine: Engine, entry: Entry, *, again: bool) -> ReplyListener | None:
+    """Return the listener for the text of an unfinished reply; None if nobody needs it.
+
+    `again`: another process made attempts, and pieces of them may have been taken, so the reply begins again.
+    """
+    effect, step, loop, output = entry.effect, entry.step, engine.run_spec.loop, engine.run_spec.output
+    split = (lambda: splitter_of(loop, effect.phase)) if engine.is_watched else None
+    on_piece = engine.performers.started.add_piece if effect.watch else None
+    if split is None and on_piece is None:
+        return None
+
+    def follow_answer() -> PartialAnswer:
+        return PartialAnswer(output, lambda value: engine.say(ev.PartialOutput(step, value)))
+
+    def say_but_answers(event: ev.Event) -> None:
+        if not isinstance(event, ev.Answer | ev.Text):
+            engine.say(event)
+
+    held = engine.chain.holds_text(CheckAnswer, Finish)  # no text of an answer before the guards have seen it
+    partial_answer = follow_answer if split is not None and output.spec is not None and not held else None
+    say, tool = say_but_answers if held else engine.say, find_answer_tool(effect, output.spec)
+    only_answer, n = is_only_answer(effect, output.spec), read_key(entry.key).n
+    return ReplyListener(n, step, split, say, on_piece, again, partial_answer, only_answer, tool)

@@ -157,7 +157,7 @@ class Run(Struct, Generic[OutputT], frozen=True, kw_only=True):
     @property
     def timeline(self) -> Timeline:
         """Return the record as typed values: model calls, tool calls, pieces of code, questions, notes."""
-        return Timeline(self.rows())
+        return Timeline(self.rows(), run=self.id)
 
     @property
     def events(self) -> list[Event]:
@@ -236,7 +236,7 @@ def run_of(
     taint: str = "off",
 ) -> Run[Any]:
     """Build a run from its parts, as the engine or the journal has them."""
-    outside = totals.get("outside", not totals)
+    outside = bool(totals.get("guards", {}).get("taint")) if totals else True
     if (calling := call_services()) is not None:
         calling.outside |= outside  # a tool runs an agent by itself: what that run read may be in the tool's result
     return Run(

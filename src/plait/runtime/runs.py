@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -13,25 +14,27 @@ from msgspec import Struct
 from plait.core import Cancelled, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
-from plait.journal.effects import Lost
-from plait.journal.log import AnyLog, Entry, RunLog
+from plait.journal.entries import Question
+from plait.journal.log import ENDED, AnyLog, Entry, RunLog
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import Resumed, Row, RunHead, RunRow, UserAnswer
+from plait.journal.records import NoteRecord, ResultRecord, Resumption, Row, RunHead, RunRow
 from plait.journal.store import Journal
-from plait.journal.timeline import Question, Timeline, select_rows_before
+from plait.journal.timeline import Timeline, select_rows_before
+from plait.runtime.answers import read_answer, record_answer
 from plait.runtime.approvals import open_question, waiting_with, without_id
-from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.artifacts import ArtifactStore, read_artifacts
 from plait.runtime.background import wait_to_end
 from plait.runtime.bound_calls import CallBinder
 from plait.runtime.calls_in_doubt import read_calls_in_doubt
 from plait.runtime.engine import Engine
+from plait.runtime.guard import RecordEnds
+from plait.runtime.make_guards import make_guards
 from plait.runtime.output import OutputType, output_of, read_recorded_output
-from plait.runtime.recorded_effects import Past
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
-from plait.runtime.run_context import RecordEnds, RunSpec, bind_edit, read_user_answer
-from plait.runtime.spent import read_children_spent
+from plait.runtime.run_spec import Past, RunSpec
+from plait.runtime.spent import Spent, read_children_spent, sum_record
 from plait.tools.user_code import show_error
 from plait.user_functions import call_plain
 
@@ -76,11 +79,13 @@ async def claim(
     log: RunLog | None = None
     while log is None:
         rows = journal.rows(head.run)
-        entries: list[Entry] = [(Resumed(run_spec.phases.describe()), None)]
+        entries: list[Entry] = [(NoteRecord("", 0, "resumed", value=Resumption(run_spec.phases.describe())), None)]
+        asked: Question | None = None
         if answer is not None:
-            timeline = Timeline(rows)
-            asked = open_question(head.run, timeline, question)
-            entries.append((_read_answer(answer, asked, timeline, run_spec, head.run), None))
+            asked = open_question(journal, head.run, question)
+            given = _read_answer(answer, asked, run_spec, head.run, rows)
+            if asked.run == head.run:
+                entries.append((given, None))
         try:
             log = await journal.claim(
                 head.run,
@@ -94,17 +99,36 @@ async def claim(
             if answer is None:
                 raise
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
-    timeline = journal.timeline(head.run)
-    past = Past(timeline, read_children_spent(journal, head.run))
-    past.calls_in_doubt = read_calls_in_doubt(journal, head, timeline)
-    return _changed(run_spec, past=past, trust_until=head.fork_at), log
+    if asked is not None and asked.run != head.run:  # the claim keeps other processes away from the child runs, too
+        await _answer_child(journal, asked.run, given, run_spec.phases.secrets())
+    rows = journal.rows(head.run)
+    return replace(run_spec, past=_read_past(head, rows, journal), trust_until=head.fork_at), log
+
+
+def _read_past(head: RunHead, rows: Sequence[Row], journal: Journal) -> Past:
+    """Return what the engine needs of a run's record."""
+    timeline = Timeline(rows, run=head.run)
+    lost = [each for each in timeline.resumptions if each.lost]
+    return Past(
+        rows=rows,
+        spent=sum_record(timeline),
+        # One that is about to start counts, though it may have no row yet.
+        children={each.run: Spent(1) for each in timeline.children if each.is_open}
+        | read_children_spent(journal, head.run),
+        seconds=timeline.seconds,
+        artifacts=read_artifacts(timeline),
+        lost=lost[-1].lost if lost else "",
+        lost_calls=tuple(call for each in lost for call in each.lost_calls),
+        calls_in_doubt=tuple(read_calls_in_doubt(journal, head, timeline)),
+    )
 
 
 async def replay(run_spec: RunSpec, head: RunHead, journal: Journal, recorded: Outcome | None) -> Replayed:
     """Take the loop through its record, performing nothing. Raises `ReplayDiffers` at the first difference."""
-    past = Past(journal.timeline(head.run), read_children_spent(journal, head.run))
-    run_spec = _changed(run_spec, past=past, replay=True, trust_until=head.fork_at)
-    engine = Engine(run_spec, MemoryLog(head, secrets=run_spec.phases.secrets()))
+    past = _read_past(head, journal.rows(head.run), journal)
+    run_spec = replace(run_spec, past=past, replay=True, trust_until=head.fork_at)
+    has_ended = recorded is not None and recorded.status in ENDED
+    engine = Engine(run_spec, MemoryLog(head, secrets=run_spec.phases.secrets()), has_ended=has_ended)
     try:
         outcome: Outcome | None = await engine.run()
     except RecordEnds:
@@ -114,15 +138,15 @@ async def replay(run_spec: RunSpec, head: RunHead, journal: Journal, recorded: O
         if expected != found:
             raise ReplayDiffers(
                 f"The requests are the same, but the run ends otherwise.\nOn record: {expected}\nNow: {found}\n",
-                at=engine.run_context.meter.steps,
+                at=engine.steps,
                 expected=expected,
                 found=found,
                 hint="How the loop reads replies has changed since.",
             )
     return Replayed(
         run=head.run,
-        steps=engine.run_context.meter.steps,
-        requests=engine.run_context.compared,
+        steps=engine.steps,
+        requests=engine.compared,
         whole=outcome is not None,
         outcome=outcome if outcome is not None else recorded,
     )
@@ -137,9 +161,7 @@ async def fork(
         raise ConfigError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
     records = [(row.record, row.body) for row in kept]
     log = await journal.begin(head, owner_of_this_process(), records, secrets=run_spec.phases.secrets())
-    past = Past(Timeline(kept))
-    past.calls_in_doubt = read_calls_in_doubt(journal, head, past.timeline)
-    return _changed(run_spec, past=past, trust_until=at), log
+    return replace(run_spec, past=_read_past(head, kept, journal), trust_until=at), log
 
 
 def read_finished_run(
@@ -184,31 +206,41 @@ def fresh_id() -> str:
     return new_run_id()
 
 
-def _read_answer(answer: str, waits: Question, timeline: Timeline, run_spec: RunSpec, run: str) -> UserAnswer:
-    """The answer to what a run waits for. Raises `BadAnswer`: the run is as it was."""
-    named = without_id(answer, waits.question)
+def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows: Sequence[Row]) -> ResultRecord:
+    """Return the row of an answer. Raises `BadAnswer`: the run is as it was."""
+    named = without_id(answer, asked.question)
+    binder = None
+    if asked.run == run:  # a child run checks the edited input of its call itself
+        binder = CallBinder(run_spec.tools, ArtifactStore(read_artifacts(Timeline(rows))))
     try:
-        read = read_user_answer(answer if named is None else named, waits)
-        if waits.child:  # the child run reads the answer itself
-            return UserAnswer(waits.n, answer, waits.i, question=waits.question)
-        read = bind_edit(read, waits.call, CallBinder(run_spec.tools, ArtifactStore(Past(timeline).artifacts)))
+        value = read_answer(answer if named is None else named, asked, binder)
     except ConfigError as why:
-        raise BadAnswer(str(why), run=run, waits=waiting_with(waits)) from None
-    return read
+        raise BadAnswer(str(why), run=run, waits=waiting_with(asked)) from None
+    return record_answer(asked, value)
 
 
-def lost_text(lost: Lost) -> str:
+async def _answer_child(journal: Journal, run: str, answer: ResultRecord, secrets: Iterable[str]) -> None:
+    """Record the answer to a question of a child run. The child goes on when its parent does."""
+    row = journal.run(run)
+    log = await journal.claim(
+        run,
+        owner_of_this_process(),
+        secrets=secrets,
+        force=True,  # whoever may go on with the parent may go on with its children
+        rows=len(journal.rows(run)),
+        records=[(answer, None)],
+    )
+    if row.outcome is not None:  # else it was interrupted, and goes on as such
+        await log.end(row.status, row.outcome, row.totals)
+
+
+def lost_text(why: str) -> str:
     """Explain to the user that the journal of a run has lost rows."""
     return (
-        f"{lost.why} Plait does not repeat calls that may have been made: those known to have begun stay in doubt, all "
+        f"{why} Plait does not repeat calls that may have been made: those known to have begun stay in doubt, all "
         "others of tools with effects need approval. If nothing was done since, "
         "--on-interrupted-call repeat makes them all."
     )
-
-
-def _changed(run_spec: RunSpec, **changes: Any) -> RunSpec:
-    """The same job with some fields changed."""
-    return replace(run_spec, **changes)
 
 
 _BEFORE_WORK = (ev.Asked, ev.Called, ev.Executing)
@@ -256,13 +288,14 @@ async def perform(
     on_event: Emit | None = None,
     *,
     resumed: bool = False,
+    on_suspend: Callable[[Sequence[Question]], None] | None = None,
 ) -> Run[Any]:
-    """Perform an opened run to its end, in a task of its own.
+    """Perform an opened run to its end, in a task of its own. `on_suspend` gets the open questions of a run that waits.
 
     Whoever is cancelled here is so when the run has ended and recorded that. Raises what `on_event` raised.
     """
     listener = Listener(on_event) if on_event is not None else None
-    work = _perform(run_spec, head, log, journal, listener, resumed)
+    work = _perform(run_spec, head, log, journal, listener, resumed, on_suspend)
     task = asyncio.get_running_loop().create_task(work, name=f"plait run {head.run}")
     if listener is not None:
         listener.run = task
@@ -277,16 +310,25 @@ async def perform(
 
 
 async def _perform(
-    run_spec: RunSpec, head: RunHead, log: AnyLog, journal: Journal | None, on_event: Emit | None, resumed: bool
+    run_spec: RunSpec,
+    head: RunHead,
+    log: AnyLog,
+    journal: Journal | None,
+    on_event: Emit | None,
+    resumed: bool,
+    on_suspend: Callable[[Sequence[Question]], None] | None,
 ) -> Run[Any]:
     if on_event is not None:
         on_event(ev.Began(head.run, head.question, head.loop["name"], resumed, "" if resumed else head.parent))
-        if run_spec.past.lost is not None and resumed:
+        if run_spec.past.lost and resumed:
             on_event(ev.Noted(0, "journal", lost_text(run_spec.past.lost)))
     with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed) as span:
-        engine = Engine(run_spec, log, on_event, span, journal=journal)
+        guards = partial(make_guards, is_child=head.caller is not None)
+        engine = Engine(run_spec, log, guards, on_event=on_event, span=span, journal=journal)
         outcome = await engine.run()
-        span.record_outcome(outcome, engine.run_context.meter.steps)
+        span.record_outcome(outcome, engine.steps)
+    if on_suspend is not None and engine.questions:
+        on_suspend(engine.questions)
     run = run_of(
         head.run,
         outcome,
@@ -300,7 +342,7 @@ async def _perform(
         output_type=run_spec.output,
         history=head.given or head.history,
         tools=head.tools,
-        taint=run_spec.taint,
+        taint=run_spec.policies.taint,
     )
     if on_event is not None:
         on_event(ev.Ended(outcome, run))
@@ -310,7 +352,7 @@ async def _perform(
 def _children_reader(run: str, journal: Journal | None, engine: Engine) -> Callable[[], list[Run]]:
     if journal is not None:
         return lambda: read_child_runs(journal, run)
-    children = engine.run_context.children
+    children = engine.children
     return lambda: list(children)
 
 

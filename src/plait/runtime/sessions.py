@@ -20,6 +20,7 @@ from msgspec import Struct, convert, structs, to_builtins
 from plait.core import Exchange, PastCall, ToolSpec
 from plait.core.errors import ConfigError, JournalError, SessionWaits, ToolError
 from plait.core.text import shorten
+from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import new_run_id
 from plait.journal.reader import NoJournal
 from plait.journal.records import RunHead, SessionTurn
@@ -201,7 +202,7 @@ def require_answered(session: str, journal: Journal) -> None:
     row = next((each for each in rows if not each.head.parent), None)
     if row is None:
         return
-    run, waits = row.head.run, list(map(waiting_with, journal.timeline(row.head.run, bodies=False).open_questions))
+    run, waits = row.head.run, list(map(waiting_with, find_open_questions(journal, row.head.run)))
     asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
     where = "" if journal.path == default_path() else f" --journal {quote(str(journal.path))}"
     raise SessionWaits(

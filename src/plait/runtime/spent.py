@@ -9,14 +9,15 @@ from msgspec import Struct, convert, structs
 from plait.core import Usage
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
+from plait.journal.timeline import Timeline
 from plait.models.prices import total
 from plait.runtime.costs import in_all, spending
 
 
 class Spent(Struct, frozen=True):
-    """The usage of one or several runs. `requests` counts failed ones too, `calls` the replies.
+    """What one or several runs used. `requests` counts requests to models, failed ones included; `calls` the replies.
 
-    `cost_usd` is None if a price is unknown.
+    `cost_usd` is None if a price is unknown. `tool_calls` counts calls that began. A run's totals do not hold it.
     """
 
     runs: int = 0
@@ -24,6 +25,7 @@ class Spent(Struct, frozen=True):
     calls: int = 0
     usage: Usage = Usage()
     cost_usd: float | None = 0.0
+    tool_calls: int = 0
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -32,6 +34,7 @@ class Spent(Struct, frozen=True):
             self.calls + other.calls,
             self.usage + other.usage,
             total([self.cost_usd, other.cost_usd]),
+            self.tool_calls + other.tool_calls,
         )
 
     def json(self) -> dict[str, Any]:
@@ -61,7 +64,12 @@ def read_spent(journal: Journal, row: RunRow) -> Spent:
     """Return what a run and its child runs used so far; of a run that goes on, what its record says."""
     if row.outcome is not None:
         return spent_in(row.totals)
-    timeline = journal.timeline(row.head.run, bodies=False)
-    whole = in_all(spending(timeline))
-    own = Spent(1, len(timeline.attempts), whole.calls, whole.usage, whole.cost_usd)
+    own = sum_record(journal.timeline(row.head.run, bodies=False))
     return sum(read_children_spent(journal, row.head.run).values(), own)
+
+
+def sum_record(timeline: Timeline) -> Spent:
+    """Return what a run itself used by its record, without its child runs. An attempt that only began is a request."""
+    whole = in_all(spending(timeline))
+    tool_calls = sum(call.begun for call in timeline.tool_calls)
+    return Spent(1, len(timeline.attempts), whole.calls, whole.usage, whole.cost_usd, tool_calls)

@@ -69,7 +69,13 @@ def name_of(chosen: str | Sandbox) -> str:
 
 def default_sandbox() -> tuple[str, str]:
     """Return the default sandbox, and why it is not `process` ("" if it is). Reads one file at most."""
-    why = _refused.get("process", "") or _without_process()
+    if not (why := _refused.get("process", "")):
+        if sys.platform != "linux":
+            why = f"{sys.platform} has no seccomp filters"
+        elif platform.machine() not in MACHINES:
+            why = f"there is no list of system calls for {platform.machine()}"
+        elif not {"errno", "kill_process"} <= _seccomp_actions(_ACTIONS):
+            why = "the kernel has no seccomp filters"
     return ("monty", why) if why else ("process", "")
 
 
@@ -91,14 +97,6 @@ async def check_sandbox(chosen: str | Sandbox) -> None:
         return
     _opened.add(name)
     await session.close()
-
-
-def _without_process() -> str:
-    if sys.platform != "linux":
-        return f"{sys.platform} has no seccomp filters"
-    if platform.machine() not in MACHINES:
-        return f"there is no list of system calls for {platform.machine()}"
-    return "" if {"errno", "kill_process"} <= _seccomp_actions(_ACTIONS) else "the kernel has no seccomp filters"
 
 
 @cache

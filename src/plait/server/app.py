@@ -15,7 +15,7 @@ from plait.core.errors import JournalError
 from plait.journal.reader import NoJournal
 from plait.server.completions import completion_routes
 from plait.server.errors import ENDPOINTS, error_body, json_response
-from plait.server.guard import Guard
+from plait.server.guard import AccessCheck
 from plait.server.mcp_http import mcp_routes
 from plait.server.runs import RunManager
 from plait.server.runs_api import viewer_routes
@@ -30,7 +30,7 @@ def build_app(manager: RunManager) -> Starlette:
             *viewer_routes(manager),
             *mcp_routes(manager),
         ],
-        middleware=[Middleware(Guard, manager=manager)],
+        middleware=[Middleware(AccessCheck, manager=manager)],
         exception_handlers={404: _answer_http_error, 405: _answer_http_error},
     )
 

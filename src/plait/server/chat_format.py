@@ -22,7 +22,7 @@ from plait.core.attachments import with_names
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.codec import encode
-from plait.journal.timeline import Question
+from plait.journal.entries import Question
 from plait.runtime.attachments import NO_TEXT, UserQuestion, attach
 from plait.runtime.run import Run
 from plait.runtime.sessions import check_session_name

@@ -23,13 +23,15 @@ from msgspec import Struct, convert
 
 from plait.core import Exchange, Waiting
 from plait.core.errors import StaleAnswer, UnknownRun
+from plait.journal.entries import Question
+from plait.journal.keys import QUESTION_ID_LENGTH
+from plait.journal.open_questions import find_open_questions, read_questions
 from plait.journal.owner import new_run_id
 from plait.journal.reader import NoJournal
 from plait.journal.records import RunRow
 from plait.journal.results import Results
 from plait.journal.store import Journal
-from plait.journal.timeline import Question
-from plait.runtime.approvals import LENGTH, waiting_with, without_id
+from plait.runtime.approvals import waiting_with, without_id
 from plait.runtime.chat_messages import write_messages
 from plait.server.auth import Caller, RunLabel
 from plait.server.chat_format import ChatMessage, answer_text, question_text
@@ -37,7 +39,7 @@ from plait.server.errors import RequestRejected
 
 TURNS_BACK = 12
 """Number of earlier turns in which the run of a long exchange is searched."""
-QUESTION_ID = re.compile(rf"(?<!\w)[a-z2-7]{{{LENGTH}}}(?!\w)", re.IGNORECASE)
+QUESTION_ID = re.compile(rf"(?<!\w)[a-z2-7]{{{QUESTION_ID_LENGTH}}}(?!\w)", re.IGNORECASE)
 UNNAMED = re.compile(r"(^|/)chat-[0-9]{8}-[0-9]{6}-[a-z0-9]{6}$")
 """The names, in the journal, of sessions that clients did not name."""
 
@@ -144,9 +146,8 @@ def find_answered_question(journal: Journal, state: ConversationState, messages:
     run = state.waiting_run or (_last_run(journal, state.session) if may_name else "")
     if not run or state.answered:
         return state.answered or None
-    timeline = journal.timeline(run, bodies=False)
-    still_open = timeline.open_questions if state.waiting_run else []
-    asked = timeline.questions
+    still_open = find_open_questions(journal, run) if state.waiting_run else []
+    asked = read_questions(journal, run)
     found = [each for each in asked if without_id(text, each.question) is not None]
     if not state.waiting_run and not found:
         return None
@@ -203,7 +204,7 @@ def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
         return True  # it asked nothing, so its rows need not be read
     shown: list[str] = []
     replies = list(since[1::2])
-    for question in journal.timeline(row.head.run, bodies=False).answered_questions:
+    for question in (each for each in read_questions(journal, row.head.run) if each.answer is not None):
         shown.append(question_text(question).strip())
         if replies and not _is_reply(replies.pop(0), question):
             return False
@@ -220,9 +221,7 @@ def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
 def _is_reply(text: str, question: Question) -> bool:
     """Return whether the client's text is the recorded reply. An approval is known by its question's id."""
     answer = question.answer
-    if answer is None:
-        return False
-    return answer.approved is not None or answer.text.strip() in (text, without_id(text, question.question))
+    return not isinstance(answer, str) or answer.strip() in (text, without_id(text, question.question))
 
 
 def _is_last_turn(journal: Journal, row: RunRow) -> bool:

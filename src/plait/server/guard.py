@@ -55,7 +55,7 @@ CLOSING = (400, 401, 403, 408, 413, 415, 421, 431)
 """The connection is closed after these statuses: the request may not have been read to its end."""
 
 
-class Guard:
+class AccessCheck:
     """ASGI middleware. It puts the `Caller` into the scope's state under "caller"."""
 
     def __init__(self, app: ASGIApp, manager: RunManager) -> None:

@@ -72,12 +72,12 @@ def read_asset(name: str) -> str:
 
 
 def _document(row: RunRow, rows: Sequence[Row], max_text: int | None) -> dict[str, Any]:
-    timeline = build_timeline(rows, recorded_loop(row.head), max_text=max_text)
+    timeline = build_timeline(rows, recorded_loop(row.head), row.head.run, max_text=max_text)
     return {
         "run": run_facts(row, timeline),
         "steps": timeline.changes(),
         "seq": timeline.seq,
-        "waiting": open_questions(row, timeline.trace),
+        "waiting": open_questions(row, timeline.trace.open_questions),
         "plan": plan_view(row, timeline.trace),
         "wire": [_shrink(each) for each in read_exchanges(row.head, timeline.trace)],
     }

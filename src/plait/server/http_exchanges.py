@@ -16,8 +16,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from plait.journal.entries import ModelAttempt, ModelCall
 from plait.journal.records import Row, RunHead
-from plait.journal.timeline import ModelAttempt, ModelCall, Timeline
+from plait.journal.timeline import Timeline
 
 ChangeMark: TypeAlias = tuple[str, int | str]
 

@@ -15,8 +15,9 @@ from typing import Any
 
 from plait.core import Event
 from plait.core import events as ev
-from plait.core.errors import PlaitError
+from plait.core.errors import PlaitError, UnknownRun
 from plait.journal import codec, reader
+from plait.journal.open_questions import find_open_questions, read_questions
 from plait.journal.store import Journal
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
@@ -106,7 +107,7 @@ class RunFollower:
         self.journal = journal
         with reader.reading(journal.path) as connection:
             self._n, self.row = reader.find(connection, run, journal.path)
-        self.timeline = ViewerTimeline(recorded_loop(self.row.head))
+        self.timeline = ViewerTimeline(recorded_loop(self.row.head), self.row.head.run)
         self._state = ""
         if after is not None:
             self._read(until=after)
@@ -123,12 +124,13 @@ class RunFollower:
         changed, self._state = state != self._state, state
         if not changed and self.timeline.seq == seq:
             return None
+        _show_child_questions(self.journal, self.timeline)
         news: dict[str, Any] = {"run": run_facts(self.row, self.timeline), "steps": self.timeline.changes()}
         waits = self.row.status == "waiting"
         if changed or waits:
             news["run"]["forks"] = run_search.find_forks(self.journal, run)
             news["run"]["children"] = [child_entry(row) for row in self.journal.children(run)]
-            news["waiting"] = open_questions(self.row, self.timeline.trace) if waits else []
+            news["waiting"] = open_questions(self.row, find_open_questions(self.journal, run)) if waits else []
         if (changed or _has_finished_work(news["steps"])) and has_plan(self.row.head):
             news["plan"] = plan_view(self.row, self.journal.timeline(run))
         return news
@@ -153,7 +155,15 @@ def full_timeline(journal: Journal, run: str) -> ViewerTimeline:
     with reader.reading(journal.path) as connection:
         n, row = reader.find(connection, run, journal.path)
         rows = reader.rows_without_bodies(connection, n, -1)
-    return build_timeline(rows, recorded_loop(row.head), max_text=None)
+    timeline = build_timeline(rows, recorded_loop(row.head), row.head.run, max_text=None)
+    _show_child_questions(journal, timeline)
+    return timeline
+
+
+def _show_child_questions(journal: Journal, timeline: ViewerTimeline) -> None:
+    for child in timeline.trace.children:
+        with suppress(UnknownRun):  # it has not begun, or was deleted
+            timeline.show_child_questions(child.step, read_questions(journal, child.run))
 
 
 def run_document(journal: Journal, run: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class RunDifference(Struct, frozen=True):
 
 
 def load_compared(row: RunRow, rows: Iterable[Row]) -> ComparedRun:
-    timeline, requests = ViewerTimeline(recorded_loop(row.head), max_text=None), {}
+    timeline, requests = ViewerTimeline(recorded_loop(row.head), row.head.run, max_text=None), {}
     for each in rows:
         moments = timeline.add(each, keep_body=False)
         if any(moment.change == "asked" for moment in moments):

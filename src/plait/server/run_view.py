@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from plait.core.errors import PlaitError
+from plait.journal.entries import Question
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import RunHead, RunRow
 from plait.journal.timeline import Timeline
@@ -91,13 +93,11 @@ def child_entry(row: RunRow) -> dict[str, Any]:
     return {"run": row.head.run, "status": row.status, "question": _shorten(row.head.question), "cost": cost}
 
 
-def open_questions(row: RunRow, timeline: Timeline) -> list[dict[str, Any]]:
+def open_questions(row: RunRow, questions: Iterable[Question]) -> list[dict[str, Any]]:
     """Return what a run waits for, in order: the item, the kind, and the id that an answer names."""
     if row.status != "waiting":
         return []
-    return [
-        {"item": question_item(each), "ask": each.kind, "question": each.question} for each in timeline.open_questions
-    ]
+    return [{"item": question_item(each), "ask": each.kind, "question": each.question} for each in questions]
 
 
 def has_plan(head: RunHead) -> bool:

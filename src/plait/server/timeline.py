@@ -4,7 +4,7 @@ Each row adds an item to a step or changes one: a call gets its observation, a r
 is new since the last call; all changes together are the whole document.
 
 An item is a `model` (a request and its reply), `call`, `code`, `output` (of continued code), `note` or `wait`. Its id
-comes from its effect, so it never changes. A text is [text, number of characters left out]; `/api/runs/ID/text` returns
+comes from its entry, so it never changes. A text is [text, number of characters left out]; `/api/runs/ID/text` returns
 the rest.
 """
 
@@ -16,20 +16,21 @@ from typing import Any, TypeAlias
 
 from plait.core import Loop, Ran, Usage
 from plait.core import events as ev
-from plait.journal.records import Row
-from plait.journal.timeline import (
+from plait.journal.entries import (
     CodeTurn,
     LoopException,
     ModelCall,
     Moment,
+    OtherWork,
     Question,
     RecordedNote,
-    Resumption,
-    Timeline,
     ToolCall,
 )
+from plait.journal.keys import read_key
+from plait.journal.records import Resumption, Row
+from plait.journal.timeline import Timeline
 from plait.runtime.costs import PhaseSpending, in_all, merge_spending, read_spending
-from plait.runtime.recorded_events import split_reply
+from plait.runtime.recorded_events import describe_work, split_reply
 
 LONG = 4_000
 """Characters of a text in the document."""
@@ -71,24 +72,23 @@ def _count_tokens(usage: Usage) -> dict[str, int]:
 
 def question_item(asked: Question) -> str:
     """Return the id of the item that shows a question."""
-    return f"w{asked.n}.{asked.i}" + (f".{asked.question}" if asked.child or asked.point else "")
+    return f"w{asked.question}"
 
 
 class ViewerTimeline:
     """The steps of one run by number, and its items by id, in the order they came.
 
-    `loop` separates thought, action and answer; without it all text is thought. `max_text` None: no text is cut.
+    `loop` separates thought, action and answer; without it all text is thought. `run` is the run's id, which the ids
+    of its questions depend on. `max_text` None: no text is cut.
     """
 
-    def __init__(self, loop: Loop | None = None, *, max_text: int | None = LONG) -> None:
+    def __init__(self, loop: Loop | None = None, run: str = "", *, max_text: int | None = LONG) -> None:
         self.items: dict[str, JSON] = {}
         self.steps: dict[int, JSON] = {}
         self.seq = -1
         self.phases: tuple[PhaseSpending, ...] = ()
-        self.trace = Timeline()
+        self.trace = Timeline(run=run)
         self._loop, self._max_text = loop, max_text
-        self._inputs: dict[tuple[int, int], str] = {}
-        """The calls' inputs as JSON, which the user may edit; "" for one that is too long."""
         self._changed_items: dict[str, None] = {}
         self._changed_steps: set[int] = set()
         self._last_step = 0
@@ -132,48 +132,74 @@ class ViewerTimeline:
     def _show(self, moment: Moment) -> None:
         match moment.change, moment.entry:
             case "asked", ModelCall() as asked:
-                self._show_request(moment, asked)
+                self._show_request(moment.seq, moment.at, asked)
             case "responded", ModelCall() as asked:
                 self._show_response(asked)
             case "replied", ModelCall() as asked:
                 self._show_reply(asked)
             case "planned", ToolCall() as call:
-                self._show_call(moment, call)
-            case "began", ToolCall(n=n, i=i):
-                self._change(f"c{n}.{i}", state="running")
+                fields = {"tool": call.planned.tool, "input": self._input_of(call), "state": "asked", "seconds": 0.0}
+                self._add_item(moment.at, call.step, f"c{call.key}", "call", **fields)
+            case "began", ToolCall() as call:
+                self._change(f"c{call.key}", state="running", input=self._input_of(call))
             case "ended", ToolCall() as call:
                 self._show_observation(call)
             case _, CodeTurn() as code:
-                self._show_code(moment, code)
+                self._show_code(moment.at, code)
+            case _, OtherWork() as other:
+                id = f"e{other.key}"
+                if id not in self.items:
+                    self._add_item(moment.at, other.step, id, "note", word=other.work, sort="plain")
+                self._change(id, text=self._cut(describe_work(other)))
             case _, RecordedNote(step=step, kind=kind, text=text):
                 self._show_note(moment, step, kind, text)
-            case _, LoopException(step=step, kind=kind, detail=detail) if kind != "Unsupported":
+            case _, LoopException(step=step, kind=kind, detail=detail) if kind not in ("Unsupported", "EndedByRefusal"):
                 self._show_note(moment, step, "limit", detail)
-            case "waits", Question(step=step, kind=kind, text=text) as asked:
-                given = "" if asked.point else self._inputs.get((asked.n, asked.i), "")
-                shown = {"ask": kind, "text": self._cut(text), "told": None, "approved": None}
-                self._add_item(moment, step, question_item(asked), "wait", **shown, given=given)
-            case "answered", Question(answer=answer) as asked if answer is not None:
-                text = f"made with {format_input(answer.input[0])}" if answer.input else answer.text
-                self._change(question_item(asked), told=self._cut(text), approved=answer.approved)
+            case "waits", Question() as asked:
+                self._show_question(moment.at, asked.step, asked)
+            case "answered", Question() as asked:
+                self._show_answer(asked)
             case _, Resumption() if self.items:
                 self._show_note(moment, 0, "resumed", "The run goes on from here.")
 
-    def _show_request(self, moment: Moment, call: ModelCall) -> None:
-        id = f"m{call.id}"
+    def show_child_questions(self, step: int, questions: Iterable[Question]) -> None:
+        """Show questions of a child run that a call of this step started. Their rows are in the child's record."""
+        for asked in questions:
+            if question_item(asked) not in self.items:
+                self._show_question(self.steps[step]["at"] if step in self.steps else 0.0, step, asked)
+            if not asked.is_open and self.items[question_item(asked)]["told"] is None:
+                self._show_answer(asked)
+
+    def _show_question(self, at: float, step: int, asked: Question) -> None:
+        key, given = read_key(asked.key), format_input(asked.call.input) if asked.call is not None else ""
+        shown = {"ask": asked.kind, "text": self._cut(asked.text), "told": None, "approved": None}
+        about = {"call": key.owner if key.mark == "?" else "", "given": given if len(given) <= LONG else ""}
+        self._add_item(at, step, question_item(asked), "wait", **shown, **about)
+
+    def _show_answer(self, asked: Question) -> None:
+        answer, approved = asked.answer, None
+        if answer is None or isinstance(answer, str):
+            text = answer or ""
+        else:
+            approved = answer.action != "refuse"
+            text = f"made with {format_input(asked.edited_input)}" if answer.action == "edit" else answer.text
+        self._change(question_item(asked), told=self._cut(text), approved=approved)
+
+    def _show_request(self, seq: int, at: float, call: ModelCall) -> None:
+        id = f"m{call.key}"
         if id not in self.items:
             named = {"phase": call.phase, "model": call.model}
-            self._add_item(moment, call.step, id, "model", **named, state="asking", errors=[], wire=[], seconds=0.0)
+            self._add_item(at, call.step, id, "model", **named, state="asking", errors=[], wire=[], seconds=0.0)
             step = self.steps[call.step]
             for names, name in ((step["phases"], call.phase), (step["models"], call.model)):
                 if name and name not in names:
                     names.append(name)
         else:
             self._change(id, state="asking")
-        self.items[id]["wire"].append(moment.seq)
+        self.items[id]["wire"].append(seq)
 
     def _show_response(self, call: ModelCall) -> None:
-        item, response = self.items[f"m{call.id}"], call.last.response
+        item, response = self.items[f"m{call.key}"], call.last.response
         if response is None:
             return
         self._change(item["id"], seconds=round(item["seconds"] + response.seconds, 6))
@@ -186,7 +212,7 @@ class ViewerTimeline:
             item["cut"] = True
 
     def _show_reply(self, call: ModelCall) -> None:
-        item, reply = self.items[f"m{call.id}"], call.reply
+        item, reply = self.items[f"m{call.key}"], call.reply
         if reply is None:
             return
         parts: JSON = {}
@@ -214,13 +240,10 @@ class ViewerTimeline:
         step["estimated"] = step["estimated"] or usage.estimated
         step["cost"] = None if reply.cost is None or step["cost"] is None else step["cost"] + reply.cost
 
-    def _show_call(self, moment: Moment, call: ToolCall) -> None:
+    def _input_of(self, call: ToolCall) -> list[Any]:
+        """Return the input of a call as the model gave it."""
         given = call.planned.input
-        as_json, made = format_input(given), format_input(call.call.input)
-        self._inputs[call.n, call.i] = made if len(made) <= LONG else ""
-        shown = "" if given is None else given if isinstance(given, str) else as_json
-        fields = {"tool": call.planned.tool, "input": self._cut(shown), "state": "asked", "seconds": 0.0}
-        self._add_item(moment, call.step, f"c{call.n}.{call.i}", "call", **fields)
+        return self._cut("" if given is None else given if isinstance(given, str) else format_input(given))
 
     def _show_observation(self, call: ToolCall) -> None:
         seen = call.observation
@@ -228,15 +251,15 @@ class ViewerTimeline:
             return
         note = {"note": self._cut(seen.note)} if seen.note else {}
         shown = {"text": self._cut(seen.text), "trouble": seen.trouble, "seconds": seen.seconds}
-        self._change(f"c{call.n}.{call.i}", state="done", **shown, **note)
+        self._change(f"c{call.key}", state="done", input=self._input_of(call), **shown, **note)
         self._sum(call.step, seconds=seen.seconds)
 
-    def _show_code(self, moment: Moment, turn: CodeTurn) -> None:
+    def _show_code(self, at: float, turn: CodeTurn) -> None:
         result = self._describe_result(turn.ran)
         if turn.code is not None:
-            self._add_item(moment, turn.step, f"x{turn.n}", "code", code=self._cut(turn.code), **result)
+            self._add_item(at, turn.step, f"x{turn.n}", "code", code=self._cut(turn.code), **result)
         elif turn.ran.output or turn.ran.error or turn.ran.lost:
-            self._add_item(moment, turn.step, f"x{turn.n}", "output", **result)
+            self._add_item(at, turn.step, f"x{turn.n}", "output", **result)
         self._sum(turn.step, seconds=turn.ran.seconds)
 
     def _describe_result(self, ran: Ran) -> JSON:
@@ -255,14 +278,14 @@ class ViewerTimeline:
             return
         sort = SORTS.get(word, "plain" if word == "resumed" else "warning")
         shown = {"word": word, "sort": sort, "text": self._cut(text)}
-        self._add_item(moment, step or self._last_step, f"n{moment.seq}", "note", **shown)
+        self._add_item(moment.at, step or self._last_step, f"n{moment.seq}", "note", **shown)
 
-    def _add_item(self, moment: Moment, step: int, id: str, kind: str, **fields: Any) -> None:
+    def _add_item(self, at: float, step: int, id: str, kind: str, **fields: Any) -> None:
         self._last_step = max(self._last_step, step)
         if step not in self.steps:
             empty: JSON = {"phases": [], "models": [], **_count_tokens(Usage()), "estimated": False}
-            self.steps[step] = {"n": step, "at": moment.at, **empty, "cost": 0.0, "seconds": 0.0}
-        self.items[id] = {"id": id, "kind": kind, "step": step, "at": moment.at}
+            self.steps[step] = {"n": step, "at": at, **empty, "cost": 0.0, "seconds": 0.0}
+        self.items[id] = {"id": id, "kind": kind, "step": step, "at": at}
         self._change(id, **fields)
 
     def _change(self, id: str, **fields: Any) -> None:
@@ -282,8 +305,10 @@ class ViewerTimeline:
         return [text[: self._max_text], len(text) - self._max_text]
 
 
-def build_timeline(rows: Iterable[Row], loop: Loop | None, *, max_text: int | None = LONG) -> ViewerTimeline:
-    timeline = ViewerTimeline(loop, max_text=max_text)
+def build_timeline(
+    rows: Iterable[Row], loop: Loop | None, run: str = "", *, max_text: int | None = LONG
+) -> ViewerTimeline:
+    timeline = ViewerTimeline(loop, run, max_text=max_text)
     for row in rows:
         timeline.add(row)
     return timeline

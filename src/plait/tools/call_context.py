@@ -4,8 +4,6 @@ around each call."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -15,11 +13,10 @@ class CallContext:
 
 
 class CallServices(Protocol):
-    """What the runtime offers to one tool call. `meter` counts what its run uses, `calls_in_doubt` those in doubt.
+    """What the runtime offers to one tool call. `engine` performs the run that makes the call.
     `outside`: a run that the tool started has read content from outside."""
 
-    meter: Any
-    calls_in_doubt: Any
+    engine: Any
     outside: bool
 
     def report_progress(self, text: str) -> None:
@@ -50,11 +47,16 @@ def call_services() -> CallServices | None:
     return _services.get()
 
 
-@contextmanager
-def offer_services(services: CallServices) -> Iterator[None]:
+class offer_services:
     """Offer services to the tools that are called within."""
-    before = _services.set(services)
-    try:
-        yield
-    finally:
-        _services.reset(before)
+
+    __slots__ = ("_before", "_offered")
+
+    def __init__(self, services: CallServices) -> None:
+        self._offered = services
+
+    def __enter__(self) -> None:
+        self._before = _services.set(self._offered)
+
+    def __exit__(self, *_: object) -> None:
+        _services.reset(self._before)

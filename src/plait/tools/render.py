@@ -103,6 +103,8 @@ def simplify(value: Any, *, for_code: bool = False) -> tuple[Any, str]:
     themselves and for endless iterators, whatever the objects do when they are read. Raises only what an iterator that
     is the whole result raises: that is the tool's own code.
     """
+    if type(value) is str:
+        return value, ""
     reader = _Reader(for_code)
     plain, types = reader.read(value, ()), ", ".join(reader.texts)
     notes = [f"The code got text, because these types cannot pass to it: {types}."] if types else []

@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from plait.core import Reply, Usage
 from plait.core.text import clean
-from plait.journal.timeline import ModelAttempt, Timeline
+from plait.journal.entries import ModelAttempt
+from plait.journal.timeline import Timeline
 from plait.lab.classics import published
 from plait.lab.classics.tables import ESTIMATED, PUBLISHED
 from plait.lab.grid import WIDTH, ReportTable, make_column, show_value, wrap_lines

@@ -36,7 +36,7 @@ from plait.core import (
     think,
     user,
 )
-from plait.loops.asking import BadReply, ask_until_read, is_typed_answer, needs_no_rest, plain_answer, read_reply
+from plait.loops.asking import BadReply, ask_until_read, is_typed_answer, needs_no_rest, read_plain_answer, read_reply
 from plait.loops.codeact.execution import SEARCH, STOP, Work
 from plait.loops.codeact.format import FORMAT, code_call
 from plait.loops.codeact.hints import MODULES, NAMES
@@ -48,7 +48,7 @@ from plait.loops.escape import escape_of
 from plait.loops.format import Turn, Unreadable
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.options import check_options
-from plait.loops.transcript import Entry, Scratchpad, Transcript, TranscriptKind
+from plait.loops.transcript import LogEntry, Scratchpad, Transcript, TranscriptKind
 
 _ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
 """The beginnings of lines at which an answer in words ends."""
@@ -112,7 +112,7 @@ class CodeAct:
         work = Work(context, escape, self.max_lines, self.repeats, modules)
         log = Scratchpad()
         compaction = Compaction(
-            context, task.question, Entry.describe, first=int(bool(context.search)), on_change=work.forget_repeats
+            context, task.question, LogEntry.describe, first=int(bool(context.search)), on_change=work.forget_repeats
         )
         turn: Any = None
         last: Observation | None = None
@@ -205,7 +205,7 @@ class CodeAct:
         def read(reply: Reply, miss: int) -> Effects[Turn]:
             return read_reply(reply, miss, partial(read_text, whole=not reply.how_cut), answer=answer)
 
-        answer = plain_answer(context) if context.output is not None else None
+        answer = partial(read_plain_answer, context, ()) if context.output is not None else None
         return ask_until_read(ask, read, self.max_parse_errors)
 
     def _think(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
@@ -225,13 +226,14 @@ def _canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:
     name, given, thought = fields["tool"], fields["tool_input"], fields["thought"].strip()
     if name == FINAL_ANSWER:
         return Turn(thought, answer=given, answered=True, kept=text)
-    if name not in BUILT_INS and not any(tool.name == name for tool in tools):
+    if name not in BUILT_INS and name not in map(attrgetter("name"), tools):
         return None
     return Turn(thought, Call(name, given), kept=text)
 
 
 def _with_built_ins(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    return [*tools, *(ToolSpec(name, "") for name in BUILT_INS if all(tool.name != name for tool in tools))]
+    known = set(map(attrgetter("name"), tools))
+    return [*tools, *(ToolSpec(name, "") for name in BUILT_INS if name not in known)]
 
 
 def _is_turn(text: str, at: int) -> bool:

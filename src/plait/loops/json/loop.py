@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import ClassVar
 
 from msgspec import structs
 
@@ -64,7 +65,7 @@ class JsonReAct:
         form = JsonTurn(lenient=self.lenient, can_ask=context.can_ask)
         words = {
             "described": form.describe(tools),
-            "names": ", ".join(tool.name for tool in tools),
+            "names": ", ".join(map(attrgetter("name"), tools)),
             "can_ask": context.can_ask,
             "wrapped": context.output is not None and not is_object(context.output.schema),
         }
@@ -94,14 +95,16 @@ _ARGUMENTS = {"ask_user": "question", "final_answer": "answer", "fail_task": "re
 
 
 def _built_in_tools(context: LoopContext) -> tuple[ToolSpec, ...]:
-    inputs = {name: _one_argument(argument) for name, argument in _ARGUMENTS.items()}
-    if context.output is not None:
-        inputs["final_answer"] = context.output.request_schema
-    return tuple(
-        ToolSpec(name, context.prompt(name).strip(), parameters)
-        for name, parameters in inputs.items()
-        if (context.can_ask or name != "ask_user") and all(tool.name != name for tool in context.tools)
-    )
+    known = set(map(attrgetter("name"), context.tools))
+    tools: list[ToolSpec] = []
+    for name, argument in _ARGUMENTS.items():
+        if name not in known and (context.can_ask or name != "ask_user"):
+            kind = {} if name == "final_answer" else {"type": "string"}
+            schema = {"type": "object", "properties": {argument: kind}, "required": [argument]}
+            if name == "final_answer" and context.output is not None:
+                schema = context.output.request_schema
+            tools.append(ToolSpec(name, context.prompt(name).strip(), schema))
+    return tuple(tools)
 
 
 def _call_tool(context: LoopContext, call: Call) -> Effects[Observation | Outcome]:
@@ -115,11 +118,6 @@ def _call_tool(context: LoopContext, call: Call) -> Effects[Observation | Outcom
         return seen
     others = "ask_user, final_answer and fail_task" if context.can_ask else "final_answer and fail_task"
     return structs.replace(seen, text=f"{seen.text} Always there: {others}.")
-
-
-def _one_argument(name: str) -> dict[str, Any]:
-    kind = {} if name == "answer" else {"type": "string"}
-    return {"type": "object", "properties": {name: kind}, "required": [name]}
 
 
 def _argument(value: JSON, name: str) -> JSON:

@@ -65,17 +65,27 @@ class ParsedAction(Struct, frozen=True):
 
 def action_at(body: Body, label: Label, tools: Sequence[ToolSpec], dialect: Dialect) -> ParsedAction | None:
     """Return the action that follows a label, or None. Raises `NotJson` for an object beyond repair or never closed."""
-    end = body.after(label)
-    region = body.text[label.end : end]
     following = body.following(label)
+    end = following.start if following else len(body.text)
+    region = body.text[label.end : end]
     labelled = following is not None and following.kind == "input"
     if (head := _HEAD.match(region)) is not None and (tool := label_scan.tool_of(head[1], tools)) is not None:
         if (beside := _beside(region, head, label.end, tool, body.words, labelled=labelled)) is not None:
             return beside
     elif _IN_BRACKETS.match(region) is not None and label_scan.tool_of(region.partition("\n")[0], tools) is not None:
         return _lines(body, label, region, end, tools)
-    if _OPEN.match(region) is not None:
-        return _blob(region, label.end)
+    if (opening := _OPEN.match(region)) is not None:
+        found = read_value(region, opening.end())
+        value = first_of(found.value)
+        if not isinstance(value, Mapping) or text_key(value, ACTION_KEYS) is None:
+            return None
+        notes: list[Remark] = []
+        if value is not found.value:
+            notes.append(repair_remark("a list around the action was dropped"))
+            if len(found.value) > 1:
+                notes.append(cut(f"{len(found.value) - 1} more actions in the list"))
+        fenced = "```" in opening[0]
+        return _from_object(structs.replace(found, value=value), region, label.end, notes, fenced=fenced)
     if (head := _NAME.match(region)) is not None and not (labelled and label_scan.tool_of(head[1], tools)):
         return _bracket(region, head, label.end, tools, dialect)
     if "{" in region:
@@ -141,25 +151,11 @@ def _read_input(
         return text.strip(), len(text), f"The input of {name} can't be read: {why}."
 
 
-def _blob(region: str, offset: int) -> ParsedAction | None:
-    opening = _OPEN.match(region)
-    assert opening is not None
-    found = read_value(region, opening.end())
-    value = first_of(found.value)
-    if not isinstance(value, Mapping) or text_key(value, ACTION_KEYS) is None:
-        return None
-    notes: list[Remark] = []
-    if value is not found.value:
-        notes.append(repair_remark("a list around the action was dropped"))
-        if len(found.value) > 1:
-            notes.append(cut(f"{len(found.value) - 1} more actions in the list"))
-    return _from_object(structs.replace(found, value=value), region, offset, notes, fenced="```" in opening[0])
-
-
 def _from_object(
     found: Found, region: str, offset: int, remarks: list[Remark], *, fenced: bool = False
 ) -> ParsedAction:
-    remarks += (repair_remark(f"the action's JSON had {what}") for what in found.repairs)
+    for what in found.repairs:
+        remarks.append(repair_remark(f"the action's JSON had {what}"))
     key = text_key(found.value, ACTION_KEYS)
     assert key is not None
     if key != "action":

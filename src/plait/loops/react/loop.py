@@ -8,12 +8,13 @@ gives a final answer. The loop itself is `plait.loops.turn.TurnLoop`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import ClassVar
 
 from plait.core import LoopContext, LoopRun, Splitter, Task
 from plait.loops.options import check_options
 from plait.loops.react.dialects import Dialect, DialectName
-from plait.loops.react.format import TextFormat, react_format
+from plait.loops.react.format import react_format
 from plait.loops.transcript import TranscriptKind
 from plait.loops.turn import TurnLoop
 
@@ -47,11 +48,11 @@ class ReAct:
         check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
-        form = self._format
+        form = react_format(self.dialect)
         dialect, labels = form.dialect, form.dialect.words
         words = {
             "described": form.describe(context.tools),
-            "names": ", ".join(tool.name for tool in context.tools),
+            "names": ", ".join(map(attrgetter("name"), context.tools)),
             "dialect": dialect.prompt or dialect.name,
         }
         turns = TurnLoop(
@@ -71,14 +72,10 @@ class ReAct:
         return turns.run(task, context)
 
     def splitter(self, phase: str) -> Splitter:
-        return self._format.splitter()
+        return react_format(self.dialect).splitter()
 
     @property
     def reply_words(self) -> tuple[str, ...]:
         """Words of which a description of the replies has at least one."""
-        words = self._format.dialect.words
+        words = react_format(self.dialect).dialect.words
         return words.action, words.answer
-
-    @property
-    def _format(self) -> TextFormat:
-        return react_format(self.dialect)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import TypeAlias
 
 from msgspec import Struct, structs
@@ -41,7 +42,7 @@ _Found: TypeAlias = tuple[int, ParsedAction, Remark]
 
 def bracket_names(tools: Sequence[ToolSpec], dialect: Dialect) -> frozenset[str]:
     """Return the names that make `Name[` at the start of a line an action, in small letters."""
-    return frozenset(name.lower() for name in (*(tool.name for tool in tools), dialect.finish) if name)
+    return frozenset(map(str.lower, filter(None, (*map(attrgetter("name"), tools), dialect.finish))))
 
 
 def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) -> Turn:
@@ -104,7 +105,7 @@ class _Reader(Struct, frozen=True):
 
         Raises `NotJson` for an object beyond repair.
         """
-        action, error, region = None, None, self.body.text[label.end : self.body.after(label)]
+        action = error = None
         try:
             action = action_at(self.body, label, self.tools, self.dialect)
         except NotJson as why:
@@ -113,7 +114,7 @@ class _Reader(Struct, frozen=True):
         named = action is not None and not (bare and "(" in action.name)
         tool = label_scan.tool_of(action.name, self.tools) if action is not None and named else None
         if (bare or tool is None) and not (action is not None and self._is_finish(action.name)):
-            found = next(iter(calls_in(region, self.tools)), None)
+            found = next(iter(calls_in(self.body.text[label.end : self.body.after(label)], self.tools)), None)
             meant = label_scan.tool_of(found.name, self.tools) if found is not None and not found.broken else None
             if found is not None and meant is not None and meant is (tool or meant):
                 notes = tuple(map(repair_remark, found.repairs))
@@ -188,9 +189,10 @@ class _Reader(Struct, frozen=True):
         return found.start, ParsedAction(found.name, found.value, found.end, "blob", notes), repair_remark(_NO_LABEL)
 
     def _find_without_label(self, upto: int) -> _Found | None:
-        """As `_find_unlabelled`; without any label of an action, also find `Name[input]` on a line of its own."""
+        """As `_find_unlabelled`; without any label of an action, also find `Name[input]` on a line of its own. `upto`:
+        where the first answer begins, or the text's end."""
         body, finish = self.body, self.dialect.finish
-        followed = bool(body.of("answer"))
+        followed = upto < len(body.text)
         if (found := self._find_unlabelled(upto, followed=followed)) is not None:
             return found
         if body.of("action"):
@@ -233,11 +235,10 @@ class _Reader(Struct, frozen=True):
         if label is not None and dialect.numbered and label.number not in (0, self.n):
             notes.append(repair_remark(f"the action was numbered {label.number} in turn {self.n}"))
         thought = label_scan.thought_of(body, start, notes)
-        before = [x for x in body.of("answer") if x.start < start]
-        head = body.text[:start]
-        if before:
+        head, answers = body.text[:start], body.of("answer")
+        if answers and answers[0].start < start:
             notes.append(cut("a final answer before the action: the action wins"))
-            head = body.text[: before[0].start]
+            head = body.text[: answers[0].start]
         end, name = action.end, action.name
         finish = self._is_finish(name)
         if finish and dialect.original and label is not None:

@@ -92,6 +92,7 @@ class Turns(ABC):
 
     def __init__(self, context: LoopContext, max_tokens: int | None) -> None:
         self._context, self._max_tokens = context, max_tokens
+        self._heads: dict[str, tuple[Message, ...]] = {}  # by the summary in it
         self._shown: dict[tuple[int, View], tuple[Message, ...]] = {}
 
     def take_turn(self, max_parse_errors: int, log: Log, view: View) -> Effects[CallsTurn | Failed]:
@@ -164,15 +165,17 @@ class Turns(ABC):
         self, log: Log, tools: tuple[ToolSpec, ...], tail: tuple[Message, ...], view: View, resample: bool = False
     ) -> Effects[Reply]:
         """Make one model call over the log; `tail` follows it."""
-        shown = [(i, view.of_entry(i)) for i in view.find_shown(len(log))]
-        for i, how in shown:
-            if (i, how) not in self._shown:
-                self._shown[i, how] = self._show(*log[i], how)
-        turns = (message for key in shown for message in self._shown[key])
-        messages = (*self.head(view.show_summary(self._context)), *turns, *tail)
+        if view.summary not in self._heads:
+            self._heads[view.summary] = self.head(view.show_summary(self._context))
+        messages = [*self._heads[view.summary]]
+        for i in view.find_shown(len(log)):
+            key = i, how = i, view.of_entry(i)
+            if key not in self._shown:
+                self._shown[key] = self._show(*log[i], how)
+            messages += self._shown[key]
         options: dict[str, Any] = {"stop": self.stop, "max_tokens": self._max_tokens, "resample": resample}
         options |= {"repair": bool(tail), "is_answer": partial(is_typed_answer, self._context)}
-        return think("act", messages, tools=tools, schema=self.schema, **options)
+        return think("act", (*messages, *tail), tools=tools, schema=self.schema, **options)
 
 
 class NativeTurns(Turns):

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from plait.core import Attachment, Call, Message, Think, ToolSpec
-from plait.models.base import Abilities, Request, RequestDialect
+from plait.models.base import Request
 from plait.models.settings import TOOL_CHOICES, ModelSettings, require_known_values, require_none_left
 from plait.models.wires.chat_replies import ChatReader
 from plait.models.wires.chat_state import add_state, fit_to_dialect
@@ -53,12 +53,23 @@ def encode(think: Think, options: WireOptions) -> Request:
         body["messages"] = _messages(messages, think.prefill, options)
     if think.stop and abilities.stop:
         # Endpoints refuse more. Plait cuts each reply at all stop strings itself (`TextFilter`).
-        body["stop"] = [s for s in think.stop if s][: dialect.max_stop]
+        body["stop"] = list(filter(None, think.stop))[: dialect.max_stop]
     if (warmth := choose_temperature(think, options)) is not None:
         body["temperature"] = warmth
     if think.max_tokens is not None:
         body["max_tokens" if abilities.max_tokens else "max_completion_tokens"] = think.max_tokens
-    _constrain(body, think, abilities, dialect, raw)
+    if think.schema is not None and abilities.schema:
+        if raw and dialect.raw_schema == "json_schema":
+            body["json_schema"] = think.schema
+        elif form := reply_form(think.schema) if dialect.strict_subset else {"schema": think.schema, "strict": True}:
+            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", **form}}
+    elif think.grammar is not None and abilities.grammar:
+        if dialect.grammar == "structured_outputs":
+            body["structured_outputs"] = {"grammar": think.grammar}
+        elif dialect.grammar == "response_format":
+            body["response_format"] = {"type": "grammar", "grammar": think.grammar}
+        else:
+            body["grammar"] = think.grammar
     if think.tools and abilities.tools and not raw:
         body["tools"] = [tool_json(tool, strict=abilities.strict) for tool in think.tools]
     if abilities.stream:
@@ -126,23 +137,6 @@ def choose_temperature(think: Think, options: WireOptions) -> float | None:
     if warmth is None or not options.abilities.temperature:
         return None
     return max(warmth, RESAMPLED) if think.resample else warmth
-
-
-def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, dialect: RequestDialect, raw: bool) -> None:
-    if think.schema is not None and abilities.schema:
-        if raw and dialect.raw_schema == "json_schema":
-            body["json_schema"] = think.schema
-            return
-        form = reply_form(think.schema) if dialect.strict_subset else {"schema": think.schema, "strict": True}
-        if form:
-            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", **form}}
-    elif think.grammar is not None and abilities.grammar:
-        if dialect.grammar == "structured_outputs":
-            body["structured_outputs"] = {"grammar": think.grammar}
-        elif dialect.grammar == "response_format":
-            body["response_format"] = {"type": "grammar", "grammar": think.grammar}
-        else:
-            body["grammar"] = think.grammar
 
 
 def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions) -> list[Any]:

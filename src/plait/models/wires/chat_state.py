@@ -20,7 +20,7 @@ Pure. State is collected from a reply and added to its message. It holds the fie
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from plait.core import Message
@@ -48,14 +48,16 @@ _NO_REASONING = {"deepseek": "", "moonshot": " "}
 _ALWAYS = {"openrouter": "reasoning_details", "mistral": "content", "gemini": "extra_content"}
 
 
-def fit_to_dialect(messages: Iterable[Message], dialect: RequestDialect) -> Iterator[Message]:
-    """Yield the messages in an order that the dialect accepts."""
-    before = ""
+def fit_to_dialect(messages: list[Message], dialect: RequestDialect) -> list[Message]:
+    """Return the messages in an order that the dialect accepts."""
+    if not dialect.closes_results:
+        return messages
+    out: list[Message] = []
     for message in messages:
-        if dialect.closes_results and before == "tool" and message.role not in ("tool", "assistant"):
-            yield Message("assistant", RESULTS_READ)
-        before = message.role
-        yield message
+        if out and out[-1].role == "tool" and message.role not in ("tool", "assistant"):
+            out.append(Message("assistant", RESULTS_READ))
+        out.append(message)
+    return out
 
 
 def add_state(said: dict[str, Any], message: Message, options: WireOptions) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Raw, structs
@@ -35,21 +35,22 @@ def show_parts(
     return [each for parts in shown for each in parts]
 
 
-def with_files_behind_results(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield the messages for an endpoint whose tool messages hold only text.
+def with_files_behind_results(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages for an endpoint whose tool messages hold only text.
 
     The files of results that stand together follow in a message of the user.
     """
+    out: list[Message] = []
     seen: tuple[Attachment, ...] = ()
-    for message in (*messages, None):
-        if seen and (message is None or message.role != "tool"):
-            yield Message("user", OF_RESULTS, attachments=seen)
-            seen = ()
-        if message is not None and message.role == "tool":
+    for message in messages:
+        if message.role == "tool":
             seen += message.attachments
             message = structs.replace(message, attachments=())
-        if message is not None:
-            yield message
+        elif seen:
+            out.append(Message("user", OF_RESULTS, attachments=seen))
+            seen = ()
+        out.append(message)
+    return [*out, Message("user", OF_RESULTS, attachments=seen)] if seen else out
 
 
 def find_references(body: bytes) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, cast
+from operator import attrgetter
+from typing import Any, Literal
 
 import msgspec
 from msgspec import structs
@@ -23,17 +24,19 @@ from plait.models.wires.repetition import LONG, CircleCut
 from plait.models.wires.reply_text import TextFilter
 from plait.models.wires.strict_schema import drop_nulls
 
-_REASONS = tuple(
-    (kind, re.compile(names))
-    for kind, names in {
-        "broken": "broken|malformed|unexpected_tool|too_many_tool|missing_thought|invalid_(?:tool|function)"
-        "|(?:tool|function)(?:_call|_use)?_(?:error|fail|invalid|parse)",
-        "failed": "error|fail|abort|cancel|timeout|overload|insufficient|unavailable|rate_limit",
-        "filter": "filter|safety|sensitive|refus|recitation|language|block|prohibited|spii|guardrail|moderation",
-        "length": "length|max_|context_window|pause_turn|token_limit|incomplete|truncat",
-        "calls": "tool|function",
-    }.items()
-)
+_REASONS: dict[Finish | Literal["failed"], re.Pattern[str]] = {
+    "broken": re.compile(
+        "broken|malformed|unexpected_tool|too_many_tool|missing_thought|invalid_(?:tool|function)"
+        "|(?:tool|function)(?:_call|_use)?_(?:error|fail|invalid|parse)"
+    ),
+    "failed": re.compile("error|fail|abort|cancel|timeout|overload|insufficient|unavailable|rate_limit"),
+    "filter": re.compile(
+        "filter|safety|sensitive|refus|recitation|language|block|prohibited|spii|guardrail|moderation"
+    ),
+    "length": re.compile("length|max_|context_window|pause_turn|token_limit|incomplete|truncat"),
+    "calls": re.compile("tool|function"),
+    "stop": re.compile(""),
+}
 """The reasons of an end in the names of all endpoints, first match first. All others mean that the model was done.
 
 `broken`: the model attempted a call that the endpoint could not read. `pause_turn`: the endpoint paused a turn with its
@@ -90,7 +93,7 @@ class Draft:
         self.error: Any = None
         self.state: Any = None
         self.calls: list[PendingCall] = []
-        self._names = [tool.name for tool in think.tools]
+        self._names = list(map(attrgetter("name"), think.tools))
         self._places: dict[tuple[str, str], PendingCall] = {}
         self.circling = self.over = False
         self._unread = ""
@@ -151,12 +154,12 @@ class Draft:
         reason = str(reason.get("type") if isinstance(reason, dict) else reason or "").lower()
         if reason in _NO_END:
             return
-        kind = next((kind for kind, names in _REASONS if names.search(reason)), "stop")
+        kind = next(kind for kind, names in _REASONS.items() if names.search(reason))
         if kind == "failed":
             self.error = self.error or f"the endpoint ended the reply with {reason!r}"
         elif self.finish != "broken" and not (kind in ("stop", "calls") and self.finish in ("length", "filter")):
-            self.finish = cast(Finish, kind)
-            self._unread = words if kind == "broken" and isinstance(words, str) else ""
+            self.finish = kind
+            self._unread = mend(words)[0] if kind == "broken" and isinstance(words, str) else ""
 
     def new_input(self, tool: str) -> str:
         """Return the JSON of the input of the first call of this tool, as far as it is new."""
@@ -171,7 +174,9 @@ class Draft:
     def close(self) -> str:
         """Return the remaining text, when all has arrived."""
         self._add_reasoning(self._thought.close())
-        return self._write(self._came.close()) + self._keep(self.filter.close())
+        shown = self._write(self._came.close())
+        self._text.append(self.filter.close())
+        return shown + self._text[-1]
 
     @property
     def is_stopped(self) -> bool:
@@ -191,7 +196,7 @@ class Draft:
     def reply(self, think: Think, wire: str, model: str) -> Reply:
         """Return the reply. `wire` and `model` name who made its opaque state."""
         found = merge_calls(self.calls)
-        calls = tuple(_without_added_nulls(each.call, think.tools) for each in found)
+        calls: tuple[Call, ...] = ()
         finish: Finish = "stop" if self.is_stopped else self.finish or "stop"
         if found and self.finish is None and not self.filter.stopped and found[-1].group <= 0:
             finish = "broken" if found[-1].is_empty or isinstance(found[-1].call.input, str) else finish
@@ -199,8 +204,9 @@ class Draft:
             finish = "circle"
         elif self.over:
             finish = "length"
-        if any(each.is_damaged for each in found):
-            finish = "broken"
+        for each in found:
+            calls += (_without_added_nulls(each.call, think.tools),)
+            finish = "broken" if each.is_damaged else finish
         if calls and finish == "stop" and not self.filter.stopped:
             finish = "calls"
         thought = "".join(self._reasoning)
@@ -216,14 +222,14 @@ class Draft:
             cost_reported=self.cost is not None,
             service_tier=mend(self.service_tier)[0],
             state=None if self.state is None else ProviderState(wire, model, mend(self.state)[0]),
-            unread=mend(self._unread)[0],
+            unread=self._unread,
         )
 
     def _write(self, text: str) -> str:
         if self.circling or self.over or not text:
             return ""
-        text = self._within(text)
-        return "" if self.circling else self._keep(self.filter.feed(text))
+        self._text.append(self.filter.feed(self._within(text)))
+        return self._text[-1]
 
     def _add_reasoning(self, text: str) -> None:
         if text and not (self.circling or self.over):
@@ -242,15 +248,12 @@ class Draft:
         self.circling = self.circling or cut.found
         return text
 
-    def _keep(self, text: str) -> str:
-        if text:
-            self._text.append(text)
-        return text
-
     def _estimate(self, think: Think, calls: tuple[Call, ...]) -> Usage:
         asked = len(think.prompt.encode()) + len(think.prefill.encode())
-        asked += sum(len(m.content.encode()) + 16 for m in think.messages)
-        asked += sum(4 * each.tokens for m in think.messages for each in m.attachments)
+        for message in think.messages:
+            asked += len(message.content.encode()) + 16
+            for each in message.attachments:
+                asked += 4 * each.tokens
         if think.tools:
             asked += len(msgspec.json.encode(think.tools))
         # A call is counted whole, with the name of its tool.

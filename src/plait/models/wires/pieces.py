@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 from plait.models.wires.odd_json import mend
 
 SURE = 12
@@ -13,7 +15,7 @@ REPEATED = 20
 _HALVES = re.compile("[\ud800-\udfff]{1,3}\\Z")
 
 
-class Pieces:
+class Pieces(Struct):
     """Read one text: add what an endpoint sends, get what is new in it.
 
     Text is dropped only if its form says that it is a repetition: it came as the whole message (`whole`), or each of
@@ -21,13 +23,14 @@ class Pieces:
     for what cannot be read. `is_stated`: a whole message came last, and agrees with all pieces before it.
     """
 
-    def __init__(self) -> None:
-        self._came: list[str] = []
-        self._length = 0
-        self._last = ""  # the last piece, while all may be snapshots
-        self._maybe: list[str] = []  # pieces that are snapshots or more text
-        self._are_snapshots = self._in_pieces = self.is_stated = False
-        self._half = ""
+    is_stated: bool = False
+    _came: list[str] = []
+    _length: int = 0
+    _last: str = ""  # the last piece, while all may be snapshots
+    _maybe: list[str] = []  # pieces that are snapshots or more text
+    _are_snapshots: bool = False
+    _in_pieces: bool = False
+    _half: str = ""
 
     def add(self, text: str, whole: bool = False, ends: bool = False) -> str:
         """Return what is new. `ends`: the reply's end came with this piece."""
@@ -62,6 +65,8 @@ class Pieces:
 
     def close(self) -> str:
         """Return the rest, when all has arrived."""
+        if not (self._maybe or self._half):
+            return ""
         held, self._maybe = "".join(self._maybe), []
         return f"{self._take(held)}{mend(self._half)[0]}"
 

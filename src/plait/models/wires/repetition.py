@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 SHORT, LONG = 1792, 3584
 """Characters of a repetition. The short one is some 900 tokens of numbered calls, the long one 900 tokens of prose."""
 ZEROS = 8192
@@ -31,47 +33,45 @@ _TOKEN = re.compile(r"[0-9]{1,15}|[^\W\d_]+|\s+|([^\w\s]|_)\1*|.", re.S)
 _NO_LETTERS = str.maketrans({sign: " " for sign in map(chr, range(128)) if not sign.isalpha()})
 
 
-class CircleCut:
+class CircleCut(Struct):
     """Cut a text that ends in endless repetition. Feed pieces; get those before the end of the repetition.
 
     `found` is True from there on. `lengths` are the lengths in characters that a repetition may have before it is cut,
     in ascending order. `may_be_data`: the text may be a file of zeros.
     """
 
-    def __init__(self, lengths: Sequence[int] = (SHORT, LONG), *, may_be_data: bool = False) -> None:
-        self.found = False
-        self._lengths = lengths
-        self._may_be_data = may_be_data
-        self._kept = ZEROS if may_be_data else lengths[-1]
-        self._passed = 0
-        self._end = ""
+    lengths: Sequence[int] = (SHORT, LONG)
+    may_be_data: bool = False
+    found: bool = False
+    _passed: int = 0
+    _end: str = ""
 
     def feed(self, text: str) -> str:
         """Return the text up to where a repetition is certain."""
         if self.found:
             return ""
-        if self._passed + len(text) < self._lengths[0]:  # too short for a repetition
+        if self._passed + len(text) < self.lengths[0]:  # too short for a repetition
             self._passed += len(text)
             self._end += text
             return text
-        at = 0
+        at, kept = 0, ZEROS if self.may_be_data else self.lengths[-1]
         while at < len(text):
             piece = text[at : at + EVERY - self._passed % EVERY]
             at += len(piece)
             self._passed += len(piece)
-            self._end = (self._end + piece)[-self._kept :]
+            self._end = (self._end + piece)[-kept:]
             if self._passed % EVERY == 0 and self._is_circle():
                 self.found = True
                 return text[:at]
         return text
 
     def _is_circle(self) -> bool:
-        for length in self._lengths:
+        for length in self.lengths:
             text = self._end[-length:]
             if len(text) < length:
                 return False
             words = text.translate(_NO_LETTERS).split()
-            if self._may_be_data and len(set(words)) < 2:
+            if self.may_be_data and len(set(words)) < 2:
                 break
             if _is_same(text) or (0 < len(set(words)) * ROUNDS <= len(words) and _is_similar(text)):
                 return True

@@ -66,27 +66,22 @@ class ReplyReader:
             if isinstance(value, str):
                 words.append(value)
             for event in value if isinstance(value, list) else (value,):
-                if isinstance(event, dict) and not self._is_repeated(event):
-                    self.draft.error = self.draft.error or error_in(event)
-                    shown += self._reader.read(event)
+                if not isinstance(event, dict):
+                    continue
+                if isinstance(number := event.get("sequence_number"), int):  # some endpoints number all events 0
+                    self._first_number = number if self._first_number is None else self._first_number
+                    key = (number, *(each if isinstance(each, str) else "" for each in map(event.get, _SAME)))
+                    if key in self._numbered and number != self._first_number:
+                        continue  # the same event once more
+                    self._numbered.add(key)
+                self.draft.error = self.draft.error or error_in(event)
+                shown += self._reader.read(event)
         for word in words:
             self.draft.done = self.draft.done or word.strip("[] \r").upper() == "DONE"
             self.draft.error = self.draft.error or (word.lstrip("[ ").lower().startswith("error") and word)
         if rest and looks_like_json(rest) and not self.draft.whole:
             self._is_damaged = True
         return shown
-
-    def _is_repeated(self, event: dict[str, Any]) -> bool:
-        """Return whether the same event with the same number has come before. Some endpoints number all events 0."""
-        number = event.get("sequence_number")
-        if not isinstance(number, int):
-            return False
-        self._first_number = number if self._first_number is None else self._first_number
-        words = (each if isinstance(each, str) else "" for each in map(event.get, ("type", "delta")))
-        key = (number, *words)
-        is_known = key in self._numbered and number != self._first_number
-        self._numbered.add(key)
-        return is_known
 
     def finish(self, response: Response, target: Target, asked: bytes) -> Reply:
         """Return the reply, when all has arrived.
@@ -98,10 +93,10 @@ class ReplyReader:
             self.read_rest(body)
         draft.close()
         named = self._events.errors[0] if self._events.errors else b""
-        error = mend(draft.error or (named and (error_of(named) or named.decode("utf-8", "replace"))))[0]
-        if error and (made := reply_in_error(error, self._think, self._wire, target)):
-            return made
-        if error:
+        if error := draft.error or (named and (error_of(named) or named.decode("utf-8", "replace"))):
+            error = mend(error)[0]
+            if made := reply_in_error(error, self._think, self._wire, target):
+                return made
             raise failure_in_stream(error, target, asked=asked, response=response)
         if not draft.began:
             raise bad_response("sent something that is not a reply.", body, target, response)
@@ -179,6 +174,8 @@ def error_in(value: dict[str, Any]) -> Any:
     return None
 
 
+_SAME = ("type", "delta")
+"""Fields in which a repeated event equals the first one."""
 _ERRORS = ("error_msg", "error_message", "error_code", "errors", "detail")
 """Fields that no reply has."""
 _SIGNS = frozenset({"error", "type", "code", "status", "status_code", "success", "base_resp", *_ERRORS})

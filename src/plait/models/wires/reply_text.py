@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from plait.core import reasoning
 from plait.models.wires.repetition import LONG, CircleCut
 
@@ -45,7 +47,7 @@ class TextFilter:
         self._is_behind = False  # behind reasoning
         # A function, not a bound method: a cycle would wait for the garbage collector.
         self._stage: Callable[[TextFilter], str] = TextFilter._at_start
-        self._next: Callable[[TextFilter], str] = TextFilter._in_prefill
+        self._next: Callable[[TextFilter], str] = TextFilter._in_prefill if self._prefill else self._body
         self._reasoning: list[str] = []
         self._text_cut, self._reasoning_cut = CircleCut(), CircleCut((LONG,))
         self.stopped = self.circling = False
@@ -63,7 +65,17 @@ class TextFilter:
 
     def close(self) -> str:
         """Return the remaining text, when the reply has ended."""
-        return "" if self.circling else self._cut_circle(self._flush())
+        if self.circling:
+            return ""
+        if self._inside is not None:
+            self._think(self._held)
+            return ""
+        # Text that a stage still holds passes through the later stages.
+        text = self._go_to(self._next) if self._stage is TextFilter._at_start else ""
+        if self._stage is TextFilter._in_prefill:
+            text += self._go_to(self._body)
+        held, self._held = self._held, ""
+        return self._cut_circle(text + (reasoning.drop_closing(held, self._answer) if self._answer else held))
 
     def _cut_circle(self, text: str) -> str:
         text = self._text_cut.feed(text)
@@ -76,19 +88,6 @@ class TextFilter:
         if self._reasoning_cut.found:
             self.stopped = self.circling = True
             self._held = ""
-
-    def _flush(self) -> str:
-        text = ""
-        # Text that a stage still holds passes through the later stages.
-        if self._inside is not None:
-            self._think(self._held)
-            return ""
-        if self._stage is TextFilter._at_start:
-            text = self._go_to(self._next)
-        if self._stage is TextFilter._in_prefill:
-            text += self._go_to(self._body)
-        held, self._held = self._held, ""
-        return text + (reasoning.drop_closing(held, self._answer) if self._answer else held)
 
     # Stages, in order. Each either holds its text (returns "") or passes it to a later one.
 
@@ -119,8 +118,6 @@ class TextFilter:
                 self._reasoning.append("\n")
 
     def _in_prefill(self) -> str:
-        if not self._prefill:
-            return self._go_to(self._body)
         start = self._held.lstrip()
         if start.startswith(self._prefill):
             self._held = start[len(self._prefill) :]
@@ -168,16 +165,17 @@ class TextFilter:
         return stage(self)
 
 
-class FirstObject:
+class FirstObject(Struct):
     """Find the end of the first JSON object in a text that arrives in pieces. Braces without a quote do not count.
 
     `open` is True until the object has ended.
     """
 
-    def __init__(self) -> None:
-        self.open = True
-        self._depth = 0
-        self._quoted = self._escaped = self._names = False
+    open: bool = True
+    _depth: int = 0
+    _quoted: bool = False
+    _escaped: bool = False
+    _names: bool = False
 
     def end_in(self, text: str) -> int | None:
         """Return where the object ends in this piece; None if it does not."""

@@ -11,6 +11,7 @@ import re
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from plait.core.secrets import MASK, Scrubber
 from plait.models.wires.odd_json import mend, read_values
@@ -22,18 +23,17 @@ JsonPath: TypeAlias = tuple[str | int, ...]
 """The place of a text in a JSON value."""
 
 
-class Events:
+class Events(Struct):
     """Read one stream: feed pieces of a body, get the data of each complete event.
 
     `errors` has the data of events that are named "error", and of fields `error:` (older llama.cpp).
     """
 
-    def __init__(self) -> None:
-        self._rest = b""
-        self._data: list[bytes] = []
-        self._name = b""
-        self._first = True
-        self.errors: list[bytes] = []
+    errors: list[bytes] = []
+    _rest: bytes = b""
+    _data: list[bytes] = []
+    _name: bytes = b""
+    _first: bool = True
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that this piece completes."""

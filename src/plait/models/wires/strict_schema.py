@@ -9,8 +9,10 @@ and `drop_nulls` removes these nulls from the call.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from plait.core.json_schema import alternatives, choices_of, resolve_reference, types_of
@@ -63,6 +65,12 @@ def fit_schema(schema: dict[str, Any], subset: SchemaSubset, *, nulls: bool = Tr
 
     `nulls`: an optional property may become one that is null. Else such a schema cannot be expressed either.
     """
+    return _fit_encoded(msgspec.json.encode(schema), subset, nulls)
+
+
+@lru_cache(maxsize=256)
+def _fit_encoded(encoded: bytes, subset: SchemaSubset, nulls: bool) -> dict[str, Any] | None:
+    schema = msgspec.json.decode(encoded)
     fitter = _Fitter(schema, subset, nulls)
     try:
         if not subset.recursive:

@@ -64,29 +64,24 @@ def arguments(call: Call) -> str:
 
 
 def prepare(messages: Sequence[Message], abilities: Abilities, call_id: tuple[str, int]) -> list[Message]:
-    """Return the messages with an id for each call and its result, and with the attachments that the model accepts.
+    """Return the messages with an id for each call and its result, and with the attachments that the model accepts and
+    that fit into a request.
 
     `call_id`: the pattern that the ids have to match, and their greatest length. For an endpoint without tools, calls
     and results are in words.
     """
-    shown = _with_accepted(messages, abilities)
-    return _with_ids(shown, call_id) if abilities.tools else [_in_words(each) for each in shown]
-
-
-def _with_accepted(messages: Sequence[Message], abilities: Abilities) -> list[Message]:
-    """Return the messages with the attachments that the model accepts and that fit into a request.
-
-    If there are too many, the first message with attachments (the question) and the last ones keep theirs.
-    """
     out, room = list(messages), MAX_BYTES
     holders = [i for i, each in enumerate(messages) if each.attachments]
+    # If there are too many files, the first message with some (the question) and the last ones keep theirs.
     for i in (*holders[:1], *reversed(holders[1:])):
         kept: list[Attachment] = []
         for each in filter(abilities.accepts, messages[i].attachments):
             room -= each.size
             kept += [each] if room >= 0 else []
         out[i] = structs.replace(messages[i], attachments=tuple(kept))
-    return out
+    if abilities.tools:
+        return _with_ids(out, call_id)
+    return [_in_words(each) if each.calls or each.role == "tool" else each for each in out]
 
 
 def _fit_id(id: str, form: tuple[str, int]) -> str:
@@ -121,7 +116,5 @@ def _in_words(message: Message) -> Message:
     """Return a message of tool calls as text."""
     if message.role == "tool":
         return Message("user", f"Result of the tool call:\n{message.content}", attachments=message.attachments)
-    if not message.calls:
-        return message
     calls = "\n".join(f"Calling {call.tool} with {arguments(call)}" for call in message.calls)
     return Message("assistant", f"{message.content}\n{calls}".strip())

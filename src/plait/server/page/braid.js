@@ -58,7 +58,7 @@ export class Braid {
       else held.body.append(drawn);
       held.nodes.set(item.id, drawn);
       this.items.set(item.id, item);
-      if (item.kind === "call" || item.kind === "wait") this.settle(held, item.id.slice(1));
+      if (item.kind === "call" || item.kind === "wait") this.settle(held, item.kind === "call" ? item.id.slice(1) : item.call);
     }
     const acts = [...held.nodes.values()].some((each) => ["call", "code"].includes(each.dataset.kind));
     held.root.classList.toggle("acts", acts);
@@ -89,7 +89,8 @@ export class Braid {
 
   // Moves the result of a call below the question for approval, because it came after it.
   settle(held, id) {
-    const call = held.nodes.get(`c${id}`), wait = held.nodes.get(`w${id}`);
+    const asked = [...this.items.values()].filter((item) => item.kind === "wait" && item.call === id && held.nodes.has(item.id));
+    const call = held.nodes.get(`c${id}`), wait = asked.length ? held.nodes.get(asked.at(-1).id) : null;
     const seen = call && wait ? call.querySelectorAll(":scope > .part.observation, :scope > .part.note, :scope > .going") : [];
     if (!seen.length) return;
     const below = held.nodes.get(`o${id}`) || make("div.item");

@@ -1,4 +1,4 @@
-"""Performs execute and continue effects: holds the run's Python session, and makes it again when a run goes on.
+"""Runs a model's code: holds the run's Python session, and makes it again when a run goes on.
 
 Code does nothing outside but by calls, which come back to the loop. So a piece of code needs no intent on the record:
 what came of it is written together with the intents of the calls it made, before they begin. A process that finds
@@ -17,22 +17,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from plait.core import ArtifactHandle, Call, Continue, Execute, Observation, PlaitError, Ran
 from plait.core import events as ev
 from plait.core.artifacts import MARK
-from plait.journal.records import RanRecord
-from plait.journal.timeline import CodeTurn
+from plait.journal.records import CodeResult
 from plait.runtime.artifacts import read_handles
-from plait.runtime.recorded_effects import PastEffect
-from plait.runtime.run_context import RecordEnds, RunContext, differs
+from plait.runtime.guard import Entry
+from plait.runtime.performers.base import BasePerformer
+from plait.runtime.run_spec import differs
 from plait.sandbox import OutCall, Result, SandboxSession, SandboxTurn, Settings, sandbox
 from plait.sandbox.worker_values import Budget, pack, unpack
 from plait.tools import Toolset
 from plait.tools.render import NO_RESULT, describe_bytes
+
+if TYPE_CHECKING:
+    from plait.runtime.engine import Engine
 
 logger = logging.getLogger("plait")
 
@@ -57,41 +60,58 @@ class RunningPiece:
     results: list[tuple[Result, ...]] = field(default_factory=list)
 
 
-class Executor:
-    """Performs the execute and continue effects of one run."""
+class RunCode(BasePerformer):
+    """Performs `Execute` and `Continue`: holds the run's Python session, and makes it again when a run goes on."""
 
-    def __init__(self, run_context: RunContext) -> None:
-        self.run_context = run_context
+    work = "code"
+    subject = ("code", "result of the code")
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
         self._session: SandboxSession | None = None
         self._pieces: list[RunningPiece] = []
         self._seed: int | None = None
 
-    async def perform(self, n: int, effect: Execute | Continue, past: PastEffect) -> Ran:
-        """Run or go on, or feed back what is recorded of it."""
-        results = () if isinstance(effect, Execute) else self._results(effect)
-        if past.ran is not None:
-            return self._recorded(n, effect, results, past.ran)
-        if self.run_context.run_spec.replay:
-            raise RecordEnds
-        self.run_context.meter.before_act()
-        session = await self._ready()
-        step = self.run_context.meter.steps
-        if isinstance(effect, Execute):
-            now = time.time() if self.run_context.run_spec.now is None else self.run_context.run_spec.now
-            self.run_context.say(ev.Executing(step, effect.code))
+    async def perform(self, entry: Entry) -> tuple[CodeResult, bytes | None]:
+        """Run a piece, or go on with it."""
+        engine, effect, step = self.engine, entry.effect, entry.step
+        results = () if isinstance(effect, Execute) else self._read_results(effect)
+        session = await self._open_session()
+        code = effect.code if isinstance(effect, Execute) else None
+        now, zone = 0.0, None
+        if code is not None:
+            now = time.time() if engine.run_spec.now is None else engine.run_spec.now
             zone = time.localtime(now).tm_gmtoff
-            with self.run_context.span.code(step, effect.code) as span:
-                ran = await self._ran(await session.run(effect.code, now, zone))
-                span.ran(ran)
-            record = RanRecord(n, step, ran, effect.code, now, self._seed or 0, zone)
+            engine.say(ev.Executing(step, code))
+        with engine.span.code(step, code) as span:
+            turn = session.go_on(results) if code is None else session.run(code, now, zone)
+            ran = await self._read_turn(await turn)
+            span.ran(ran)
+        engine.say(ev.Executed(step, ran))
+        return CodeResult(ran, code, now, (self._seed or 0) if code is not None else 0, zone), None
+
+    async def take(self, key: str, effect: Execute | Continue, *, started: bool, beside: int) -> Ran:
+        """Return what became of the code, performed or recorded. Both are kept, to make the session again."""
+        results = () if isinstance(effect, Execute) else self._read_results(effect)
+        entry = Entry(self.engine.run_id, key, self.engine.steps, effect, effect)
+        admitted = await self.engine.chain.admit(entry, self)
+        try:
+            made: CodeResult = await self.engine.carry_out(admitted)
+        except BaseException:
+            admitted.release()
+            raise
+        code = effect.code if isinstance(effect, Execute) else None
+        if code != made.code:
+            raise differs(key, entry.step, made.code or "", code or "")
+        if made.code is not None:
+            self._seed = made.seed
+            self._pieces.append(RunningPiece(made.code, made.now, made.zone, made.ran))
         else:
-            with self.run_context.span.code(step, None) as span:
-                ran = await self._ran(await session.go_on(results))
-                span.ran(ran)
-            record = RanRecord(n, step, ran)
-        self._keep(record, results)
-        self.run_context.log.buffer((record, None))
-        self.run_context.say(ev.Executed(step, ran))
+            self._pieces[-1].results.append(results)
+            self._pieces[-1].ran = made.ran
+        if made.ran.lost:
+            self._pieces.clear()
+        ran: Ran = await self.engine.chain.settle(admitted, made.ran)
         return ran
 
     async def close(self) -> None:
@@ -102,71 +122,50 @@ class Executor:
             except Exception:  # how the run ended is not to be lost to this
                 logger.debug("the session did not close", exc_info=True)
 
-    def _recorded(self, n: int, effect: Execute | Continue, results: tuple[Result, ...], record: CodeTurn) -> Ran:
-        code = effect.code if isinstance(effect, Execute) else None
-        if code != record.code:
-            raise differs(n, self.run_context.meter.steps, record.code or "", code or "")
-        self._keep(record, results)
-        return record.ran
-
-    def _keep(self, record: RanRecord | CodeTurn, results: tuple[Result, ...]) -> None:
-        if self.run_context.sources is not None:
-            self.run_context.sources.add(record.ran.output)
-            if record.code is not None:
-                self.run_context.sources.wrote(record.code)
-        if record.code is not None:
-            self.run_context.breaker.piece()
-            self._seed = record.seed
-            self._pieces.append(RunningPiece(record.code, record.now, record.zone, record.ran))
-        else:
-            self._pieces[-1].results.append(results)
-            self._pieces[-1].ran = record.ran
-        if record.ran.lost:
-            self._pieces.clear()
-
-    async def _ready(self) -> SandboxSession:
-        """The session: fresh, or made again as the record says it was."""
+    async def _open_session(self) -> SandboxSession:
+        """Return the session: fresh, or made again as the record says it was."""
         if self._session is not None:
             return self._session
-        run_spec = self.run_context.run_spec
+        run_spec = self.engine.run_spec
         if self._seed is None:
             self._seed = secrets.randbelow(2**31)
         made = sandbox(run_spec.sandbox) if isinstance(run_spec.sandbox, str) else run_spec.sandbox
         if run_spec.fallback and not self._pieces:
-            self.run_context.remark(self.run_context.meter.steps, "sandbox", run_spec.fallback)
+            self.engine.remark("sandbox", run_spec.fallback)
         names = frozenset(spec.name for spec in (*run_spec.context.tools, *run_spec.context.others))
         self._session = session = await made.open(Settings(names, run_spec.limits.code, self._seed))
         for piece in self._pieces:
-            if not await self._ran_alike(session, piece):
+            if not await self._runs_alike(session, piece):
                 raise PlaitError(
                     "The run's Python session can't be made again: its code did otherwise than on record.",
                     hint="The sandbox or its limits have changed since. Fork the run before its first piece of code.",
                 )
         return session
 
-    async def _ran_alike(self, session: SandboxSession, piece: RunningPiece) -> bool:
-        """Run a piece again; did it come to the same calls, and end as it did? A limit may have fallen otherwise."""
+    async def _runs_alike(self, session: SandboxSession, piece: RunningPiece) -> bool:
+        """Run a piece again; return whether it came to the same calls and ended as it did. A limit may have fallen
+        otherwise."""
         turn = await session.run(piece.code, piece.now, piece.zone)
         for results in piece.results:
             if len(turn.calls) != len(results):
                 return False
             turn = await session.go_on(results)
-        ran = await self._ran(turn)
+        ran = await self._read_turn(turn)
         return (
             _without_addresses(ran) == _without_addresses(piece.ran)
             and not ran.lost
             and _ended(ran) == _ended(piece.ran)
         )
 
-    async def _ran(self, turn: SandboxTurn) -> Ran:
-        def calls_of() -> tuple[Call, ...]:
-            return tuple(call_of(each, self.run_context.run_spec.tools) for each in turn.calls)
+    async def _read_turn(self, turn: SandboxTurn) -> Ran:
+        def read_calls() -> tuple[Call, ...]:
+            return tuple(call_of(each, self.engine.run_spec.tools) for each in turn.calls)
 
         large = any(each.size > LARGE for each in turn.calls)
-        calls = await asyncio.to_thread(calls_of) if large else calls_of()
+        calls = await asyncio.to_thread(read_calls) if large else read_calls()
         return Ran(turn.output, calls, turn.error, turn.lost, round(turn.seconds, 6))
 
-    def _results(self, effect: Continue) -> tuple[Result, ...]:
+    def _read_results(self, effect: Continue) -> tuple[Result, ...]:
         waits = self._pieces[-1].ran.calls if self._pieces else ()
         if len(waits) != len(effect.observations) or not waits:
             raise ValueError(f"{len(effect.observations)} results for {len(waits)} calls that the code waits for")

@@ -1,0 +1,263 @@
+"""Asks the user about calls: where a policy wants it, where another guard has a reason, and where a call is in doubt.
+
+A call is in doubt if it began and nobody knows whether it took effect: its process died, the run was stopped or
+cancelled meanwhile, or it exceeded its time. An equal call of the tree of runs, or of the session, then needs approval.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from plait.core import Call, Observation
+from plait.core.errors import ConfigError
+from plait.journal import codec
+from plait.journal.effects import digest_of_call
+from plait.journal.records import Asking, ChildEnd, Decision
+from plait.runtime.bound_calls import CallBinder, input_of, replace_input
+from plait.runtime.guard import APPROVALS, AskApproval, Entry, Guard, Refuse, StartChild
+from plait.runtime.run_spec import Approve
+from plait.tools import Tool, Toolset
+from plait.tools.user_code import show_error
+from plait.user_functions import call_plain
+
+DOUBT = "The same call was made before, and whether it took effect is not known."
+LOST = "The journal may have lost rows of this run, so this call may have been made before."
+
+
+class CallsInDoubt:
+    """The calls in doubt of a tree of runs, with their tools' own names. All runs of the tree have the same object."""
+
+    def __init__(self) -> None:
+        self._calls: dict[bytes, Call] = {}
+        self._unread: list[Callable[[], Iterable[Call]]] = []
+
+    def add(self, calls: Iterable[Call]) -> None:
+        self._calls.update((codec.encode((call.tool, call.input)), call) for call in calls)
+
+    def read_later(self, read: Callable[[], Iterable[Call]]) -> None:
+        """Have calls read when they are needed: those of the session's earlier turns."""
+        self._unread.append(read)
+
+    def join(self, other: CallsInDoubt) -> None:
+        """Take over what another object has."""
+        self._calls |= other._calls
+        self._unread += other._unread
+
+    def read_all(self) -> list[Call]:
+        """Return all calls. Raises `JournalError` for an unreadable turn."""
+        while self._unread:
+            self.add(self._unread[0]())
+            del self._unread[0]
+        return list(self._calls.values())
+
+
+class ApprovalsGuard(Guard):
+    """Decides for which calls the user is asked. One question names all reasons.
+
+    `policies` are those of the run and of the runs above it: a call needs approval if one of them says so. `scrub`
+    removes secrets, as the record does. `repeats` says that calls in doubt are repeated, so nobody is asked about them.
+    `is_damaged`: the journal has lost rows of this run, or may have; `lost_calls` are digests of the calls that began
+    in lost rows. `calls_in_doubt` are those of the run so far and of its child runs, and `read_session` returns
+    those of earlier turns. Both have the tools' own names.
+    """
+
+    name = "approvals"
+    order = APPROVALS
+    points = (Call,)
+    points_after = (Call, StartChild)
+
+    def __init__(
+        self,
+        policies: Iterable[Approve],
+        tools: Toolset,
+        binder: CallBinder,
+        scrub: Callable[[bytes], bytes] = bytes,
+        *,
+        repeats: bool = False,
+        is_damaged: bool = False,
+        lost_calls: Sequence[str] = (),
+        calls_in_doubt: Iterable[Call] = (),
+        read_session: Callable[[], Iterable[Call]] | None = None,
+    ) -> None:
+        self._set_policies(policies)
+        self._tools, self._binder, self._scrub, self._repeats = tools, binder, scrub, repeats
+        self._is_damaged, self._lost_calls = is_damaged, frozenset(lost_calls)
+        self.tree = CallsInDoubt()
+        self._own = CallsInDoubt()
+        """Those of this run and of its child runs."""
+        self._named: set[tuple[str, str]] = set()
+        """Entries that the user approved though they are in doubt."""
+        self._note(calls_in_doubt)
+        if read_session is not None:
+            self.tree.read_later(read_session)
+
+    def _set_policies(self, policies: Iterable[Approve]) -> None:
+        """Set the policies. If none asks, only doubts about calls with effects and other guards give a reason to."""
+        self.policies = tuple(policies)
+        self.may_ask = any(each not in ("never", "plan") for each in self.policies)
+
+    # -- before a call
+
+    async def before(self, entry: Entry) -> Any:
+        call, tool = entry.effect, entry.tool
+        if tool is None or tool.person:  # the call itself is a question
+            return call
+        if self._is_lost(entry):
+            return Refuse(_describe_doubt(call))
+        reasons = self._find_reasons(entry)
+        if reasons or self._find_policies(tool, call):
+            return _ask(call, reasons)
+        return call
+
+    async def confirm(self, entry: Entry, asked: Asking, decision: Decision) -> Any:
+        """Ask once more if something speaks against the call that the user has not read.
+
+        The doubt may have come after the question. An edited input is approved for the policies and the reasons that
+        had asked about the input before.
+        """
+        reasons = self._find_reasons(entry)
+        is_named = DOUBT not in reasons or asked.text.endswith(DOUBT)
+        is_asked = True
+        if decision.action == "edit" and asked.call is not None:
+            said = asked.text.removeprefix(_ask(asked.call, ()).question)
+            policies = self._find_policies(entry.tool, entry.effect) - self._find_policies(entry.tool, asked.call)
+            is_asked = not policies and all(_topic(each) in said for each in reasons if each != DOUBT)
+        if not (is_named and is_asked):
+            return _ask(entry.effect, reasons)
+        self.restore(entry, decision)
+        return entry.effect
+
+    def restore(self, entry: Entry, decision: Decision | None) -> None:
+        if not entry.recorded and decision is not None and self._is_in_doubt(entry):
+            self._named.add(entry.id)
+
+    def refuse_late(self, entry: Entry) -> str:
+        """Return why a call that has waited for its tool is not made after all; "" if it is."""
+        if entry.id in self._named or not self._is_in_doubt(entry):
+            return ""
+        return f"'{entry.effect.tool}' was not called. {DOUBT}"
+
+    def _find_reasons(self, entry: Entry) -> list[str]:
+        reasons = list(entry.reasons)
+        if self._is_damaged and not self._may_repeat(entry):
+            reasons.append(LOST)
+        if self._is_in_doubt(entry):
+            reasons.append(DOUBT)  # it is the last
+        return reasons
+
+    def _find_policies(self, tool: Tool | None, call: Call) -> set[int]:
+        """Return the places of the policies that want approval of a call; -1 stands for the tool's own mark."""
+        found = {k for k, approve in enumerate(self.policies) if self._asks_for(approve, tool, call)}
+        return found | {-1} if tool is not None and tool.requires_approval else found
+
+    def _asks_for(self, approve: Approve, tool: Tool | None, call: Call) -> bool:
+        if tool is None or approve == "never" or approve == "plan":
+            return False
+        if approve == "always":
+            return True
+        if approve == "effects":
+            return tool.spec.has_effects
+        try:
+            return call_plain(approve, self._tools.with_own_name(replace_input(call)))
+        except (Exception, SystemExit) as why:
+            raise ConfigError(
+                f"The function approve= failed for a call of '{call.tool}': {show_error(why)}.",
+                hint="Correct it, then resume the run.",
+            ) from why
+
+    # -- doubts
+
+    async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
+        self._named.discard(entry.id)
+        if isinstance(result, Observation) and result.trouble == "refused" and self._was_lost(entry):
+            result = structs.replace(result, trouble="in_doubt")
+        self.recall(entry, result)
+        return result
+
+    def recall(self, entry: Entry, result: Any) -> None:
+        if isinstance(result, ChildEnd):
+            self._note(Call(tool, given) for tool, given in result.totals.get("guards", {}).get(self.name) or ())
+        elif isinstance(result, Observation) and result.trouble == "in_doubt":
+            self._note(map(self._tools.with_own_name, _list_forms(entry)))
+
+    def release(self, entry: Entry) -> None:
+        self._named.discard(entry.id)
+        repeatable = entry.tool is None or entry.tool.spec.repeatable
+        if entry.begun and not entry.recorded and not repeatable:  # the run was cancelled, or a limit has stopped it
+            self._note(map(self._tools.with_own_name, _list_forms(entry)))
+            entry.remark("in_doubt", f"{_describe_doubt(entry.effect)} Its input: {input_of(entry.effect)}")
+
+    def _note(self, calls: Iterable[Call]) -> None:
+        found = list(calls)
+        self.tree.add(found)
+        self._own.add(found)
+
+    def _may_repeat(self, entry: Entry) -> bool:
+        return self._repeats or entry.tool is None or entry.tool.spec.repeatable
+
+    def _is_lost(self, entry: Entry) -> bool:
+        """Return whether the call began before, and the journal has lost the rows that say so."""
+        if not self._lost_calls or self._may_repeat(entry):
+            return False
+        return digest_of_call(entry.run, entry.effect) in self._lost_calls
+
+    def _was_lost(self, entry: Entry) -> bool:
+        """Return whether this guard refused the call because it was lost."""
+        decision = entry.decided.get(self.name)
+        return decision is not None and not decision.by_user and self._is_lost(entry)
+
+    def _is_in_doubt(self, entry: Entry) -> bool:
+        """Return whether the same call of the tree or the session may have taken effect, and may not be repeated."""
+        if self._may_repeat(entry) or not (known := self.tree.read_all()):
+            return False
+        names = {own: name for name, own in self._tools.own.items()}
+        doubtful = (structs.replace(each, tool=names.get(each.tool, each.tool)) for each in known)
+        return not self._encode(_list_forms(entry)).isdisjoint(self._encode(doubtful))
+
+    def _encode(self, calls: Iterable[Call]) -> set[bytes]:
+        """Return the recorded forms of calls: as they are, and as they are bound now, with defaults and without."""
+        bound = [(call, each.call, each.written) for call in calls for each in (self._binder.bind(call),)]
+        # The record of another run has no secrets.
+        return {self._scrub(codec.encode((each.tool, each.input))) for forms in bound for each in forms}
+
+    # -- child runs
+
+    def carry(self) -> list[Any] | None:
+        return [[call.tool, call.input] for call in self._own.read_all()] or None
+
+    def for_child(self, own: Guard | None) -> Guard:
+        """Return one guard with the policies of both runs. It shares the doubts of the tree."""
+        child = copy.copy(own if isinstance(own, ApprovalsGuard) else self)
+        child._own, child._named = CallsInDoubt(), set()
+        if isinstance(own, ApprovalsGuard):
+            child._set_policies((*self.policies, *own.policies))
+            child._own.join(own._own)
+            self.tree.join(own.tree)
+            child.tree = self.tree
+        return child
+
+
+def _ask(call: Call, reasons: Iterable[str]) -> AskApproval:
+    question = f"May '{call.tool}' be called with {input_of(call)}?"
+    return AskApproval(" ".join((question, *reasons)))
+
+
+def _list_forms(entry: Entry) -> list[Call]:
+    """Return a call with its defaults and without them."""
+    return [entry.effect] if entry.bound is None else [entry.bound.call, entry.bound.written]
+
+
+def _describe_doubt(call: Call) -> str:
+    return (
+        f"Error: the run was interrupted while '{call.tool}' was being called. Whether the call took effect is not "
+        "known, and it was not repeated."
+    )
+
+
+def _topic(reason: str) -> str:
+    """Return what a reason is about: what stands behind a colon or in brackets differs from input to input."""
+    return reason.partition(":")[0].partition("(")[0]

@@ -1,0 +1,95 @@
+"""Follows content from outside through a run, and says which calls need approval because of it.
+
+Strangers may have written such content: results of tools marked `open_world`, answers of child runs that read them,
+earlier turns that did, and descriptions of tools marked `foreign`. It may hold instructions to the model. With
+`taint="ask"`, every later call with effects needs approval, unless a plan fixed its tool and its arguments before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import structs
+
+from plait.core import Call, Observation
+from plait.journal.keys import read_key
+from plait.journal.records import ChildEnd
+from plait.runtime.guard import TAINT, Entry, Guard, StartChild
+from plait.runtime.run_spec import Taint
+
+CONVERSATION = "earlier turns of this conversation"
+EVIDENCE = "the evidence of its plan"
+
+
+class TaintGuard(Guard):
+    """Knows what a run's context holds from outside, whatever the policy is. It gives `approvals` a reason to ask.
+
+    `given` is what the context holds from the start; then no plan was made before it.
+    """
+
+    name = "taint"
+    order = TAINT
+    points = (Call,)
+    points_after = (Call, StartChild)
+
+    def __init__(self, policy: Taint, given: Iterable[str] = ()) -> None:
+        self.policy: Taint = policy
+        self.may_ask = policy == "ask"
+        self.given = tuple(given)
+        self._sources = dict.fromkeys(self.given, -1)
+        """Where content comes from, once for each tool, with the number of the effect that brought it first."""
+        self._from_children: set[str] = set()
+        """The keys of calls whose child runs have read content from outside."""
+        self._has_remarked = bool(given)
+
+    async def before(self, entry: Entry) -> Any:
+        # Calls of one turn were written together: none of them follows from the result of another.
+        n = read_key(entry.key).n
+        sources = [source for source, found in self._sources.items() if found != n]
+        is_planned = entry.fixed and not entry.changed_by and not self.given
+        has_effects = entry.tool is not None and entry.tool.spec.has_effects
+        if self.policy == "ask" and sources and has_effects and not is_planned:
+            read = f"The run has read content from outside ({', '.join(sources)})"
+            entry.reasons.append(f"{read}, which may have asked for this call.")
+        return entry.effect
+
+    async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
+        if isinstance(result, Observation) and entry.key in self._from_children and not result.outside:
+            result = structs.replace(result, outside=True)
+        self.recall(entry, result)
+        if isinstance(result, Observation) and result.outside and not self._has_remarked:
+            self._has_remarked = True
+            if fresh and self.policy == "ask":
+                source = _name_source(entry)
+                said = f"{source[:1].upper()}{source[1:]} comes from outside."
+                entry.remark("outside", f"{said} From here, calls with effects need approval.")
+        return result
+
+    def recall(self, entry: Entry, result: Any) -> None:
+        if isinstance(result, ChildEnd) and result.totals.get("guards", {}).get(self.name):
+            self._from_children.add(entry.key.partition(":")[0])
+        elif isinstance(result, Observation) and result.outside:
+            self._sources.setdefault(_name_source(entry), read_key(entry.key).n)
+
+    def carry(self) -> list[str] | None:
+        """Return the sources: the run has read content from outside."""
+        return list(self._sources) or None
+
+    def for_child(self, own: Guard | None) -> Guard:
+        """Return the child's guard with the stricter policy. What this run has read is in the child's question."""
+        policy, given = self.policy, list(self._sources)
+        if isinstance(own, TaintGuard):
+            policy = "ask" if "ask" in (policy, own.policy) else "off"
+            given += own.given
+        return TaintGuard(policy, dict.fromkeys(given))
+
+
+def read_outside(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the context of a recorded run held from outside at its start, by the settings of its head. A child
+    run has there what the guards of its parent knew."""
+    return tuple(dict.fromkeys((*settings.get("outside", ()), *settings.get("guards", {}).get(TaintGuard.name, ()))))
+
+
+def _name_source(entry: Entry) -> str:
+    return f"the result of '{entry.asked.tool}'"

@@ -1,0 +1,97 @@
+"""Makes the guards of a run: those that its policies ask for, joined with those of the run above it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from plait.core import Call
+from plait.runtime.calls_in_doubt import read_calls_of
+from plait.runtime.context import Context
+from plait.runtime.grounding import sources_of
+from plait.runtime.guard import Entry, Guard
+from plait.runtime.guards.approvals import ApprovalsGuard
+from plait.runtime.guards.grounding import GroundingGuard, SourcesGuard
+from plait.runtime.guards.hooks import HookedRun, HookGuard, guard_hook
+from plait.runtime.guards.limits import LimitGuard
+from plait.runtime.guards.loop_breaker import LoopBreaker
+from plait.runtime.guards.output_check import make_output_guards
+from plait.runtime.guards.taint import TaintGuard
+
+if TYPE_CHECKING:
+    from plait.runtime.engine import Engine
+
+
+def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
+    """Return the guards of a run. A child run obeys its own and those of all runs above it; a run that a tool makes by
+    itself obeys its own, and the limits of the run whose tool that is."""
+    spec, policies = engine.run_spec, engine.run_spec.policies
+    context, limits, past = spec.context, spec.limits, spec.past
+
+    def make_context(entry: Entry) -> Context[Any]:
+        return Context(spec.deps, entry.run, entry.step, spec.session)
+
+    def is_near() -> bool:
+        return engine.near is not None
+
+    def read_session() -> list[Call]:
+        assert engine.store is not None
+        rows = engine.store.open_turns(spec.session, engine.run_id)
+        return [call for row in rows for call in read_calls_of(engine.store, row)]
+
+    hooked = HookedRun(make_context, spec.tools.with_own_name, spec.output, is_near)
+    own: list[Guard] = [
+        LoopBreaker(limits.repeats),
+        LimitGuard(limits, engine.tally, engine.clock, spec.phases.of),
+        *make_output_guards(spec.output, make_context, is_near),
+        TaintGuard(policies.taint, policies.outside),
+        ApprovalsGuard(
+            (policies.approve,),
+            spec.tools,
+            engine.binder,
+            engine.log.scrub,
+            repeats=spec.on_interrupted_call == "repeat",
+            is_damaged=bool(past.lost),
+            lost_calls=past.lost_calls,
+            calls_in_doubt=past.calls_in_doubt,
+            read_session=read_session if spec.session and engine.store is not None else None,
+        ),
+    ]
+    for each in policies.hooks:
+        if isinstance(each, Guard):
+            own.append(each.start(Context(spec.deps, engine.run_id, 0, spec.session)))
+        else:
+            own += guard_hook(each, hooked)
+    if policies.grounding != "off":
+        sources = SourcesGuard(sources_of(spec.task, context.system, context.instructions), context)
+        others = [tool.name for tool in spec.tools]
+        own += (
+            sources,
+            GroundingGuard(
+                policies.grounding,
+                sources,
+                context,
+                others=others,
+                fits=spec.output.fits,
+                repeats=limits.repeats,
+                find_near=lambda: engine.near,
+            ),
+        )
+    if engine.parent is None:
+        return own
+    above = engine.parent.chain.guards
+    joined = join_guards(above if is_child else [guard for guard in above if guard.name == "limits"], own)
+    for guard in joined:
+        if isinstance(guard, HookGuard):
+            guard.run = hooked
+    return joined
+
+
+def join_guards(above: Iterable[Guard], own: Iterable[Guard]) -> list[Guard]:
+    """Return the guards of a child run: its own, joined with those of the run above it."""
+    joined = {guard.name: guard for guard in own}
+    for guard in above:
+        found = guard.for_child(joined.get(guard.name))
+        if found is not None:
+            joined[found.name] = found
+    return list(joined.values())

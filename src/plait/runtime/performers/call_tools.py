@@ -1,0 +1,188 @@
+"""Performs acts: tool calls, side by side.
+
+Theory of operation. An `Act` has no row of its own. All its calls are admitted first, one after the other, those on
+record before the others. Then they are carried out side by side, and when all have ended their results are settled in
+the order of the calls. A call that waits for the user, or for a child run that does, lets the others come to their end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, structs
+
+from plait.core import Act, Answered, Failed, LimitNear, Observation, Stopped
+from plait.runtime.chain import Admitted
+from plait.runtime.guard import USERS, Entry, LimitReached, Suspend
+from plait.runtime.performers.base import BasePerformer
+from plait.runtime.performers.call_tool import CallTool, is_inline, is_repeatable, line_of, read_call
+from plait.runtime.run_journal import NOTHING
+from plait.runtime.run_spec import differs, sentence
+
+if TYPE_CHECKING:
+    from plait.runtime.engine import Engine
+
+
+class EndedByTool(Exception):
+    """Raised when a call ends the run."""
+
+    def __init__(self, outcome: Answered | Failed | Stopped) -> None:
+        super().__init__("a tool ended the run")
+        self.outcome = outcome
+
+
+class CallTools(BasePerformer):
+    """Performs `Act`: a composite, which has no row. Each call is an entry."""
+
+    work = "call"
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.results: dict[str, Observation] = {}
+        """The results that are too long to be shown, by the key of the call, such as "3.0"."""
+        self._tool = CallTool(engine)
+
+    async def take(self, key: str, effect: Act, *, started: bool, beside: int) -> tuple[Observation, ...]:
+        """Make the calls, or return their recorded results. Raises `EndedByTool` if one of them ends the run."""
+        engine, calls = self.engine, effect.calls
+        self._require_same(key, effect)
+        tools = engine.run_spec.tools
+        if tools.near is not None:
+            await self._tool.describe_unknown(calls)
+        entries = [
+            Entry(
+                engine.run_id,
+                f"{key}.{i}",
+                engine.steps,
+                call,
+                call,
+                tools.get(call.tool),
+                fixed=effect.fixed,
+                started=started,
+                beside=beside,
+            )
+            for i, call in enumerate(calls)
+        ]
+        if len(entries) == 1:
+            seen: tuple[Observation, ...] = (await engine.perform(entries[0], self._tool),)
+        else:
+            seen = await self._take_all(entries)
+        longest, ending = engine.run_spec.context.observation_chars, None
+        for entry, observation in zip(entries, seen, strict=True):
+            self._tool.report(entry, observation)
+            if len(observation.text) > longest:
+                self.results[entry.key] = observation
+            if observation.ends and ending is None:
+                ending = observation
+        if ending is None:
+            return seen
+        if ending.ends == "failure":
+            raise EndedByTool(Failed(ending.text, kind="tool"))
+        answer = engine.run_spec.output.read(ending.value)
+        raise EndedByTool(
+            Answered(answer) if ending.stopped is None else structs.replace(ending.stopped, answer=answer)
+        )
+
+    def _require_same(self, key: str, effect: Act) -> None:
+        """Raise `ReplayDiffers` if the record has another effect in the place of these calls, or more of them."""
+        journal = self.engine.journal
+        if (count := journal.count_calls(int(key))) > len(effect.calls):
+            asked = [journal.find(f"{key}.{i}").asked for i in range(count)]
+            expected = "\n".join("(another call)" if each is UNSET else line_of(read_call(each)) for each in asked)
+            raise differs(key, self.engine.steps, expected, "\n".join(map(line_of, effect.calls)))
+
+    async def _take_all(self, entries: Sequence[Entry]) -> tuple[Observation, ...]:
+        """Admit several calls, carry them out, and settle their results."""
+        engine, chain = self.engine, self.engine.chain
+        begun = [engine.journal.find(entry.key) is not NOTHING for entry in entries]
+        admitted: list[Admitted | None] = [None] * len(entries)
+        results: list[Any] = [UNSET] * len(entries)
+        """The result of each call; for one that waits, the `Suspend`."""
+        seen: list[Observation] = []
+        try:
+            for i in sorted(range(len(entries)), key=lambda i: not begun[i]):
+                try:
+                    admitted[i] = await engine.chain.admit(entries[i], self._tool)
+                except Suspend as why:
+                    results[i] = why
+                except (LimitNear, LimitReached) as why:
+                    if not any(begun):
+                        raise  # nothing has started: the whole act gets the signal
+                    admitted[i] = chain.refuse(entries[i], self._tool, f"The call is refused: {sentence(why.detail)}")
+            await self._carry_out(admitted, results)
+            if waits := [each for each in results if isinstance(each, Suspend)]:
+                raise Suspend(*(question for why in waits for question in why.questions))
+            for i, each in enumerate(admitted):
+                assert each is not None
+                admitted[i] = None  # the chain itself tells or releases the guards of what it settles
+                seen.append(await chain.settle(each, results[i]))
+            return tuple(seen)
+        except BaseException:
+            for each, result in zip(admitted, results, strict=True):
+                if each is not None and (result is UNSET or isinstance(result, Suspend)):
+                    each.release()
+                elif each is not None:  # what goes on beside this act must know of it; a resumed run settles it
+                    await each.tell(result)
+            raise
+
+    async def _carry_out(self, admitted: Sequence[Admitted | None], results: list[Any]) -> None:
+        """Fill in the results. A call that waits leaves the others alone; an error cancels them."""
+        engine = self.engine
+        # Where a user's guard may change a result, it is shown as the loop gets it.
+        after = [guard for each in admitted if each for guard in engine.chain.at(each.entry.effect, after=True)]
+        is_shown = not any(USERS - 1 <= guard.order <= USERS for guard in after)
+        todo: dict[int, Admitted] = {}
+        for i, each in enumerate(admitted):
+            if each is not None and each.result is UNSET and each.found.value is UNSET:
+                todo[i] = each
+            elif each is not None:
+                results[i] = await engine.carry_out(each)
+                if is_shown:
+                    self._tool.report(each.entry, results[i])
+
+        async def make(i: int, each: Admitted) -> None:
+            try:
+                results[i] = await engine.carry_out(each)
+            except Suspend as why:
+                results[i] = why
+                return
+            if results[i].trouble == "in_doubt":
+                engine.chain.recall(each.entry, results[i])  # the calls beside it must know of it at once
+            if is_shown:
+                self._tool.report(each.entry, results[i])
+
+        if len(todo) == 1 or all(is_inline(each.entry.tool) for each in todo.values()):
+            for i, each in todo.items():
+                await make(i, each)
+            return
+        engine.journal.begin_beside(len(todo))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for i, each in todo.items():
+                    tasks.create_task(make(i, each))
+        except BaseExceptionGroup as why:
+            raise why.exceptions[0] from None
+        finally:
+            engine.journal.begin_beside(-len(todo))
+
+    def is_over_at_once(self, act: Act) -> bool:
+        """Return whether its calls are over as soon as they begin: they are made on the event loop itself, and nobody
+        is asked before."""
+        tools = [self.engine.run_spec.tools.get(call.tool) for call in act.calls]
+        is_quick = all(is_inline(each) and is_repeatable(each) for each in tools)
+        asks = any(each is not None and each.requires_approval for each in tools)
+        return is_quick and not asks and not any(self.engine.chain.may_ask(call) for call in act.calls[:1])
+
+    def recall(self) -> None:
+        """Tell the guards each recorded call that has a result."""
+        engine, journal = self.engine, self.engine.journal
+        for n in range(journal.reached + 1):
+            for i in range(journal.count_calls(n)):
+                found = journal.find(key := f"{n}.{i}")
+                if found.value is UNSET or found.asked is None:
+                    continue
+                entry = Entry(engine.run_id, key, 0, None, None, recorded=True, begun=True)
+                self._tool.read_recorded(entry, found)
+                engine.chain.recall(entry, found.value)

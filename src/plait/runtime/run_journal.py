@@ -1,0 +1,273 @@
+"""The record of one run, as its engine reads and writes it: the only code that branches on the kind of a row.
+
+An intent is on the disk before an effect that must not be repeated begins, its result before anything else happens.
+Intents and results of other work are buffered: they are written with the next intent, or when the work takes longer
+than `LONG`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from plait.core import Call
+from plait.core.errors import JournalError
+from plait.journal import codec
+from plait.journal.keys import read_key
+from plait.journal.log import AnyLog
+from plait.journal.records import IntentRecord, NoteRecord, RaisedRecord, Record, ResultRecord, Row
+from plait.runtime.guard import Entry, RecordEnds, Suspend
+
+LONG = 0.05
+"""Seconds: work that takes longer is on the record while it goes on."""
+
+
+class FoundEntry(NamedTuple):
+    """What is on record of an entry. UNSET where there is nothing. `is_open`: its last row is an intent.
+
+    `asked` and `made` are those of its intent. `body` and `answer` are the bytes of its intent and result.
+    """
+
+    asked: Any = UNSET
+    made: Any = UNSET
+    value: Any = UNSET
+    is_open: bool = False
+    body: bytes | None = None
+    answer: bytes | None = None
+
+
+NOTHING = FoundEntry()
+"""An entry that was never admitted has no rows."""
+
+
+class EntryWork(NamedTuple):
+    """What the record holds of an entry before it is done: `asked` and `made` of its intent, the intent's `body`.
+
+    `describe_doubt` returns the result of work of which only the intent is on record; None if it can be repeated.
+    `effect` is a call that must not be repeated, even if the journal loses rows. Its intent, and one with a body, are
+    on the disk before it begins. `is_long`: it may take so long that its intent should not wait for the next write."""
+
+    asked: Any = None
+    made: Any | UnsetType = UNSET
+    body: bytes | None = None
+    describe_doubt: Callable[[], Any] | None = None
+    effect: Call | None = None
+    is_long: bool = False
+    has_intent: bool = True
+
+
+class RunJournal:
+    """The record of one run. `rows` are those of earlier processes. In a `replay` nothing is written."""
+
+    def __init__(self, log: AnyLog, rows: Iterable[Row] = (), *, replay: bool = False, has_ended: bool = False) -> None:
+        self.log, self.replay, self.has_ended = log, replay, has_ended
+        self._found: dict[str, FoundEntry] = {}
+        self._raised: dict[str, RaisedRecord] = {}
+        self.decided: dict[str, dict[str, str]] = {}
+        """The keys of what guards decided before ("3.1?") or after ("3.1!") an entry: the last of each guard, the
+        newest last."""
+        self._notes: set[tuple[str, ...]] = set()
+        self._calls: dict[int, int] = {}
+        """The number of calls on record of each effect of the loop."""
+        self.works: dict[int, str] = {}
+        """The kind of work of each effect of the loop on record."""
+        self._checks: dict[int, int] = {}
+        self._taken: set[int] = set()
+        self._reached = -1
+        self._beside = 0
+        self._writing: asyncio.Task[None] | None = None
+        self._begun: list[Call] = []
+        for row in rows:
+            self._add(row.record, row.body)
+        self.is_new = not self._found and not self._raised and not replay
+        """Whether all that the loop asks for is new."""
+
+    def _add(self, record: Record, body: bytes | None = None) -> None:
+        key = record.key
+        if isinstance(record, NoteRecord):
+            self._notes.add(self._name_note(key, record.kind, record.text))
+            return
+        found = self._found.get(key, NOTHING)
+        if isinstance(record, IntentRecord):
+            self._found[key] = FoundEntry(record.asked, record.made, UNSET, True, body)
+        elif isinstance(record, ResultRecord):
+            asked = found.asked if record.asked is UNSET else record.asked
+            asked = None if asked is UNSET else asked
+            self._found[key] = FoundEntry(asked, found.made, record.value, False, found.body, body)
+        else:
+            self._raised[key] = record
+            if record.kind == "Suspend":
+                self._found[key] = found._replace(is_open=False)
+        at = read_key(key)
+        if not at.mark and at.check < 0 and at.n >= 0:
+            work = "think" if at.attempt >= 0 else "call" if at.i >= 0 else getattr(record, "work", "")
+            if work:
+                self.works.setdefault(at.n, work)
+        if at.attempt >= 0:  # so the model call itself was admitted
+            self._found.setdefault(key[: key.rindex("a")], FoundEntry(None, UNSET, UNSET, True))
+        if at.mark:
+            decided = self.decided.setdefault(at.owner + at.mark, {})
+            decided.pop(at.guard, None)  # the newest are the last
+            decided[at.guard] = key
+        if at.check >= 0:
+            self._checks[at.n] = max(at.check, self._checks.get(at.n, -1))
+            return
+        self._reached = max(self._reached, at.n)
+        if at.i >= 0:
+            self._calls[at.n] = max(at.i + 1, self._calls.get(at.n, 0))
+        if isinstance(record, ResultRecord) and record.work == "take" and record.value.done:
+            self._taken.add(record.value.ticket)
+
+    # -- looking up
+
+    @property
+    def reached(self) -> int:
+        """Return the number of the last effect on record, -1 for none."""
+        return self._reached
+
+    def find(self, key: str) -> FoundEntry:
+        """Return what is on record of an entry."""
+        return self._found.get(key, NOTHING)
+
+    def items(self) -> list[tuple[str, FoundEntry]]:
+        """Return all entries on record with their keys, in the order of their first rows."""
+        return list(self._found.items())
+
+    def raised(self, key: str) -> RaisedRecord | None:
+        """Return what the loop received in place of a result."""
+        found = self._raised.get(key)
+        return found if found is not None and found.kind != "Suspend" else None
+
+    def count_calls(self, n: int) -> int:
+        """Return the number of calls that an effect of the loop has on record."""
+        return self._calls.get(n, 0)
+
+    def is_seen(self, key: str, started: bool) -> bool:
+        """Return whether the loop has seen the result of an entry: it has gone on, or has taken the ticket."""
+        at = read_key(key)
+        if not key or at.n < 0:
+            return self.has_ended
+        if started:
+            return at.n in self._taken
+        if at.check >= 0:
+            return self._reached >= at.n or self._checks.get(at.n, -1) > at.check or self.has_ended
+        return self._reached > at.n or at.n in self._taken or self._checks.get(at.n + 1, -1) >= 0 or self.has_ended
+
+    def digest(self, value: Any) -> str:
+        """Return a digest of a value as the record stores it: without secrets."""
+        return hashlib.blake2b(self.log.scrub(codec.encode(value)), digest_size=5).hexdigest()
+
+    def is_same(self, value: Any, recorded: Any) -> bool:
+        """Return whether `recorded` is the stored form of a value, in which secrets are replaced."""
+        now, then = codec.encode(value), codec.encode(recorded)
+        return now == then or self.log.scrub(now) == then
+
+    def _name_note(self, key: str, kind: str, text: str) -> tuple[str, ...]:
+        """Return what tells a note from others: one of the loop has a number, one about an entry says something."""
+        return (key,) if key.startswith("n") else (key, kind, self.digest(text))
+
+    # -- writing
+
+    def note(self, key: str, step: int, kind: str, text: str) -> bool:
+        """Record a remark. A note of the loop, or about an entry, that is on record is not written again. Returns
+        whether it was written."""
+        name = self._name_note(key, kind, text)
+        if self.replay or (key and name in self._notes):
+            return False
+        self._notes.add(name)
+        self.log.buffer((NoteRecord(key, step, kind, text), None))
+        return True
+
+    async def write(self, record: Record) -> None:
+        """Record something, and wait until it is on the disk."""
+        await self.log.append((record, None))
+        self._add(record)
+
+    def buffer(self, record: Record, body: bytes | None = None) -> None:
+        """Record something; it is written with the next intent."""
+        self.log.buffer((record, body))
+        self._add(record)
+
+    async def entry(
+        self,
+        entry: Entry,
+        name: str,
+        work: EntryWork,
+        perform: Callable[[Entry], Awaitable[tuple[Any, bytes | None]]],
+    ) -> Any:
+        """Perform an entry that has no result, between its intent and its result. Returns the result.
+
+        `name` is the kind of work. `perform` returns the result and the bytes of its row. Raises `RecordEnds` in a
+        replay.
+        """
+        if self.replay:
+            raise RecordEnds
+        key, step = entry.key, entry.step
+        found = self._found.get(key, NOTHING)
+        if work.describe_doubt is not None and found.is_open:
+            value = work.describe_doubt()
+            await self.write(ResultRecord(key, step, name, value))
+            return value
+        timer = None
+        if work.has_intent:
+            intent = IntentRecord(key, step, name, work.asked, work.made)
+            if work.effect is not None or work.body is not None:
+                await self._begin(intent, work.body, work.effect)
+            elif not found.is_open:
+                self.buffer(intent)
+            if work.effect is None and work.is_long:
+                timer = asyncio.get_running_loop().call_later(LONG, self._write_soon)
+        entry.begun = True
+        try:
+            value, answer = await perform(entry)
+        except Suspend:
+            if work.describe_doubt is not None:  # its child run waits: the work has ended in order, and is not in doubt
+                await self.write(RaisedRecord(key, step, "Suspend"))
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        result = ResultRecord(key, step, name, value)
+        if work.effect is None:
+            self.buffer(result, answer)
+        else:  # its end is on the disk before anything else happens
+            await self.log.append((result, answer))
+            self._add(result)
+        return value
+
+    async def _begin(self, intent: IntentRecord, body: bytes | None, effect: Call | None) -> None:
+        """Have an intent on the disk. Those of work that begins side by side are written together."""
+        calls = (effect,) if effect is not None else ()
+        if self._beside < 2:
+            await self.log.append_before(calls, (intent, body))
+            self._add(intent)
+            return
+        self.log.buffer((intent, body))
+        self._add(intent)
+        self._begun += calls
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._write_together())
+        await asyncio.shield(self._writing)
+
+    async def _write_together(self) -> None:
+        await asyncio.sleep(0)  # the others buffer theirs
+        self._writing, calls, self._begun = None, self._begun, []
+        await self.log.append_before(calls)
+
+    def begin_beside(self, count: int) -> None:
+        """So many entries begin side by side (a negative number: have ended)."""
+        self._beside += count
+
+    def _write_soon(self) -> None:
+        """Write what waits in line; where that fails the next append says so."""
+        with suppress(JournalError):
+            self._long = asyncio.ensure_future(_write_quietly(self.log.append()))
+
+
+async def _write_quietly(writing: Awaitable[None]) -> None:
+    with suppress(JournalError):
+        await writing

@@ -1,0 +1,89 @@
+"""What a run and its child runs use, counted while they use it. Nothing is decided here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import structs
+
+from plait.core import Reply, Usage
+from plait.models.base import Model
+from plait.models.prices import total
+from plait.models.wires.contents import count_referenced_tokens
+from plait.runtime.spent import Spent
+
+TOKENS_A_BYTE = 0.25
+"""Tokens of a byte of a request, until an endpoint has reported some."""
+
+LENGTH_FIELD = 32
+"""Bytes by which a request grows that says how long its reply may be."""
+
+NOTHING = Spent()
+
+
+class TokenEstimate:
+    """Estimates the tokens of requests from the bytes of earlier ones, for each model by itself."""
+
+    def __init__(self) -> None:
+        self._tokens_a_byte: dict[str, float] = {}
+
+    def learn(self, model: Model, body: bytes, usage: Usage) -> None:
+        """Remember how many tokens a byte of this model's requests has."""
+        if usage.input_tokens and body and not usage.estimated and not count_referenced_tokens(body):
+            self._tokens_a_byte[model.spec] = usage.input_tokens / len(body)
+
+    def prompt_tokens(self, model: Model, body: bytes) -> int:
+        """Return the estimated tokens of a request, its attached files included."""
+        text = math.ceil((len(body) + LENGTH_FIELD) * self._tokens_a_byte.get(model.spec, TOKENS_A_BYTE))
+        return text + count_referenced_tokens(body)
+
+
+class Tally:
+    """Counts what one run uses. It begins with the sums of the run's record, so recorded work is not counted again.
+
+    `requests` counts the requests to models, failed ones included, and `calls` the replies. `tool_calls` counts tool
+    calls that began. `cost` is in USD, None if a price is unknown. `children` are the runs below by id: each its tally,
+    or its sums if this process does not perform it.
+    """
+
+    def __init__(self, spent: Spent = NOTHING, children: Mapping[str, Spent] | None = None) -> None:
+        self.requests, self.calls, self.tool_calls = spent.requests, spent.calls, spent.tool_calls
+        self.usage, self.cost = spent.usage, spent.cost_usd
+        self.children: dict[str, Tally | Spent] = dict(children or {})
+        self.is_over = False
+        """Whether the run has ended."""
+        self.estimate = TokenEstimate()
+
+    def count_attempt(self) -> None:
+        """Count a request that is about to be sent."""
+        self.requests += 1
+
+    def count_reply(self, reply: Reply) -> None:
+        """Count a reply and what it took."""
+        self.calls += 1
+        self.count_lost(reply.usage, reply.cost)
+
+    def count_lost(self, usage: Usage, cost: float | None) -> None:
+        """Count what an attempt took that brought no reply."""
+        self.usage = self.usage + usage
+        self.cost = total((self.cost, cost))
+
+    def count_tool_call(self) -> None:
+        """Count a tool call that begins."""
+        self.tool_calls += 1
+
+    @property
+    def tree_total(self) -> Spent:
+        """Return what the run and its child runs used so far."""
+        spent = Spent(1, self.requests, self.calls, self.usage, self.cost, self.tool_calls)
+        if self.children:
+            for child in list(self.children.values()):  # a tool's thread may add one meanwhile
+                spent += child if isinstance(child, Spent) else child.tree_total
+        return spent
+
+    def json(self) -> dict[str, Any]:
+        """Return the run's own sums as its totals hold them."""
+        sums = {"calls": self.calls, "requests": self.requests}
+        return {**sums, **structs.asdict(self.usage), "cost_usd": self.cost}

@@ -1,0 +1,46 @@
+"""A run that is killed after any write to the journal ends as it would have ended: each kind of step, each guard.
+
+`step_scenarios.py` and `guard_scenarios.py` have the runs, and `row_kills.find_faults` what holds for each of them. The
+tests kill each run at one point, drawn by its name; `python tests/campaign rows` kills at all points.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from conftest import some_of
+from row_kills import SCENARIOS, find_faults, kill_points, perform
+
+RIGHT = [name for name, scenario in SCENARIOS.items() if not scenario.wrong]
+WRONG = [
+    pytest.param(name, marks=pytest.mark.xfail(reason=scenario.wrong, strict=True))
+    for name, scenario in SCENARIOS.items()
+    if scenario.wrong
+]
+
+
+@pytest.mark.parametrize("name", some_of(RIGHT, 4))
+def test_a_run_killed_after_a_row_ends_as_if_it_had_not_been_killed(name: str, tmp_path: Path) -> None:
+    chance = random.Random(name)
+    kills = {0: f"{chance.choice(['after', 'before'])}:{chance.randint(2, 6)}"}
+    assert find_faults(perform(tmp_path, name, kills, seed=chance.randint(0, 9))) == []
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_undisturbed_run_ends_as_it_should(name: str, tmp_path: Path) -> None:
+    assert find_faults(perform(tmp_path, name)) == []
+
+
+def test_each_write_of_each_process_is_a_point_at_which_a_run_is_killed(tmp_path: Path) -> None:
+    """The run begins, plans a call and waits; another process gives the answer, makes the call, asks a model, ends."""
+    name = "act, approved"
+    whole = perform(tmp_path, name)
+    assert find_faults(whole) == [] and len(whole.writes) == 2 and min(whole.writes) >= 3
+    points = [point for point in kill_points(whole) if "after" in str(point)]
+    ended = [perform(tmp_path / str(i), name, point) for i, point in enumerate(points)]
+    assert [each.kills for each in ended] == [1] * sum(whole.writes)
+    assert [fault for each in ended for fault in find_faults(each)] == []
+    assert sum(each.last["in_doubt"] != [] for each in ended) == 1  # right after the intent, before the call
