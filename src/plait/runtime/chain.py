@@ -357,8 +357,8 @@ class Chain:
         return max((wait for wait in waits if wait is not None), default=None)
 
     async def tell_signal(self, entry: Entry, why: Exception) -> None:
-        """Tell the guards of an entry what the loop received in place of its result."""
-        for guard in reversed(self._guards_of(entry)):
+        """Tell all guards what the loop received in place of a result, or what ended the run."""
+        for guard in reversed(self.guards):
             await guard.after(entry, why, False)
 
     # -- decisions

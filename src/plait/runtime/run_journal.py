@@ -1,4 +1,5 @@
-"""The record of one run, as its engine reads and writes it: the only code that branches on the kind of a row.
+"""The record of one run, as its engine reads and writes it: the only code of the runtime that branches on the kind of a
+row.
 
 An intent is on the disk before an effect that must not be repeated begins, its result before anything else happens.
 Intents and results of other work are buffered: they are written with the next intent, or when the work takes longer
