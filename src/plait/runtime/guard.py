@@ -6,10 +6,10 @@ the user, or raises a signal for the loop. After it, a guard lets the result pas
 Every decision but "pass" is on record. What is on record wins: about a result that the loop has seen no guard decides,
 and one with a recorded decision does not decide again. So a replay needs no guards.
 
-Exactly one `after` or `release` follows each `before` that returned an effect, and each `restore`: also on an error, a
-suspension and a cancellation. If a guard behind it refuses, it gets `release`, and then `after` with the refusal as the
-result, as for every result. So a guard may reserve in `before` under `entry.id`, and give back what it holds there. Its
-state follows from the record. It changes no state because of what it raises, refuses or asks."""
+A guard may reserve in `before`, under `entry.id`. An `after` or a `release` follows each `before` that returned an
+effect, and each `restore`: also on an error, a refusal, a suspension and a cancellation. The first one ends the hold.
+Another `after` may follow, because every result, refusal and signal is told to all guards. So its state follows from
+the record. It changes no state because of what it raises, refuses or asks."""
 
 from __future__ import annotations
 

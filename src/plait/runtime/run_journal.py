@@ -108,7 +108,7 @@ class RunJournal:
             work = "think" if at.attempt >= 0 else "call" if at.i >= 0 else getattr(record, "work", "")
             if work:
                 self.works.setdefault(at.n, work)
-        if at.attempt >= 0:  # so the model call itself was admitted
+        if at.attempt >= 0 and not at.mark:  # so the model call itself was admitted
             self._found.setdefault(key[: key.rindex("a")], FoundEntry(None, UNSET, UNSET, True))
         if at.mark:
             decided = self.decided.setdefault(at.owner + at.mark, {})

@@ -123,7 +123,7 @@ class CallTool(BasePerformer):
         made = self.read_recorded(entry, found)
         self._continued.add(entry.key)
         self._begun.add(entry.key)
-        is_in_doubt = found.is_open and not self._may_repeat(entry.tool)
+        is_in_doubt = found.is_open and (entry.tool is None or not self._may_repeat(entry.tool))
         if found.value is UNSET and not is_in_doubt and not self.engine.journal.replay:
             entry.bound = bound = self.engine.binder.restore(entry.asked, made.call, made.words)
             entry.effect = bound.call
@@ -192,7 +192,8 @@ class CallTool(BasePerformer):
             asked,
             UNSET if is_same else MadeCall(call, entry.changed_by, words),
             None,
-            None if self._may_repeat(tool) else partial(self._leave_in_doubt, entry),
+            # A call that began had a tool, though this agent may lack it.
+            None if tool is not None and self._may_repeat(tool) else partial(self._leave_in_doubt, entry),
             None if is_repeatable(tool) else call,
             not is_inline(tool),
         )
