@@ -190,7 +190,6 @@ async def test_a_loop_that_acts_although_it_must_conclude_is_stopped(effect: Any
 @pytest.mark.parametrize("effect", [Act((Call("look", {}),)), CheckAnswer("42"), Think("act"), Execute("x")])
 async def test_the_signal_of_another_guard_makes_the_run_conclude(effect: Any) -> None:
     run = Walked(Limits())
-    assert type(effect) in run.guard.points
     await run.guard.after(run.entry(effect), LimitNear("loop", "it goes round"), False)
     assert await reached_of(run.guard.before(run.entry(Call("look", {})))) == ("loop", "it goes round")
     await run.think()

@@ -125,10 +125,12 @@ class RunLog:
         When awaited both are on the disk: no damage to the journal makes a resumed run repeat the calls. Raises
         JournalError: then the calls must not be made.
         """
-        await self.append(*entries)
+        written = self.append(*entries)
+        # The marks name the last of these rows: others may come while these are written.
+        seq, row = self._seq - 1, self._digest.hex()
+        await written
         if self._effects is not None and calls:
-            row = self._digest.hex()
-            marks = [Mark(self._seq - 1, row, digest_of_call(self._run, call)) for call in calls]
+            marks = [Mark(seq, row, digest_of_call(self._run, call)) for call in calls]
             await asyncio.to_thread(self._effects.add, marks)
 
     def buffer(self, *entries: Entry) -> None:

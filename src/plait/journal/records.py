@@ -22,7 +22,7 @@ decision is an open question. What was written stands: a later row of the same k
 `work` names the kind of work, and tells how the values are read. `Timeline` is the only reader of values:
 
     work       asked                made          result           body of intent, of result
-    request    Request              -             Response         the exact request, the exact response
+    request    RequestRecord        -             ResponseRecord       the exact request, the exact response
     think      -                    -             Reply
     call       Call                 MadeCall      Observation      -, the artifacts as MessagePack {id: (kind, bytes)}
     code       the piece, or None   -             CodeResult

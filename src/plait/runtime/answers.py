@@ -70,20 +70,19 @@ def record_answer(question: Question, value: str | Decision) -> ResultRecord:
     return ResultRecord(question.key, question.step, "question" if isinstance(value, str) else "decision", value)
 
 
-async def answer_live(engine: Engine, questions: Sequence[Question]) -> bool:
-    """Ask the user at the terminal, if there is one, and record the answers. Returns whether all questions are
-    answered.
+async def answer_live(engine: Engine, questions: Sequence[Question]) -> Sequence[Question]:
+    """Ask the user at the terminal, if there is one, and record the answers. Returns the questions that stay open.
 
     Questions of child runs are asked by these. Raises `ConfigError` if the function `on_wait` returns no text.
     """
     if engine.run_spec.on_wait is None or any(each.run != engine.run_id for each in questions):
-        return False
-    for question in questions:
+        return questions
+    for i, question in enumerate(questions):
         value = await _ask(engine, question)
         if value is None:
-            return False
+            return questions[i:]
         await engine.journal.write(record_answer(question, value))
-    return True
+    return ()
 
 
 async def _ask(engine: Engine, question: Question) -> str | Decision | None:

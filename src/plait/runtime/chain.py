@@ -53,8 +53,14 @@ class Admitted:
 
     async def tell(self, result: Any, guards: Sequence[Guard] | None = None) -> None:
         """Tell the guards a result that they do not decide about."""
-        for guard in reversed(self.guards if guards is None else guards):
-            await guard.after(self.entry, result, False)
+        waiting = list(self.guards if guards is None else guards)
+        try:
+            while waiting:
+                await waiting.pop().after(self.entry, result, False)
+        except BaseException:
+            for guard in reversed(waiting):
+                guard.release(self.entry)
+            raise
 
 
 class Approved(NamedTuple):
@@ -125,6 +131,7 @@ class Chain:
         where a replay comes to new work.
         """
         journal, found = self.journal, self.journal.find(entry.key)
+        entry.remark = partial(self._remark, step=entry.step, key=entry.key)  # one that is on record is not made again
         if found is not NOTHING:
             entry.recorded = found.value is not UNSET
             entry.begun = entry.recorded or found.is_open  # not if it waits for a child run
@@ -134,10 +141,14 @@ class Chain:
             except BadInput as why:
                 return Admitted(entry, performer, guards, found, performer.describe_unbound(entry, why))
             self._note_decisions(entry, "?")
-            for guard in guards:
-                guard.restore(entry, entry.decided.get(guard.name))
+            for i, guard in enumerate(guards):
+                try:
+                    guard.restore(entry, entry.decided.get(guard.name))
+                except BaseException:
+                    for each in reversed(guards[:i]):
+                        each.release(entry)
+                    raise
             return Admitted(entry, performer, guards, found)
-        entry.remark = partial(self._remark, step=entry.step, key=entry.key)
         if performer.work == "check":
             if journal.replay or journal.is_seen(entry.key, False):
                 return self._admit_seen_check(entry, performer)
@@ -357,8 +368,8 @@ class Chain:
         return max((wait for wait in waits if wait is not None), default=None)
 
     async def tell_signal(self, entry: Entry, why: Exception) -> None:
-        """Tell the guards of an entry what the loop received in place of its result."""
-        for guard in reversed(self._guards_of(entry)):
+        """Tell all guards what the loop received in place of a result, or what ended the run."""
+        for guard in reversed(self.guards):
             await guard.after(entry, why, False)
 
     # -- decisions
@@ -366,7 +377,12 @@ class Chain:
     async def _decide_after(self, entry: Entry, performer: BasePerformer, guard: Guard, result: Any) -> Decision | None:
         """Return what a guard decides about a result, or did on record; None if it lets it pass."""
         key = f"{entry.key}!{guard.name}@{self.journal.digest(digested(result))}"
-        if (decision := await self._recorded(entry, key)) is not None:
+        try:
+            decision = await self._recorded(entry, key)
+        except Suspend:
+            await guard.after(entry, result, False)
+            raise
+        if decision is not None:
             await guard.after(entry, result, False)
             return decision
         made = await guard.after(entry, result, True)

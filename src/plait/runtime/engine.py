@@ -94,6 +94,8 @@ class Engine:
         self.journal = RunJournal(log, past.rows, replay=run_spec.replay, has_ended=has_ended)
         self.parent: Engine | None = None if run_spec.replay else getattr(call_services(), "engine", None)
         """The run whose tool performs this one."""
+        if self.parent is not None and self.parent._ended is not None:
+            self.parent = None  # whatever its tool has left behind, it is over
         parent = self.parent
         self.clock = RunClock(
             None if run_spec.replay else run_spec.limits.seconds, past.seconds, parent and parent.clock
@@ -245,8 +247,10 @@ class Engine:
             except Suspend as why:
                 if self.journal.replay:
                     raise RecordEnds from None
-                if isinstance(effect, WaitNext) or not await answer_live(self, why.questions):
+                if isinstance(effect, WaitNext):
                     raise
+                if still_open := await answer_live(self, why.questions):
+                    raise Suspend(*still_open) from None
             except ENDINGS as why:
                 if isinstance(why, LimitNear):
                     self.near = self.near or why
@@ -334,8 +338,8 @@ class Engine:
             except Suspend as why:
                 if self.journal.replay:
                     raise RecordEnds from None
-                if not await answer_live(self, why.questions):
-                    raise
+                if still_open := await answer_live(self, why.questions):
+                    raise Suspend(*still_open) from None
 
     async def _finish_quietly(self, outcome: Outcome) -> Outcome:
         """Return the outcome as the guards leave it, or that of what went wrong meanwhile."""

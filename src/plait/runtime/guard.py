@@ -3,12 +3,13 @@
 Theory of operation. A run takes each piece of work (an entry) through its guards before it is done, and through the
 same guards, the last first, when it has a result. Before it, a guard lets the effect pass, changes it, refuses it, asks
 the user, or raises a signal for the loop. After it, a guard lets the result pass, changes it, withholds it, or asks.
-Every decision but "pass" is on record. What is on record wins: about an entry with a recorded result no guard decides,
+Every decision but "pass" is on record. What is on record wins: about a result that the loop has seen no guard decides,
 and one with a recorded decision does not decide again. So a replay needs no guards.
 
-Exactly one `after` or `release` follows each `before` that returned an effect, and each `restore`: also on an error, a
-refusal, a suspension and a cancellation. So a guard may reserve in `before`, and its state follows from the record,
-live and on replay. It changes no state because of what it raises, refuses or asks."""
+A guard may reserve in `before`, under `entry.id`. An `after` or a `release` follows each `before` that returned an
+effect, and each `restore`: also on an error, a refusal, a suspension and a cancellation. The first one ends the hold.
+Another `after` may follow, because every result, refusal and signal is told to all guards. So its state follows from
+the record. It changes no state because of what it raises, refuses or asks."""
 
 from __future__ import annotations
 
@@ -168,6 +169,8 @@ class Guard:
     holds_text: ClassVar[bool] = True
     points: tuple[type, ...] = ()
     points_after: tuple[type, ...] | None = None
+    holds_for_children: ClassVar[bool] = True
+    """Whether child runs have this guard, too. Without it they have only their own."""
     may_ask: bool = True
     """Whether it may ask the user, or wait for something else, about the effects that it sees."""
     sees_unbound: bool = False
@@ -227,9 +230,11 @@ class Guard:
         return None
 
     def for_child(self, own: Guard | None) -> Guard | None:
-        """Return the guard of a child run; `own` is the child's guard of the same name. None: the child's own, if
-        any."""
-        return own
+        """Return the guard of a child run in place of `own`, the child's guard of the same name; None for none.
+
+        By default it is this one: it holds for the whole tree, and `entry.run` tells the runs apart.
+        """
+        return self if self.holds_for_children else own
 
 
 def open_question(run: str, key: str, step: int, asking: Asking) -> Question:

@@ -1,4 +1,5 @@
-"""The record of one run, as its engine reads and writes it: the only code that branches on the kind of a row.
+"""The record of one run, as its engine reads and writes it: the only code of the runtime that branches on the kind of a
+row.
 
 An intent is on the disk before an effect that must not be repeated begins, its result before anything else happens.
 Intents and results of other work are buffered: they are written with the next intent, or when the work takes longer
@@ -107,7 +108,7 @@ class RunJournal:
             work = "think" if at.attempt >= 0 else "call" if at.i >= 0 else getattr(record, "work", "")
             if work:
                 self.works.setdefault(at.n, work)
-        if at.attempt >= 0:  # so the model call itself was admitted
+        if at.attempt >= 0 and not at.mark:  # so the model call itself was admitted
             self._found.setdefault(key[: key.rindex("a")], FoundEntry(None, UNSET, UNSET, True))
         if at.mark:
             decided = self.decided.setdefault(at.owner + at.mark, {})

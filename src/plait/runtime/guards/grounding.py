@@ -43,7 +43,7 @@ class SourcesGuard(Guard):
 
     name = "sources"
     order = LIMITS + 5
-    holds_text = may_ask = False
+    holds_text = may_ask = holds_for_children = False
     points_after = (Call, AskUser, Execute, Continue, CheckGrounding, CheckAnswer, Finish)
 
     def __init__(self, sources: Sources, context: LoopContext) -> None:
@@ -92,7 +92,7 @@ class GroundingGuard(Guard):
 
     name = "grounding"
     order = GROUNDING
-    holds_text = False
+    holds_text = holds_for_children = False
     points = (Call,)
     points_after = (Call, CheckGrounding, CheckAnswer, Finish)
 

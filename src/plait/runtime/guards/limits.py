@@ -16,12 +16,8 @@ from statistics import median
 from typing import Any, NoReturn
 
 from plait.core import (
-    Act,
     Answered,
-    AskUser,
     Call,
-    CheckAnswer,
-    CheckGrounding,
     Continue,
     Execute,
     Failed,
@@ -105,9 +101,9 @@ class LimitGuard(Guard):
         each = [guard.limits for guard in self._line]
         self._has_usd = any(limits.usd is not None for limits in each)
         self._has_amounts = self._has_usd or any(limits.tokens is not None for limits in each)
-        # This guard sees attempts only if there is a limit for them, and all kinds of which the loop may get a signal.
+        # This guard sees attempts only if there is a limit for them.
         self._sees_attempts = self._has_amounts or any(limits.calls is not None for limits in each)
-        kinds = (Think, Call, Execute, Continue, StartChild, Act, AskUser, CheckAnswer, CheckGrounding)
+        kinds = (Think, Call, Execute, Continue, StartChild)
         self.points = (*kinds, Attempt) if self._sees_attempts else kinds
 
     # -- the way of an entry

@@ -35,7 +35,7 @@ class LoopBreaker(Guard):
     order = BREAKER
     points = (Call,)
     points_after = (Call, Execute, Note)
-    holds_text = may_ask = False
+    holds_text = may_ask = holds_for_children = False
     sees_unbound = True
 
     def __init__(self, repeats: int) -> None:

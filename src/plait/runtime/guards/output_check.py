@@ -25,7 +25,7 @@ class OutputGuard(Guard):
 
     order = OUTPUT
     name = "output"
-    holds_text = may_ask = False
+    holds_text = may_ask = holds_for_children = False
     points_after = (CheckAnswer, Finish)
 
     def __init__(
@@ -66,7 +66,7 @@ class AfterHooksGuard(Guard):
 
     order = (LIMITS + USERS) / 2
     name = "output_after_hooks"
-    holds_text = may_ask = False
+    holds_text = may_ask = holds_for_children = False
 
     def __init__(self, output_guard: OutputGuard, uncounted: Collection[str] = ("grounding",)) -> None:
         output = output_guard.output

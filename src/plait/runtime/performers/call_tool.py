@@ -52,6 +52,8 @@ class CallTool(BasePerformer):
         super().__init__(engine)
         self._unknown: dict[str, str] = {}
         """What the model reads about tools that do not exist, if it takes long to find that out."""
+        self._begun: set[str] = set()
+        """The keys of calls that began in an earlier process, which the tally knows."""
         self._continued: set[str] = set()
         """The keys of calls that began before, or about which the record has decisions."""
         self._unreported: set[str] = set()
@@ -120,7 +122,8 @@ class CallTool(BasePerformer):
             raise differs(entry.key, entry.step, line_of(asked), line_of(entry.asked))
         made = self.read_recorded(entry, found)
         self._continued.add(entry.key)
-        is_in_doubt = found.is_open and not self._may_repeat(entry.tool)
+        self._begun.add(entry.key)
+        is_in_doubt = found.is_open and (entry.tool is None or not self._may_repeat(entry.tool))
         if found.value is UNSET and not is_in_doubt and not self.engine.journal.replay:
             entry.bound = bound = self.engine.binder.restore(entry.asked, made.call, made.words)
             entry.effect = bound.call
@@ -189,7 +192,8 @@ class CallTool(BasePerformer):
             asked,
             UNSET if is_same else MadeCall(call, entry.changed_by, words),
             None,
-            None if self._may_repeat(tool) else partial(self._leave_in_doubt, entry),
+            # A call that began had a tool, though this agent may lack it.
+            None if tool is not None and self._may_repeat(tool) else partial(self._leave_in_doubt, entry),
             None if is_repeatable(tool) else call,
             not is_inline(tool),
         )
@@ -198,7 +202,7 @@ class CallTool(BasePerformer):
         """Make the call. Raises `Suspend` if a child run of it waits for the user, or if the user answers the call."""
         engine, tool, bound = self.engine, entry.tool, entry.bound
         assert tool is not None and bound is not None
-        if entry.key not in self._continued:
+        if entry.key not in self._begun:
             engine.tally.count_tool_call()
         if tool.person:
             made = await self._ask_user(entry)

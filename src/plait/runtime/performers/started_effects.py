@@ -11,7 +11,6 @@ from plait.core import Act, ContextOverflow, Observation, Reply, Start, Think, W
 from plait.runtime.guard import Entry, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tools import EndedByTool
-from plait.runtime.run_journal import EntryWork
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine
@@ -121,9 +120,6 @@ class TakeNext(BasePerformer):
             Entry(self.engine.run_id, key, self.engine.steps, effect, effect), self
         )
         return await self._started.finish(taken.ticket) if taken.done else taken
-
-    def describe(self, entry: Entry) -> EntryWork:
-        return EntryWork(has_intent=False)
 
     async def perform(self, entry: Entry) -> tuple[WaitResult, bytes | None]:
         started, effect = self._started, entry.effect
