@@ -30,6 +30,7 @@ from plait.runtime.agent_description import (
     check_contexts,
     check_deps,
     check_hooks_of_run,
+    check_run_arguments,
     sandbox_for,
     settings_of,
 )
@@ -441,18 +442,3 @@ class AgentParts:
     @cached_property
     def _settings(self) -> dict[str, Any]:
         return settings_of(self._agent)
-
-
-def check_run_arguments(question: str, now: float | None) -> None:
-    """Raise `ConfigError` for arguments of a run that are invalid."""
-    if not isinstance(question, str):
-        hint = "Give a text, or a list of texts and files: [TEXT, plait.attach(PATH)]."
-        raise ConfigError(f"The question is of type {type(question).__name__}.", hint=hint)
-    if not question.strip():
-        raise ConfigError("The question is empty.", hint="Say what is to be done.")
-    try:
-        question.encode()
-    except UnicodeEncodeError as why:
-        raise ConfigError(f"The question is no text: half a character at {why.start}.", hint="Send UTF-8.") from None
-    if now is not None and type(now) not in (int, float):
-        raise ConfigError(f"now is {now!r}.", hint="Give seconds since 1970, or None.")

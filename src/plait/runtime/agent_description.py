@@ -294,6 +294,21 @@ def _list(kind: str, names: list[str]) -> str:
     return f"the {kind} {', '.join(names)}" if names else f"no {kind}"
 
 
+def check_run_arguments(question: str, now: float | None) -> None:
+    """Raise `ConfigError` for arguments of a run that are invalid."""
+    if not isinstance(question, str):
+        hint = "Give a text, or a list of texts and files: [TEXT, plait.attach(PATH)]."
+        raise ConfigError(f"The question is of type {type(question).__name__}.", hint=hint)
+    if not question.strip():
+        raise ConfigError("The question is empty.", hint="Say what is to be done.")
+    try:
+        question.encode()
+    except UnicodeEncodeError as why:
+        raise ConfigError(f"The question is no text: half a character at {why.start}.", hint="Send UTF-8.") from None
+    if now is not None and type(now) not in (int, float):
+        raise ConfigError(f"now is {now!r}.", hint="Give seconds since 1970, or None.")
+
+
 def check_deps(wanted: Any, deps: Any) -> None:
     """Check the dependencies that a run is given. `wanted` is their declared type, or its recorded name, or None.
 
