@@ -15,8 +15,9 @@ from msgspec import UNSET
 
 from core_fuzz import find_failures
 from plait.journal.records import ResultRecord
-from plait.runtime import chain, child_runs
+from plait.runtime import child_runs, decisions
 from plait.runtime.chain import Admitted, Chain
+from plait.runtime.decisions import Decisions
 from plait.runtime.guards.approvals import ApprovalsGuard
 from plait.runtime.guards.limits import LimitGuard
 from plait.runtime.performers import Performers
@@ -33,10 +34,10 @@ def tell_no_recorded_work_before_the_walk(patch: Patch) -> None:
 
 
 def decide_again_about_what_is_on_record(patch: Patch) -> None:
-    async def find_nothing(self: Chain, *given: Any) -> None:
+    async def find_nothing(self: Decisions, *given: Any) -> None:
         return None
 
-    patch.setattr(Chain, "_recorded", find_nothing)
+    patch.setattr(Decisions, "find", find_nothing)
 
 
 def admit_again_what_has_begun(patch: Patch) -> None:
@@ -71,7 +72,7 @@ def record_no_doubt(patch: Patch) -> None:
 
 
 def leave_the_input_out_of_the_key_of_a_decision(patch: Patch) -> None:
-    patch.setattr(chain, "digested", lambda value: None)
+    patch.setattr(decisions, "digested", lambda value: None)
 
 
 def write_the_intent_of_an_effect_later(patch: Patch) -> None:

@@ -153,11 +153,13 @@ class CodeResult(Struct, frozen=True, omit_defaults=True):
 
 
 class Asking(Struct, frozen=True, omit_defaults=True):
-    """A question to the user. `call` is the call to approve, as it would be made; None for another question."""
+    """A question to the user. `call` is the call to approve, as it would be made; None for another question. `reasons`
+    are the sentences at the end of `text` that say why a guard asks."""
 
     kind: Literal["question", "approval", "plan"]
     text: str
     call: Call | None = None
+    reasons: tuple[str, ...] = ()
 
 
 class Decision(Struct, frozen=True, omit_defaults=True):

@@ -268,12 +268,8 @@ class Engine:
 
     async def perform(self, entry: Entry, performer: BasePerformer) -> Any:
         """Take one entry all the way: through the guards, its work, and the guards again. Returns its result."""
-        admitted = await self.chain.admit(entry, performer)
-        try:
+        with await self.chain.admit(entry, performer) as admitted:
             result = await self.carry_out(admitted)
-        except BaseException:
-            admitted.release()
-            raise
         return await self.chain.settle(admitted, result)
 
     async def carry_out(self, admitted: Admitted) -> Any:

@@ -49,13 +49,24 @@ class Refuse(Struct, frozen=True):
 class AskApproval(Struct, frozen=True):
     """A guard's or hook's request that the user decides. The run waits with this question for a yes or no.
 
-    Raises `ConfigError` if the question is not a text, or empty.
+    `reasons` are sentences that the user reads behind the question. A guard gets them again in `confirm`, so that it
+    can tell what they have read. Raises `ConfigError` if the question is not a text, or empty.
     """
 
     question: str
+    reasons: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _require_text("AskApproval", self.question, "question")
+        if not isinstance(self.reasons, tuple):
+            raise ConfigError(f"AskApproval(reasons={self.reasons!r}) is invalid.", hint="Give a tuple of texts.")
+        for each in self.reasons:
+            _require_text("AskApproval", each, "reasons")
+
+    @property
+    def text(self) -> str:
+        """Return what the user reads."""
+        return " ".join((self.question, *self.reasons))
 
 
 def _require_text(kind: str, given: object, what: str) -> None:

@@ -120,12 +120,12 @@ class ApprovalsGuard(Guard):
         had asked about the input before.
         """
         reasons = self._find_reasons(entry)
-        is_named = DOUBT not in reasons or asked.text.endswith(DOUBT)
+        is_named = DOUBT not in reasons or DOUBT in asked.reasons
         is_asked = True
         if decision.action == "edit" and asked.call is not None:
-            said = asked.text.removeprefix(_ask(asked.call, ()).question)
+            topics = set(map(_topic, asked.reasons))
             policies = self._find_policies(entry.tool, entry.effect) - self._find_policies(entry.tool, asked.call)
-            is_asked = not policies and all(_topic(each) in said for each in reasons if each != DOUBT)
+            is_asked = not policies and all(_topic(each) in topics for each in reasons if each != DOUBT)
         if not (is_named and is_asked):
             return _ask(entry.effect, reasons)
         self.restore(entry, decision)
@@ -242,8 +242,7 @@ class ApprovalsGuard(Guard):
 
 
 def _ask(call: Call, reasons: Iterable[str]) -> AskApproval:
-    question = f"May '{call.tool}' be called with {input_of(call)}?"
-    return AskApproval(" ".join((question, *reasons)))
+    return AskApproval(f"May '{call.tool}' be called with {input_of(call)}?", tuple(reasons))
 
 
 def _list_forms(entry: Entry) -> list[Call]:

@@ -101,9 +101,9 @@ class HookGuard(Guard):
         match found, entry.effect:
             case Refuse(reason=reason), Call():
                 return Refuse(f"The call is refused: {reason}")
-            case AskApproval(question=question), Call(tool=tool, input=given):
+            case AskApproval(question=question, reasons=reasons), Call(tool=tool, input=given):
                 shown = escape_hidden(msgspec.json.encode(given).decode())
-                return AskApproval(f"May '{tool}' be called with {shown}? {question}")
+                return AskApproval(f"May '{tool}' be called with {shown}?", (question, *reasons))
             case Refuse() | AskApproval(), _:
                 return self._refuse_or_ask(point, entry, found)
         if found != entry.effect:

@@ -29,8 +29,7 @@ from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
 from plait.models.rejections import remember_rejection
 from plait.models.settings import split_settings
 from plait.runtime.attachments import find_contents
-from plait.runtime.bound_calls import REBINDS
-from plait.runtime.decided_values import digested, read_change
+from plait.runtime.decisions import apply_change
 from plait.runtime.guard import Attempt, Entry, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.send_request import SendRequest, ask_about_request
@@ -182,17 +181,13 @@ class AskForReply(BasePerformer):
     async def ask_or_recall(self, entry: Entry) -> Reply:
         """Return the reply as the guards leave it: the recorded one, or the model's."""
         engine = self.engine
-        admitted = await engine.chain.admit(entry, self)
-        try:
+        with await engine.chain.admit(entry, self) as admitted:
             await self._walk_attempts(entry)
             if (reply := admitted.found.value) is UNSET:
                 if engine.journal.replay:
                     raise RecordEnds
                 reply = await self._ask(entry)
                 engine.journal.buffer(ResultRecord(entry.key, entry.step, "think", reply))
-        except BaseException:
-            admitted.release()
-            raise
         made: Reply = await engine.chain.settle(admitted, reply)
         if self._has_replied:
             if self._listener is not None:
@@ -209,16 +204,7 @@ class AskForReply(BasePerformer):
 
     def restore(self, entry: Entry, found: FoundEntry) -> None:
         """Take the request as the guards left it: the record has only what they changed."""
-        journal = self.engine.journal
-        guards = journal.decided.get(f"{entry.key}?", {})
-        for _ in range(1 + REBINDS if guards else 0):
-            digest = journal.digest(digested(entry.effect))
-            values = (journal.find(f"{entry.key}?{guard}@{digest}").value for guard in guards)
-            decisions = (value for value in values if value is not UNSET)
-            change = next((each for each in decisions if each.action == "change"), None)
-            if change is None:
-                return
-            entry.effect = read_change(entry.effect, change.value)
+        entry.effect, _ = self.engine.chain.decisions.follow(entry, "?", entry.effect, apply_change)
 
     async def _walk_attempts(self, entry: Entry) -> None:
         """Go through the attempts on record: compare each, and learn from it what the model cannot do."""
@@ -320,8 +306,7 @@ class AskForReply(BasePerformer):
             sending = SendRequest(engine, phases, request, failures=failures, on_text=on_text, span=span)
             attempt = Attempt(think, model, request.body, think.max_tokens, self.attempts)
             at = self._entry_of(entry, f"{entry.key}a{self.attempts}", attempt)
-            admitted = await engine.chain.admit(at, sending)
-            try:
+            with await engine.chain.admit(at, sending) as admitted:
                 if note is not None:
                     self._say_again(*note)
                     note = None
@@ -338,9 +323,6 @@ class AskForReply(BasePerformer):
                 response: ResponseRecord = await engine.journal.entry(
                     at, "request", sending.describe(at), sending.perform
                 )
-            except BaseException:
-                admitted.release()
-                raise
             self.attempts += 1
             if (reply := sending.reply) is not None:
                 self._reply = reply

@@ -22,7 +22,7 @@ from plait.journal import codec
 from plait.journal.records import Asking, Decision, IntentRecord, MadeCall
 from plait.runtime.bound_calls import BoundCall, input_of, replace_input
 from plait.runtime.call_services import ToolServices
-from plait.runtime.decided_values import digested
+from plait.runtime.decisions import digested
 from plait.runtime.guard import Entry, Suspend, open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
 from plait.runtime.run_journal import EntryWork, FoundEntry
