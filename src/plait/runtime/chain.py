@@ -201,11 +201,16 @@ class Chain:
         decided = journal.decided.get(f"{entry.key}!", {})
         try:
             while waiting:
-                guard = waiting.pop()
-                is_known = guard.name in decided
-                if not is_known and guard not in deciding:
-                    await guard.after(entry, result, False)
-                elif (decision := await self._decide_after(admitted, guard, result, is_known)) is not None:
+                guard, key, decision = waiting[-1], "", None
+                if guard.name in decided:
+                    key = self.decisions.name(entry, guard, "!", result)
+                    decision = await self.decisions.find(entry, key)
+                decides = decision is None and (key != "" or guard in deciding)
+                made = await waiting.pop().after(entry, result, decides)
+                if decides and made is not result and not _passes(made, result):
+                    key = key or self.decisions.name(entry, guard, "!", result)
+                    decision = await self.decisions.record(entry, performer, guard, key, made, result)
+                if decision is not None:
                     result = _apply(entry, performer, result, decision)
         except Suspend:
             await admitted.tell(result, waiting)
@@ -215,22 +220,6 @@ class Chain:
                 _release(waiting, entry)
             raise
         return result
-
-    async def _decide_after(self, admitted: Admitted, guard: Guard, result: Any, is_known: bool) -> Decision | None:
-        """Return what a guard decides about a result, or did on record; None if it lets it pass. `is_known`: the record
-        has a decision of it about this or another result."""
-        entry, decision = admitted.entry, None
-        if is_known:
-            try:
-                decision = await self.decisions.find(entry, self.decisions.name(entry, guard, "!", result))
-            except Suspend:
-                await guard.after(entry, result, False)
-                raise
-        made = await guard.after(entry, result, decision is None)
-        if decision is not None or _passes(made, result):
-            return decision
-        key = self.decisions.name(entry, guard, "!", result)
-        return await self.decisions.record(entry, admitted.performer, guard, key, made, result)
 
     async def _settle_seen(self, admitted: Admitted, result: Any) -> Any:
         """Tell the guards a result that the loop has seen; return it as they left it."""
@@ -291,9 +280,8 @@ class _Admission:
     """The way of a new entry through its guards. After each change the changed effect passes all of them again."""
 
     def __init__(self, chain: Chain, entry: Entry, performer: BasePerformer, guards: Sequence[Guard]) -> None:
-        self._entry, self._performer, self._guards, self._decisions = entry, performer, guards, chain.decisions
-        self._acting = chain.at(entry.effect)
-        self._record = chain.journal.decided
+        self._chain, self._entry, self._performer, self._guards = chain, entry, performer, guards
+        self._decisions = chain.decisions
         self._edit: _Approved | None = None
         """The user's edit that made the effect what it is: their approval for the guard that had asked."""
         self._edited: set[str] = set()
@@ -338,36 +326,39 @@ class _Admission:
         """Return the first guard that does not let the effect pass, the key of its decision, and the decision; None if
         all do. What the guards before it have reserved is given back."""
         entry, passed = self._entry, list[Guard]()
-        self._known = self._record.get(f"{entry.key}?", {})
+        acting, known = self._chain.at(entry.effect), self._chain.journal.decided.get(f"{entry.key}?", {})
         entry.reasons.clear()
         try:
             for guard in self._guards:
                 if guard.name in self._content:
                     guard.restore(entry, None)
-                elif (decided := await self._decide(guard)) is not None:
-                    return guard, *decided
+                elif guard.name in known or (self._edit is not None and self._edit.guard == guard.name):
+                    if (decided := await self._decide_by_record(guard)) is not None:
+                        return guard, *decided
+                elif guard in acting:
+                    made = await guard.before(entry)
+                    if made is not entry.effect and not _passes(made, entry.effect):
+                        key = self._decisions.name(entry, guard, "?", entry.effect)
+                        return guard, key, await self._decisions.record(entry, self._performer, guard, key, made)
                 passed.append(guard)
             return None
         finally:
             if len(passed) < len(self._guards):
                 _release(passed, entry)
 
-    async def _decide(self, guard: Guard) -> tuple[str, Decision] | None:
-        """Return what a guard decides about the effect, or did on record, with the key of that; None if it lets the
-        effect pass.
+    async def _decide_by_record(self, guard: Guard) -> tuple[str, Decision] | None:
+        """Return what a guard decided on record about the effect, or else decides now, with the key of that; None if it
+        lets the effect pass.
 
         What the user approved, by a yes or by an edit, it looks at once more. A question that says more than the last
         one about the same input has a key of its own: no answer to the first one is an answer to it.
         """
         entry, decisions = self._entry, self._decisions
         approved = self._edit if self._edit is not None and self._edit.guard == guard.name else None
-        is_known = approved is not None or guard.name in self._known
-        if not is_known and guard not in self._acting:
-            return None
         asked, made = "", entry.effect
         while True:
-            key = decisions.name(entry, guard, "?", entry.effect, asked) if is_known else ""
-            decision = await decisions.find(entry, key) if is_known and key not in self._edited else None
+            key = decisions.name(entry, guard, "?", entry.effect, asked)
+            decision = None if key in self._edited else await decisions.find(entry, key)
             if decision is not None:
                 if decision.action != "yes":
                     return key, decision
@@ -379,7 +370,6 @@ class _Admission:
                 if _passes(made, entry.effect):
                     return None
             if decision is None or not isinstance(made, AskApproval):
-                key = key or decisions.name(entry, guard, "?", entry.effect)
                 return key, await decisions.record(entry, self._performer, guard, key, made)
             if made.text == asked:  # they have read this
                 guard.restore(entry, decision)
