@@ -7,7 +7,7 @@ gives that up if the work between raises."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,12 +17,15 @@ from msgspec import UNSET, UnsetType, structs
 from plait.core.errors import BadInput, ConfigError
 from plait.journal.records import Asking, Decision
 from plait.runtime.bound_calls import REBINDS
-from plait.runtime.decisions import Decisions, apply_change, read_change
+from plait.runtime.decisions import Decisions, digested, read_change
 from plait.runtime.guard import AskApproval, Entry, Guard, RecordEnds, Refuse, Suspend
 from plait.runtime.run_journal import NOTHING, FoundEntry, RunJournal
 
 if TYPE_CHECKING:
     from plait.runtime.performers.base import BasePerformer
+
+OWN = "plait.runtime.guards."
+"""The package of the built-in guards, which write into nothing."""
 
 
 @dataclass(slots=True)
@@ -92,6 +95,7 @@ class Chain:
         names = [guard.name for guard in self.guards]
         if twice := next((name for name in names if names.count(name) > 1), ""):
             raise ConfigError(f"Two guards are named {twice!r}.", hint="Leave one out, or give it another name.")
+        self._foreign = {guard.name for guard in self.guards if not type(guard).__module__.startswith(OWN)}
         # By the type of an effect: who sees it, who sees its result, and both.
         self._before: dict[type, tuple[Guard, ...]] = {}
         self._after: dict[type, tuple[Guard, ...]] = {}
@@ -127,6 +131,18 @@ class Chain:
         if decided := self.journal.decided.get(f"{entry.key}?", {}):
             return tuple(guard for guard in self.guards if guard in found or guard.name in decided)
         return found
+
+    async def call(self, guard: Guard, deciding: Awaitable[Any], entry: Entry, value: Any) -> Any:
+        """Return what a guard decides about a value. Raises `ConfigError` if a user's guard writes into the value: that
+        would not be on record."""
+        if guard.name not in self._foreign:
+            return await deciding
+        effect, before = entry.effect, self.journal.digest(digested(value))
+        made = await deciding
+        if entry.effect is not effect or self.journal.digest(digested(value)) != before:
+            hint = "Return a changed copy, made by msgspec.structs.replace and copy.deepcopy."
+            raise ConfigError(f"The guard '{guard.name}' wrote into the {type(value).__name__} that it got.", hint=hint)
+        return made
 
     # -- before
 
@@ -174,8 +190,7 @@ class Chain:
         entry.recorded = True
         self.decisions.note(entry, "?")
         _restore(guards, entry)
-        entry.effect, decided = self.decisions.follow(entry, "?", entry.effect, apply_change)
-        if refusal := next((each for each in decided.values() if each.action == "refuse"), None):
+        if (refusal := self.decisions.follow_before(entry)) is not None:
             result = performer.refuse(entry, refusal.text, is_after=False, by_user=refusal.by_user)
             return Admitted(entry, performer, guards, found, result)
         if any(self.journal.find(key).is_open for key in self.journal.decided.get(f"{entry.key}?", {}).values()):
@@ -206,7 +221,8 @@ class Chain:
                     key = self.decisions.name(entry, guard, "!", result)
                     decision = await self.decisions.find(entry, key)
                 decides = decision is None and (key != "" or guard in deciding)
-                made = await waiting.pop().after(entry, result, decides)
+                waiting.pop()
+                made = await self.call(guard, guard.after(entry, result, decides), entry, result)
                 if decides and made is not result and not _passes(made, result):
                     key = key or self.decisions.name(entry, guard, "!", result)
                     decision = await self.decisions.record(entry, performer, guard, key, made, result)
@@ -225,7 +241,7 @@ class Chain:
         """Tell the guards a result that the loop has seen; return it as they left it."""
         entry, apply = admitted.entry, partial(_apply, admitted.entry, admitted.performer)
         self.decisions.note(entry, "!")
-        value, decided = self.decisions.follow(entry, "!", result, apply)
+        value, decided = self.decisions.follow_after(entry, result, apply)
         for guard in reversed(admitted.guards):
             await guard.after(entry, result, False)
             if (decision := decided.get(guard.name)) is not None:
@@ -336,7 +352,7 @@ class _Admission:
                     if (decided := await self._decide_by_record(guard)) is not None:
                         return guard, *decided
                 elif guard in acting:
-                    made = await guard.before(entry)
+                    made = await self._chain.call(guard, guard.before(entry), entry, entry.effect)
                     if made is not entry.effect and not _passes(made, entry.effect):
                         key = self._decisions.name(entry, guard, "?", entry.effect)
                         return guard, key, await self._decisions.record(entry, self._performer, guard, key, made)
@@ -364,9 +380,8 @@ class _Admission:
                     return key, decision
                 approved = _Approved(guard.name, decisions.question(key), decision)
             if decision is not None or not asked:
-                made = await (
-                    guard.confirm(entry, approved.asking, approved.decision) if approved else guard.before(entry)
-                )
+                deciding = guard.confirm(entry, approved.asking, approved.decision) if approved else guard.before(entry)
+                made = await self._chain.call(guard, deciding, entry, entry.effect)
                 if _passes(made, entry.effect):
                     return None
             if decision is None or not isinstance(made, AskApproval):

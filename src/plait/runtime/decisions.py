@@ -6,15 +6,18 @@ after it ("!"). So a decision counts for that very value. An open question is on
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType, convert, structs, to_builtins
+from msgspec import UNSET, MsgspecError, Struct, UnsetType, convert, structs, to_builtins
 
 from plait.core import Call, Outcome, Think
 from plait.core.errors import ConfigError
+from plait.core.notebook import repr_short
 from plait.journal.keys import read_key
-from plait.journal.records import Asking, Decision, IntentRecord, ResultRecord
+from plait.journal.records import Asking, Decision, IntentRecord, ResponseRecord, ResultRecord
+from plait.runtime.bound_calls import REBINDS
 from plait.runtime.guard import (
     AskApproval,
     Attempt,
@@ -69,15 +72,16 @@ class Decisions:
             raise Suspend(open_question(entry.run, key, entry.step, asking))
         if isinstance(made, Refuse):
             decision = Decision("refuse", text=made.reason)
-        elif not isinstance(entry.effect, Attempt):
-            decision = Decision("change", write_change(entry.effect if result is UNSET else result, made))
-        elif result is UNSET:
-            decision = Decision("change", made)
         else:
-            raise ConfigError(
-                f"The guard '{guard.name}' changed the result of an attempt, which is the response as it came.",
-                hint="Change the reply: the result of a Think.",
-            )
+            value = entry.effect if result is UNSET else result
+            _require_fit(guard, value, made)
+            change = made if isinstance(made, Attempt) else write_change(value, made)
+            try:
+                read_change(value, change)
+            except (TypeError, ValueError, MsgspecError) as why:
+                said = f"The guard '{guard.name}' returned a {type(value).__name__} that cannot be recorded: {why}."
+                raise ConfigError(said, hint="Give its fields values of their types.") from why
+            decision = Decision("change", change)
         entry.decided[guard.name] = decision
         if not isinstance(entry.effect, Attempt):  # the attempt's own intent has the change
             self.journal.buffer(ResultRecord(key, entry.step, "decision", decision))
@@ -96,29 +100,71 @@ class Decisions:
         await self.journal.write(IntentRecord(key, entry.step, "decision", asking))
         raise Suspend(open_question(entry.run, key, entry.step, asking))
 
-    def follow(
-        self, entry: Entry, mark: Literal["?", "!"], value: Any, apply: Callable[[Any, Decision], Any]
-    ) -> tuple[Any, dict[str, Decision]]:
-        """Return what the decisions on record made of a value, and these decisions by guard.
+    def follow_before(self, entry: Entry) -> Decision | None:
+        """Change an entry's effect as the guards did on record. Return the refusal if it ended so; None if it did not.
 
-        A decision counts only for the value that it was about: of each guard the newest.
+        After a change all guards may have decided again, so each may have decided several times.
         """
-        left, decided = dict(self.journal.decided.get(entry.key + mark, {})), dict[str, Decision]()
+        guards = self.journal.decided.get(f"{entry.key}?", {})
+        for _ in range(1 + REBINDS if guards else 0):
+            digest = self.journal.digest(digested(entry.effect))
+            found = [self.journal.find(f"{entry.key}?{name}@{digest}").value for name in guards]
+            decision = next((each for each in found if each is not UNSET and each.action in ("change", "refuse")), None)
+            if decision is None or decision.action == "refuse":
+                return decision
+            entry.effect = read_change(entry.effect, decision.value)
+        return None
+
+    def follow_after(
+        self, entry: Entry, result: Any, apply: Callable[[Any, Decision], Any]
+    ) -> tuple[Any, dict[str, Decision]]:
+        """Return what the guards made of a result on record, and their decisions.
+
+        A decision counts only for the value that it was about. Each guard has decided once about the result that the
+        loop got: its newest decision.
+        """
+        left, decided = dict(self.journal.decided.get(f"{entry.key}!", {})), dict[str, Decision]()
         while left:
-            digest = f"@{self.journal.digest(digested(value))}"
+            digest = f"@{self.journal.digest(digested(result))}"
             name = next((each for each in reversed(left) if left[each].endswith(digest)), None)
             if name is None:
                 break
             if (decision := self.journal.find(left.pop(name)).value) is not UNSET:
                 decided[name] = decision
-                value = apply(value, decision)
-        return value, decided
+                result = apply(result, decision)
+        return result, decided
 
     def note(self, entry: Entry, mark: Literal["?", "!"]) -> None:
         """Tell an entry the decisions on record."""
         for name, key in self.journal.decided.get(entry.key + mark, {}).items():
             if (value := self.journal.find(key).value) is not UNSET:
                 entry.decided[name] = value
+
+
+def _require_fit(guard: Guard, value: Any, made: Any) -> None:
+    """Raise `ConfigError` if what a guard returned cannot stand in the place of a value."""
+    wrong, wanted = f"returned {repr_short(made)}", f"the {type(value).__name__}, perhaps changed"
+    match value, made:
+        case Call(), Call():
+            fits = (made.tool, made.by_code) == (value.tool, value.by_code)
+            wanted = "the same call with another input"
+        case Think(), Think():
+            fits, wanted = made.phase == value.phase, "a request of the same phase"
+        case Attempt(), Attempt():
+            limit, most = made.max_tokens, value.max_tokens
+            is_less = type(limit) is int and limit > 0 and (most is None or limit <= most)
+            fits = is_less and dataclasses.replace(made, max_tokens=most) == value
+            wanted = "the same attempt with a smaller max_tokens"
+        case StartChild(), StartChild():
+            fits = made.run == value.run and made.agent is value.agent
+            wanted = "the same child run with another question"
+        case ResponseRecord(), _:
+            fits, wrong, wanted = False, "changed the response of an attempt", "it as it is, and change the reply"
+        case _:
+            fits = type(made) is type(value) or (isinstance(value, Outcome) and isinstance(made, Outcome))
+    if not fits:
+        hint = f"Return {wanted}, plait.Refuse(...) or plait.AskApproval(...)."
+        raise ConfigError(f"The guard '{guard.name}' {wrong}.", hint=hint)
 
 
 def digested(value: Any) -> Any:
@@ -160,9 +206,5 @@ def read_change(before: Any, change: Any) -> Any:
     fields = dict(change)
     if isinstance(before, Think) and isinstance(messages := fields.get("messages"), dict):
         fields["messages"] = [messages.get(str(k), to_builtins(old)) for k, old in enumerate(before.messages)]
-    return convert({**to_builtins(before, enc_hook=repr), **fields}, type(before))
-
-
-def apply_change(effect: Any, decision: Decision) -> Any:
-    """Return an effect as a decision about it leaves it; as it is if that is no change."""
-    return read_change(effect, decision.value) if decision.action == "change" else effect
+    types = {field.name: field.type for field in structs.fields(before)}
+    return structs.replace(before, **{name: convert(value, types[name]) for name, value in fields.items()})

@@ -170,6 +170,8 @@ class Engine:
             except JournalError as why:
                 # The journal cannot store the outcome, so the caller at least gets the reason.
                 outcome = Crashed(why.message, error="JournalError", hint=why.hint)
+            with suppress(asyncio.CancelledError):
+                await self.journal.close()
         # These refer back to the engine. A cycle would keep the finished run until the garbage collector comes.
         del self.performers, self.chain
         return outcome
@@ -179,7 +181,9 @@ class Engine:
         the end of the run."""
         if self._ended is not None:
             return self._ended
-        carried = {guard.name: carry for guard in self.chain.guards if (carry := guard.carry()) is not None}
+        # The guard of the run above has its own name; the child's own one of that name counts for no run above.
+        guards = sorted(self.chain.guards, key=lambda guard: guard.name.startswith("^"))
+        carried = {guard.name.lstrip("^"): carry for guard in guards if (carry := guard.carry()) is not None}
         return {
             "steps": self.steps,
             **self.tally.json(),

@@ -248,6 +248,10 @@ class Guard:
         return self if self.holds_for_children else own
 
 
+GUARD_PARTS = tuple(name for name in vars(Guard) if not name.startswith("_") and name not in ("order", "name", "start"))
+"""What a guard has, but for its place and its name."""
+
+
 def open_question(run: str, key: str, step: int, asking: Asking) -> Question:
     """Return an open question. `key` is that of the decision, or of the loop's effect, that waits for the answer."""
     at, id = read_key(key), question_id(run, key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -81,6 +81,7 @@ class RunJournal:
         self._reached = -1
         self._beside = 0
         self._writing: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._begun: list[Call] = []
         for row in rows:
             self._add(row.record, row.body)
@@ -251,7 +252,7 @@ class RunJournal:
         self._add(intent)
         self._begun += calls
         if self._writing is None:
-            self._writing = asyncio.ensure_future(self._write_together())
+            self._writing = self._go_on_with(self._write_together())
         await asyncio.shield(self._writing)
 
     async def _write_together(self) -> None:
@@ -266,7 +267,19 @@ class RunJournal:
     def _write_soon(self) -> None:
         """Write what waits in line; where that fails the next append says so."""
         with suppress(JournalError):
-            self._long = asyncio.ensure_future(_write_quietly(self.log.append()))
+            self._go_on_with(_write_quietly(self.log.append()))
+
+    def _go_on_with(self, writing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Write something that is not given up if what waits for it is cancelled."""
+        task = asyncio.ensure_future(writing)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Wait until all is written."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 async def _write_quietly(writing: Awaitable[None]) -> None:

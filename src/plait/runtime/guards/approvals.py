@@ -120,7 +120,11 @@ class ApprovalsGuard(Guard):
         had asked about the input before.
         """
         reasons = self._find_reasons(entry)
-        is_named = DOUBT not in reasons or DOUBT in asked.reasons
+        if self._is_lost(entry):
+            return Refuse(_describe_doubt(entry.effect))
+        # A doubt is about this very input: an edited one was not the question's.
+        named = {*asked.reasons} - ({DOUBT} if decision.action == "edit" else set())
+        is_named = {DOUBT, LOST}.isdisjoint({*reasons} - named)
         is_asked = True
         if decision.action == "edit" and asked.call is not None:
             topics = set(map(_topic, asked.reasons))

@@ -29,7 +29,6 @@ from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
 from plait.models.rejections import remember_rejection
 from plait.models.settings import split_settings
 from plait.runtime.attachments import find_contents
-from plait.runtime.decisions import apply_change
 from plait.runtime.guard import Attempt, Entry, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.send_request import SendRequest, ask_about_request
@@ -204,7 +203,7 @@ class AskForReply(BasePerformer):
 
     def restore(self, entry: Entry, found: FoundEntry) -> None:
         """Take the request as the guards left it: the record has only what they changed."""
-        entry.effect, _ = self.engine.chain.decisions.follow(entry, "?", entry.effect, apply_change)
+        self.engine.chain.decisions.follow_before(entry)
 
     async def _walk_attempts(self, entry: Entry) -> None:
         """Go through the attempts on record: compare each, and learn from it what the model cannot do."""
