@@ -8,7 +8,7 @@ and one with a recorded decision does not decide again. So a replay needs no gua
 
 A guard may reserve in `before`, under `entry.id`. An `after` or a `release` follows each `before` that returned an
 effect, and each `restore`: also on an error, a refusal, a suspension and a cancellation. The first one ends the hold.
-Another `after` may follow, because every result, refusal and signal is told to all guards. So its state follows from
+Another `after` may follow, because all guards get each result, refusal and signal. So its state follows from
 the record. It changes no state because of what it raises, refuses or asks."""
 
 from __future__ import annotations
