@@ -62,6 +62,14 @@ class Admitted:
             raise
 
 
+class GuardsAt(NamedTuple):
+    """The guards that see effects of a kind, those that see their results, and all of these."""
+
+    before: tuple[Guard, ...]
+    after: tuple[Guard, ...]
+    either: tuple[Guard, ...]
+
+
 def _release(guards: Sequence[Guard], entry: Entry) -> None:
     for guard in reversed(guards):
         guard.release(entry)
@@ -96,40 +104,32 @@ class Chain:
         if twice := next((name for name in names if names.count(name) > 1), ""):
             raise ConfigError(f"Two guards are named {twice!r}.", hint="Leave one out, or give it another name.")
         self._foreign = {guard.name for guard in self.guards if not type(guard).__module__.startswith(OWN)}
-        # By the type of an effect: who sees it, who sees its result, and both.
-        self._before: dict[type, tuple[Guard, ...]] = {}
-        self._after: dict[type, tuple[Guard, ...]] = {}
-        self._either: dict[type, tuple[Guard, ...]] = {}
+        self._at: dict[type, GuardsAt] = {}
 
-    def at(self, effect: Any, *, after: bool = False) -> tuple[Guard, ...]:
-        """Return the guards that see an effect, or its result."""
-        kind = type(effect)
-        if kind not in self._either:
-            self._before[kind] = tuple(guard for guard in self.guards if kind in guard.points)
-            self._after[kind] = tuple(
-                guard
-                for guard in self.guards
-                if kind in (guard.points if guard.points_after is None else guard.points_after)
-            )
-            wanted = {*self._before[kind], *self._after[kind]}
-            self._either[kind] = tuple(guard for guard in self.guards if guard in wanted)
-        return (self._after if after else self._before)[kind]
+    def at(self, kind: type) -> GuardsAt:
+        """Return the guards that see effects of a kind."""
+        found = self._at.get(kind)
+        if found is None:
+            before, after, either = list[Guard](), list[Guard](), list[Guard]()
+            for guard in self.guards:
+                if is_before := kind in guard.points:
+                    before.append(guard)
+                if is_after := is_before if guard.points_after is None else kind in guard.points_after:
+                    after.append(guard)
+                if is_before or is_after:
+                    either.append(guard)
+            self._at[kind] = found = GuardsAt(tuple(before), tuple(after), tuple(either))
+        return found
 
-    def holds_text(self, *effects: type) -> bool:
+    def holds_text(self, *kinds: type) -> bool:
         """Return whether the text of such results must not be shown before the guards have seen the whole."""
-        return any(
-            kind in (guard.points if guard.points_after is None else guard.points_after)
-            for guard in self.guards
-            if guard.holds_text
-            for kind in effects
-        )
+        return any(guard.holds_text for kind in kinds for guard in self.at(kind).after)
 
-    def _guards_of(self, entry: Entry) -> tuple[Guard, ...]:
+    def _guards_of(self, entry: Entry) -> Sequence[Guard]:
         """Return the guards of an entry: also one that no longer acts there, if it has a decision on record."""
-        self.at(entry.effect)
-        found = self._either[type(entry.effect)]
+        found = self.at(type(entry.effect)).either
         if decided := self.journal.decided.get(f"{entry.key}?", {}):
-            return tuple(guard for guard in self.guards if guard in found or guard.name in decided)
+            return [guard for guard in self.guards if guard in found or guard.name in decided]
         return found
 
     async def call(self, guard: Guard, deciding: Awaitable[Any], entry: Entry, value: Any) -> Any:
@@ -173,7 +173,7 @@ class Chain:
         try:
             performer.bind(entry)
         except BadInput as why:
-            for guard in self.at(entry.effect):
+            for guard in self.at(type(entry.effect)).before:
                 if guard.sees_unbound:  # it may raise a signal; the entry reserves nothing
                     await guard.before(entry)
                     guard.release(entry)
@@ -212,7 +212,7 @@ class Chain:
         entry, performer, journal = admitted.entry, admitted.performer, self.journal
         if not journal.is_new and (journal.replay or journal.is_seen(entry.key, entry.started)):
             return await self._settle_seen(admitted, result)
-        waiting, deciding = list(admitted.guards), self._after[type(entry.effect)]
+        waiting, deciding = list(admitted.guards), self.at(type(entry.effect)).after
         decided = journal.decided.get(f"{entry.key}!", {})
         try:
             while waiting:
@@ -252,20 +252,20 @@ class Chain:
 
     def may_ask(self, effect: Any) -> bool:
         """Return whether a guard may ask the user about an effect or its result."""
-        return any(guard.may_ask for guard in (*self.at(effect), *self.at(effect, after=True)))
+        return any(guard.may_ask for guard in self.at(type(effect)).either)
 
     def recall(self, entry: Entry, result: Any) -> None:
         """Tell the guards of work that has ended, before it is settled. See `Guard.recall`."""
-        for guard in self.at(entry.effect, after=True):
+        for guard in self.at(type(entry.effect)).after:
             guard.recall(entry, result)
 
     def refuse_late(self, entry: Entry) -> str:
         """Return why an admitted call is not made after all; "" if it is. See `Guard.refuse_late`."""
-        return next((why for guard in self.at(entry.effect) if (why := guard.refuse_late(entry))), "")
+        return next((why for guard in self.at(type(entry.effect)).before if (why := guard.refuse_late(entry))), "")
 
     async def retry_after(self, entry: Entry, result: Any, attempt: int) -> float | None:
         """Return after how many seconds to repeat a failed call: the longest that a guard names; None for no repeat."""
-        guards = dict.fromkeys((*self.at(entry.effect), *self.at(entry.effect, after=True)))
+        guards = self.at(type(entry.effect)).either
         waits = [await guard.retry_after(entry, result, attempt) for guard in guards]
         return max((wait for wait in waits if wait is not None), default=None)
 
@@ -342,7 +342,7 @@ class _Admission:
         """Return the first guard that does not let the effect pass, the key of its decision, and the decision; None if
         all do. What the guards before it have reserved is given back."""
         entry, passed = self._entry, list[Guard]()
-        acting, known = self._chain.at(entry.effect), self._chain.journal.decided.get(f"{entry.key}?", {})
+        acting, known = self._chain.at(type(entry.effect)).before, self._chain.journal.decided.get(f"{entry.key}?", {})
         entry.reasons.clear()
         try:
             for guard in self._guards:

@@ -320,7 +320,7 @@ class Engine:
         key, self._notes = f"n{self._notes}", self._notes + 1
         if self.journal.note(key, self.steps, effect.kind, effect.text):
             self.say(ev.Noted(self.steps, effect.kind, effect.text))
-        for guard in self.chain.at(effect, after=True):
+        for guard in self.chain.at(Note).after:
             await guard.after(Entry(self.run_id, key, self.steps, effect, effect), None, False)
 
     # -- the end
@@ -331,7 +331,7 @@ class Engine:
             return outcome
         entry = Entry(self.run_id, "", self.steps, Finish(), Finish())
         entry.remark = partial(self.remark, step=entry.step)
-        admitted = Admitted(entry, END, self.chain.at(entry.effect, after=True), NOTHING)
+        admitted = Admitted(entry, END, self.chain.at(Finish).after, NOTHING)
         while True:
             try:
                 return cast(Outcome, await self.chain.settle(admitted, outcome))

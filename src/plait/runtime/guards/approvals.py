@@ -106,9 +106,11 @@ class ApprovalsGuard(Guard):
         call, tool = entry.effect, entry.tool
         if tool is None or tool.person:  # the call itself is a question
             return call
-        if self._is_lost(entry):
-            return Refuse(_describe_doubt(call))
-        reasons = self._find_reasons(entry)
+        reasons = entry.reasons
+        if not self._may_repeat(entry):
+            if self._is_lost(entry):
+                return Refuse(_describe_doubt(call))
+            reasons = self._find_reasons(entry)
         if reasons or self._find_policies(tool, call):
             return _ask(call, reasons)
         return call

@@ -88,7 +88,7 @@ class AskModel(BasePerformer):
 
     def _tell(self, key: str, effect: Any, result: Any, *, by_tool: bool) -> None:
         entry = Entry(self.engine.run_id, key, 0, effect, effect, by_tool=by_tool, recorded=True, begun=True)
-        for guard in self.engine.chain.at(effect, after=True):
+        for guard in self.engine.chain.at(type(effect)).after:
             guard.recall(entry, result)
 
     def step_of(self, effect: Think) -> int:

@@ -131,7 +131,7 @@ class CallTools(BasePerformer):
         """Fill in the results. A call that waits leaves the others alone; an error cancels them."""
         engine = self.engine
         # Where a user's guard may change a result, it is shown as the loop gets it.
-        after = [guard for each in admitted if each for guard in engine.chain.at(each.entry.effect, after=True)]
+        after = [guard for each in admitted if each for guard in engine.chain.at(type(each.entry.effect)).after]
         is_shown = not any(USERS - 1 <= guard.order <= USERS for guard in after)
         todo: dict[int, Admitted] = {}
         for i, each in enumerate(admitted):
