@@ -201,6 +201,20 @@ def test_two_guards_that_change_a_request_in_turn_leave_requests_that_a_replay_m
     assert agent.using(hooks=[]).replay(run).whole
 
 
+def test_a_guard_may_be_a_data_class_that_cannot_be_hashed(journal: Path) -> None:
+    @dataclasses.dataclass
+    class Counts(plait.Guard):
+        points = (Call, Think)
+        calls: int = 0
+
+        async def before(self, entry: Entry) -> Any:
+            self.calls += isinstance(entry.effect, Call)
+            return plait.Refuse("no") if isinstance(entry.effect, Call) else entry.effect
+
+    run = agent_with(journal, Counts()).run("q")
+    assert run.status == "answered" and not DONE
+
+
 # -- names, and child runs
 
 

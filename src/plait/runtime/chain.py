@@ -7,7 +7,7 @@ gives that up if the work between raises."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -103,7 +103,7 @@ class Chain:
         names = [guard.name for guard in self.guards]
         if twice := next((name for name in names if names.count(name) > 1), ""):
             raise ConfigError(f"Two guards are named {twice!r}.", hint="Leave one out, or give it another name.")
-        self._foreign = {guard.name for guard in self.guards if not type(guard).__module__.startswith(OWN)}
+        self._own = {guard.name for guard in self.guards if type(guard).__module__.startswith(OWN)}
         self._at: dict[type, GuardsAt] = {}
 
     def at(self, kind: type) -> GuardsAt:
@@ -132,11 +132,12 @@ class Chain:
             return [guard for guard in self.guards if guard in found or guard.name in decided]
         return found
 
-    async def call(self, guard: Guard, deciding: Awaitable[Any], entry: Entry, value: Any) -> Any:
-        """Return what a guard decides about a value. Raises `ConfigError` if a user's guard writes into the value: that
+    def watch(self, guard: Guard, deciding: Coroutine[Any, Any, Any], entry: Entry, value: Any) -> Awaitable[Any]:
+        """Have a guard decide about a value. What it decides raises `ConfigError` if it writes into the value: that
         would not be on record."""
-        if guard.name not in self._foreign:
-            return await deciding
+        return deciding if guard.name in self._own else self._watch(guard, deciding, entry, value)
+
+    async def _watch(self, guard: Guard, deciding: Awaitable[Any], entry: Entry, value: Any) -> Any:
         effect, before = entry.effect, self.journal.digest(digested(value))
         made = await deciding
         if entry.effect is not effect or self.journal.digest(digested(value)) != before:
@@ -221,8 +222,7 @@ class Chain:
                     key = self.decisions.name(entry, guard, "!", result)
                     decision = await self.decisions.find(entry, key)
                 decides = decision is None and (key != "" or guard in deciding)
-                waiting.pop()
-                made = await self.call(guard, guard.after(entry, result, decides), entry, result)
+                made = await self.watch(waiting.pop(), guard.after(entry, result, decides), entry, result)
                 if decides and made is not result and not _passes(made, result):
                     key = key or self.decisions.name(entry, guard, "!", result)
                     decision = await self.decisions.record(entry, performer, guard, key, made, result)
@@ -352,7 +352,7 @@ class _Admission:
                     if (decided := await self._decide_by_record(guard)) is not None:
                         return guard, *decided
                 elif guard in acting:
-                    made = await self._chain.call(guard, guard.before(entry), entry, entry.effect)
+                    made = await self._chain.watch(guard, guard.before(entry), entry, entry.effect)
                     if made is not entry.effect and not _passes(made, entry.effect):
                         key = self._decisions.name(entry, guard, "?", entry.effect)
                         return guard, key, await self._decisions.record(entry, self._performer, guard, key, made)
@@ -381,7 +381,7 @@ class _Admission:
                 approved = _Approved(guard.name, decisions.question(key), decision)
             if decision is not None or not asked:
                 deciding = guard.confirm(entry, approved.asking, approved.decision) if approved else guard.before(entry)
-                made = await self._chain.call(guard, deciding, entry, entry.effect)
+                made = await self._chain.watch(guard, deciding, entry, entry.effect)
                 if _passes(made, entry.effect):
                     return None
             if decision is None or not isinstance(made, AskApproval):

@@ -11,9 +11,9 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from plait.core import Call
 from plait.core.errors import JournalError
@@ -27,7 +27,7 @@ LONG = 0.05
 """Seconds: work that takes longer is on the record while it goes on."""
 
 
-class FoundEntry(NamedTuple):
+class FoundEntry(Struct, frozen=True):
     """What is on record of an entry. UNSET where there is nothing. `is_open`: its last row is an intent.
 
     `asked` and `made` are those of its intent. `body` and `answer` are the bytes of its intent and result.
@@ -45,7 +45,7 @@ NOTHING = FoundEntry()
 """An entry that was never admitted has no rows."""
 
 
-class EntryWork(NamedTuple):
+class EntryWork(Struct, frozen=True):
     """What the record holds of an entry before it is done: `asked` and `made` of its intent, the intent's `body`.
 
     `describe_doubt` returns the result of work of which only the intent is on record; None if it can be repeated.
@@ -103,7 +103,7 @@ class RunJournal:
         else:
             self._raised[key] = record
             if record.kind == "Suspend":
-                self._found[key] = found._replace(is_open=False)
+                self._found[key] = structs.replace(found, is_open=False)
         at = read_key(key)
         if not at.mark and at.check < 0 and at.n >= 0:
             work = "think" if at.attempt >= 0 else "call" if at.i >= 0 else getattr(record, "work", "")
