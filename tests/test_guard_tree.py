@@ -101,6 +101,18 @@ def test_limits_follow_the_record_after_every_kill_also_of_attempts_and_children
         assert run.replay().whole
 
 
+def test_totals_count_the_tool_calls_of_the_tree_after_every_kill() -> None:
+    def child(question: str) -> LoopRun:
+        return texts((yield Act((LOOK, PAY))))  # type: ignore[return-value]
+
+    for run, _ in each_point(lambda: with_child(calls(HELP, LOOK), child)):
+        run.finish()
+        begun = [(id, each) for id, each in run.tool_calls().items() if each.begun]
+        totals = run.disk.runs[RUN].totals
+        assert totals["tree"]["tool_calls"] == len(begun) == 4
+        assert totals["tool_calls"] == sum(name == RUN for (name, _), _ in begun) == 2
+
+
 def test_a_resumed_run_counts_an_unfinished_child_before_it_admits_anything() -> None:
     """The child has used what the limit allows. The call that waited is admitted again before the walk comes to it."""
     admitted: list[str] = []
