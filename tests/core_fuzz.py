@@ -74,9 +74,10 @@ class Fuzzed:
 
     def make_guards(self) -> list[Any]:
         runs = self.tried.disk.runs
-        recorded = [(run, each) for run in runs for each in self.tried.disk.records(run, ResultRecord)]
-        ended = [(run, each.key) for run, each in recorded if each.work in ("call", "request")]
-        self.spies = [Spy("front", -1.0, ended, self.wrong), Spy("end", 99.0, ended, self.wrong)]
+        records: Any = IntentRecord | ResultRecord
+        recorded = [(run, each) for run in runs for each in self.tried.disk.records(run, records)]
+        known = [(run, each.key) for run, each in recorded if each.work in ("call", "request", "child")]
+        self.spies = [Spy("front", -1.0, known, self.wrong), Spy("end", 99.0, known, self.wrong)]
         whims = [Whims(self.chance, self.whims)] if self.whims else []
         return [*self.spies, Hides(), *whims, *([HookWhims(self.chance, self.whims / 2)] if self.has_hook else [])]
 

@@ -174,15 +174,3 @@ class CallTools(BasePerformer):
         is_quick = all(is_inline(each) and is_repeatable(each) for each in tools)
         asks = any(each is not None and each.requires_approval for each in tools)
         return is_quick and not asks and not any(self.engine.chain.may_ask(call) for call in act.calls[:1])
-
-    def recall(self) -> None:
-        """Tell the guards each recorded call that has a result."""
-        engine, journal = self.engine, self.engine.journal
-        for n in range(journal.reached + 1):
-            for i in range(journal.count_calls(n)):
-                found = journal.find(key := f"{n}.{i}")
-                if found.value is UNSET or found.asked is None:
-                    continue
-                entry = Entry(engine.run_id, key, 0, None, None, recorded=True, begun=True)
-                self._tool.read_recorded(entry, found)
-                engine.chain.recall(entry, found.value)
