@@ -64,6 +64,9 @@ class SourcesGuard(Guard):
                 self.sources.add(result.output)
         return result
 
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return False
+
     def learn_before(self, key: str) -> None:
         """Add the results of the effect before this one, without made-up values that an error repeats.
 
@@ -150,6 +153,9 @@ class GroundingGuard(Guard):
         return self._sources.find_invented(call, self._context.tool(call.tool))
 
     # -- results
+
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return self._policy == "warn" and entry.id in self._invented
 
     async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
         self._learner.learn_before(entry.key)

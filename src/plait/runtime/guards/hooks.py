@@ -124,6 +124,9 @@ class HookGuard(Guard):
                 return await self._decide_result(entry, result)
         return result
 
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return has_point(self.hook, "after_tool")
+
     def _is_own_change(self, entry: Entry) -> bool:
         """Return whether the effect is what this hook made of it. It is asked again if another guard changes that."""
         last = entry.decided.get(self.name)

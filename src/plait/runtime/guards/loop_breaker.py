@@ -83,6 +83,10 @@ class LoopBreaker(Guard):
                     return structs.replace(result, note=f"{result.note} {note}".strip(), repeated=True)
         return result
 
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        # What goes on beside a started act may end before it, and count.
+        return bool(self._repeats and (entry.started or self._remark_on(_key(self._find_alike(entry)), result)))
+
     def _find_alike(self, entry: Entry) -> Call:
         """Return the call by which an ended call is counted. Of a changed one the record has only the model's words."""
         words = codec.encode((entry.asked.tool, entry.asked.input))
