@@ -215,7 +215,7 @@ class Fuzzed:
                 continue
             at = read_key(each.key)
             if isinstance(each, RaisedRecord):
-                assert each.kind == "Suspend" or at.n not in begun, f"{run} {each.key} has begun, and got a {each.kind}"
+                assert at.n not in begun, f"{run} {each.key} has begun, and got a {each.kind}"
             elif each.work == "decision":
                 if at.guard == "approvals" and isinstance(each, ResultRecord) and each.value.action in ("yes", "edit"):
                     approved.add(at.owner)

@@ -74,8 +74,8 @@ class ToolCall(Struct, frozen=True):
     """Call `i` of effect `n`: as the loop `planned` it, and as it is made (`call`).
 
     `call` has the names and types that the tool gets; hooks or the user may have changed its input (`changed_by`).
-    `words` has the JSON that they gave for a parameter, where `call` has another. A call is in doubt if it has `begun`,
-    has no `observation`, and does not wait for a child run (`waits`). `observation` is the tool's result;
+    `words` has the JSON that they gave for a parameter, where `call` has another. A call that has `begun`, and has no
+    `observation`, is in doubt if its tool must not be called twice. `observation` is the tool's result;
     `changed_result` what the loop received instead, if a guard changed or withheld it. `artifacts` are what the tool
     returned, as stored.
     """
@@ -89,7 +89,6 @@ class ToolCall(Struct, frozen=True):
     changed_by: ChangedBy = ""
     words: dict[str, Any] = {}
     begun: bool = False
-    waits: bool = False
     observation: Observation | None = None
     changed_result: Observation | None = None
     artifacts: bytes | None = None

@@ -96,9 +96,7 @@ class Timeline:
             return False
         asking = f"{key.n}.{key.i}"
         works = any(each.last.response is None for each in self._model_calls.values()) or any(
-            each.begun and not each.waits and each.observation is None
-            for at, each in self._tool_calls.items()
-            if at != asking
+            each.begun and each.observation is None for at, each in self._tool_calls.items() if at != asking
         )
         return not works
 
@@ -190,9 +188,6 @@ class Timeline:
                 yield from self._end(row.seq, key, record, body)
                 if record.work not in ("question", "decision"):
                     self._close(record.key)
-            case RaisedRecord(kind="Suspend"):
-                if record.key in self._tool_calls:
-                    self._tool_calls[record.key] = replace(self._tool_calls[record.key], waits=True)
             case RaisedRecord():
                 self._close(record.key)
                 yield "raised", LoopException(**asdict(record), n=key.n)
@@ -226,7 +221,7 @@ class Timeline:
                 elif known is not None and asked is not None:  # asked about, but then refused
                     known = replace(known, planned=asked)
                 if known is not None:
-                    ended = replace(known, waits=False, observation=value, artifacts=body)
+                    ended = replace(known, observation=value, artifacts=body)
                     self._tool_calls[record.key] = ended
                     yield "ended", ended
             case "code":

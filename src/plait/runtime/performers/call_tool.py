@@ -325,4 +325,4 @@ def is_inline(tool: Tool | None) -> bool:
 
 def is_repeatable(tool: Tool | None) -> bool:
     """Return whether a call can be repeated if it is not known whether the first one happened."""
-    return tool is None or tool.read_only or tool.idempotent
+    return tool is None or tool.read_only or tool.idempotent or tool.person
