@@ -217,7 +217,7 @@ class OtherWork(Struct, frozen=True):
     has_ended: bool = False
 
 
-Entry: TypeAlias = (
+RecordedEntry: TypeAlias = (
     ModelCall
     | ToolCall
     | CodeTurn
@@ -254,4 +254,4 @@ class Moment(Struct, frozen=True):
     seq: int
     at: float
     change: Change
-    entry: Entry
+    entry: RecordedEntry

@@ -8,7 +8,7 @@ All other code reads a trace this way; tests/test_one_reader.py checks it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, convert, to_builtins
 from msgspec.structs import asdict, replace
@@ -19,7 +19,6 @@ from plait.journal.entries import (
     ChildRun,
     CodeTurn,
     EffectTaken,
-    Entry,
     GuardDecision,
     LoopException,
     ModelAttempt,
@@ -27,6 +26,7 @@ from plait.journal.entries import (
     Moment,
     OtherWork,
     Question,
+    RecordedEntry,
     RecordedNote,
     RecordedResponse,
     ToolCall,
@@ -46,6 +46,7 @@ from plait.journal.records import (
 )
 
 _Closable = TypeVar("_Closable", Question, ChildRun)
+_Changes: TypeAlias = Iterator[tuple[Change, RecordedEntry]]
 
 
 class Timeline:
@@ -162,7 +163,7 @@ class Timeline:
 
     # -- reading rows
 
-    def _read(self, row: Row, body: bytes | None) -> Iterator[tuple[Change, Entry]]:
+    def _read(self, row: Row, body: bytes | None) -> _Changes:
         """Yield what a row changes. A result whose entry did not begin on record, and was not refused, changes
         nothing."""
         record = row.record
@@ -196,7 +197,7 @@ class Timeline:
             case NoteRecord():
                 yield "noted", RecordedNote(record.key, key.note, record.step, record.kind, record.text, record.value)
 
-    def _end(self, seq: int, key: Key, record: ResultRecord, body: bytes | None) -> Iterator[tuple[Change, Entry]]:
+    def _end(self, seq: int, key: Key, record: ResultRecord, body: bytes | None) -> _Changes:
         value, asked = record.value, None if record.asked is UNSET else record.asked
         match record.work:
             case "request":
@@ -284,7 +285,7 @@ class Timeline:
         self._model_calls[of_call] = call = ModelCall(of_call, key.n, key.i, record.step, (*attempts, attempt))
         return call
 
-    def _begin_call(self, key: Key, record: IntentRecord) -> Iterator[tuple[Change, Entry]]:
+    def _begin_call(self, key: Key, record: IntentRecord) -> _Changes:
         known = self._tool_calls.get(record.key)
         made = MadeCall(record.asked) if record.made is UNSET else record.made
         planned = ToolCall(record.key, key.n, key.i, record.step, record.asked, made.call, made.by, made.words)
@@ -294,7 +295,7 @@ class Timeline:
         if known is None or not known.begun:  # else it goes on: it waited for a child run, or is made again
             yield "began", began
 
-    def _ask(self, key: Key, record: IntentRecord, asked: Asking) -> Iterator[tuple[Change, Entry]]:
+    def _ask(self, key: Key, record: IntentRecord, asked: Asking) -> _Changes:
         """A call that a guard asks about is planned, even if it has no row of its own yet."""
         is_about_call = key.mark == "?" and key.i >= 0 and not key.asked
         if is_about_call and asked.call is not None and key.owner not in self._tool_calls:
