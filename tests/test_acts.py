@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from msgspec import structs
 
 import plait
 from plait.core import Act, Answered, Call, Effects, LimitNear, LoopContext, Observation, Stopped, Task, events
@@ -144,6 +145,30 @@ def test_events_show_results_of_calls_side_by_side_as_the_loop_gets_them(journal
     notes = {each.observation.text: each.observation.note for each in seen}
     assert all("exactly this call before" in notes[f"sent {each}"] for each in "ab") and not notes["sent them"]
     assert "870335" in notes["sent Mail 870335"]
+
+
+def test_events_show_a_withheld_result_and_a_changed_call_that_was_refused_as_the_record_does(journal: Path) -> None:
+    class Changes(plait.Hook):
+        def before_tool(self, context: Any, call: Call) -> Call:
+            return structs.replace(call, input={**call.input, "seconds": 0.001})
+
+    class Withholds(Guard):
+        points = (Call,)
+
+        async def before(self, entry: Entry) -> Any:
+            return Refuse("not b") if entry.effect.input["text"] == "b" else entry.effect
+
+        async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
+            return Refuse("it is secret") if isinstance(result, Observation) and result.ok else result
+
+    hooks = [Changes(), Withholds()]
+    agent = plait.Agent(Acts(texts("a", "b")), tools=[send], hooks=hooks, journal=journal, model=NO_MODEL)
+    live: list[events.Event] = []
+    run = asyncio.run(agent.arun("Send them.", on_event=live.append))
+    seen, replayed = ([each for each in found if isinstance(each, events.Observed)] for found in (live, run.events))
+    assert sorted(map(repr, seen)) == sorted(map(repr, replayed))
+    assert {each.observation.text for each in seen} == set(run.answer)
+    assert "Error: the result of 'send' is withheld. It is secret." in run.answer
 
 
 def test_a_result_is_reported_as_soon_as_its_call_has_ended_unless_a_guard_may_change_it(journal: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from plait.core import Call, Observation, Reply, WaitResult
+from plait.core.text import sentence
 from plait.journal.records import ChildEnd, CodeResult, Decision, RaisedRecord, ResponseRecord, Resumption
 
 
@@ -102,6 +103,15 @@ class ToolCall(Struct, frozen=True):
     def shown(self) -> Call:
         """Return the call in the model's own words, unless its input was changed."""
         return self.call if self.changed_by else self.planned
+
+
+def withhold_result(tool: str, made: Observation, reason: str, *, by_user: bool) -> Observation:
+    """Return what the loop receives in place of a result that a guard, or the user whom it asked, withholds."""
+    if by_user:
+        reason = f"the person refused it: {reason}" if reason else "the person refused it"
+    withheld = f"Error: the result of '{tool}' is withheld."
+    text = reason if reason.startswith(withheld) else f"{withheld} {sentence(reason)}"
+    return Observation(text, trouble="refused", seconds=made.seconds, outside=made.outside)
 
 
 class CodeTurn(CodeResult, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from plait.journal.entries import (
     RecordedNote,
     RecordedResponse,
     ToolCall,
+    withhold_result,
 )
 from plait.journal.keys import Key, question_id, read_key
 from plait.journal.records import (
@@ -264,7 +265,7 @@ class Timeline:
             return
         made, change = call.seen or call.observation, decision.value
         if decision.action == "refuse":
-            seen = Observation(decision.text, trouble="refused", seconds=made.seconds, outside=made.outside)
+            seen = withhold_result(call.call.tool, call.observation, decision.text, by_user=decision.by_user)
         else:
             seen = convert({**to_builtins(made), **change}, Observation)
         if decision.action == "change" and _REMARKS & change.keys():

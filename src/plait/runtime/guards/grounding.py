@@ -23,6 +23,7 @@ from plait.core import (
     Ran,
     Stopped,
 )
+from plait.core.text import sentence
 from plait.runtime.grounding import (
     Sources,
     answer_warning,
@@ -32,7 +33,7 @@ from plait.runtime.grounding import (
 )
 from plait.runtime.guard import GROUNDING, LIMITS, Entry, Finish, Guard, Refuse
 from plait.runtime.guards.last_act import LastAct
-from plait.runtime.run_spec import Grounding, sentence
+from plait.runtime.run_spec import Grounding
 
 UNMADE = frozenset({"unknown_tool", "bad_input", "refused"})
 """The troubles of calls that were not made."""

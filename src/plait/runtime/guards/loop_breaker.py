@@ -84,8 +84,11 @@ class LoopBreaker(Guard):
         return result
 
     def holds_result(self, entry: Entry, result: Any) -> bool:
-        # What goes on beside a started act may end before it, and count.
-        return bool(self._repeats and (entry.started or self._remark_on(_key(self._find_alike(entry)), result)))
+        if not self._repeats:
+            return False
+        if entry.started or not self._act.holds(entry.key):  # other results may count before this one
+            return True
+        return bool(self._remark_on(_key(self._find_alike(entry)), result))
 
     def _find_alike(self, entry: Entry) -> Call:
         """Return the call by which an ended call is counted. Of a changed one the record has only the model's words."""

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, structs
 
 from plait.core import Act, Answered, Failed, LimitNear, Observation, Stopped
+from plait.core.text import sentence
 from plait.runtime.chain import Admitted
 from plait.runtime.guard import Entry, LimitReached, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tool import CallTool, is_inline, is_repeatable, line_of, read_call
 from plait.runtime.run_journal import NOTHING
-from plait.runtime.run_spec import differs, sentence
+from plait.runtime.run_spec import differs
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine
