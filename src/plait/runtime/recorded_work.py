@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 def recall_work(engine: Engine) -> None:
     """Tell the guards each attempt, model call, tool call and child run on record. Raises `JournalError`."""
-    if (rows := engine.run_spec.past.rows) and (guards := engine.chain.guards):
+    guards = [guard for guard in engine.chain.guards if type(guard).recall is not Guard.recall]
+    if guards and (rows := engine.run_spec.past.rows):
         _recall_run(engine, Timeline(rows, run=engine.run_id), guards)
 
 
 def _recall_run(engine: Engine, timeline: Timeline, guards: Sequence[Guard]) -> None:
     run, tools = timeline.run, engine.run_spec.tools
+    see_attempts = any(_sees(guard, Attempt) for guard in guards)
 
     def recall(key: str, step: int, effect: Any, result: Any, **fields: Any) -> None:
         is_ended = result is not None
@@ -39,7 +41,7 @@ def _recall_run(engine: Engine, timeline: Timeline, guards: Sequence[Guard]) -> 
 
     for asked in timeline.model_calls:
         think, by_tool = Think(asked.phase, max_tokens=asked.last.max_tokens), asked.i >= 0
-        for each in asked.attempts:
+        for each in asked.attempts if see_attempts else ():
             attempt = Attempt(think, _find_model(engine, each), each.request, each.max_tokens, each.number)
             recall(f"{asked.key}a{each.number}", asked.step, attempt, each.response, by_tool=by_tool)
         recall(asked.key, asked.step, think, asked.reply, by_tool=by_tool)
@@ -69,7 +71,11 @@ def _find_model(engine: Engine, attempt: ModelAttempt) -> Model:
     return ChatModel(spec=spec, name=spec, endpoint="")
 
 
+def _sees(guard: Guard, kind: type) -> bool:
+    return kind in guard.points or kind in (guard.points_after or ())
+
+
 def _tell(guards: Iterable[Guard], entry: Entry, result: Any) -> None:
     for guard in guards:
-        if type(entry.effect) in (*guard.points, *(guard.points_after or ())):
+        if _sees(guard, type(entry.effect)):
             guard.recall(entry, result)
