@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from core_fuzz import find_failures
 from plait.journal.records import ResultRecord
-from plait.runtime import child_runs, decisions
+from plait.runtime import child_runs, decisions, recorded_work
 from plait.runtime.chain import Admitted, Chain
 from plait.runtime.decisions import Decisions
 from plait.runtime.guards.approvals import ApprovalsGuard
@@ -31,6 +31,16 @@ Patch = pytest.MonkeyPatch
 
 def tell_no_recorded_work_before_the_walk(patch: Patch) -> None:
     patch.setattr(Performers, "recall", lambda self: None)
+
+
+def tell_no_work_of_child_runs_before_the_walk(patch: Patch) -> None:
+    recall_run = recorded_work._recall_run
+
+    def recall_own(engine: Any, timeline: Any, guards: Any) -> None:
+        if timeline.run == engine.run_id:
+            recall_run(engine, timeline, guards)
+
+    patch.setattr(recorded_work, "_recall_run", recall_own)
 
 
 def decide_again_about_what_is_on_record(patch: Patch) -> None:
@@ -161,6 +171,7 @@ def tell_nobody_what_has_ended_when_an_act_suspends(patch: Patch) -> None:
 
 MUTATIONS: list[tuple[Callable[[Patch], None], int]] = [
     (tell_no_recorded_work_before_the_walk, 1),
+    (tell_no_work_of_child_runs_before_the_walk, 3),
     (decide_again_about_what_is_on_record, 1),
     (admit_again_what_has_begun, 26),
     (release_nothing, 0),

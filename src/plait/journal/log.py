@@ -15,7 +15,7 @@ from plait.journal.effects import EffectsFile, Lost, Mark, digest_of_call
 from plait.journal.records import Record
 from plait.journal.writer import EventRow, Writer
 
-Entry: TypeAlias = tuple[Record, bytes | None]
+RecordAndBody: TypeAlias = tuple[Record, bytes | None]
 """A record and the exact bytes it carries, if any."""
 
 ENDED = frozenset({"answered", "failed", "stopped"})
@@ -30,15 +30,15 @@ class AnyLog(Protocol):
         """The run's id."""
         ...
 
-    def append(self, *entries: Entry) -> Awaitable[None]:
+    def append(self, *records: RecordAndBody) -> Awaitable[None]:
         """Add records, in order; they stand for good once this is awaited."""
         ...
 
-    async def append_before(self, calls: Sequence[Call], *entries: Entry) -> None:
+    async def append_before(self, calls: Sequence[Call], *records: RecordAndBody) -> None:
         """Add records, and note outside of the journal that these calls begin, which must not be repeated."""
         ...
 
-    def buffer(self, *entries: Entry) -> None:
+    def buffer(self, *records: RecordAndBody) -> None:
         """Add records that may be written together with the next append."""
         ...
 
@@ -109,23 +109,23 @@ class RunLog:
         """`end` was called and the run's row says so."""
         return self._ended
 
-    def append(self, *entries: Entry) -> Awaitable[None]:
+    def append(self, *records: RecordAndBody) -> Awaitable[None]:
         """Add records, in order. When awaited they outlive this process (SIGKILL), for they are committed.
 
         Raises JournalError, at the call or when awaited: the file can't be written, or stayed locked. The
         records are then still in line. Cancelling whoever waits does not take the records back.
         """
-        self.buffer(*entries)
+        self.buffer(*records)
         rows, self._line = self._line, []
         return self._writer.submit(self, rows)
 
-    async def append_before(self, calls: Sequence[Call], *entries: Entry) -> None:
+    async def append_before(self, calls: Sequence[Call], *records: RecordAndBody) -> None:
         """Add records, and note in the run's own file that these calls begin, which must not be repeated.
 
         When awaited both are on the disk: no damage to the journal makes a resumed run repeat the calls. Raises
         JournalError: then the calls must not be made.
         """
-        written = self.append(*entries)
+        written = self.append(*records)
         # The marks name the last of these rows: others may come while these are written.
         seq, row = self._seq - 1, self._digest.hex()
         await written
@@ -133,11 +133,11 @@ class RunLog:
             marks = [Mark(seq, row, digest_of_call(self._run, call)) for call in calls]
             await asyncio.to_thread(self._effects.add, marks)
 
-    def buffer(self, *entries: Entry) -> None:
+    def buffer(self, *records: RecordAndBody) -> None:
         """Add records that are written with the next append or the end: no commit of their own."""
         if self._ended:
             raise JournalError(f"Run {self._run} has ended: nothing more can be put on its record.")
-        self._line.extend([self.row(record, body) for record, body in entries])
+        self._line.extend([self.row(record, body) for record, body in records])
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
         """Write what is in line and the run's end; nobody owns the run from then on. Raises JournalError.

@@ -70,13 +70,12 @@ class ResultRecord(Struct, frozen=True, omit_defaults=True, tag="result"):
 class RaisedRecord(Struct, frozen=True, omit_defaults=True, tag="raised"):
     """The loop received an exception in place of a result, or (`LimitReached`, `EndedByRefusal`) the run ended with it.
 
-    `kind` is its class name. `asked` is the digest of the loop's effect. `Suspend`: the entry waits for a child run,
-    and goes on with a new intent. `said` are the words with which an endpoint rejected native tools, "" if that was
-    known."""
+    `kind` is its class name. `asked` is the digest of the loop's effect. `said` are the words with which an
+    endpoint rejected native tools, "" if that was known."""
 
     key: str
     step: int
-    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported", "EndedByRefusal", "Suspend"]
+    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported", "EndedByRefusal"]
     limit: str = ""
     detail: str = ""
     tokens: int = 0

@@ -157,7 +157,7 @@ class Chain:
         entry.remark = partial(self._remark, step=entry.step, key=entry.key)  # one that is on record is not made again
         if found is not NOTHING:
             entry.recorded = found.value is not UNSET
-            entry.begun = entry.recorded or found.is_open  # not if it waits for a child run
+            entry.begun = entry.recorded or found.is_open
             guards = self._guards_of(entry)
             try:
                 performer.restore(entry, found)

@@ -39,6 +39,7 @@ from plait.core import (
 )
 from plait.core import events as ev
 from plait.core.errors import JournalError, ReplayDiffers
+from plait.core.text import sentence
 from plait.journal.entries import Question
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
@@ -56,7 +57,7 @@ from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tools import EndedByTool
 from plait.runtime.performers.finish import END
 from plait.runtime.run_journal import NOTHING, RunJournal
-from plait.runtime.run_spec import RunSpec, differs, sentence
+from plait.runtime.run_spec import RunSpec, differs
 from plait.runtime.signals import ENDINGS, SIGNALS, describe_signal, read_signal, write_signal
 from plait.runtime.tally import Tally
 from plait.runtime.tracing import UNWATCHED, RunSpan

@@ -223,8 +223,17 @@ class Guard:
         """Give back what was reserved: the entry has no result in this process."""
 
     def recall(self, entry: Entry, result: Any) -> None:
-        """Take note of recorded work before a resumed run goes on. The walk comes to the same work later, with `after`:
-        a guard that counts in both must count each `entry.id` once."""
+        """Take note of recorded work before a resumed run goes on; `result` is None if it began and has none.
+
+        A guard that child runs have, too, is also told their work, of ended ones and of those that go on; its `tool` is
+        then None. The walk comes to the same work later, with `restore` and `after`, and a child that goes on tells it
+        again: a guard that counts must count each `entry.id` once."""
+
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        """Return whether the result of a call is reported only after this guard has seen it: it may change it.
+
+        The guard sees it when all calls that are made side by side have ended."""
+        return type(self).after is not Guard.after
 
     async def retry_after(self, entry: Entry, result: Any, attempt: int) -> float | None:
         """Return after how many seconds to repeat a failed call of a repeatable tool; None not to repeat it."""

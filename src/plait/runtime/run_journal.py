@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType
 
 from plait.core import Call
 from plait.core.errors import JournalError
@@ -21,7 +21,7 @@ from plait.journal import codec
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
 from plait.journal.records import IntentRecord, NoteRecord, RaisedRecord, Record, ResultRecord, Row
-from plait.runtime.guard import Entry, RecordEnds, Suspend
+from plait.runtime.guard import Entry, RecordEnds
 
 LONG = 0.05
 """Seconds: work that takes longer is on the record while it goes on."""
@@ -102,8 +102,6 @@ class RunJournal:
             self._found[key] = FoundEntry(asked, found.made, record.value, False, found.body, body)
         else:
             self._raised[key] = record
-            if record.kind == "Suspend":
-                self._found[key] = structs.replace(found, is_open=False)
         at = read_key(key)
         if not at.mark and at.check < 0 and at.n >= 0:
             work = "think" if at.attempt >= 0 else "call" if at.i >= 0 else getattr(record, "work", "")
@@ -141,8 +139,7 @@ class RunJournal:
 
     def raised(self, key: str) -> RaisedRecord | None:
         """Return what the loop received in place of a result."""
-        found = self._raised.get(key)
-        return found if found is not None and found.kind != "Suspend" else None
+        return self._raised.get(key)
 
     def count_calls(self, n: int) -> int:
         """Return the number of calls that an effect of the loop has on record."""
@@ -226,10 +223,6 @@ class RunJournal:
         entry.begun = True
         try:
             value, answer = await perform(entry)
-        except Suspend:
-            if work.describe_doubt is not None:  # its child run waits: the work has ended in order, and is not in doubt
-                await self.write(RaisedRecord(key, step, "Suspend"))
-            raise
         finally:
             if timer is not None:
                 timer.cancel()

@@ -15,7 +15,7 @@ from plait.core import Cancelled, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
 from plait.journal.entries import Question
-from plait.journal.log import ENDED, AnyLog, Entry, RunLog
+from plait.journal.log import ENDED, AnyLog, RecordAndBody, RunLog
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import NoteRecord, ResultRecord, Resumption, Row, RunHead, RunRow
@@ -79,13 +79,14 @@ async def claim(
     log: RunLog | None = None
     while log is None:
         rows = journal.rows(head.run)
-        entries: list[Entry] = [(NoteRecord("", 0, "resumed", value=Resumption(run_spec.phases.describe())), None)]
+        resumed = NoteRecord("", 0, "resumed", value=Resumption(run_spec.phases.describe()))
+        records: list[RecordAndBody] = [(resumed, None)]
         asked: Question | None = None
         if answer is not None:
             asked = open_question(journal, head.run, question)
             given = _read_answer(answer, asked, run_spec, head.run, rows)
             if asked.run == head.run:
-                entries.append((given, None))
+                records.append((given, None))
         try:
             log = await journal.claim(
                 head.run,
@@ -93,7 +94,7 @@ async def claim(
                 secrets=run_spec.phases.secrets(),
                 force=force,
                 rows=len(rows),
-                records=entries,
+                records=records,
             )
         except RecordChanged:
             if answer is None:

@@ -184,6 +184,9 @@ class ApprovalsGuard(Guard):
         self.recall(entry, result)
         return result
 
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return bool(result.trouble == "refused" and self._was_lost(entry))
+
     def recall(self, entry: Entry, result: Any) -> None:
         if isinstance(result, ChildEnd):
             self._note(Call(tool, given) for tool, given in result.totals.get("guards", {}).get(self.name) or ())

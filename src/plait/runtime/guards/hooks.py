@@ -22,14 +22,13 @@ from msgspec import Struct, structs
 from plait.core import JSON, Answered, Call, CheckAnswer, Observation, Reply, Stopped, Think
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
-from plait.core.text import escape_hidden
+from plait.core.text import escape_hidden, sentence
 from plait.runtime.background import call_either
 from plait.runtime.bound_calls import replace_input
 from plait.runtime.context import Context
 from plait.runtime.guard import USERS, AskApproval, Entry, Finish, Guard, Refuse
 from plait.runtime.hooks import Hook, HookPoint, has_point
 from plait.runtime.output import TEXT, OutputType
-from plait.runtime.run_spec import sentence
 from plait.tools.user_code import show_error
 
 _SUBJECTS: dict[str, str] = {
@@ -124,6 +123,9 @@ class HookGuard(Guard):
             case Call() if fresh and has_point(self.hook, "after_tool") and result.was_made:
                 return await self._decide_result(entry, result)
         return result
+
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return has_point(self.hook, "after_tool")
 
     def _is_own_change(self, entry: Entry) -> bool:
         """Return whether the effect is what this hook made of it. It is asked again if another guard changes that."""

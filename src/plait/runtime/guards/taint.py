@@ -66,6 +66,9 @@ class TaintGuard(Guard):
                 entry.remark("outside", f"{said} From here, calls with effects need approval.")
         return result
 
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return entry.key in self._from_children and not result.outside
+
     def recall(self, entry: Entry, result: Any) -> None:
         if isinstance(result, ChildEnd) and result.totals.get("guards", {}).get(self.name):
             self._from_children.add(entry.key.partition(":")[0])

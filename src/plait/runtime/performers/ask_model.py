@@ -13,16 +13,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, structs, to_builtins
 
 from plait.core import LimitNear, Reply, Think
 from plait.core import events as ev
-from plait.core.errors import BadRequest, ConfigError, ContextOverflow, ModelError, Unsupported
+from plait.core.errors import BadRequest, ContextOverflow, ModelError, Unsupported
 from plait.journal.keys import read_key
-from plait.journal.records import Asking, RequestRecord, ResponseRecord, ResultRecord
+from plait.journal.records import Asking, ResponseRecord, ResultRecord
 from plait.models.base import Model
 from plait.models.prices import SERVICE_TIER
 from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
@@ -57,39 +56,12 @@ class AskModel(BasePerformer):
         """The model calls that wait for the user in this process, by key."""
         self._tiers_noted: set[tuple[str, str]] = set()
 
-    def recall(self) -> None:
-        """Tell the guards the attempts and replies on record, before the loop comes to them again.
-
-        A recorded change of models holds from here: effects that overlap may be performed in another order.
-        """
+    def recall_fallbacks(self) -> None:
+        """Ask the models that the record names from here: effects that overlap may be performed in another order."""
         for key, found in self.engine.journal.items():
             at = read_key(key)
-            if at.attempt < 0 or at.mark or found.value is UNSET:
-                continue
-            asked: RequestRecord = found.asked
-            response: ResponseRecord = found.value
-            if response.fallback:
-                self.engine.run_spec.phases.leave(asked.model)
-            think = Think(asked.phase, max_tokens=asked.max_tokens)  # the loop has not asked yet: the rest is unknown
-            if (model := self._find_model(asked)) is not None:
-                attempt = Attempt(think, model, found.body or b"", asked.max_tokens, at.attempt)
-                self._tell(key, attempt, response, by_tool=bool(at.asked))
-            owner = key[: key.rindex("a")]
-            if not response.error and (reply := self.engine.journal.find(owner).value) is not UNSET:
-                self._tell(owner, think, reply, by_tool=bool(at.asked))
-
-    def _find_model(self, asked: RequestRecord) -> Model | None:
-        """Return the model of a recorded attempt; None if a tool had it from elsewhere."""
-        run_spec = self.engine.run_spec
-        with suppress(ConfigError):
-            model = run_spec.phases.find_model(asked.phase, asked.model)
-            return model if model.spec == asked.model else run_spec.find_model(asked.model)
-        return None
-
-    def _tell(self, key: str, effect: Any, result: Any, *, by_tool: bool) -> None:
-        entry = Entry(self.engine.run_id, key, 0, effect, effect, by_tool=by_tool, recorded=True, begun=True)
-        for guard in self.engine.chain.at(type(effect)).after:
-            guard.recall(entry, result)
+            if at.attempt >= 0 and not at.mark and found.value is not UNSET and found.value.fallback:
+                self.engine.run_spec.phases.leave(found.asked.model)
 
     def step_of(self, effect: Think) -> int:
         return self.engine.steps + (not effect.repair)
