@@ -20,7 +20,7 @@ from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.fallback import has_native_calls, members_of
-from plait.models.rejections import without_rejected
+from plait.models.rejections import read_rejections, without_rejected
 from plait.models.resolve import add_settings, check_spec, require_prices
 from plait.models.settings import phases_with_settings, settings_of_phase
 from plait.runtime import runs
@@ -92,7 +92,8 @@ class AgentParts:
         given = self._agent.loop
         if not isinstance(given, str):
             return given
-        model = without_rejected(self.models.get("act") or self.models[""], asks_for_tools=False)
+        model = self.models.get("act") or self.models[""]
+        model = without_rejected(model, read_rejections(), asks_for_tools=False)
         return loops.choose_loop(has_tools=has_native_calls(model))
 
     @cached_property

@@ -14,7 +14,7 @@ from plait.loops.compaction import COMPACT
 from plait.loops.escape import without_tokens
 from plait.models.base import Model
 from plait.models.fallback import described_members, join_models, members_of
-from plait.models.rejections import without_rejected
+from plait.models.rejections import read_rejections, without_rejected
 from plait.models.settings import ModelSettings, takes_settings
 from plait.models.special_tokens import special_tokens_of
 
@@ -104,9 +104,12 @@ def models_of_run(
     Those of a recorded run have its wire, abilities and settings; in a `replay` they only lack what their endpoints had
     rejected before it. The others lack what their endpoints rejected in earlier runs (`rejections.without_rejected`).
     """
-    found = {}
+    found: dict[str, Model] = {}
+    if head is None:
+        rejections = read_rejections()
+        return {phase: without_rejected(each, rejections, asks_for_tools=asks_for_tools) for phase, each in models.items()}
     for phase, model in models.items():
-        said = head.models.get(phase, {}) if head is not None else {}
+        said = head.models.get(phase, {})
         if said.get("spec") == model.spec:
             pairs = zip(members_of(model), described_members(said), strict=True)
             change = _without_learned if replay else _as_recorded
@@ -114,7 +117,7 @@ def models_of_run(
         elif replay:
             found[phase] = model
         else:
-            found[phase] = without_rejected(model, asks_for_tools=asks_for_tools)
+            found[phase] = without_rejected(model, read_rejections(), asks_for_tools=asks_for_tools)
     return found
 
 
