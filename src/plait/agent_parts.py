@@ -97,6 +97,11 @@ class AgentParts:
         return loops.choose_loop(has_tools=has_native_calls(model))
 
     @cached_property
+    def _asks_for_tools(self) -> bool:
+        """Return whether the loop cannot go on as another one, so that it asks for native tools."""
+        return loops.fallback_of(self.loop) is None
+
+    @cached_property
     def toolset(self) -> Toolset:
         return self._make_toolset()
 
@@ -306,8 +311,7 @@ class AgentParts:
         """
         agent = self._agent
         models = self._agent._access.resolve_all(self._given_models, agent.settings, False) if replay else self.models
-        asks_for_tools = loops.fallback_of(self.loop) is None
-        phases = Phases(models_of_run(models, recorded, asks_for_tools=asks_for_tools, replay=replay))
+        phases = Phases(models_of_run(models, recorded, asks_for_tools=self._asks_for_tools, replay=replay))
         if recorded is not None:
             files = restore_files(recorded, journal or self.require_journal()) if recorded.attachments else files
             shown, now = shown_by(recorded), recorded.settings.get("now")

@@ -107,7 +107,9 @@ def models_of_run(
     found: dict[str, Model] = {}
     if head is None:
         rejections = read_rejections()
-        return {phase: without_rejected(each, rejections, asks_for_tools=asks_for_tools) for phase, each in models.items()}
+        return {
+            phase: without_rejected(each, rejections, asks_for_tools=asks_for_tools) for phase, each in models.items()
+        }
     for phase, model in models.items():
         said = head.models.get(phase, {})
         if said.get("spec") == model.spec:
