@@ -14,6 +14,7 @@ import msgspec
 from plait import __version__, config, loops, telemetry
 from plait.core import Loop, LoopContext
 from plait.core.errors import ConfigError, PlaitError
+from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
@@ -23,7 +24,6 @@ from plait.models.fallback import has_native_calls, members_of
 from plait.models.rejections import read_rejections, without_rejected
 from plait.models.resolve import add_settings, check_spec, require_prices
 from plait.models.settings import phases_with_settings, settings_of_phase
-from plait.runtime import runs
 from plait.runtime.agent_description import (
     Description,
     book_of,
@@ -389,7 +389,7 @@ class AgentParts:
             find_model=self.find_model,
             run_child=run_child,
             data_tokens=tuple(
-                token for token in tokens if token not in f"{self.prompts.text}\n{agent.system or ''}\n{instructions}"
+                [each for each in tokens if each not in f"{self.prompts.text}\n{agent.system or ''}\n{instructions}"]
             ),
             tracer=telemetry.find_tracer(),
         )
@@ -411,7 +411,7 @@ class AgentParts:
     def make_head(self, question: str, run_spec: RunSpec, conversation: Conversation | None) -> RunHead:
         """Return the head of a new run: what the journal stores of the agent and the question."""
         head = RunHead(
-            run=runs.fresh_id(),
+            run=new_run_id(),
             question=question,
             loop=self._recorded_loop,
             models=run_spec.phases.describe(),

@@ -36,13 +36,15 @@ class Phases:
         """Return the model that a phase asks now: its own, or the one for all (key "")."""
         if (now := self._now.get(phase)) is None:
             members = self._members(phase)
-            now = next((each for each in members if each.spec not in self._left), members[-1])
-            self._now[phase] = now
+            now = self._now[phase] = next((each for each in members if each.spec not in self._left), members[-1])
         return now
 
     def find_model(self, phase: str, spec: str) -> Model:
         """Return a phase's model by its spec; the one that it asks now if it has no model of that spec."""
-        return next((each for each in self._members(phase) if each.spec == spec), self.of(phase))
+        for each in self._members(phase):
+            if each.spec == spec:
+                return each
+        return self.of(phase)
 
     def fallback(self, phase: str, model: Model) -> Model | None:
         """Return what a phase asks if this model of it cannot be used; None if there is nothing else."""
@@ -63,8 +65,8 @@ class Phases:
     @property
     def context_tokens(self) -> int:
         """Return the smallest known context of the models, in tokens; 0 if none is known."""
-        every = (each for members in self._models.values() for each in members)
-        return min(filter(None, (getattr(each, "context_tokens", 0) for each in every)), default=0)
+        sizes = [getattr(each, "context_tokens", 0) for members in self._models.values() for each in members]
+        return min(filter(None, sizes), default=0)
 
     def _members(self, phase: str) -> tuple[Model, ...]:
         own = phase.rpartition(".")[2] if phase.endswith(COMPACT) else phase
