@@ -75,8 +75,10 @@ class RunLog:
     ) -> None:
         self._writer = writer
         self._n = n
-        self._run = run
-        self._scrub = scrubber
+        self.run = run
+        """The run's id."""
+        self.scrub: Callable[[bytes], bytes] = scrubber
+        """Returns bytes as they stand on the record, secrets replaced: what replay must compare with."""
         self._has_secrets = bool(scrubber)
         self._clock = clock
         self._seq = seq
@@ -88,11 +90,6 @@ class RunLog:
         self._effects = effects
         self.lost: Lost | None = None
         """The calls that the claim found in doubt."""
-
-    @property
-    def run(self) -> str:
-        """The run's id."""
-        return self._run
 
     @property
     def rows(self) -> int:
@@ -130,51 +127,46 @@ class RunLog:
         seq, row = self._seq - 1, self._digest.hex()
         await written
         if self._effects is not None and calls:
-            marks = [Mark(seq, row, digest_of_call(self._run, call)) for call in calls]
+            marks = [Mark(seq, row, digest_of_call(self.run, call)) for call in calls]
             await asyncio.to_thread(self._effects.add, marks)
 
     def buffer(self, *records: RecordAndBody) -> None:
         """Add records that are written with the next append or the end: no commit of their own."""
         if self._ended:
-            raise JournalError(f"Run {self._run} has ended: nothing more can be put on its record.")
-        self._line.extend([self.row(record, body) for record, body in records])
+            raise JournalError(f"Run {self.run} has ended: nothing more can be put on its record.")
+        for record, body in records:
+            self._line.append(self.row(record, body))
 
-    def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
+    async def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> None:
         """Write what is in line and the run's end; nobody owns the run from then on. Raises JournalError.
 
         `status` is the outcome's, `waiting` included: the run can be claimed again.
         """
         if self._ended:
-            raise JournalError(f"Run {self._run} has ended already.")
+            raise JournalError(f"Run {self.run} has ended already.")
         rows, self._line = self._line, []
-        ending = (self._text(outcome), self._text(totals))
+        ending = self.scrub(codec.encode(outcome)).decode(), self.scrub(codec.encode(totals)).decode()
         self._ended = True
         state = chain.digest_of_state(self._origin, status, "", self._seq, *ending)
         done = self._writer.submit(self, rows, (status, *ending, self._seq, self._clock(), state, self._n))
-        if self._ended:
+        if self._ended:  # else its rows were taken back
             self._writer.logs.discard(self)
-        return self._over(done) if self._effects is not None and status in ENDED else done
-
-    async def _over(self, done: Awaitable[None]) -> None:
-        """Remove the run's own file once its end is written: such a run can't be resumed."""
         await done
-        if self._effects is not None:
+        if self._effects is not None and status in ENDED:  # it cannot be resumed
             self._effects.remove()
-
-    def scrub(self, data: bytes) -> bytes:
-        """The bytes as they stand on the record, secrets replaced: what replay must compare with."""
-        return self._scrub(data)
 
     def row(self, record: Record, body: bytes | None) -> EventRow:
         """The record's row, at the run's next place."""
         seq = self._seq
-        data = self._scrubbed(codec.encode_record(record))
+        data = codec.encode_record(record)
+        if self._has_secrets:
+            data = self.scrub(data)
         self._seq = seq + 1
         base: int | None = None
         coded: tuple[int | None, int | None, int | None, bytes | None] = delta.NO_BODY
         if body is not None:
             if self._has_secrets:
-                body = self._scrub(body)
+                body = self.scrub(body)
             if (phase := delta.find_phase(record)) is not None:
                 before = self._last.get(phase)
                 self._last[phase] = (seq, body)
@@ -184,7 +176,8 @@ class RunLog:
             else:
                 coded = delta.encode(body)
         # A float, as SQLite gives the time back.
-        columns = (seq, float(self._clock()), codec.kind_of(record), data, base, *coded)
+        kind = str(record.__struct_config__.tag)
+        columns = (seq, float(self._clock()), kind, data.decode(), base, *coded)
         self._digest = chain.digest_of_row(self._digest, columns)
         return (self._n, *columns, self._digest)
 
@@ -194,9 +187,3 @@ class RunLog:
         if self._ended:
             self._ended = False
             self._writer.logs.add(self)
-
-    def _text(self, value: Any) -> str:
-        return self._scrubbed(codec.encode(value))
-
-    def _scrubbed(self, data: bytes) -> str:
-        return (self._scrub(data) if self._has_secrets else data).decode()

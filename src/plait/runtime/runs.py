@@ -17,7 +17,7 @@ from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChange
 from plait.journal.entries import Question
 from plait.journal.log import ENDED, AnyLog, RecordAndBody, RunLog
 from plait.journal.memory import MemoryLog
-from plait.journal.owner import new_run_id, owner_of_this_process
+from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, ResultRecord, Resumption, Row, RunHead, RunRow
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline, select_rows_before
@@ -202,11 +202,6 @@ def outcome_of(recorded: dict[str, Any]) -> Outcome:
     return cast(Outcome, msgspec.convert(recorded, Outcome))
 
 
-def fresh_id() -> str:
-    """A new run's id."""
-    return new_run_id()
-
-
 def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows: Sequence[Row]) -> ResultRecord:
     """Return the row of an answer. Raises `BadAnswer`: the run is as it was."""
     named = without_id(answer, asked.question)
@@ -337,8 +332,8 @@ async def _perform(
         question=head.question,
         loop=head.loop["name"],
         models={phase: run_spec.phases.spec(phase) for phase in run_spec.loop.phases},
-        rows=_reader(head.run, log, journal),
-        read_children=_children_reader(head.run, journal, engine),
+        rows=partial(journal.rows, head.run) if journal is not None else cast(MemoryLog, log).rows,
+        read_children=partial(read_child_runs, journal, head.run) if journal is not None else engine.children.copy,
         loop_object=run_spec.loop,
         output_type=run_spec.output,
         history=head.given or head.history,
@@ -348,17 +343,3 @@ async def _perform(
     if on_event is not None:
         on_event(ev.Ended(outcome, run))
     return run
-
-
-def _children_reader(run: str, journal: Journal | None, engine: Engine) -> Callable[[], list[Run]]:
-    if journal is not None:
-        return lambda: read_child_runs(journal, run)
-    children = engine.children
-    return lambda: list(children)
-
-
-def _reader(run: str, log: AnyLog, journal: Journal | None) -> Callable[[], Sequence[Row]]:
-    if journal is not None:
-        return lambda: journal.rows(run)
-    assert isinstance(log, MemoryLog)
-    return log.rows
