@@ -12,6 +12,7 @@ die, and what the user answers. `try_seed` takes the run to its end and raises `
   Before a guard decides, it has been told what is on record.
 - There is an open question whenever the run waits, and an answer that was given is not taken again.
 - The replay of each run, without guards, ends as the run did.
+- The events of a run that one process has performed show each result as it is on record.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ import plait
 from core_fuzz_guards import Flaky, Hides, HookWhims, Spy, Whims
 from core_programs import Programs
 from core_runs import RUN, TOOLS, WORLD, Killed, Steps, Tried, agent_of, did, do, is_attempt
-from plait.core import Call, Observation
+from plait.core import Call, Event, Observation
 from plait.core.errors import BadAnswer, StaleAnswer
+from plait.core.events import Observed
 from plait.journal.keys import read_key
 from plait.journal.records import IntentRecord, NoteRecord, RaisedRecord, ResultRecord
 
@@ -67,6 +69,8 @@ class Fuzzed:
         child = self._agent(_tools_below(self._agent(())))
         agent = self._agent(_tools_below(child), approve=self.approve, taint=self.taint, limits=self.limits)
         self.tried = Tried(lambda: agent, self.make_guards, pause=lambda: self.chance.choice((0, 0, 1, 2)))
+        self.events: list[Event] = []
+        self.tried.on_event = self.events.append
 
     def _agent(self, more: Sequence[Any], **settings: Any) -> plait.Agent[Any]:
         loop = Steps(self.programs.walk, asks=True)
@@ -74,9 +78,10 @@ class Fuzzed:
 
     def make_guards(self) -> list[Any]:
         runs = self.tried.disk.runs
-        recorded = [(run, each) for run in runs for each in self.tried.disk.records(run, ResultRecord)]
-        ended = [(run, each.key) for run, each in recorded if each.work in ("call", "request")]
-        self.spies = [Spy("front", -1.0, ended, self.wrong), Spy("end", 99.0, ended, self.wrong)]
+        records: Any = IntentRecord | ResultRecord
+        recorded = [(run, each) for run in runs for each in self.tried.disk.records(run, records)]
+        known = [(run, each.key) for run, each in recorded if each.work in ("call", "request", "child")]
+        self.spies = [Spy("front", -1.0, known, self.wrong), Spy("end", 99.0, known, self.wrong)]
         whims = [Whims(self.chance, self.whims)] if self.whims else []
         return [*self.spies, Hides(), *whims, *([HookWhims(self.chance, self.whims / 2)] if self.has_hook else [])]
 
@@ -111,6 +116,8 @@ class Fuzzed:
                 assert run.outcome.error == "ServerFailed", run.reason
             elif run.status != "waiting":
                 self.check(run)
+                if number == 1:
+                    self._check_events()
                 return number
 
     def _answer(self, question: Any) -> str | None:
@@ -153,6 +160,12 @@ class Fuzzed:
             if stored.status in ("answered", "stopped", "failed"):
                 found = self.tried.replay(name)
                 assert found.whole, f"the replay of {name} stops before its end"
+
+    def _check_events(self) -> None:
+        recorded = [(each.step, each.shown, each.seen) for each in self.tried.disk.timeline().tool_calls]
+        for each in self.events:
+            if isinstance(each, Observed):
+                assert (each.step, each.call, each.observation) in recorded, f"on record is not {each}"
 
     def _check_effects(self) -> None:
         made = Counter(id for id, _ in WORLD)
@@ -214,7 +227,7 @@ class Fuzzed:
                 continue
             at = read_key(each.key)
             if isinstance(each, RaisedRecord):
-                assert each.kind == "Suspend" or at.n not in begun, f"{run} {each.key} has begun, and got a {each.kind}"
+                assert at.n not in begun, f"{run} {each.key} has begun, and got a {each.kind}"
             elif each.work == "decision":
                 if at.guard == "approvals" and isinstance(each, ResultRecord) and each.value.action in ("yes", "edit"):
                     approved.add(at.owner)

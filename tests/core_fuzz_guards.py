@@ -17,8 +17,8 @@ from plait.runtime.guard import AskApproval, Attempt, Entry, Finish, Guard, Refu
 
 
 class Spy(Guard):
-    """Checks that each `before` and `restore` is followed by one `after` or `release`, and that the guard was told
-    `recorded` calls and attempts of a run before it decides about anything of that run."""
+    """Checks that each `before` and `restore` is followed by one `after` or `release`, and that the guard was told all
+    `recorded` work of the tree of runs before it decides about anything."""
 
     points = (Think, Attempt, Call, StartChild, AskUser, CheckAnswer, Finish)
     may_ask = holds_text = False
@@ -39,9 +39,8 @@ class Spy(Guard):
         return self
 
     async def before(self, entry: Entry) -> Any:
-        untold = {key for run, key in self.untold if run == entry.run}
-        if untold:
-            self.wrong.append(f"{self.name} decides about {entry.id}, and was not told {untold}")
+        if self.untold:
+            self.wrong.append(f"{self.name} decides about {entry.id}, and was not told {self.untold}")
         self._hold(entry)
         return entry.effect
 

@@ -15,8 +15,7 @@ from typing import Any
 from plait.core import Call
 from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.journal import codec
-from plait.journal.log import ENDED
-from plait.journal.log import Entry as Written
+from plait.journal.log import ENDED, RecordAndBody
 from plait.journal.records import IntentRecord, RaisedRecord, ResultRecord, Row, RunHead, RunRow
 from plait.journal.timeline import Timeline
 
@@ -106,7 +105,7 @@ class Process:
         self,
         head: RunHead,
         owner: str,
-        records: Sequence[Written] = (),
+        records: Sequence[RecordAndBody] = (),
         *,
         secrets: Iterable[str] = (),
         contents: Mapping[str, bytes] | None = None,
@@ -126,7 +125,7 @@ class Process:
         force: bool = False,
         secrets: Iterable[str] = (),
         rows: int | None = None,
-        records: Sequence[Written] = (),
+        records: Sequence[RecordAndBody] = (),
     ) -> ProcessLog:
         stored = self._find(run)
         if stored.status in ENDED:
@@ -180,21 +179,21 @@ class ProcessLog:
     def scrub(self, data: bytes) -> bytes:
         return data
 
-    def buffer(self, *entries: Written) -> None:
+    def buffer(self, *entries: RecordAndBody) -> None:
         self._process.require_life()
         for record, body in entries:
             stored = codec.decode_record(codec.encode_record(record).decode())
             self._line.append(Row(self._seq, float(self._seq), stored, body))
             self._seq += 1
 
-    def append(self, *entries: Written) -> Awaitable[None]:
+    def append(self, *entries: RecordAndBody) -> Awaitable[None]:
         self.buffer(*entries)
         rows, self._line = self._line, []
         if rows:
             self._process.line.append(lambda: self._stored.rows.extend(rows))
         return _Commit(self._process)
 
-    async def append_before(self, calls: Sequence[Call], *entries: Written) -> None:
+    async def append_before(self, calls: Sequence[Call], *entries: RecordAndBody) -> None:
         await self.append(*entries)
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:

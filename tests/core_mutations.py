@@ -15,8 +15,9 @@ from msgspec import UNSET
 
 from core_fuzz import find_failures
 from plait.journal.records import ResultRecord
-from plait.runtime import chain, child_runs
+from plait.runtime import child_runs, decisions, recorded_work
 from plait.runtime.chain import Admitted, Chain
+from plait.runtime.decisions import Decisions
 from plait.runtime.guards.approvals import ApprovalsGuard
 from plait.runtime.guards.limits import LimitGuard
 from plait.runtime.performers import Performers
@@ -32,11 +33,21 @@ def tell_no_recorded_work_before_the_walk(patch: Patch) -> None:
     patch.setattr(Performers, "recall", lambda self: None)
 
 
+def tell_no_work_of_child_runs_before_the_walk(patch: Patch) -> None:
+    recall_run = recorded_work._recall_run
+
+    def recall_own(engine: Any, timeline: Any, guards: Any) -> None:
+        if timeline.run == engine.run_id:
+            recall_run(engine, timeline, guards)
+
+    patch.setattr(recorded_work, "_recall_run", recall_own)
+
+
 def decide_again_about_what_is_on_record(patch: Patch) -> None:
-    async def find_nothing(self: Chain, *given: Any) -> None:
+    async def find_nothing(self: Decisions, *given: Any) -> None:
         return None
 
-    patch.setattr(Chain, "_recorded", find_nothing)
+    patch.setattr(Decisions, "find", find_nothing)
 
 
 def admit_again_what_has_begun(patch: Patch) -> None:
@@ -71,7 +82,7 @@ def record_no_doubt(patch: Patch) -> None:
 
 
 def leave_the_input_out_of_the_key_of_a_decision(patch: Patch) -> None:
-    patch.setattr(chain, "digested", lambda value: None)
+    patch.setattr(decisions, "digested", lambda value: None)
 
 
 def write_the_intent_of_an_effect_later(patch: Patch) -> None:
@@ -160,6 +171,7 @@ def tell_nobody_what_has_ended_when_an_act_suspends(patch: Patch) -> None:
 
 MUTATIONS: list[tuple[Callable[[Patch], None], int]] = [
     (tell_no_recorded_work_before_the_walk, 1),
+    (tell_no_work_of_child_runs_before_the_walk, 3),
     (decide_again_about_what_is_on_record, 1),
     (admit_again_what_has_begun, 26),
     (release_nothing, 0),

@@ -17,7 +17,19 @@ from msgspec import structs
 
 import plait
 from core_journal import RUN, Disk, Killed, Process
-from plait.core import Answered, Call, LimitNear, LoopContext, LoopRun, Observation, OneKind, Splitter, Stopped, Task
+from plait.core import (
+    Answered,
+    Call,
+    Event,
+    LimitNear,
+    LoopContext,
+    LoopRun,
+    Observation,
+    OneKind,
+    Splitter,
+    Stopped,
+    Task,
+)
 from plait.core.effects import Act, Think, ask
 from plait.journal.entries import Question, ToolCall
 from plait.journal.log import ENDED
@@ -158,6 +170,7 @@ class Tried:
     pause: Callable[[], int] = lambda: 0
     process: Process = field(default_factory=lambda: Process(Disk()))
     """The last process."""
+    on_event: Callable[[Event], None] | None = None
 
     @property
     def questions(self) -> list[Question]:
@@ -185,13 +198,13 @@ class Tried:
             spec, head = await agent._parts.prepare_run("q", None, None, None, None)
             head = structs.replace(head, run=RUN)
             log = await runs.open_log(spec, head, store)
-            return await runs.perform(guarded(spec), head, log, store)
+            return await runs.perform(guarded(spec), head, log, store, self.on_event)
         row = process.run(RUN)
         if row.status in ENDED:
             return runs.read_finished_run(row, store)
         spec = await agent._parts.prepare_resume(row.head, process.timeline(RUN), None)
         spec, log = await runs.claim(spec, row.head, store, answer=answer, question=question)
-        return await runs.perform(guarded(spec), row.head, log, store, resumed=True)
+        return await runs.perform(guarded(spec), row.head, log, store, self.on_event, resumed=True)
 
     def die(self, at: int, answer: str | None = None, which: int = 0) -> bool:
         """Let a process go on that dies at a point. Returns whether it died: otherwise it has come to its end."""

@@ -112,7 +112,7 @@ class GuardedRun:
     async def finish(self, outcome: Outcome) -> Outcome:
         """Return the outcome of the run."""
         entry = Entry(RUN, "", 1, Finish(), Finish(), remark=self._note)
-        admitted = Admitted(entry, END, self.chain.at(entry.effect, after=True), NOTHING)
+        admitted = Admitted(entry, END, self.chain.at(type(entry.effect)).after, NOTHING)
         ended: Outcome = await self.chain.settle(admitted, outcome)
         return ended
 

@@ -7,7 +7,6 @@ from typing import Any, TypeGuard
 from msgspec import UNSET
 
 from plait.core import Call, Observation, Reply
-from plait.journal.codec import kind_of
 from plait.journal.records import (
     Asking,
     ChildEnd,
@@ -87,4 +86,4 @@ def is_result(record: Record, work: str = "call") -> TypeGuard[ResultRecord]:
 def name_of(record: Record) -> str:
     """Return what a record is in two words, such as "result call", "raised Unsupported" or "note retry"."""
     about = record.work if isinstance(record, IntentRecord | ResultRecord) else record.kind
-    return f"{kind_of(record)} {about}"
+    return f"{record.__struct_config__.tag} {about}"

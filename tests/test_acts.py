@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from msgspec import structs
 
 import plait
-from plait.core import Act, Answered, Call, Effects, LimitNear, LoopContext, Observation, Stopped, Task
+from plait.core import Act, Answered, Call, Effects, LimitNear, LoopContext, Observation, Stopped, Task, events
 from plait.core.errors import ReplayDiffers
 from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import owner_of_this_process
@@ -21,6 +22,7 @@ from plait.runtime.guard import AskApproval, Entry, Guard, Refuse, StartChild
 from plait.toolkits.questions import ask_user
 
 MADE: list[str] = []
+NO_MODEL = plait.Scripted([])
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +130,59 @@ def questions(agent: plait.Agent, run: Any) -> list[tuple[str, str, str]]:
 def records(run: Any, kind: type[IntentRecord | ResultRecord | RaisedRecord], key: str) -> list[Any]:
     """Return the records of one kind that an entry has."""
     return [row.record for row in run.rows() if isinstance(row.record, kind) and row.record.key == key]
+
+
+def test_events_show_results_of_calls_side_by_side_as_the_loop_gets_them(journal: Path) -> None:
+    """Live, from the record, and in it: with what the loop breaker and grounding add."""
+    twice, invented = texts("a", "b"), (Call("send", {"text": "Mail 870335"}), Call("send", {"text": "them"}))
+    agent = plait.Agent(Acts(twice, twice, invented), tools=[send], grounding="warn", journal=journal, model=NO_MODEL)
+    live: list[events.Event] = []
+    run = asyncio.run(agent.arun("Send them.", on_event=live.append))
+    seen, replayed = ([each for each in found if isinstance(each, events.Observed)] for found in (live, run.events))
+    recorded = [each.seen for each in run.timeline.tool_calls]
+    assert sorted(map(repr, seen)) == sorted(map(repr, replayed))
+    assert sorted(repr(each.observation) for each in seen) == sorted(map(repr, recorded))
+    notes = {each.observation.text: each.observation.note for each in seen}
+    assert all("exactly this call before" in notes[f"sent {each}"] for each in "ab") and not notes["sent them"]
+    assert "870335" in notes["sent Mail 870335"]
+
+
+def test_events_show_a_withheld_result_and_a_changed_call_that_was_refused_as_the_record_does(journal: Path) -> None:
+    class Changes(plait.Hook):
+        def before_tool(self, context: Any, call: Call) -> Call:
+            return structs.replace(call, input={**call.input, "seconds": 0.001})
+
+    class Withholds(Guard):
+        points = (Call,)
+
+        async def before(self, entry: Entry) -> Any:
+            return Refuse("not b") if entry.effect.input["text"] == "b" else entry.effect
+
+        async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
+            return Refuse("it is secret") if isinstance(result, Observation) and result.ok else result
+
+    hooks = [Changes(), Withholds()]
+    agent = plait.Agent(Acts(texts("a", "b")), tools=[send], hooks=hooks, journal=journal, model=NO_MODEL)
+    live: list[events.Event] = []
+    run = asyncio.run(agent.arun("Send them.", on_event=live.append))
+    seen, replayed = ([each for each in found if isinstance(each, events.Observed)] for found in (live, run.events))
+    assert sorted(map(repr, seen)) == sorted(map(repr, replayed))
+    assert {each.observation.text for each in seen} == set(run.answer)
+    assert "Error: the result of 'send' is withheld. It is secret." in run.answer
+
+
+def test_a_result_is_reported_as_soon_as_its_call_has_ended_unless_a_guard_may_change_it(journal: Path) -> None:
+    acts = texts("a", "slow", seconds=(0.0, 0.05)), texts("a", "b", "slow", seconds=(0.0, 0.0, 0.05))
+    agent = plait.Agent(Acts(*acts), tools=[send], journal=journal, model=NO_MODEL)
+
+    def listen(event: events.Event) -> None:
+        if isinstance(event, events.Observed):
+            MADE.append(f"{event.observation.text}, shown")
+
+    asyncio.run(agent.arun("Send them.", on_event=listen))
+    first, second = MADE[: len(MADE) // 2 - 1], MADE[len(MADE) // 2 - 1 :]
+    assert first.index("sent a, shown") < first.index("slow ends")
+    assert second.index("sent b, shown") < second.index("slow ends") < second.index("sent a, shown")
 
 
 def test_a_signal_during_the_first_admission_starts_nothing(monkeypatch: pytest.MonkeyPatch, journal: Path) -> None:

@@ -54,7 +54,6 @@ def wait_in_thread(x: str) -> str:
     BEGUN.set()
     while not plait.cancelled():
         threading.Event().wait(0.001)
-    CLEANED.append(x)
     return x
 
 

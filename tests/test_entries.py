@@ -287,6 +287,9 @@ def test_an_attempt_without_a_result_is_recorded_as_lost_and_counts_and_the_next
         if len(responses) == 2:
             lost += 1
             assert responses[0].error and not responses[1].error
+            assert responses[0].usage.estimated and responses[0].usage.input_tokens > 0  # it may have been sent
+            counted = run.disk.runs[RUN].totals["input_tokens"]
+            assert counted == responses[0].usage.input_tokens + ended.timeline.model_calls[0].reply.usage.input_tokens
             assert [key for key in run.disk.keys(kind=IntentRecord) if "a" in key] == ["0a0", "0a1"]
         assert run.replay().whole
     assert lost

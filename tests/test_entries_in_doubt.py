@@ -9,7 +9,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+import plait
 from core_runs import (
     DELEGATE,
     HELP,
@@ -35,7 +37,7 @@ from plait.core.errors import StaleAnswer
 from plait.journal.memory import MemoryLog
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import ChildEnd, IntentRecord, ResultRecord, RunHead
-from plait.runtime.guard import Entry, Suspend
+from plait.runtime.guard import Entry
 from plait.runtime.run_journal import EntryWork, RunJournal
 
 
@@ -97,12 +99,17 @@ def test_a_doubt_is_looked_up_over_the_tree_of_runs() -> None:
     assert len(did()) <= 1
 
 
-def test_a_call_that_waits_for_a_child_is_not_in_doubt() -> None:
+def test_a_call_that_waits_for_a_child_is_not_in_doubt_also_after_a_kill() -> None:
     for run, _ in each_point(lambda: with_child(calls(HELP), asker)):
         assert run.go().status == "waiting"
-        assert run.go().status == "waiting"
-        assert run.go("Ann B.").answer == ["Ann B."]
-        assert run.replay().whole
+        for point in range(1, 99):  # it waits, and the process that goes on with it is killed
+            other = Tried(run.make_agent, run.make_guards, run.disk.copy())
+            is_dead = other.die(point)
+            assert other.go().status == "waiting"
+            assert other.go("Ann B.").answer == ["Ann B."]
+            assert other.replay().whole
+            if not is_dead:
+                break
 
 
 def test_a_tool_with_effects_of_its_own_does_not_wait_for_a_child() -> None:
@@ -112,29 +119,20 @@ def test_a_tool_with_effects_of_its_own_does_not_wait_for_a_child() -> None:
     assert run.replay().whole
 
 
-def test_work_that_suspends_in_order_writes_that_and_goes_on_with_a_new_intent() -> None:
-    log = MemoryLog(RunHead(RUN, "q", {"name": "steps"}, {}))
-    work = EntryWork("asked", describe_doubt=lambda: "in doubt", effect=PAY)
-    results: list[Any] = [Suspend(), "done"]
+def test_a_call_that_the_user_answers_is_not_in_doubt_whatever_the_marks_of_its_tool() -> None:
+    @plait.tool
+    def boss(question: str) -> str:
+        """Ask the boss."""
+        raise AssertionError("the user answers")
 
-    async def perform(entry: Entry) -> tuple[Any, None]:
-        result = results.pop(0)
-        if isinstance(result, Suspend):
-            raise result
-        return result, None
-
-    def enter() -> Any:
-        journal = RunJournal(log, log.rows())
-        return asyncio.run(journal.entry(Entry(RUN, "0.0", 0, None, None), "other", work, perform))
-
-    with pytest.raises(Suspend):
-        enter()
-    assert enter() == "done"
-    kinds = [type(row.record).__name__ for row in log.rows()]
-    assert kinds == ["IntentRecord", "RaisedRecord", "IntentRecord", "ResultRecord"]
+    asks = calls(Call("boss", {"question": "Which Ann?"}))
+    for run, _ in each_point(lambda: tried(asks, tools=[structs.replace(boss, person=True)])):
+        assert run.go().status == "waiting"
+        assert run.go("Ann B.").answer == ["Ann B."]
+        assert run.replay().whole
 
 
-def test_work_is_in_doubt_only_if_its_last_row_is_an_intent() -> None:
+def test_work_is_in_doubt_if_it_has_an_intent_and_no_result() -> None:
     log = MemoryLog(RunHead(RUN, "q", {"name": "steps"}, {}))
     work = EntryWork("asked", describe_doubt=lambda: "in doubt", effect=PAY)
 

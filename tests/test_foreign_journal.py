@@ -91,6 +91,7 @@ def test_resume_and_fork_of_a_foreign_journal_say_what_they_would_load(shell: Sh
 
 def test_the_user_s_default_journal_loads_the_tools_it_names(shell: Shell) -> None:
     (shell.folder / "foreign.db").rename(shell.env["PLAIT_JOURNAL"])
+    (shell.folder / "foreign.db-effects").rename(shell.env["PLAIT_JOURNAL"] + "-effects")
     done = shell(*answer)
     assert (done.code, done.out) == (0, "sent\n"), done.err
     assert loaded(shell)

@@ -33,10 +33,10 @@ from core_runs import (
     tried,
     with_child,
 )
-from plait.core import Call, LimitNear, LoopRun
+from plait.core import Call, LimitNear, LoopRun, Think
 from plait.core.effects import Act, Start, WaitNext, ask
 from plait.journal.records import IntentRecord, ResultRecord
-from plait.runtime.guard import Entry, Guard, StartChild
+from plait.runtime.guard import Attempt, Entry, Guard, StartChild
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +101,18 @@ def test_limits_follow_the_record_after_every_kill_also_of_attempts_and_children
         assert run.replay().whole
 
 
+def test_totals_count_the_tool_calls_of_the_tree_after_every_kill() -> None:
+    def child(question: str) -> LoopRun:
+        return texts((yield Act((LOOK, PAY))))  # type: ignore[return-value]
+
+    for run, _ in each_point(lambda: with_child(calls(HELP, LOOK), child)):
+        run.finish()
+        begun = [(id, each) for id, each in run.tool_calls().items() if each.begun]
+        totals = run.disk.runs[RUN].totals
+        assert totals["tree"]["tool_calls"] == len(begun) == 4
+        assert totals["tool_calls"] == sum(name == RUN for (name, _), _ in begun) == 2
+
+
 def test_a_resumed_run_counts_an_unfinished_child_before_it_admits_anything() -> None:
     """The child has used what the limit allows. The call that waited is admitted again before the walk comes to it."""
     admitted: list[str] = []
@@ -154,6 +166,59 @@ def test_recorded_work_is_told_before_the_walk_and_telling_it_twice_changes_noth
     run.go("yes")
     assert told[:2] == [("recall", (RUN, "0.0")), ("recall", (RUN, "1.1"))]
     assert told.index(("before", (RUN, "1.0"))) > 1
+
+
+class Knows(Guard):
+    """Notes which entries it has heard of. It holds for child runs, too."""
+
+    points = (Think, Attempt, Call, StartChild)
+    known: set[tuple[str, str]]
+    on_record: frozenset[tuple[str, str]] = frozenset()
+    """What must be known before anything new is admitted."""
+
+    def start(self, context: Any) -> Guard:
+        self.known = set()
+        return self
+
+    async def before(self, entry: Entry) -> Any:
+        assert self.on_record <= self.known, f"{entry.id} is admitted, and unknown is {self.on_record - self.known}"
+        self.known.add(entry.id)
+        return entry.effect
+
+    def recall(self, entry: Entry, result: Any) -> None:
+        self.known.add(entry.id)
+
+
+def test_a_guard_of_the_tree_knows_all_recorded_work_of_child_runs_before_anything_new_is_admitted() -> None:
+    """After each kill, also those in the middle of the second child, when the first has ended."""
+
+    def child(question: str) -> LoopRun:
+        yield asks_model(question)
+        yield Act((LOOK, Call("pay", {"amount": len(question)})))
+        return (yield asks_model(f"{question}?")).text  # type: ignore[return-value]
+
+    def walk() -> LoopRun:
+        yield Act((HELP,))
+        return texts((yield Act((LOOK, Call("helper", {"question": "and who?"})))))  # type: ignore[return-value]
+
+    begun = 0
+    for run, is_dead in each_point(lambda: with_child(walk, child, Knows)):
+        on_record = frozenset(
+            (name, each.key)
+            for name in run.disk.runs
+            for each in run.disk.records(name, IntentRecord | ResultRecord)  # type: ignore[arg-type]
+            if each.work in ("request", "think", "call", "child")
+        )
+        begun += is_dead and len(run.disk.runs) == 3
+
+        def make(on_record: frozenset[tuple[str, str]] = on_record) -> Knows:
+            guard = Knows()
+            guard.on_record = on_record
+            return guard
+
+        run.make_guards = lambda make=make: [make()]  # type: ignore[misc]
+        assert run.finish().answer == ["522250", "x"]
+    assert begun > 5
 
 
 def test_an_answer_to_a_child_that_was_interrupted_loses_nothing_of_what_it_used() -> None:

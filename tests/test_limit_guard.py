@@ -35,7 +35,7 @@ from plait.runtime.clock import RunClock
 from plait.runtime.guard import Attempt, Entry, Finish, LimitReached, StartChild
 from plait.runtime.guards.limits import LimitGuard
 from plait.runtime.limits import Limits
-from plait.runtime.spent import Spent
+from plait.runtime.spent import Spent, spent_in
 from plait.runtime.tally import LENGTH_FIELD, Tally, TokenEstimate
 
 BODY = b"x" * (400 - LENGTH_FIELD)
@@ -701,8 +701,10 @@ def test_a_tally_begins_with_the_record_and_sums_its_tree() -> None:
         each.count_tool_call()
     assert tally.tree_total == Spent(4, 12, 8, Usage(172, 17), 0.952, 13)
     own = tally.json()
-    assert list(own)[:3] == ["calls", "requests", "input_tokens"] and list(own)[-1] == "cost_usd"
+    assert list(own)[:4] == ["calls", "requests", "tool_calls", "input_tokens"] and list(own)[-1] == "cost_usd"
     assert (own["calls"], own["requests"], own["input_tokens"], own["cost_usd"]) == (3, 5, 111, 0.601)
+    assert spent_in(own) == Spent(1, 5, 3, Usage(111, 11), 0.601, 5)
+    assert spent_in({**own, "tree": tally.tree_total.json()}) == tally.tree_total
     child.count_lost(Usage(), None)
     assert tally.cost == 0.601 and tally.tree_total.cost_usd is None
 

@@ -19,7 +19,7 @@ WRITERS = {
     "runtime/run_journal.py": "writes the entries and the notes of a run",
     "runtime/runs.py": "writes that a run is resumed, and the answer of the user",
     "runtime/answers.py": "writes the answers of the user",
-    "runtime/chain.py": "writes what guards decide",
+    "runtime/decisions.py": "writes what guards decide",
     "runtime/child_runs.py": "writes the end of a child run whose entry does not say so yet",
     "runtime/signals.py": "makes the rows of what the loop received in place of a result, and reads them",
     "runtime/engine.py": "writes what the loop received in place of a result, and results of work that is not done",

@@ -166,7 +166,7 @@ class Desk:
         entry = Entry(self.run, key, 0, effect, effect)
         entry.remark = lambda kind, text: REMARKS.append((kind, text))
         performer: Any = END if isinstance(effect, Finish) else Check(None)  # type: ignore[arg-type]
-        guards = self.chain.at(effect, after=True)
+        guards = self.chain.at(type(effect)).after
         return await self.chain.settle(Admitted(entry, performer, guards, NOTHING), result)
 
 

@@ -18,7 +18,6 @@ from plait.journal.records import (
     IntentRecord,
     MadeCall,
     ParentCall,
-    RaisedRecord,
     Record,
     ResultRecord,
     RunHead,
@@ -36,7 +35,7 @@ from plait.server.timeline import ViewerTimeline
 
 SEND = Call("send", {"text": "Lyon"})
 ASKING: tuple[Record, ...] = (begin("1.0", Call("helper", "go")), start_child("1.0:c5f.0", "r-1"))
-SUSPENDED: tuple[Record, ...] = (*ASKING, RaisedRecord("1.0", 1, "Suspend"))
+HELPER = {"name": "helper", "read_only": True}
 
 
 async def record(
@@ -50,7 +49,7 @@ async def record(
 async def record_tree(journal: Journal) -> str:
     """A run that waits with a question of its child run; the id of that question."""
     key = "0.0?approvals@5f"
-    await record(journal, "r", *SUSPENDED, session="s")
+    await record(journal, "r", *ASKING, session="s")
     await record(journal, "r-1", ask(key, "Send it?", call=SEND), caller=ParentCall("r", "1.0:c5f.0"))
     return question_id("r-1", key)
 
@@ -135,7 +134,7 @@ async def test_an_answer_names_a_question_of_any_run_of_the_tree(tmp_path: Path)
 async def test_an_answered_question_of_a_child_run_is_known_as_answered(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db")
     key = "0.0?approvals@5f"
-    await record(journal, "r", *SUSPENDED)
+    await record(journal, "r", *ASKING)
     answered = ask(key, "Send it?", call=SEND), answer(key, Decision("yes")), ask("2", "Which?")
     await record(journal, "r-1", *answered, caller=ParentCall("r", "1.0:c5f.0"))
     with pytest.raises(StaleAnswer, match="was answered before") as refused:
@@ -145,11 +144,12 @@ async def test_an_answered_question_of_a_child_run_is_known_as_answered(tmp_path
         open_question(journal, "r", "aaaaaaaa")
 
 
-async def test_calls_in_doubt_are_those_that_began_and_neither_ended_nor_wait_for_a_child(tmp_path: Path) -> None:
+async def test_calls_in_doubt_are_those_that_began_and_neither_ended_nor_can_be_made_again(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db")
     made = MadeCall(Call("send", {"text": "Lyon", "copy": False}))
-    records = (*SUSPENDED, begin("1.1", SEND, made=made), end("1.2", "done"), begin("1.2", Call("other")))
-    await record(journal, "r", *records, status="cancelled", totals={"guards": {"approvals": [["send", {}]]}})
+    records = (*ASKING, begin("1.1", SEND, made=made), end("1.2", "done"), begin("1.2", Call("other")))
+    totals = {"guards": {"approvals": [["send", {}]]}}
+    await record(journal, "r", *records, status="cancelled", totals=totals, tools=(HELPER,))
     doubtful = begin("0.0", Call("pay", 5)), end("0.0", Observation("?", "in_doubt"))
     carried = {"guards": {"approvals": [["pay", 5]]}}
     await record(journal, "r-1", *doubtful, status="answered", totals=carried, caller=ParentCall("r", "1.0:c5f.0"))

@@ -113,14 +113,9 @@ def test_a_refused_call_is_planned_and_ends_without_having_begun() -> None:
     assert changes(timeline) == ["planned", "ended"]
 
 
-def test_a_call_that_began_and_has_no_result_is_in_doubt_unless_it_waits_for_a_child_run() -> None:
-    (call,) = Timeline(rows(begin("1.0", SEND))).tool_calls
-    assert call.begun and not call.waits and call.observation is None
-    suspended = (begin("1.0", SEND), RaisedRecord("1.0", 1, "Suspend"))
-    (call,) = (timeline := Timeline(rows(*suspended))).tool_calls
-    assert call.begun and call.waits and changes(timeline) == ["planned", "began"]
-    (call,) = (timeline := Timeline(rows(*suspended, begin("1.0", SEND)))).tool_calls
-    assert call.begun and not call.waits and changes(timeline) == ["planned", "began"]
+def test_a_call_that_is_made_again_began_once() -> None:
+    (call,) = (timeline := Timeline(rows(begin("1.0", SEND), begin("1.0", SEND)))).tool_calls
+    assert call.begun and call.observation is None and changes(timeline) == ["planned", "began"]
 
 
 def test_a_guard_s_own_decision_is_told_from_the_user_s() -> None:

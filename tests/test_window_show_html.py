@@ -81,7 +81,7 @@ async def test_hostile_texts_in_the_file_run_nothing(browser: Browser, tmp_path:
     script = [action("population", {"town": f"{HOSTILE}{hidden}"}, HOSTILE), answer(f"{HOSTILE}{hidden}]]>--><!--")]
     run = await react(journal, script).arun(f"{HOSTILE}</script></style></title>{hidden}")
     row = Journal.at(journal).run(run.id)
-    file.write_text(render_html(row, run.trace), encoding="utf-8")
+    file.write_text(render_html(row, Journal.at(journal)), encoding="utf-8")
     shown = await opened(browser, file)
     assert await shown.count(".step") == 2
     await to(shown, f"#/runs/{run.id}/wire/2")
@@ -101,7 +101,7 @@ async def test_plans_and_code_are_drawn_in_the_file(browser: Browser, tmp_path: 
     for make, selector in ((rewoo, ".plan svg rect"), (codeact, ".part.action .code")):
         run = await make(journal).arun("How many?")
         file = tmp_path / f"{run.loop}.html"
-        file.write_text(render_html(Journal.at(journal).run(run.id), run.trace), encoding="utf-8")
+        file.write_text(render_html(Journal.at(journal).run(run.id), Journal.at(journal)), encoding="utf-8")
         shown = await opened(browser, file)
         assert await shown.count(selector) >= 2
         assert shown.problems == []
@@ -111,9 +111,9 @@ async def test_plans_and_code_are_drawn_in_the_file(browser: Browser, tmp_path: 
 async def test_a_text_that_is_too_long_is_cut_and_says_where_it_stands_whole(browser: Browser, tmp_path: Path) -> None:
     journal, file = tmp_path / "j.db", tmp_path / "run.html"
     run = await written(journal, 1, observation="x" * 1_000_000)
-    text = render_html(Journal.at(journal).run(run), Journal.at(journal).rows(run))
+    text = render_html(Journal.at(journal).run(run), Journal.at(journal))
     assert 200_000 < len(text) < 500_000
-    assert len(render_html(Journal.at(journal).run(run), Journal.at(journal).rows(run), max_text=None)) > 1_000_000
+    assert len(render_html(Journal.at(journal).run(run), Journal.at(journal), max_text=None)) > 1_000_000
     file.write_text(text, encoding="utf-8")
     shown = await opened(browser, file)
     await shown.evaluate("[...document.querySelectorAll('.observation .more button')].at(-1).click()")
@@ -127,7 +127,7 @@ async def test_a_file_of_a_long_run_does_not_grow_with_its_square(tmp_path: Path
     for steps, name in ((100, "20260101-000000-short1"), (200, "20260101-000001-longr1")):
         await written(tmp_path / "j.db", steps, run=name)
         row = Journal.at(tmp_path / "j.db").run(name)
-        sizes.append(len(render_html(row, Journal.at(tmp_path / "j.db").rows(name))) - len(bundle_script("main.js")))
+        sizes.append(len(render_html(row, Journal.at(tmp_path / "j.db"))) - len(bundle_script("main.js")))
     assert sizes[1] < 2.2 * sizes[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,18 @@ from typing import Any
 import pytest
 
 import plait
+from plait import Agent
+from plait.core import Call, Reply, Waiting
 from plait.core.errors import RateLimited
 from plait.journal.codec import encode
 from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal
 from plait.runtime.recorded_events import recorded_loop
+from plait.server.html_file import render_html
+from plait.server.live import run_document
 from plait.server.run_view import open_questions, plan_view
 from plait.server.timeline import SORTS, ViewerTimeline, build_timeline
-from window_support import HIDDEN, HOSTILE, action, answer, begin, codeact, react, rewoo, written
+from window_support import HIDDEN, HOSTILE, action, answer, begin, codeact, population, react, rewoo, written
 
 
 def read(agent: plait.Agent, question: str = "How many people live in Lyon and Nice?") -> tuple[plait.Run, RunHead]:
@@ -108,6 +113,26 @@ def test_a_run_that_waits_says_for_what_and_what_was_said(tmp_path: Path) -> Non
     item = build_timeline(done.trace, recorded_loop(head), run.id).items[f"w{asked}"]
     assert (item["approved"], open_questions(after, done.timeline.open_questions)) == (True, [])
     assert done.status == "answered"
+
+
+def test_a_question_of_a_child_run_is_shown_beside_the_call_that_waits_for_it(tmp_path: Path) -> None:
+    """On the page and in the file. The child's question is about a call of its own, with the key of another call."""
+    path = tmp_path / "j.db"
+    child = react(path, [action("send", {"text": "hello"}), answer("sent")], approve="effects")
+    calls = [Call("population", {"town": "Lyon"}, "1"), Call("ask", {"question": "Send it."}, "2")]
+    tools = (population, child.as_tool("ask", "Has it sent."))
+    model = plait.Scripted([Reply("", calls=tuple(calls)), "done"])
+    run = Agent("tool_calling", model=model, tools=tools, journal=path).run("Send.")
+    assert isinstance(run.outcome, Waiting)
+    journal, id = Journal.at(path), run.outcome.question
+    text = render_html(journal.run(run.id), journal)
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert data is not None
+    for shown in (json.loads(data[1]), run_document(journal, run.id)):
+        assert shown["waiting"] == [{"item": f"w{id}", "ask": "approval", "question": id}]
+        items = {item["id"]: item for step in shown["steps"] for item in step["items"]}
+        assert items[f"w{id}"]["call"] == "1.1" and '"hello"' in items[f"w{id}"]["text"][0]
+        assert "c1.1" in items and items["c1.1"]["tool"] == "ask"
 
 
 def test_a_loop_that_is_not_known_here_is_told_as_thought(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from plait.core import Event, Loop, Plan, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hooks
+from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead
 from plait.journal.store import default_path
 from plait.journal.timeline import Timeline
@@ -432,7 +433,7 @@ class Agent(Generic[OutputT]):
         require_loaded(self.tools)
         self._parts.check_prices()
         await self._parts.load_tools()
-        conversation = recorded_conversation(row.head, runs.fresh_id())
+        conversation = recorded_conversation(row.head, new_run_id())
         shown = await asyncio.to_thread(self._parts.choose_tools, row.head.question, row.head)
         rows = journal.rows(row.head.run)
         sandbox = await self._parts.check_sandbox(

@@ -14,16 +14,16 @@ import msgspec
 from plait import __version__, config, loops, telemetry
 from plait.core import Loop, LoopContext
 from plait.core.errors import ConfigError, PlaitError
+from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.fallback import has_native_calls, members_of
-from plait.models.rejections import without_rejected
+from plait.models.rejections import read_rejections, without_rejected
 from plait.models.resolve import add_settings, check_spec, require_prices
 from plait.models.settings import phases_with_settings, settings_of_phase
-from plait.runtime import runs
 from plait.runtime.agent_description import (
     Description,
     book_of,
@@ -92,8 +92,14 @@ class AgentParts:
         given = self._agent.loop
         if not isinstance(given, str):
             return given
-        model = without_rejected(self.models.get("act") or self.models[""], asks_for_tools=False)
+        model = self.models.get("act") or self.models[""]
+        model = without_rejected(model, read_rejections(), asks_for_tools=False)
         return loops.choose_loop(has_tools=has_native_calls(model))
+
+    @cached_property
+    def _asks_for_tools(self) -> bool:
+        """Return whether the loop cannot go on as another one, so that it asks for native tools."""
+        return loops.fallback_of(self.loop) is None
 
     @cached_property
     def toolset(self) -> Toolset:
@@ -305,8 +311,7 @@ class AgentParts:
         """
         agent = self._agent
         models = self._agent._access.resolve_all(self._given_models, agent.settings, False) if replay else self.models
-        asks_for_tools = loops.fallback_of(self.loop) is None
-        phases = Phases(models_of_run(models, recorded, asks_for_tools=asks_for_tools, replay=replay))
+        phases = Phases(models_of_run(models, recorded, asks_for_tools=self._asks_for_tools, replay=replay))
         if recorded is not None:
             files = restore_files(recorded, journal or self.require_journal()) if recorded.attachments else files
             shown, now = shown_by(recorded), recorded.settings.get("now")
@@ -384,7 +389,7 @@ class AgentParts:
             find_model=self.find_model,
             run_child=run_child,
             data_tokens=tuple(
-                token for token in tokens if token not in f"{self.prompts.text}\n{agent.system or ''}\n{instructions}"
+                [each for each in tokens if each not in f"{self.prompts.text}\n{agent.system or ''}\n{instructions}"]
             ),
             tracer=telemetry.find_tracer(),
         )
@@ -406,7 +411,7 @@ class AgentParts:
     def make_head(self, question: str, run_spec: RunSpec, conversation: Conversation | None) -> RunHead:
         """Return the head of a new run: what the journal stores of the agent and the question."""
         head = RunHead(
-            run=runs.fresh_id(),
+            run=new_run_id(),
             question=question,
             loop=self._recorded_loop,
             models=run_spec.phases.describe(),

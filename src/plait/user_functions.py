@@ -17,6 +17,9 @@ from plait.core.errors import ConfigError
 
 T = TypeVar("T")
 
+_PLAIN = (str, int, float, type(None))
+"""Types of most values; the checks for awaitables take longer."""
+
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Return whether a function, or an object that can be called, is async."""
@@ -51,7 +54,7 @@ def call_plain(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         value = function(*arguments, **named)
     except KeyboardInterrupt as why:
         raise_interrupt(why)
-    if inspect.isawaitable(value) or inspect.isasyncgen(value):
+    if not isinstance(value, _PLAIN) and (inspect.isawaitable(value) or inspect.isasyncgen(value)):
         discard = getattr(value, "close", None) or getattr(value, "cancel", None)
         if discard is not None:
             discard()

@@ -38,6 +38,7 @@ from plait.journal.entries import ModelCall, RecordedResponse
 from plait.journal.export import lines
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import Row, RunHead, RunRow
+from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
@@ -75,7 +76,7 @@ def show(
         show_tree(row, store, as_object=as_object)
         return
     if html is not None:
-        _write_html(row, store.rows(row.head.run), html, full=full)
+        _write_html(row, store, html, full=full)
         return
     if wire:
         _show_wire(row.head, store.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
@@ -91,11 +92,11 @@ def show(
         _show_steps(row, timeline, events, full=full)
 
 
-def _write_html(row: RunRow, rows: Sequence[Row], name: str, *, full: bool) -> None:
+def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
     from plait.server.html_file import LONGEST, render_html
 
     path = check_writable(name)
-    text = render_html(row, rows, max_text=None if full else LONGEST)
+    text = render_html(row, store, max_text=None if full else LONGEST)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as why:

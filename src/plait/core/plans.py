@@ -51,21 +51,19 @@ class Plan(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     @property
     def calls(self) -> tuple[Step, ...]:
         """The steps that call something."""
-        return tuple(step for step in self.steps if step.tool)
+        return tuple([step for step in self.steps if step.tool])
 
     def problems(self, tools: Iterable[ToolSpec], is_open: IsOpen | None = None) -> list[str]:
         """Return the errors because of which this plan cannot run, in words for its author; empty if it can.
 
         `is_open` says whether a text names a result; with it, inputs are checked as well as names.
         """
-        known = {tool.name: tool for tool in tools}
-        ids = [step.id for step in self.calls]
-        times = Counter(ids)
+        known, calls = {tool.name: tool for tool in tools}, self.calls
+        times = Counter([step.id for step in calls])
         found = [f"Step {id} is given twice." for id, count in times.items() if count > 1]
-        if not found and (ring := self._cycle()):
-            found.append("These steps wait for each other: " + " -> ".join(ring) + ".")
+        is_twice, is_early = bool(found), False
         before: set[str] = set()
-        for step in self.calls:
+        for step in calls:
             if (step.tool not in known or is_open is not None) and (
                 problem := find_call_problem(step.tool, step.input, known, is_open or bool)
             ):
@@ -75,17 +73,15 @@ class Plan(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
                     found.append(f"Step {step.id} names {need}, which no step gives.")
                 elif need not in before:
                     found.append(f"Step {step.id} names {need}, which comes only later.")
+                    is_early = True
             before.add(step.id)
+        if is_early and not is_twice:
+            try:
+                TopologicalSorter({step.id: step.needs for step in calls}).prepare()
+            except CycleError as why:
+                found.insert(0, f"These steps wait for each other: {' -> '.join(reversed(why.args[1]))}.")
         found += [f"Evidence is given for {id}, which is no step." for id in self.evidence if id not in times]
         return found
-
-    def _cycle(self) -> list[str]:
-        """Return ids that wait for each other, the first one again at the end; empty without a cycle."""
-        try:
-            TopologicalSorter({step.id: step.needs for step in self.calls}).prepare()
-        except CycleError as why:
-            return list(reversed(why.args[1]))
-        return []
 
 
 def _show_step(step: Step) -> str:

@@ -62,6 +62,8 @@ MARKERS = (
 )
 """The markers by family. Each counts with every model: names do not tell which one answers."""
 
+_SIGN = re.compile(r"[<\[◁]")
+"""What every marker holds."""
 _TOKEN = re.compile(r"<\|\w+\|>")
 _LONGEST = max(len(each) for markers in MARKERS for each in (*markers.opens, *markers.closes))
 _FIRST = frozenset(each[0] for markers in MARKERS for each in markers.opens)
@@ -136,6 +138,8 @@ def drop_closing(text: str, markers: Markers) -> str:
 
 def drop_reasoning(text: str) -> str:
     """Return a whole reply without reasoning where it begins, at the start of a line, or behind `Thought:`."""
+    if not _SIGN.search(text):
+        return text
     kept: list[str] = []
     done = counted = fences = 0
     first = _START.match(text).end()  # type: ignore[union-attr]
@@ -168,6 +172,8 @@ def drop_reasoning(text: str) -> str:
 
 def split_unopened(text: str) -> tuple[str, str]:
     """Return the reasoning in a whole reply whose opening marker is missing ("" for none), and the text behind it."""
+    if not _SIGN.search(text) and "assistantfinal" not in text:
+        return "", text
     low = text.lower()
     start = end = 0
     if found := _UNOPENED_CHANNEL.match(text):

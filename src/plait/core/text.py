@@ -64,6 +64,11 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
+def sentence(text: str) -> str:
+    """Capitalize a text and end it with a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
 def format_count(number: int, word: str) -> str:
     """Return `1 step` or `2 steps`."""
     return f"{number:,} {word}" + ("" if number == 1 else "s")

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plait.journal.log import AnyLog, Entry, RunLog
+    from plait.journal.log import AnyLog, RecordAndBody, RunLog
     from plait.journal.memory import MemoryLog
     from plait.journal.owner import new_run_id, owner_of_this_process
     from plait.journal.records import Record, Row, RunHead, RunRow, SessionRow, SessionTurn
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AnyLog": "log",
-    "Entry": "log",
     "Journal": "store",
     "MemoryLog": "memory",
     "Record": "records",
+    "RecordAndBody": "log",
     "Row": "records",
     "RunHead": "records",
     "RunLog": "log",
@@ -33,10 +33,10 @@ _HOMES = {
 
 __all__ = [
     "AnyLog",
-    "Entry",
     "Journal",
     "MemoryLog",
     "Record",
+    "RecordAndBody",
     "Row",
     "RunHead",
     "RunLog",

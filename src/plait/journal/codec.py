@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, structs
@@ -37,8 +37,6 @@ _encoder = msgspec.json.Encoder()
 _record: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 _head = msgspec.json.Decoder(RunHead)
 
-_KINDS: dict[type, str] = {each: str(each.__struct_config__.tag) for each in get_args(Record)}
-
 
 class ValueTypes(NamedTuple):
     """The types of the values of one kind of work. A value of the type `Any` stays as JSON has it."""
@@ -59,11 +57,6 @@ WORKS: dict[str, ValueTypes] = {
     "child": ValueTypes(ChildStart, result=ChildEnd),
 }
 """The kinds of work whose values are typed; see `records.py`."""
-
-
-def kind_of(record: Record) -> str:
-    """The record's kind, as in the column `kind`."""
-    return _KINDS[type(record)]
 
 
 def encode(value: Any) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from plait.core import Call, Observation, Reply, WaitResult
+from plait.core.text import sentence
 from plait.journal.records import ChildEnd, CodeResult, Decision, RaisedRecord, ResponseRecord, Resumption
 
 
@@ -74,8 +75,8 @@ class ToolCall(Struct, frozen=True):
     """Call `i` of effect `n`: as the loop `planned` it, and as it is made (`call`).
 
     `call` has the names and types that the tool gets; hooks or the user may have changed its input (`changed_by`).
-    `words` has the JSON that they gave for a parameter, where `call` has another. A call is in doubt if it has `begun`,
-    has no `observation`, and does not wait for a child run (`waits`). `observation` is the tool's result;
+    `words` has the JSON that they gave for a parameter, where `call` has another. A call that has `begun`, and has no
+    `observation`, is in doubt if its tool must not be called twice. `observation` is the tool's result;
     `changed_result` what the loop received instead, if a guard changed or withheld it. `artifacts` are what the tool
     returned, as stored.
     """
@@ -89,7 +90,6 @@ class ToolCall(Struct, frozen=True):
     changed_by: ChangedBy = ""
     words: dict[str, Any] = {}
     begun: bool = False
-    waits: bool = False
     observation: Observation | None = None
     changed_result: Observation | None = None
     artifacts: bytes | None = None
@@ -103,6 +103,15 @@ class ToolCall(Struct, frozen=True):
     def shown(self) -> Call:
         """Return the call in the model's own words, unless its input was changed."""
         return self.call if self.changed_by else self.planned
+
+
+def withhold_result(tool: str, made: Observation, reason: str, *, by_user: bool) -> Observation:
+    """Return what the loop receives in place of a result that a guard, or the user whom it asked, withholds."""
+    if by_user:
+        reason = f"the person refused it: {reason}" if reason else "the person refused it"
+    withheld = f"Error: the result of '{tool}' is withheld."
+    text = reason if reason.startswith(withheld) else f"{withheld} {sentence(reason)}"
+    return Observation(text, trouble="refused", seconds=made.seconds, outside=made.outside)
 
 
 class CodeTurn(CodeResult, frozen=True, kw_only=True):
@@ -218,7 +227,7 @@ class OtherWork(Struct, frozen=True):
     has_ended: bool = False
 
 
-Entry: TypeAlias = (
+RecordedEntry: TypeAlias = (
     ModelCall
     | ToolCall
     | CodeTurn
@@ -255,4 +264,4 @@ class Moment(Struct, frozen=True):
     seq: int
     at: float
     change: Change
-    entry: Entry
+    entry: RecordedEntry

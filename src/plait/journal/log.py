@@ -15,7 +15,7 @@ from plait.journal.effects import EffectsFile, Lost, Mark, digest_of_call
 from plait.journal.records import Record
 from plait.journal.writer import EventRow, Writer
 
-Entry: TypeAlias = tuple[Record, bytes | None]
+RecordAndBody: TypeAlias = tuple[Record, bytes | None]
 """A record and the exact bytes it carries, if any."""
 
 ENDED = frozenset({"answered", "failed", "stopped"})
@@ -30,15 +30,15 @@ class AnyLog(Protocol):
         """The run's id."""
         ...
 
-    def append(self, *entries: Entry) -> Awaitable[None]:
+    def append(self, *records: RecordAndBody) -> Awaitable[None]:
         """Add records, in order; they stand for good once this is awaited."""
         ...
 
-    async def append_before(self, calls: Sequence[Call], *entries: Entry) -> None:
+    async def append_before(self, calls: Sequence[Call], *records: RecordAndBody) -> None:
         """Add records, and note outside of the journal that these calls begin, which must not be repeated."""
         ...
 
-    def buffer(self, *entries: Entry) -> None:
+    def buffer(self, *records: RecordAndBody) -> None:
         """Add records that may be written together with the next append."""
         ...
 
@@ -75,8 +75,10 @@ class RunLog:
     ) -> None:
         self._writer = writer
         self._n = n
-        self._run = run
-        self._scrub = scrubber
+        self.run = run
+        """The run's id."""
+        self.scrub: Callable[[bytes], bytes] = scrubber
+        """Returns bytes as they stand on the record, secrets replaced: what replay must compare with."""
         self._has_secrets = bool(scrubber)
         self._clock = clock
         self._seq = seq
@@ -88,11 +90,6 @@ class RunLog:
         self._effects = effects
         self.lost: Lost | None = None
         """The calls that the claim found in doubt."""
-
-    @property
-    def run(self) -> str:
-        """The run's id."""
-        return self._run
 
     @property
     def rows(self) -> int:
@@ -109,72 +106,67 @@ class RunLog:
         """`end` was called and the run's row says so."""
         return self._ended
 
-    def append(self, *entries: Entry) -> Awaitable[None]:
+    def append(self, *records: RecordAndBody) -> Awaitable[None]:
         """Add records, in order. When awaited they outlive this process (SIGKILL), for they are committed.
 
         Raises JournalError, at the call or when awaited: the file can't be written, or stayed locked. The
         records are then still in line. Cancelling whoever waits does not take the records back.
         """
-        self.buffer(*entries)
+        self.buffer(*records)
         rows, self._line = self._line, []
         return self._writer.submit(self, rows)
 
-    async def append_before(self, calls: Sequence[Call], *entries: Entry) -> None:
+    async def append_before(self, calls: Sequence[Call], *records: RecordAndBody) -> None:
         """Add records, and note in the run's own file that these calls begin, which must not be repeated.
 
         When awaited both are on the disk: no damage to the journal makes a resumed run repeat the calls. Raises
         JournalError: then the calls must not be made.
         """
-        written = self.append(*entries)
+        written = self.append(*records)
         # The marks name the last of these rows: others may come while these are written.
         seq, row = self._seq - 1, self._digest.hex()
         await written
         if self._effects is not None and calls:
-            marks = [Mark(seq, row, digest_of_call(self._run, call)) for call in calls]
+            marks = [Mark(seq, row, digest_of_call(self.run, call)) for call in calls]
             await asyncio.to_thread(self._effects.add, marks)
 
-    def buffer(self, *entries: Entry) -> None:
+    def buffer(self, *records: RecordAndBody) -> None:
         """Add records that are written with the next append or the end: no commit of their own."""
         if self._ended:
-            raise JournalError(f"Run {self._run} has ended: nothing more can be put on its record.")
-        self._line.extend([self.row(record, body) for record, body in entries])
+            raise JournalError(f"Run {self.run} has ended: nothing more can be put on its record.")
+        for record, body in records:
+            self._line.append(self.row(record, body))
 
-    def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
+    async def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> None:
         """Write what is in line and the run's end; nobody owns the run from then on. Raises JournalError.
 
         `status` is the outcome's, `waiting` included: the run can be claimed again.
         """
         if self._ended:
-            raise JournalError(f"Run {self._run} has ended already.")
+            raise JournalError(f"Run {self.run} has ended already.")
         rows, self._line = self._line, []
-        ending = (self._text(outcome), self._text(totals))
+        ending = self.scrub(codec.encode(outcome)).decode(), self.scrub(codec.encode(totals)).decode()
         self._ended = True
         state = chain.digest_of_state(self._origin, status, "", self._seq, *ending)
         done = self._writer.submit(self, rows, (status, *ending, self._seq, self._clock(), state, self._n))
-        if self._ended:
+        if self._ended:  # else its rows were taken back
             self._writer.logs.discard(self)
-        return self._over(done) if self._effects is not None and status in ENDED else done
-
-    async def _over(self, done: Awaitable[None]) -> None:
-        """Remove the run's own file once its end is written: such a run can't be resumed."""
         await done
-        if self._effects is not None:
+        if self._effects is not None and status in ENDED:  # it cannot be resumed
             self._effects.remove()
-
-    def scrub(self, data: bytes) -> bytes:
-        """The bytes as they stand on the record, secrets replaced: what replay must compare with."""
-        return self._scrub(data)
 
     def row(self, record: Record, body: bytes | None) -> EventRow:
         """The record's row, at the run's next place."""
         seq = self._seq
-        data = self._scrubbed(codec.encode_record(record))
+        data = codec.encode_record(record)
+        if self._has_secrets:
+            data = self.scrub(data)
         self._seq = seq + 1
         base: int | None = None
         coded: tuple[int | None, int | None, int | None, bytes | None] = delta.NO_BODY
         if body is not None:
             if self._has_secrets:
-                body = self._scrub(body)
+                body = self.scrub(body)
             if (phase := delta.find_phase(record)) is not None:
                 before = self._last.get(phase)
                 self._last[phase] = (seq, body)
@@ -184,7 +176,8 @@ class RunLog:
             else:
                 coded = delta.encode(body)
         # A float, as SQLite gives the time back.
-        columns = (seq, float(self._clock()), codec.kind_of(record), data, base, *coded)
+        kind = str(record.__struct_config__.tag)
+        columns = (seq, float(self._clock()), kind, data.decode(), base, *coded)
         self._digest = chain.digest_of_row(self._digest, columns)
         return (self._n, *columns, self._digest)
 
@@ -194,9 +187,3 @@ class RunLog:
         if self._ended:
             self._ended = False
             self._writer.logs.add(self)
-
-    def _text(self, value: Any) -> str:
-        return self._scrubbed(codec.encode(value))
-
-    def _scrubbed(self, data: bytes) -> str:
-        return (self._scrub(data) if self._has_secrets else data).decode()

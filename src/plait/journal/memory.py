@@ -8,7 +8,7 @@ from typing import Any
 
 from plait.core import Call
 from plait.journal import codec, redaction
-from plait.journal.log import Entry
+from plait.journal.log import RecordAndBody
 from plait.journal.records import Row, RunHead, RunRow
 from plait.journal.writer import DONE
 
@@ -19,7 +19,7 @@ class MemoryLog:
     def __init__(
         self,
         head: RunHead,
-        records: Sequence[Entry] = (),
+        records: Sequence[RecordAndBody] = (),
         *,
         secrets: Iterable[str] = (),
         clock: Callable[[], float] = time.time,
@@ -38,16 +38,16 @@ class MemoryLog:
     def run(self) -> str:
         return self.head.run
 
-    def append(self, *entries: Entry) -> Awaitable[None]:
-        self.buffer(*entries)
+    def append(self, *records: RecordAndBody) -> Awaitable[None]:
+        self.buffer(*records)
         return DONE
 
-    async def append_before(self, calls: Sequence[Call], *entries: Entry) -> None:
+    async def append_before(self, calls: Sequence[Call], *records: RecordAndBody) -> None:
         """Add records, in order. Nothing is resumed after this process ends."""
-        self.buffer(*entries)
+        self.buffer(*records)
 
-    def buffer(self, *entries: Entry) -> None:
-        for record, body in entries:
+    def buffer(self, *records: RecordAndBody) -> None:
+        for record, body in records:
             if self._scrub:
                 record = codec.decode_record(self._scrub(codec.encode_record(record)).decode())
                 body = None if body is None else self._scrub(body)

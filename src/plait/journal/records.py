@@ -70,13 +70,12 @@ class ResultRecord(Struct, frozen=True, omit_defaults=True, tag="result"):
 class RaisedRecord(Struct, frozen=True, omit_defaults=True, tag="raised"):
     """The loop received an exception in place of a result, or (`LimitReached`, `EndedByRefusal`) the run ended with it.
 
-    `kind` is its class name. `asked` is the digest of the loop's effect. `Suspend`: the entry waits for a child run,
-    and goes on with a new intent. `said` are the words with which an endpoint rejected native tools, "" if that was
-    known."""
+    `kind` is its class name. `asked` is the digest of the loop's effect. `said` are the words with which an
+    endpoint rejected native tools, "" if that was known."""
 
     key: str
     step: int
-    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported", "EndedByRefusal", "Suspend"]
+    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported", "EndedByRefusal"]
     limit: str = ""
     detail: str = ""
     tokens: int = 0
@@ -153,11 +152,13 @@ class CodeResult(Struct, frozen=True, omit_defaults=True):
 
 
 class Asking(Struct, frozen=True, omit_defaults=True):
-    """A question to the user. `call` is the call to approve, as it would be made; None for another question."""
+    """A question to the user. `call` is the call to approve, as it would be made; None for another question. `reasons`
+    are the sentences at the end of `text` that say why a guard asks."""
 
     kind: Literal["question", "approval", "plan"]
     text: str
     call: Call | None = None
+    reasons: tuple[str, ...] = ()
 
 
 class Decision(Struct, frozen=True, omit_defaults=True):

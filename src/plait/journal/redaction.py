@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from plait.core.errors import JournalError
-from plait.core.secrets import Scrubber
+from plait.core.secrets import Scrubber, scrubber_of
 from plait.user_functions import call_plain, require_plain
 
 Redact: TypeAlias = Callable[[str], str]
@@ -44,7 +44,7 @@ def is_set() -> bool:
 def scrubber(secrets: Iterable[str]) -> Scrubber:
     """Return what is applied to everything that is stored: first secrets are replaced, then the user's function
     runs."""
-    return Scrubber(secrets) if _hook is None else RedactingScrubber(secrets, _hook)
+    return scrubber_of(tuple(secrets)) if _hook is None else RedactingScrubber(secrets, _hook)
 
 
 class RedactingScrubber(Scrubber):

@@ -50,7 +50,7 @@ RUNS = SqlTable(
         SqlColumn(
             "totals",
             "TEXT NOT NULL",
-            "JSON of the sums (steps, calls, usage, cost ...); `{}` until the end",
+            "JSON of the sums (steps, model calls, tool calls, usage, cost ...); `{}` until the end",
         ),
         SqlColumn("session", "TEXT NOT NULL DEFAULT ''", "the conversation of which the run is a turn; '': none"),
         SqlColumn(

@@ -27,7 +27,7 @@ from plait.core import Attachment
 from plait.core.errors import JournalError, RecordChanged
 from plait.journal import chain, codec, faults, reader, redaction
 from plait.journal.effects import EffectsFile, has_effects
-from plait.journal.log import ENDED, Entry, RunLog
+from plait.journal.log import ENDED, RecordAndBody, RunLog
 from plait.journal.owner import OwnerLock, hold_owner_lock, life_of, owner_of_this_process
 from plait.journal.records import NoteRecord, Row, RunHead, RunRow, SessionRow, SessionTurn
 from plait.journal.timeline import Timeline
@@ -120,7 +120,7 @@ class Journal:
         self,
         head: RunHead,
         owner: str,
-        records: Sequence[Entry] = (),
+        records: Sequence[RecordAndBody] = (),
         *,
         secrets: Iterable[str] = (),
         contents: Mapping[str, bytes] = MappingProxyType({}),
@@ -185,7 +185,7 @@ class Journal:
         force: bool = False,
         secrets: Iterable[str] = (),
         rows: int | None = None,
-        records: Sequence[Entry] = (),
+        records: Sequence[RecordAndBody] = (),
     ) -> RunLog:
         """Take over a run to resume it: nobody else can claim it from then on.
 

@@ -8,7 +8,7 @@ All other code reads a trace this way; tests/test_one_reader.py checks it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, convert, to_builtins
 from msgspec.structs import asdict, replace
@@ -19,7 +19,6 @@ from plait.journal.entries import (
     ChildRun,
     CodeTurn,
     EffectTaken,
-    Entry,
     GuardDecision,
     LoopException,
     ModelAttempt,
@@ -27,9 +26,11 @@ from plait.journal.entries import (
     Moment,
     OtherWork,
     Question,
+    RecordedEntry,
     RecordedNote,
     RecordedResponse,
     ToolCall,
+    withhold_result,
 )
 from plait.journal.keys import Key, question_id, read_key
 from plait.journal.records import (
@@ -46,6 +47,7 @@ from plait.journal.records import (
 )
 
 _Closable = TypeVar("_Closable", Question, ChildRun)
+_Changes: TypeAlias = Iterator[tuple[Change, RecordedEntry]]
 
 
 class Timeline:
@@ -96,9 +98,7 @@ class Timeline:
             return False
         asking = f"{key.n}.{key.i}"
         works = any(each.last.response is None for each in self._model_calls.values()) or any(
-            each.begun and not each.waits and each.observation is None
-            for at, each in self._tool_calls.items()
-            if at != asking
+            each.begun and each.observation is None for at, each in self._tool_calls.items() if at != asking
         )
         return not works
 
@@ -164,7 +164,7 @@ class Timeline:
 
     # -- reading rows
 
-    def _read(self, row: Row, body: bytes | None) -> Iterator[tuple[Change, Entry]]:
+    def _read(self, row: Row, body: bytes | None) -> _Changes:
         """Yield what a row changes. A result whose entry did not begin on record, and was not refused, changes
         nothing."""
         record = row.record
@@ -190,9 +190,6 @@ class Timeline:
                 yield from self._end(row.seq, key, record, body)
                 if record.work not in ("question", "decision"):
                     self._close(record.key)
-            case RaisedRecord(kind="Suspend"):
-                if record.key in self._tool_calls:
-                    self._tool_calls[record.key] = replace(self._tool_calls[record.key], waits=True)
             case RaisedRecord():
                 self._close(record.key)
                 yield "raised", LoopException(**asdict(record), n=key.n)
@@ -201,7 +198,7 @@ class Timeline:
             case NoteRecord():
                 yield "noted", RecordedNote(record.key, key.note, record.step, record.kind, record.text, record.value)
 
-    def _end(self, seq: int, key: Key, record: ResultRecord, body: bytes | None) -> Iterator[tuple[Change, Entry]]:
+    def _end(self, seq: int, key: Key, record: ResultRecord, body: bytes | None) -> _Changes:
         value, asked = record.value, None if record.asked is UNSET else record.asked
         match record.work:
             case "request":
@@ -226,7 +223,7 @@ class Timeline:
                 elif known is not None and asked is not None:  # asked about, but then refused
                     known = replace(known, planned=asked)
                 if known is not None:
-                    ended = replace(known, waits=False, observation=value, artifacts=body)
+                    ended = replace(known, observation=value, artifacts=body)
                     self._tool_calls[record.key] = ended
                     yield "ended", ended
             case "code":
@@ -268,7 +265,7 @@ class Timeline:
             return
         made, change = call.seen or call.observation, decision.value
         if decision.action == "refuse":
-            seen = Observation(decision.text, trouble="refused", seconds=made.seconds, outside=made.outside)
+            seen = withhold_result(call.call.tool, call.observation, decision.text, by_user=decision.by_user)
         else:
             seen = convert({**to_builtins(made), **change}, Observation)
         if decision.action == "change" and _REMARKS & change.keys():
@@ -289,7 +286,7 @@ class Timeline:
         self._model_calls[of_call] = call = ModelCall(of_call, key.n, key.i, record.step, (*attempts, attempt))
         return call
 
-    def _begin_call(self, key: Key, record: IntentRecord) -> Iterator[tuple[Change, Entry]]:
+    def _begin_call(self, key: Key, record: IntentRecord) -> _Changes:
         known = self._tool_calls.get(record.key)
         made = MadeCall(record.asked) if record.made is UNSET else record.made
         planned = ToolCall(record.key, key.n, key.i, record.step, record.asked, made.call, made.by, made.words)
@@ -299,7 +296,7 @@ class Timeline:
         if known is None or not known.begun:  # else it goes on: it waited for a child run, or is made again
             yield "began", began
 
-    def _ask(self, key: Key, record: IntentRecord, asked: Asking) -> Iterator[tuple[Change, Entry]]:
+    def _ask(self, key: Key, record: IntentRecord, asked: Asking) -> _Changes:
         """A call that a guard asks about is planned, even if it has no row of its own yet."""
         is_about_call = key.mark == "?" and key.i >= 0 and not key.asked
         if is_about_call and asked.call is not None and key.owner not in self._tool_calls:

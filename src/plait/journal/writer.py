@@ -21,6 +21,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -172,7 +173,7 @@ class Writer:
         connection = self.connection()
         if len(rows) < len(INSERTS) and not endings:
             if rows:  # one statement is a transaction of its own, and saves two
-                connection.execute(INSERTS[len(rows)], [value for row in rows for value in row])
+                connection.execute(INSERTS[len(rows)], list(chain.from_iterable(rows)))
             return
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -35,7 +35,10 @@ _EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"}
 
 def text_key(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:
     """Return the first of `keys` that has text in `value`."""
-    return next((key for key in keys if isinstance(value.get(key), str) and value[key].strip()), None)
+    for key in keys:
+        if isinstance(value.get(key), str) and value[key].strip():
+            return key
+    return None
 
 
 def first_of(value: Any) -> Any:

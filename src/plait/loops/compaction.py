@@ -115,6 +115,8 @@ class Compaction:
         self._view = View(context.observation_chars, first=first)
         self._room: float = context.context_tokens
         self._tokens_a_byte = TOKENS_A_BYTE
+        self._answered: tuple[Think, int] | None = None
+        """The last answered request and its tokens, until they are needed."""
 
     def ask(self, attempt: Attempt, log: Sequence[Any], *, concluding: bool = False) -> Effects[Any]:
         """Run `attempt(view)` with a view of the log that fits, and return its result.
@@ -131,7 +133,7 @@ class Compaction:
             first = next(steps)
         while True:
             try:
-                return (yield from pass_effects(steps, first, on_result=self._learn_density))
+                return (yield from pass_effects(steps, first, on_result=self._note_answered))
             except ContextOverflow as why:
                 before = self._view
                 self._learn_room(attempt, why)
@@ -191,14 +193,17 @@ class Compaction:
         return self._count(next(attempt(view)))
 
     def _count(self, effect: Effect) -> float:
+        if self._answered is not None:
+            (asked, reported), self._answered = self._answered, None
+            self._tokens_a_byte = reported / measure_prompt(asked)[0]
         size, tokens = measure_prompt(effect)
         return size * self._tokens_a_byte + tokens
 
-    def _learn_density(self, effect: Effect, result: Any) -> None:
-        if isinstance(effect, Think) and isinstance(result, Reply) and result.usage.input_tokens:
-            size, tokens = measure_prompt(effect)
-            if not tokens:  # those of attachments are only estimated
-                self._tokens_a_byte = result.usage.input_tokens / size
+    def _note_answered(self, effect: Effect, result: Any) -> None:
+        if not (isinstance(effect, Think) and isinstance(result, Reply) and result.usage.input_tokens):
+            return
+        if not any(message.attachments for message in effect.messages):  # whose tokens are only estimated
+            self._answered = effect, result.usage.input_tokens
 
     def _learn_room(self, attempt: Attempt, why: ContextOverflow) -> None:
         """Learn from a refused prompt how many tokens fit, or how many tokens it has."""

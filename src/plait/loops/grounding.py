@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core import UNKNOWN, Effects, Observation, check_grounding
+from plait.core import UNKNOWN, CheckGrounding, Effects, Observation
 from plait.loops.format import CODE, Turn
 
 _NUMBERED = r"(?<!thought )(?<!action )(?<!observation )"
@@ -16,8 +16,8 @@ _ALONE = re.compile(r"[:\[,]\s*$")  # text before a value of JSON that is not a 
 
 
 def find_ungrounded(text: str = "", **more: Any) -> Effects[tuple[str, ...]]:
-    """Return the values that the model invented in text, code or planned calls. `more`: see `check_grounding`."""
-    found = yield from check_grounding(text, **more)
+    """Return the values that the model invented in text, code or planned calls. `more`: see `CheckGrounding`."""
+    found: tuple[str, ...] = yield CheckGrounding(text, **more)
     return found and tuple(value.rpartition(": ")[2] for value in found)
 
 
@@ -29,7 +29,7 @@ def find_ungrounded_in_turn(turn: Turn) -> Effects[tuple[str, ...]]:
         found = yield from find_ungrounded(turn.thought, code=str(call.input))
     else:
         words = f"{turn.thought}\n{turn.answer}" if turn.answered else turn.thought
-        found = yield from find_ungrounded(words, calls=[call] if call is not None else ())
+        found = yield from find_ungrounded(words, calls=(call,) if call is not None else ())
     # Without the numbers of labels: `OBSERVATION 12`.
     return found and tuple(value for value in found if strike_values(turn.kept, [value]) != turn.kept)
 

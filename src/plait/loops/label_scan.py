@@ -368,7 +368,7 @@ def is_plain_name(name: str, words: LabelWords = USUAL) -> bool:
 
 def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
     """The tool of that name, as `tool_name` matches it."""
-    return _named(name, tools) or _named(tool_name(name, tools, []), tools)
+    return _named(tool_name(name, tools, []), tools)
 
 
 def _named(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
@@ -387,7 +387,8 @@ def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> st
     if len(plain) > 200:
         return plain  # not a name, and too long for the patterns below
     for one in dict.fromkeys((plain, _AROUND_NAME.sub("", plain), plain.partition(".")[2], plain.rpartition(".")[2])):
-        same = [tool.name for tool in tools if one and _folded(tool.name) == _folded(one)]
+        low = _folded(one)
+        same = [tool.name for tool in tools if low and _folded(tool.name) == low]
         alike = [each for each in same if each.lower() == one.lower()] or same
         if one in same or len(alike) == 1:
             found = one if one in same else alike[0]
@@ -405,6 +406,7 @@ def _bare_name(name: str) -> str:
     return inside if inside and bare[0] in "[<({" else bare
 
 
+@lru_cache(maxsize=1024)
 def _folded(name: str) -> str:
     return re.sub(r"[-. ]", "_", name.lower())
 

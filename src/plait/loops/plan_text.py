@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct, structs
@@ -25,7 +26,6 @@ from plait.loops import gbnf
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, is_plain_name, repair_remark, tool_name
 from plait.loops.plan_scan import (
-    HEAD,
     Part,
     call_of,
     guard,
@@ -318,17 +318,17 @@ def _try_text(tool: str, given: JSON) -> str:
         return ""
 
 
+@lru_cache(maxsize=256)  # a run asks it of the same inputs, each time it shows its plan
 def _comes_back(tool: str, text: str) -> bool:
     """Return whether the text reads back unchanged when written as it is."""
     if _CALLED.search(text) is not None:
         return False
     remarks: list[Remark] = []
-    line = f"#E1 = {tool}[{text}]"
-    if len(HEAD.findall(line)) != 1:
+    _, parts = parts_of(f"#E1 = {tool}[{text}]")
+    if len(parts) != 1:
         return False
-    _, (part,) = parts_of(line)
     try:
-        called = call_of(part.text, (), remarks)
+        called = call_of(parts[0].text, (), remarks)
         return called is not None and not remarks and not called.rest and input_of(called.raw, None, remarks) == text
     except Unreadable:
         return False

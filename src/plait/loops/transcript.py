@@ -55,7 +55,7 @@ class Transcript:
         """The tools' names, made harmless."""
         self._heads: dict[str, tuple[Message, Message]] = {}
         """The rules and the question of a chat, by the summary below it."""
-        self._chat: dict[tuple[int, View], tuple[Message, Message]] = {}
+        self._chat: dict[tuple[int, int, bool], tuple[Message, Message]] = {}
         self._raw: dict[tuple[int, View], str] = {}
         self._turns: dict[tuple[int, View], PastTurn] = {}
 
@@ -70,9 +70,9 @@ class Transcript:
                 self._heads[summary] = system(self._rules), self._ask(self._kit.prompt("question", **task))
             said: list[Message] = []
             for i in view.find_shown(len(log.entries)):
-                key = i, how = i, view.of_entry(i)
+                key = i, view.chars, i < view.folded
                 if key not in self._chat:
-                    entry = log.entries[i]
+                    entry, how = log.entries[i], view.of_entry(i)
                     text, images = self._observe_entry(entry, i + 1, how), how.show_attachments(entry.attachments)
                     self._chat[key] = assistant(entry.turn), Message("user", text, attachments=images)
                 said += self._chat[key]

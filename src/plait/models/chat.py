@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -83,7 +83,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     def target(self) -> Target:
         """Return the endpoint and model, for messages."""
         settings, user_set = self.settings, frozenset[str]()
-        if settings.are_set:
+        if settings != NO_SETTINGS:
             given = fields_of({**settings.set_values, **settings.extra_body}).keys()
             user_set = frozenset(name for name, fields in OMITTABLE.items() if not given.isdisjoint((name, *fields)))
         return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets, user_set)
@@ -122,7 +122,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         headers = {**wire.make_headers(self.key, self.name), **self.headers, **self.settings.extra_headers}
         answer = http.HttpAnswer()
         scrubber = target.scrubber
-        prefill = self._prefill(think)
+        hides = bool(scrubber)
+        prefill = self._prefill(think) if think.prefill else ""
         watch = _Watch(ReplyReader(wire, think, prefill, self.provider), on_text, scrubber)
         broken: ModelError | None = None
         try:
@@ -139,7 +140,9 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             broken = error
         cut = answer.cut and watch.reader.draft.is_stopped
         # Searching for pieces of secrets costs time; a whole reply shows below whether it has any.
-        body = target.clean_bytes(answer.body) if broken or cut else scrubber(answer.body)
+        body = answer.body
+        if hides:
+            body = target.clean_bytes(body) if broken or cut else scrubber(body)
         response = Response(answer.status, body, cut)
         if broken and answer.status != 200:
             broken.response = response
@@ -166,7 +169,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
                 broken.response = response
                 raise broken from None
             raise
-        if scrubber and scrubber(said := msgspec.json.encode(reply)) != said:
+        if hides and scrubber(said := msgspec.json.encode(reply)) != said:
             response = structs.replace(response, body=target.clean_bytes(body))
             reply = self._decode(response, think, request.body)
             if scrubber(said := msgspec.json.encode(reply)) != said:
@@ -217,7 +220,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     def _options(self, think: Think) -> WireOptions:
         abilities = self.abilities
         params: Mapping[str, Any] = without_fields(self.params, abilities.lacking) if self.params else {}
-        if self.settings.are_set:
+        if self.settings != NO_SETTINGS:
             settings = self.settings if think.tools else structs.replace(self.settings, **_WITHOUT_TOOLS)
             named = load_wire(self.wire).name_settings(settings, self.provider)
             params = {**params, **named, **settings.extra_body}
@@ -226,11 +229,11 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return WireOptions(self.name, abilities, self.provider, dialect_of(self.provider), params, self.temperature)
 
     def _decode(self, response: Response, think: Think, asked: bytes) -> Reply:
-        wire, prefill = load_wire(self.wire), self._prefill(think)
+        wire, prefill = load_wire(self.wire), self._prefill(think) if think.prefill else ""
         return replies.decode(response, think, wire, self.target, prefill=prefill, provider=self.provider, asked=asked)
 
     def _prefill(self, think: Think) -> str:
-        return load_wire(self.wire).repeatable_prefill(think, self._options(think)) if think.prefill else ""
+        return load_wire(self.wire).repeatable_prefill(think, self._options(think))
 
 
 def _load_pickled(values: dict[str, Any], has_key: bool) -> ChatModel:
@@ -247,9 +250,8 @@ class _Watch:
         self.reader = reader
         self._on_text = on_text
         self._scrubber = StreamScrubber(scrubber)
-        self._follows = (
-            on_text if on_text is not None and isinstance(on_text, FollowsInput) and on_text.followed_tool else None
-        )
+        # A check of the protocol's class would look at each of its names, which takes long.
+        self._follows = cast(FollowsInput, on_text) if getattr(on_text, "followed_tool", "") else None
         self._input_scrubber = StreamScrubber(scrubber)
         self._shown = self._size = 0
 
@@ -264,17 +266,19 @@ class _Watch:
             if self._on_text is not None and (text := self._scrubber.feed(text)):
                 self._shown += len(text)
                 self._on_text(text)
-            self._show_input()
+            if self._follows is not None:
+                self._show_input(self._follows)
         if draft.done:
             return None
         return draft.is_stopped and not draft.whole  # if the endpoint also ended the reply, its usage is still to come
 
-    def _show_input(self) -> None:
-        if self._follows is not None and (text := self.reader.draft.new_input(self._follows.followed_tool)):
-            self._follows.add_input(self._input_scrubber.feed(text))
+    def _show_input(self, follows: FollowsInput) -> None:
+        if text := self.reader.draft.new_input(follows.followed_tool):
+            follows.add_input(self._input_scrubber.feed(text))
 
     def show_rest(self, reply: Reply) -> None:
         """Pass on the rest of the text, when the whole reply is known."""
-        self._show_input()
+        if self._follows is not None:
+            self._show_input(self._follows)
         if self._on_text is not None and len(reply.text) > self._shown:
             self._on_text(reply.text[self._shown :])

@@ -58,10 +58,7 @@ async def _keep_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aioht
         await asyncio.sleep(0)  # transports close on the loop's next turn
 
 
-async def session() -> aiohttp.ClientSession:
-    loop = asyncio.get_running_loop()
-    if (entry := _sessions.get(loop)) is not None and not entry[0].closed:
-        return entry[0]
+async def _open_session(loop: asyncio.AbstractEventLoop) -> aiohttp.ClientSession:
     keeper = _keep_session(loop)
     made = await anext(keeper)
     if (entry := _sessions.get(loop)) is not None and not entry[0].closed:
@@ -107,7 +104,9 @@ async def post(
     """
     import aiohttp
 
-    sender = await session()
+    loop = asyncio.get_running_loop()
+    entry = _sessions.get(loop)
+    sender = entry[0] if entry is not None and not entry[0].closed else await _open_session(loop)
     for name, value in headers.items():
         if not _HEADER_BREAKS.isdisjoint(value):
             hint = f"The key is set by {target.key_env}." if target.key_env else "Correct the key or the header."
@@ -143,17 +142,16 @@ async def post(
     pieces: list[bytes] = []
     size = 0
     enough: bool | None = False
-    loop, seen = asyncio.get_running_loop(), 0
-    until = loop.time() + timeout
+    seen, until = 0, loop.time() + timeout
     try:
         answer.status = 200 if response.status in (201, 202, 203) else response.status
         answer.headers = response.headers
         watch = on_bytes if answer.status == 200 else None
         content = response.content
-        # A body that has come as a whole needs no second read to find its end.
+        # A body that has come as a whole needs no time limit, and no second read to find its end.
         while not content.at_eof() or content.exception() is not None:
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout_at(None if content.is_eof() else until):
                     piece = await content.readany()
             except (aiohttp.ClientError, OSError) as error:
                 if enough is None:

@@ -11,7 +11,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -47,26 +47,30 @@ class LearnedRejection(Struct, frozen=True):
         return self.at + LIFETIME
 
 
+def read_rejections() -> list[LearnedRejection]:
+    """Return what endpoints rejected in the last 30 days. Reads a file, sends nothing."""
+    place, now = _find_file(), time.time()
+    return [each for each in _read(place) if each.at <= now < each.expires] if place is not None else []
+
+
 def list_rejections(model: Model) -> list[LearnedRejection]:
-    """Return what the model's endpoint rejected in the last 30 days. Reads a file, sends nothing."""
-    place = _find_file()
-    if place is None or not model.endpoint:
-        return []
-    now = time.time()
-    return [each for each in _read(place) if _is_of(each, model) and each.at <= now < each.expires]
+    """Return what the model's endpoint rejected in the last 30 days."""
+    return [each for each in read_rejections() if _is_of(each, model)] if model.endpoint else []
 
 
-def without_rejected(model: Model, *, asks_for_tools: bool) -> Model:
+def without_rejected(model: Model, rejections: Sequence[LearnedRejection], *, asks_for_tools: bool) -> Model:
     """Return the model without the abilities that its endpoint rejected, for a new run.
 
     An ability that the user stated in plait.toml stays. So do the tools if `asks_for_tools`: the loop cannot work
     without native tools, so it has to ask.
     """
+    if not rejections:
+        return model
     members = []
     for each in members_of(model):
         stays = {*getattr(each, "stated_abilities", ()), *(("tools",) if asks_for_tools else ())}
-        for found in list_rejections(each):
-            if found.ability not in stays and getattr(each.abilities, found.ability):
+        for found in rejections if each.endpoint else ():
+            if _is_of(found, each) and found.ability not in stays and getattr(each.abilities, found.ability):
                 each = each.without(found.ability)
         members.append(each)
     return join_models(tuple(members))
@@ -106,7 +110,7 @@ def _find_file() -> Path | None:
         return None
     if own:
         return Path(own).expanduser()
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "plait" / "learned.json"
+    return Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "plait/learned.json")
 
 
 def _read(place: Path) -> list[LearnedRejection]:

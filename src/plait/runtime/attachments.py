@@ -35,6 +35,8 @@ class AttachedFiles(Struct, frozen=True):
 
     def make_task(self, question: str, history: tuple[Exchange, ...]) -> Task:
         """Return the task with these files: images and PDF files as attachments, text files as text."""
+        if not self.attachments:
+            return Task(question, history)
         texts = tuple(
             (each.name or "file", self.contents[each.digest].decode("utf-8", "replace"))
             for each in self.attachments

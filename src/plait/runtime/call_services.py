@@ -6,7 +6,7 @@ import asyncio
 import base64
 import hashlib
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -63,7 +63,7 @@ class ToolServices:
         """Whether nothing more may begin for this call."""
         self._asked: Counter[str] = Counter()
         """How often the tool asked models for the same."""
-        self._started: Counter[str] = Counter()
+        self._started: dict[str, int] = defaultdict(int)
         """How often it started a child run with the same question."""
         self._waits: list[Question] = []
         """The questions with which child runs wait."""

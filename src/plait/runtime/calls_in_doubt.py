@@ -22,7 +22,7 @@ def read_calls_in_doubt(journal: Journal, head: RunHead, timeline: Timeline) -> 
         for each in timeline.tool_calls
         if each.begun
         and each.call.tool not in repeatable
-        and (not each.waits if each.observation is None else each.observation.trouble == "in_doubt")
+        and (each.observation is None or each.observation.trouble == "in_doubt")
         # The planned call has no computed defaults, which the next call may have otherwise.
         for call in ((each.call,) if each.changed_by else (each.call, each.planned))
     ]

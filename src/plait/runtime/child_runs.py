@@ -20,7 +20,7 @@ from msgspec import UNSET, structs
 
 from plait.core import LimitNear, Stopped, Waiting
 from plait.core.errors import ConfigError, ToolError, UnknownRun
-from plait.core.text import shorten
+from plait.core.text import sentence, shorten
 from plait.journal.entries import Question
 from plait.journal.log import ENDED, AnyLog
 from plait.journal.memory import MemoryLog
@@ -38,7 +38,7 @@ from plait.runtime.performers.base import BasePerformer
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
 from plait.runtime.run_journal import NOTHING, EntryWork, FoundEntry
-from plait.runtime.run_spec import OnWait, RunSpec, sentence
+from plait.runtime.run_spec import OnWait, RunSpec
 from plait.runtime.spent import spent_in
 from plait.tools import Tool, tool
 

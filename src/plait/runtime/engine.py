@@ -39,6 +39,7 @@ from plait.core import (
 )
 from plait.core import events as ev
 from plait.core.errors import JournalError, ReplayDiffers
+from plait.core.text import sentence
 from plait.journal.entries import Question
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
@@ -56,7 +57,7 @@ from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tools import EndedByTool
 from plait.runtime.performers.finish import END
 from plait.runtime.run_journal import NOTHING, RunJournal
-from plait.runtime.run_spec import RunSpec, differs, sentence
+from plait.runtime.run_spec import RunSpec, differs
 from plait.runtime.signals import ENDINGS, SIGNALS, describe_signal, read_signal, write_signal
 from plait.runtime.tally import Tally
 from plait.runtime.tracing import UNWATCHED, RunSpan
@@ -170,6 +171,8 @@ class Engine:
             except JournalError as why:
                 # The journal cannot store the outcome, so the caller at least gets the reason.
                 outcome = Crashed(why.message, error="JournalError", hint=why.hint)
+            with suppress(asyncio.CancelledError):
+                await self.journal.close()
         # These refer back to the engine. A cycle would keep the finished run until the garbage collector comes.
         del self.performers, self.chain
         return outcome
@@ -179,7 +182,9 @@ class Engine:
         the end of the run."""
         if self._ended is not None:
             return self._ended
-        carried = {guard.name: carry for guard in self.chain.guards if (carry := guard.carry()) is not None}
+        # The guard of the run above has its own name; the child's own one of that name counts for no run above.
+        guards = sorted(self.chain.guards, key=lambda guard: guard.name.startswith("^"))
+        carried = {guard.name.lstrip("^"): carry for guard in guards if (carry := guard.carry()) is not None}
         return {
             "steps": self.steps,
             **self.tally.json(),
@@ -268,12 +273,8 @@ class Engine:
 
     async def perform(self, entry: Entry, performer: BasePerformer) -> Any:
         """Take one entry all the way: through the guards, its work, and the guards again. Returns its result."""
-        admitted = await self.chain.admit(entry, performer)
-        try:
+        with await self.chain.admit(entry, performer) as admitted:
             result = await self.carry_out(admitted)
-        except BaseException:
-            admitted.release()
-            raise
         return await self.chain.settle(admitted, result)
 
     async def carry_out(self, admitted: Admitted) -> Any:
@@ -320,7 +321,7 @@ class Engine:
         key, self._notes = f"n{self._notes}", self._notes + 1
         if self.journal.note(key, self.steps, effect.kind, effect.text):
             self.say(ev.Noted(self.steps, effect.kind, effect.text))
-        for guard in self.chain.at(effect, after=True):
+        for guard in self.chain.at(Note).after:
             await guard.after(Entry(self.run_id, key, self.steps, effect, effect), None, False)
 
     # -- the end
@@ -331,7 +332,7 @@ class Engine:
             return outcome
         entry = Entry(self.run_id, "", self.steps, Finish(), Finish())
         entry.remark = partial(self.remark, step=entry.step)
-        admitted = Admitted(entry, END, self.chain.at(entry.effect, after=True), NOTHING)
+        admitted = Admitted(entry, END, self.chain.at(Finish).after, NOTHING)
         while True:
             try:
                 return cast(Outcome, await self.chain.settle(admitted, outcome))

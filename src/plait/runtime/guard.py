@@ -8,7 +8,7 @@ and one with a recorded decision does not decide again. So a replay needs no gua
 
 A guard may reserve in `before`, under `entry.id`. An `after` or a `release` follows each `before` that returned an
 effect, and each `restore`: also on an error, a refusal, a suspension and a cancellation. The first one ends the hold.
-Another `after` may follow, because every result, refusal and signal is told to all guards. So its state follows from
+Another `after` may follow, because all guards get each result, refusal and signal. So its state follows from
 the record. It changes no state because of what it raises, refuses or asks."""
 
 from __future__ import annotations
@@ -49,13 +49,24 @@ class Refuse(Struct, frozen=True):
 class AskApproval(Struct, frozen=True):
     """A guard's or hook's request that the user decides. The run waits with this question for a yes or no.
 
-    Raises `ConfigError` if the question is not a text, or empty.
+    `reasons` are sentences that the user reads behind the question. A guard gets them again in `confirm`, so that it
+    can tell what they have read. Raises `ConfigError` if the question is not a text, or empty.
     """
 
     question: str
+    reasons: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _require_text("AskApproval", self.question, "question")
+        if not isinstance(self.reasons, tuple):
+            raise ConfigError(f"AskApproval(reasons={self.reasons!r}) is invalid.", hint="Give a tuple of texts.")
+        for each in self.reasons:
+            _require_text("AskApproval", each, "reasons")
+
+    @property
+    def text(self) -> str:
+        """Return what the user reads."""
+        return " ".join((self.question, *self.reasons))
 
 
 def _require_text(kind: str, given: object, what: str) -> None:
@@ -212,8 +223,17 @@ class Guard:
         """Give back what was reserved: the entry has no result in this process."""
 
     def recall(self, entry: Entry, result: Any) -> None:
-        """Take note of recorded work before a resumed run goes on. The walk comes to the same work later, with `after`:
-        a guard that counts in both must count each `entry.id` once."""
+        """Take note of recorded work before a resumed run goes on; `result` is None if it began and has none.
+
+        A guard that child runs have, too, is also told their work, of ended ones and of those that go on; its `tool` is
+        then None. The walk comes to the same work later, with `restore` and `after`, and a child that goes on tells it
+        again: a guard that counts must count each `entry.id` once."""
+
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        """Return whether the result of a call is reported only after this guard has seen it: it may change it.
+
+        The guard sees it when all calls that are made side by side have ended."""
+        return type(self).after is not Guard.after
 
     async def retry_after(self, entry: Entry, result: Any, attempt: int) -> float | None:
         """Return after how many seconds to repeat a failed call of a repeatable tool; None not to repeat it."""
@@ -235,6 +255,10 @@ class Guard:
         By default it is this one: it holds for the whole tree, and `entry.run` tells the runs apart.
         """
         return self if self.holds_for_children else own
+
+
+GUARD_PARTS = tuple(name for name in vars(Guard) if not name.startswith("_") and name not in ("order", "name", "start"))
+"""What a guard has, but for its place and its name."""
 
 
 def open_question(run: str, key: str, step: int, asking: Asking) -> Question:

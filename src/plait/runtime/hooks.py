@@ -28,6 +28,11 @@ POINTS: tuple[HookPoint, ...] = (
 )
 
 
+BUILT_IN = frozenset(
+    {"approvals", "breaker", "grounding", "limits", "output", "output_after_hooks", "sources", "taint"}
+)
+"""The names of the guards that Plait has itself."""
+
 T = TypeVar("T")
 Decision: TypeAlias = T | Refuse | AskApproval | None
 """The result of a hook: a new value, a refusal, a question to the user, or None to change nothing."""
@@ -137,6 +142,9 @@ def check_hooks(given: object) -> tuple[Hook | Guard, ...]:
             raise ConfigError(f"{hook!r} is not a hook.", hint=hint)
         if not isinstance(hook.name, str) or not hook.name.strip():
             raise ConfigError(f"The name of the hook {type(hook).__name__} is {hook.name!r}.", hint="Give it a text.")
+        if hook.name in BUILT_IN or hook.name.startswith("^"):
+            whose = "begins with '^', as those of runs above" if hook.name[0] == "^" else "is that of a guard of Plait"
+            raise ConfigError(f"The name '{hook.name}' of a hook {whose}.", hint="Give it another name.")
     names = [hook.name for hook in hooks]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise ConfigError(f"Two hooks are named {twice!r}.", hint="Leave one out, or give it another name.")

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from types import AsyncGeneratorType, NoneType
 from typing import TYPE_CHECKING, Any, cast
@@ -91,12 +91,12 @@ async def _call_tool(tool: Tool, bound: BoundCall, seconds: float, services: Too
 
     limit = tool.timeout if tool.timeout is not None else seconds
     began = time.perf_counter()
-    returned = threading.Event()
+    returned: list[bool] = []
     try:
         made = await _run_within_limit(tool, args, kwargs, services, limit, observe, returned)
     except TimeoutError:
         seconds = time.perf_counter() - began
-        if returned.is_set():
+        if returned:
             said = f"(the result of '{tool.spec.name}' could not be read within {limit:g} seconds)"
             return Observation(said, seconds=seconds)
         said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"
@@ -121,16 +121,16 @@ async def _run_within_limit(
     services: ToolServices,
     seconds: float,
     observe: Callable[[Any], Observation],
-    returned: threading.Event,
+    returned: list[bool],
 ) -> Observation:
-    """Call the tool's function and observe its result. Sets `returned` when the function has ended.
+    """Call the tool's function and observe its result. `returned` gets an item when the function has ended.
 
     What reads a result may run a stranger's code, which can take any time: it runs in the thread of the call.
     """
 
     def read(value: Any) -> Observation:
-        if not isinstance(value, Iterator):  # a generator goes on with its work while it is read
-            returned.set()
+        if not hasattr(type(value), "__next__"):  # a generator goes on with its work while it is read
+            returned.append(True)
         return observe(value)
 
     def call_function() -> Any:

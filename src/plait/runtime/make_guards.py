@@ -9,7 +9,7 @@ from plait.core import Call
 from plait.runtime.calls_in_doubt import read_calls_of
 from plait.runtime.context import Context
 from plait.runtime.grounding import sources_of
-from plait.runtime.guard import Entry, Guard
+from plait.runtime.guard import GUARD_PARTS, USERS, Entry, Guard
 from plait.runtime.guards.approvals import ApprovalsGuard
 from plait.runtime.guards.grounding import GroundingGuard, SourcesGuard
 from plait.runtime.guards.hooks import HookedRun, HookGuard, guard_hook
@@ -91,7 +91,25 @@ def join_guards(above: Iterable[Guard], own: Iterable[Guard]) -> list[Guard]:
     """Return the guards of a child run: its own, joined with those of the run above it."""
     joined = {guard.name: guard for guard in own}
     for guard in above:
-        found = guard.for_child(joined.get(guard.name))
+        mine = joined.get(guard.name)
+        found = guard.for_child(mine)
+        if found is guard and mine is not None:  # both hold
+            found = InheritedGuard(guard)
         if found is not None:
             joined[found.name] = found
     return list(joined.values())
+
+
+class InheritedGuard(Guard):
+    """A user's guard of a run above, under another name: the child run has a guard of its name, too."""
+
+    order = USERS - 1.0
+
+    def __init__(self, guard: Guard) -> None:
+        self._name = f"^{guard.name}"
+        for name in GUARD_PARTS:
+            setattr(self, name, getattr(guard, name))
+
+    @property
+    def name(self) -> str:
+        return self._name

@@ -14,7 +14,7 @@ from plait.loops.compaction import COMPACT
 from plait.loops.escape import without_tokens
 from plait.models.base import Model
 from plait.models.fallback import described_members, join_models, members_of
-from plait.models.rejections import without_rejected
+from plait.models.rejections import read_rejections, without_rejected
 from plait.models.settings import ModelSettings, takes_settings
 from plait.models.special_tokens import special_tokens_of
 
@@ -36,13 +36,15 @@ class Phases:
         """Return the model that a phase asks now: its own, or the one for all (key "")."""
         if (now := self._now.get(phase)) is None:
             members = self._members(phase)
-            now = next((each for each in members if each.spec not in self._left), members[-1])
-            self._now[phase] = now
+            now = self._now[phase] = next((each for each in members if each.spec not in self._left), members[-1])
         return now
 
     def find_model(self, phase: str, spec: str) -> Model:
         """Return a phase's model by its spec; the one that it asks now if it has no model of that spec."""
-        return next((each for each in self._members(phase) if each.spec == spec), self.of(phase))
+        for each in self._members(phase):
+            if each.spec == spec:
+                return each
+        return self.of(phase)
 
     def fallback(self, phase: str, model: Model) -> Model | None:
         """Return what a phase asks if this model of it cannot be used; None if there is nothing else."""
@@ -63,8 +65,8 @@ class Phases:
     @property
     def context_tokens(self) -> int:
         """Return the smallest known context of the models, in tokens; 0 if none is known."""
-        every = (each for members in self._models.values() for each in members)
-        return min(filter(None, (getattr(each, "context_tokens", 0) for each in every)), default=0)
+        sizes = [getattr(each, "context_tokens", 0) for members in self._models.values() for each in members]
+        return min(filter(None, sizes), default=0)
 
     def _members(self, phase: str) -> tuple[Model, ...]:
         own = phase.rpartition(".")[2] if phase.endswith(COMPACT) else phase
@@ -104,9 +106,14 @@ def models_of_run(
     Those of a recorded run have its wire, abilities and settings; in a `replay` they only lack what their endpoints had
     rejected before it. The others lack what their endpoints rejected in earlier runs (`rejections.without_rejected`).
     """
-    found = {}
+    found: dict[str, Model] = {}
+    if head is None:
+        rejections = read_rejections()
+        return {
+            phase: without_rejected(each, rejections, asks_for_tools=asks_for_tools) for phase, each in models.items()
+        }
     for phase, model in models.items():
-        said = head.models.get(phase, {}) if head is not None else {}
+        said = head.models.get(phase, {})
         if said.get("spec") == model.spec:
             pairs = zip(members_of(model), described_members(said), strict=True)
             change = _without_learned if replay else _as_recorded
@@ -114,7 +121,7 @@ def models_of_run(
         elif replay:
             found[phase] = model
         else:
-            found[phase] = without_rejected(model, asks_for_tools=asks_for_tools)
+            found[phase] = without_rejected(model, read_rejections(), asks_for_tools=asks_for_tools)
     return found
 
 

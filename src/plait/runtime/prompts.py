@@ -110,7 +110,7 @@ class PromptBook:
             text = str(compiled.render(values))
         except Exception as why:
             raise ConfigError(f"The prompt '{self.loop}/{name}' can't be filled: {why}.", hint=self._place()) from why
-        if all(type(value) in _FIXED for value in values.values()):
+        if _FIXED.issuperset(map(type, values.values())):
             self._last[name] = (dict(values), text)
         return text
 

@@ -8,7 +8,7 @@ from plait import loops
 from plait.core import Event, Loop
 from plait.core import events as ev
 from plait.core.errors import ConfigError
-from plait.core.text import escape_hidden
+from plait.core.text import escape_hidden, sentence
 from plait.journal.codec import encode
 from plait.journal.entries import (
     CodeTurn,
@@ -23,7 +23,6 @@ from plait.journal.entries import (
 from plait.journal.records import Resumption, RunHead
 from plait.journal.timeline import Timeline
 from plait.loops import splitter_of
-from plait.runtime.run_spec import sentence
 
 
 def recorded_loop(head: RunHead) -> Loop | None:

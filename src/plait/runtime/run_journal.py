@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from plait.core import Call
 from plait.core.errors import JournalError
@@ -21,13 +21,13 @@ from plait.journal import codec
 from plait.journal.keys import read_key
 from plait.journal.log import AnyLog
 from plait.journal.records import IntentRecord, NoteRecord, RaisedRecord, Record, ResultRecord, Row
-from plait.runtime.guard import Entry, RecordEnds, Suspend
+from plait.runtime.guard import Entry, RecordEnds
 
 LONG = 0.05
 """Seconds: work that takes longer is on the record while it goes on."""
 
 
-class FoundEntry(NamedTuple):
+class FoundEntry(Struct, frozen=True):
     """What is on record of an entry. UNSET where there is nothing. `is_open`: its last row is an intent.
 
     `asked` and `made` are those of its intent. `body` and `answer` are the bytes of its intent and result.
@@ -45,7 +45,7 @@ NOTHING = FoundEntry()
 """An entry that was never admitted has no rows."""
 
 
-class EntryWork(NamedTuple):
+class EntryWork(Struct, frozen=True):
     """What the record holds of an entry before it is done: `asked` and `made` of its intent, the intent's `body`.
 
     `describe_doubt` returns the result of work of which only the intent is on record; None if it can be repeated.
@@ -81,6 +81,7 @@ class RunJournal:
         self._reached = -1
         self._beside = 0
         self._writing: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._begun: list[Call] = []
         for row in rows:
             self._add(row.record, row.body)
@@ -101,8 +102,6 @@ class RunJournal:
             self._found[key] = FoundEntry(asked, found.made, record.value, False, found.body, body)
         else:
             self._raised[key] = record
-            if record.kind == "Suspend":
-                self._found[key] = found._replace(is_open=False)
         at = read_key(key)
         if not at.mark and at.check < 0 and at.n >= 0:
             work = "think" if at.attempt >= 0 else "call" if at.i >= 0 else getattr(record, "work", "")
@@ -140,8 +139,7 @@ class RunJournal:
 
     def raised(self, key: str) -> RaisedRecord | None:
         """Return what the loop received in place of a result."""
-        found = self._raised.get(key)
-        return found if found is not None and found.kind != "Suspend" else None
+        return self._raised.get(key)
 
     def count_calls(self, n: int) -> int:
         """Return the number of calls that an effect of the loop has on record."""
@@ -225,10 +223,6 @@ class RunJournal:
         entry.begun = True
         try:
             value, answer = await perform(entry)
-        except Suspend:
-            if work.describe_doubt is not None:  # its child run waits: the work has ended in order, and is not in doubt
-                await self.write(RaisedRecord(key, step, "Suspend"))
-            raise
         finally:
             if timer is not None:
                 timer.cancel()
@@ -251,7 +245,7 @@ class RunJournal:
         self._add(intent)
         self._begun += calls
         if self._writing is None:
-            self._writing = asyncio.ensure_future(self._write_together())
+            self._writing = self._go_on_with(self._write_together())
         await asyncio.shield(self._writing)
 
     async def _write_together(self) -> None:
@@ -266,7 +260,19 @@ class RunJournal:
     def _write_soon(self) -> None:
         """Write what waits in line; where that fails the next append says so."""
         with suppress(JournalError):
-            self._long = asyncio.ensure_future(_write_quietly(self.log.append()))
+            self._go_on_with(_write_quietly(self.log.append()))
+
+    def _go_on_with(self, writing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Write something that is not given up if what waits for it is cancelled."""
+        task = asyncio.ensure_future(writing)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Wait until all is written."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 async def _write_quietly(writing: Awaitable[None]) -> None:

@@ -131,8 +131,3 @@ def differs(key: str, step: int, expected: str, found: str) -> ReplayDiffers:
         found=found,
         hint="The code, the prompts or the model's settings have changed since. Fork the run to go on from here.",
     )
-
-
-def sentence(text: str) -> str:
-    """Capitalize a text and end it with a full stop."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

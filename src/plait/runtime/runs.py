@@ -15,9 +15,9 @@ from plait.core import Cancelled, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
 from plait.journal.entries import Question
-from plait.journal.log import ENDED, AnyLog, Entry, RunLog
+from plait.journal.log import ENDED, AnyLog, RecordAndBody, RunLog
 from plait.journal.memory import MemoryLog
-from plait.journal.owner import new_run_id, owner_of_this_process
+from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, ResultRecord, Resumption, Row, RunHead, RunRow
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline, select_rows_before
@@ -79,13 +79,14 @@ async def claim(
     log: RunLog | None = None
     while log is None:
         rows = journal.rows(head.run)
-        entries: list[Entry] = [(NoteRecord("", 0, "resumed", value=Resumption(run_spec.phases.describe())), None)]
+        resumed = NoteRecord("", 0, "resumed", value=Resumption(run_spec.phases.describe()))
+        records: list[RecordAndBody] = [(resumed, None)]
         asked: Question | None = None
         if answer is not None:
             asked = open_question(journal, head.run, question)
             given = _read_answer(answer, asked, run_spec, head.run, rows)
             if asked.run == head.run:
-                entries.append((given, None))
+                records.append((given, None))
         try:
             log = await journal.claim(
                 head.run,
@@ -93,7 +94,7 @@ async def claim(
                 secrets=run_spec.phases.secrets(),
                 force=force,
                 rows=len(rows),
-                records=entries,
+                records=records,
             )
         except RecordChanged:
             if answer is None:
@@ -199,11 +200,6 @@ def read_child_runs(journal: Journal, run: str) -> list[Run]:
 def outcome_of(recorded: dict[str, Any]) -> Outcome:
     """An outcome from what the journal keeps of it."""
     return cast(Outcome, msgspec.convert(recorded, Outcome))
-
-
-def fresh_id() -> str:
-    """A new run's id."""
-    return new_run_id()
 
 
 def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows: Sequence[Row]) -> ResultRecord:
@@ -336,8 +332,8 @@ async def _perform(
         question=head.question,
         loop=head.loop["name"],
         models={phase: run_spec.phases.spec(phase) for phase in run_spec.loop.phases},
-        rows=_reader(head.run, log, journal),
-        read_children=_children_reader(head.run, journal, engine),
+        rows=partial(journal.rows, head.run) if journal is not None else cast(MemoryLog, log).rows,
+        read_children=partial(read_child_runs, journal, head.run) if journal is not None else engine.children.copy,
         loop_object=run_spec.loop,
         output_type=run_spec.output,
         history=head.given or head.history,
@@ -347,17 +343,3 @@ async def _perform(
     if on_event is not None:
         on_event(ev.Ended(outcome, run))
     return run
-
-
-def _children_reader(run: str, journal: Journal | None, engine: Engine) -> Callable[[], list[Run]]:
-    if journal is not None:
-        return lambda: read_child_runs(journal, run)
-    children = engine.children
-    return lambda: list(children)
-
-
-def _reader(run: str, log: AnyLog, journal: Journal | None) -> Callable[[], Sequence[Row]]:
-    if journal is not None:
-        return lambda: journal.rows(run)
-    assert isinstance(log, MemoryLog)
-    return log.rows

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from plait.core import ContextOverflow, LimitNear, Unsupported
+from plait.core.text import sentence
 from plait.journal.records import RaisedRecord
 from plait.runtime.guard import EndedByRefusal, LimitReached
-from plait.runtime.run_spec import sentence
 
 SIGNALS = (LimitNear, ContextOverflow, Unsupported)
 """What is thrown into the loop in place of a result."""

@@ -17,7 +17,7 @@ from plait.runtime.costs import in_all, spending
 class Spent(Struct, frozen=True):
     """What one or several runs used. `requests` counts requests to models, failed ones included; `calls` the replies.
 
-    `cost_usd` is None if a price is unknown. `tool_calls` counts calls that began. A run's totals do not hold it.
+    `cost_usd` is None if a price is unknown. `tool_calls` counts calls that began.
     """
 
     runs: int = 0
@@ -39,7 +39,7 @@ class Spent(Struct, frozen=True):
 
     def json(self) -> dict[str, Any]:
         """Return the sums as a run's totals hold them."""
-        sums = {"runs": self.runs, "calls": self.calls, "requests": self.requests}
+        sums = {"runs": self.runs, "calls": self.calls, "requests": self.requests, "tool_calls": self.tool_calls}
         return {**sums, **structs.asdict(self.usage), "cost_usd": self.cost_usd}
 
 
@@ -52,6 +52,7 @@ def spent_in(totals: dict[str, Any]) -> Spent:
         whole.get("calls", 0),
         convert(whole, Usage),
         whole.get("cost_usd", 0.0),
+        whole.get("tool_calls", 0),
     )
 
 

@@ -85,5 +85,5 @@ class Tally:
 
     def json(self) -> dict[str, Any]:
         """Return the run's own sums as its totals hold them."""
-        sums = {"calls": self.calls, "requests": self.requests}
+        sums = {"calls": self.calls, "requests": self.requests, "tool_calls": self.tool_calls}
         return {**sums, **structs.asdict(self.usage), "cost_usd": self.cost}

@@ -102,28 +102,15 @@ class _Nothing:
 
     __slots__ = ()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
-
     def run(self, *_: Any, **__: Any) -> Self:
-        return self
-
-    def model(self, *_: object) -> Self:
-        return self
-
-    def tool(self, *_: object) -> Self:
-        return self
-
-    def code(self, *_: object) -> Self:
         return self
 
     def record_attempt(self, *_: object) -> None:
         return
 
-    record_failure = record_fallback = record_reply = record_result = ran = record_outcome = record_attempt
+    __enter__ = model = tool = code = run
+    __exit__ = record_failure = record_fallback = record_reply = record_result = record_attempt
+    ran = record_outcome = record_attempt
 
 
 UNWATCHED = _Nothing()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -15,10 +14,12 @@ from msgspec import structs
 
 from plait.core.notebook import escape_json, hash_source
 from plait.journal.codec import encode
-from plait.journal.records import Row, RunRow
+from plait.journal.open_questions import find_open_questions
+from plait.journal.records import RunRow
+from plait.journal.store import Journal
 from plait.runtime.recorded_events import recorded_loop
 from plait.server.http_exchanges import HttpExchange, read_exchanges
-from plait.server.run_view import open_questions, plan_view, run_facts
+from plait.server.run_view import open_questions, plan_view, run_facts, show_child_questions
 from plait.server.timeline import build_timeline
 
 LONGEST = 200_000
@@ -32,15 +33,15 @@ _EXPORTED = re.compile(r"^export \{[^}]*\};\n", re.MULTILINE)
 _NAMES = re.compile(r"^export (?:const|class|function|async function) (\w+)", re.MULTILINE)
 
 
-def render_html(row: RunRow, rows: Sequence[Row], *, max_text: int | None = LONGEST) -> str:
-    """Render a run as one HTML file. `max_text`: characters of a text, None for all."""
+def render_html(row: RunRow, journal: Journal, *, max_text: int | None = LONGEST) -> str:
+    """Render a run of a journal as one HTML file. `max_text`: characters of a text, None for all."""
     style, script = read_asset("page.css"), bundle_script("main.js")
     sources = f"script-src {hash_source(script)}; style-src {hash_source(style)}"
     policy = f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
     before, _, rest = read_asset("index.html").partition("<link rel=")
     body = rest[rest.index("</head>") :].replace('<nav class="pages"', '<nav class="pages" hidden')
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
-    document = escape_json(encode(_document(row, rows, max_text)).decode())
+    document = escape_json(encode(_document(row, journal, max_text)).decode())
     data = f'<script type="application/json" id="data">{document}</script>\n'
     end = f'{data}<script type="module">{script}</script>\n</body>'
     return before + head + body.replace("</body>", end)
@@ -71,13 +72,15 @@ def read_asset(name: str) -> str:
     return resources.files("plait.server.page").joinpath(name).read_text("utf-8")
 
 
-def _document(row: RunRow, rows: Sequence[Row], max_text: int | None) -> dict[str, Any]:
-    timeline = build_timeline(rows, recorded_loop(row.head), row.head.run, max_text=max_text)
+def _document(row: RunRow, journal: Journal, max_text: int | None) -> dict[str, Any]:
+    run = row.head.run
+    timeline = build_timeline(journal.rows(run), recorded_loop(row.head), run, max_text=max_text)
+    show_child_questions(journal, timeline)
     return {
         "run": run_facts(row, timeline),
         "steps": timeline.changes(),
         "seq": timeline.seq,
-        "waiting": open_questions(row, timeline.trace.open_questions),
+        "waiting": open_questions(row, find_open_questions(journal, run, timeline.trace)),
         "plan": plan_view(row, timeline.trace),
         "wire": [_shrink(each) for each in read_exchanges(row.head, timeline.trace)],
     }

@@ -15,15 +15,24 @@ from typing import Any
 
 from plait.core import Event
 from plait.core import events as ev
-from plait.core.errors import PlaitError, UnknownRun
+from plait.core.errors import PlaitError
 from plait.journal import codec, reader
-from plait.journal.open_questions import find_open_questions, read_questions
+from plait.journal.open_questions import find_open_questions
 from plait.journal.store import Journal
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
 from plait.server import run_search
 from plait.server.auth import RunLabel
-from plait.server.run_view import child_entry, format_answer, has_plan, list_entry, open_questions, plan_view, run_facts
+from plait.server.run_view import (
+    child_entry,
+    format_answer,
+    has_plan,
+    list_entry,
+    open_questions,
+    plan_view,
+    run_facts,
+    show_child_questions,
+)
 from plait.server.timeline import ViewerTimeline, build_timeline
 from plait.tools.render import replace_surrogates
 
@@ -124,7 +133,7 @@ class RunFollower:
         changed, self._state = state != self._state, state
         if not changed and self.timeline.seq == seq:
             return None
-        _show_child_questions(self.journal, self.timeline)
+        show_child_questions(self.journal, self.timeline)
         news: dict[str, Any] = {"run": run_facts(self.row, self.timeline), "steps": self.timeline.changes()}
         waits = self.row.status == "waiting"
         if changed or waits:
@@ -156,14 +165,8 @@ def full_timeline(journal: Journal, run: str) -> ViewerTimeline:
         n, row = reader.find(connection, run, journal.path)
         rows = reader.rows_without_bodies(connection, n, -1)
     timeline = build_timeline(rows, recorded_loop(row.head), row.head.run, max_text=None)
-    _show_child_questions(journal, timeline)
+    show_child_questions(journal, timeline)
     return timeline
-
-
-def _show_child_questions(journal: Journal, timeline: ViewerTimeline) -> None:
-    for child in timeline.trace.children:
-        with suppress(UnknownRun):  # it has not begun, or was deleted
-            timeline.show_child_questions(child.step, read_questions(journal, child.run))
 
 
 def run_document(journal: Journal, run: str) -> dict[str, Any]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
-from plait.core.errors import PlaitError
+from plait.core.errors import PlaitError, UnknownRun
 from plait.journal.entries import Question
+from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import RunHead, RunRow
+from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.runtime.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
@@ -98,6 +101,13 @@ def open_questions(row: RunRow, questions: Iterable[Question]) -> list[dict[str,
     if row.status != "waiting":
         return []
     return [{"item": question_item(each), "ask": each.kind, "question": each.question} for each in questions]
+
+
+def show_child_questions(journal: Journal, timeline: ViewerTimeline) -> None:
+    """Show the questions of a run's child runs beside its own."""
+    for child in timeline.trace.children:
+        with suppress(UnknownRun):  # it has not begun, or was deleted
+            timeline.show_child_questions(child, read_questions(journal, child.run))
 
 
 def has_plan(head: RunHead) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from plait.core import Loop, Ran, Usage
 from plait.core import events as ev
 from plait.journal.entries import (
+    ChildRun,
     CodeTurn,
     LoopException,
     ModelCall,
@@ -156,24 +157,26 @@ class ViewerTimeline:
             case _, LoopException(step=step, kind=kind, detail=detail) if kind not in ("Unsupported", "EndedByRefusal"):
                 self._show_note(moment, step, "limit", detail)
             case "waits", Question() as asked:
-                self._show_question(moment.at, asked.step, asked)
+                key = read_key(asked.key)
+                self._show_question(moment.at, asked.step, asked, key.owner if key.mark == "?" else "")
             case "answered", Question() as asked:
                 self._show_answer(asked)
             case _, Resumption() if self.items:
                 self._show_note(moment, 0, "resumed", "The run goes on from here.")
 
-    def show_child_questions(self, step: int, questions: Iterable[Question]) -> None:
-        """Show questions of a child run that a call of this step started. Their rows are in the child's record."""
+    def show_child_questions(self, child: ChildRun, questions: Iterable[Question]) -> None:
+        """Show questions of a child run, whose rows are in its own record, as questions about the call of this run."""
+        step, call = child.step, f"{child.n}.{child.i}"
         for asked in questions:
             if question_item(asked) not in self.items:
-                self._show_question(self.steps[step]["at"] if step in self.steps else 0.0, step, asked)
+                self._show_question(self.steps[step]["at"] if step in self.steps else 0.0, step, asked, call)
             if not asked.is_open and self.items[question_item(asked)]["told"] is None:
                 self._show_answer(asked)
 
-    def _show_question(self, at: float, step: int, asked: Question) -> None:
-        key, given = read_key(asked.key), format_input(asked.call.input) if asked.call is not None else ""
+    def _show_question(self, at: float, step: int, asked: Question, call: str) -> None:
+        given = format_input(asked.call.input) if asked.call is not None else ""
         shown = {"ask": asked.kind, "text": self._cut(asked.text), "told": None, "approved": None}
-        about = {"call": key.owner if key.mark == "?" else "", "given": given if len(given) <= LONG else ""}
+        about = {"call": call, "given": given if len(given) <= LONG else ""}
         self._add_item(at, step, question_item(asked), "wait", **shown, **about)
 
     def _show_answer(self, asked: Question) -> None:

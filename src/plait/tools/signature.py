@@ -107,9 +107,8 @@ class Signature(Struct, frozen=True):
 
     def split(self, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return values by parameter name as the positional and the named arguments of the function."""
-        values = values | {
-            name: make(values) for name, make in self.defaults.items() if name in self.fields - values.keys()
-        }
+        if missing := self.fields - values.keys():
+            values = values | {name: make(values) for name, make in self.defaults.items() if name in missing}
         if self.function is None:
             return (), values
         named = self.schema["properties"]

@@ -177,7 +177,7 @@ def check_actions(chat: PhasedChat, steps: Sequence[Step]) -> Effects[tuple[str,
     if raw:
         return f"{raw} was given the user's whole question. Give it just what it takes.", ()
     for step in steps:
-        if found := (yield from find_ungrounded(calls=[Call(step.tool, RESULTS.without(step.input))])):
+        if found := (yield from find_ungrounded(calls=(Call(step.tool, RESULTS.without(step.input)),))):
             before = [other for other in steps if int(other.id) < int(step.id)]
             earlier = [f"${each.id} for what {action_list.call_words(each, each.input)} gives" for each in before]
             how = f"Write {', '.join(earlier)}." if earlier else "Let an action before it look that up."

@@ -6,7 +6,7 @@ The first characters show the form, so every dialect reads all three; it reads i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -77,7 +77,7 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec], dialect: Dial
     if (opening := _OPEN.match(region)) is not None:
         found = read_value(region, opening.end())
         value = first_of(found.value)
-        if not isinstance(value, Mapping) or text_key(value, ACTION_KEYS) is None:
+        if not isinstance(value, dict) or text_key(value, ACTION_KEYS) is None:
             return None
         notes: list[Remark] = []
         if value is not found.value:

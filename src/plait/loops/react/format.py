@@ -99,9 +99,10 @@ class TextFormat(Struct, frozen=True):
 
         `Name[` at the start of a line is an action too: every dialect reads it, also without its label.
         """
-        names = bracket_names(tools, self.dialect)
         plain = self.dialect.words.disarm(text, tools, inline)
-        plain = LINE_CALL.sub(lambda call: f"{call[0][:-1]}\\[" if call[1].lower() in names else call[0], plain)
+        if LINE_CALL.search(plain):
+            names = bracket_names(tools, self.dialect)
+            plain = LINE_CALL.sub(lambda call: f"{call[0][:-1]}\\[" if call[1].lower() in names else call[0], plain)
         return disarm_calls(disarm_objects(plain, ("action",)), tools)
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:

@@ -197,9 +197,8 @@ class _Reader(Struct, frozen=True):
             return found
         if body.of("action"):
             return None
-        names = bracket_names(self.tools, self.dialect)
         for match in LINE_CALL.finditer(body.text[:upto]) if finish or not followed else ():
-            if match[1].lower() in names:
+            if match[1].lower() in bracket_names(self.tools, self.dialect):
                 label = Label("action", 0, match.start(), match.start(1))
                 if (action := action_at(_with(body, label), label, self.tools, self.dialect)) is not None:
                     return label.start, action, repair_remark(_NO_LABEL)

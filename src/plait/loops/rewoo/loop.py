@@ -219,7 +219,7 @@ def _find_objection(context: LoopContext, steps: list[Step]) -> Effects[tuple[st
     if wrong := " ".join(f"#{id} {problem}" for id, problem in problems if problem):
         return wrong, ()
     for step in steps:
-        if found := (yield from find_ungrounded(calls=[Call(step.tool, EVIDENCE.without(step.input))])):
+        if found := (yield from find_ungrounded(calls=(Call(step.tool, EVIDENCE.without(step.input)),))):
             look_up = BEFORE_IT.format("look that up")
             return f"In #{step.id} is made up what nothing has given: {', '.join(found)}. Let {look_up}", found
         tool = context.tool(step.tool)

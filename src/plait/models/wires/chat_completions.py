@@ -17,7 +17,7 @@ from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.models.base import Request
 from plait.models.settings import TOOL_CHOICES, ModelSettings, require_known_values, require_none_left
 from plait.models.wires.chat_replies import ChatReader
-from plait.models.wires.chat_state import add_state, fit_to_dialect
+from plait.models.wires.chat_state import add_state, close_results
 from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
 from plait.models.wires.strict_schema import OPENAI, fit_schema
 from plait.models.wires.turns import GO_ON, arguments, prepare
@@ -142,7 +142,8 @@ def choose_temperature(think: Think, options: WireOptions) -> float | None:
 def _messages(messages: tuple[Message, ...], prefill: str, options: WireOptions) -> list[Any]:
     abilities, dialect = options.abilities, options.dialect
     out: list[Any] = []
-    for message in fit_to_dialect(with_files_behind_results(prepare(messages, abilities, dialect.call_id)), dialect):
+    prepared = with_files_behind_results(prepare(messages, abilities, dialect.call_id))
+    for message in close_results(prepared) if dialect.closes_results else prepared:
         if message.attachments:
             parts = [_text(message.content), *show_parts(message.attachments, _text, _file)]
             out.append({"role": message.role, "content": parts})

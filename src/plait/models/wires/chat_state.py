@@ -24,7 +24,6 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from plait.core import Message
-from plait.models.base import RequestDialect
 from plait.models.wires.draft import Draft
 from plait.models.wires.pending_calls import PendingCall, merge_calls
 from plait.models.wires.turns import state_for
@@ -48,10 +47,8 @@ _NO_REASONING = {"deepseek": "", "moonshot": " "}
 _ALWAYS = {"openrouter": "reasoning_details", "mistral": "content", "gemini": "extra_content"}
 
 
-def fit_to_dialect(messages: list[Message], dialect: RequestDialect) -> list[Message]:
-    """Return the messages in an order that the dialect accepts."""
-    if not dialect.closes_results:
-        return messages
+def close_results(messages: list[Message]) -> list[Message]:
+    """Return the messages with one of the assistant between results and a user's message."""
     out: list[Message] = []
     for message in messages:
         if out and out[-1].role == "tool" and message.role not in ("tool", "assistant"):

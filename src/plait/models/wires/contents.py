@@ -18,6 +18,7 @@ from plait.core import Attachment, Message
 OF_RESULTS = "These are the files in the results above."
 """Stands in the user's message that holds the files of tool results."""
 
+_MARK = b"plait-content:"
 _REFERENCE = re.compile(rb"plait-content:\\/\\/([0-9a-f]{64})\\/(\d+)")
 
 
@@ -55,16 +56,18 @@ def with_files_behind_results(messages: Iterable[Message]) -> list[Message]:
 
 def find_references(body: bytes) -> tuple[str, ...]:
     """Return the digests that a body refers to, each once."""
+    if _MARK not in body:
+        return ()
     return tuple(dict.fromkeys(digest.decode() for digest, _ in _REFERENCE.findall(body)))
 
 
 def count_referenced_tokens(body: bytes) -> int:
     """Return the estimated tokens of all contents that a body refers to."""
-    return sum(int(tokens) for _, tokens in _REFERENCE.findall(body))
+    return sum(int(tokens) for _, tokens in _REFERENCE.findall(body)) if _MARK in body else 0
 
 
 def fill_contents(body: bytes, contents: Mapping[str, bytes]) -> bytes:
     """Return a body as it is sent, with the contents (by digest) in place of the references. Raises `KeyError`."""
-    if b"plait-content:" not in body:
+    if _MARK not in body:
         return body
     return _REFERENCE.sub(lambda match: base64.b64encode(contents[match[1].decode()]), body)

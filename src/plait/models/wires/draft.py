@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -47,6 +48,11 @@ CHARS_A_TOKEN = 8
 """Far more than any text has. Plait cuts a reply that is longer than its tokens allow."""
 MOST_CHARS = 1 << 20
 """Maximum characters of a reply without a token limit."""
+
+
+@lru_cache(maxsize=256)
+def _find_kind(reason: str) -> Finish | Literal["failed"]:
+    return next(kind for kind, names in _REASONS.items() if names.search(reason))
 
 
 def _without_added_nulls(call: Call, tools: Sequence[ToolSpec]) -> Call:
@@ -154,7 +160,7 @@ class Draft:
         reason = str(reason.get("type") if isinstance(reason, dict) else reason or "").lower()
         if reason in _NO_END:
             return
-        kind = next(kind for kind, names in _REASONS.items() if names.search(reason))
+        kind = _find_kind(reason)
         if kind == "failed":
             self.error = self.error or f"the endpoint ended the reply with {reason!r}"
         elif self.finish != "broken" and not (kind in ("stop", "calls") and self.finish in ("length", "filter")):
@@ -173,7 +179,8 @@ class Draft:
 
     def close(self) -> str:
         """Return the remaining text, when all has arrived."""
-        self._add_reasoning(self._thought.close())
+        if thought := self._thought.close():
+            self._add_reasoning(thought)
         shown = self._write(self._came.close())
         self._text.append(self.filter.close())
         return shown + self._text[-1]
@@ -195,7 +202,7 @@ class Draft:
 
     def reply(self, think: Think, wire: str, model: str) -> Reply:
         """Return the reply. `wire` and `model` name who made its opaque state."""
-        found = merge_calls(self.calls)
+        found = merge_calls(self.calls) if self.calls else []
         calls: tuple[Call, ...] = ()
         finish: Finish = "stop" if self.is_stopped else self.finish or "stop"
         if found and self.finish is None and not self.filter.stopped and found[-1].group <= 0:
@@ -220,7 +227,7 @@ class Draft:
             mend(self.model)[0],
             cost=self.cost,
             cost_reported=self.cost is not None,
-            service_tier=mend(self.service_tier)[0],
+            service_tier=mend(self.service_tier)[0] if self.service_tier else "",
             state=None if self.state is None else ProviderState(wire, model, mend(self.state)[0]),
             unread=self._unread,
         )

@@ -52,7 +52,7 @@ class Pieces(Struct):
         self._last = "" if self._came else text
         self._are_snapshots = False
         many = len(self._came) + len(self._maybe) > 1
-        new = self._take("".join(self._maybe))
+        new = self._take("".join(self._maybe)) if self._maybe else ""
         self._maybe = []
         if whole or (ends and many and len(text) >= REPEATED and len(text) == self._length):
             so_far = "".join(self._came) if len(text) >= self._length else ""

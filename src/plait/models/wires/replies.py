@@ -52,7 +52,7 @@ class ReplyReader:
         events: list[bytes] = []
         if self.kind == "json":
             values, rest = read_values(body)
-            if len(values) == 1 and not looks_like_json(rest):
+            if len(values) == 1 and not (rest and looks_like_json(rest)):
                 self._read(values, rest)
                 self.draft.done = True
                 return

@@ -79,37 +79,30 @@ def prepare(messages: Sequence[Message], abilities: Abilities, call_id: tuple[st
             room -= each.size
             kept += [each] if room >= 0 else []
         out[i] = structs.replace(messages[i], attachments=tuple(kept))
-    if abilities.tools:
-        return _with_ids(out, call_id)
-    return [_in_words(each) if each.calls or each.role == "tool" else each for each in out]
+    if not abilities.tools:
+        return [_in_words(each) if each.calls or each.role == "tool" else each for each in out]
+    waiting: list[str] = []  # ids of calls that no tool message has answered yet
+    made = 0
+    for i, message in enumerate(out):
+        if message.calls:
+            calls = tuple(
+                Call(each.tool, each.input, _fit_id(each.id or f"call_{made + n}", call_id))
+                for n, each in enumerate(message.calls, 1)
+            )
+            made += len(calls)
+            waiting += [call.id for call in calls]
+            out[i] = structs.replace(message, calls=calls)
+        elif message.role == "tool":
+            id = _fit_id(message.call_id or (waiting[0] if waiting else "call_0"), call_id)
+            if id in waiting:
+                waiting.remove(id)
+            out[i] = structs.replace(message, call_id=id)
+    return out
 
 
 def _fit_id(id: str, form: tuple[str, int]) -> str:
     """Return an id that fits, and for any other one always the same that stands for it."""
     return id if re.fullmatch(form[0], id) else sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[: form[1]]
-
-
-def _with_ids(messages: Sequence[Message], form: tuple[str, int]) -> list[Message]:
-    out: list[Message] = []
-    waiting: list[str] = []  # ids of calls that no tool message has answered yet
-    made = 0
-    for message in messages:
-        if message.calls:
-            made += len(message.calls)
-            start = made - len(message.calls) + 1
-            calls = tuple(
-                Call(each.tool, each.input, _fit_id(each.id or f"call_{start + i}", form))
-                for i, each in enumerate(message.calls)
-            )
-            waiting += [call.id for call in calls]
-            message = structs.replace(message, calls=calls)
-        elif message.role == "tool":
-            call_id = _fit_id(message.call_id or (waiting[0] if waiting else "call_0"), form)
-            if call_id in waiting:
-                waiting.remove(call_id)
-            message = structs.replace(message, call_id=call_id)
-        out.append(message)
-    return out
 
 
 def _in_words(message: Message) -> Message:

@@ -106,9 +106,11 @@ class ApprovalsGuard(Guard):
         call, tool = entry.effect, entry.tool
         if tool is None or tool.person:  # the call itself is a question
             return call
-        if self._is_lost(entry):
-            return Refuse(_describe_doubt(call))
-        reasons = self._find_reasons(entry)
+        reasons = entry.reasons
+        if not self._may_repeat(entry):
+            if self._is_lost(entry):
+                return Refuse(_describe_doubt(call))
+            reasons = self._find_reasons(entry)
         if reasons or self._find_policies(tool, call):
             return _ask(call, reasons)
         return call
@@ -120,12 +122,16 @@ class ApprovalsGuard(Guard):
         had asked about the input before.
         """
         reasons = self._find_reasons(entry)
-        is_named = DOUBT not in reasons or asked.text.endswith(DOUBT)
+        if self._is_lost(entry):
+            return Refuse(_describe_doubt(entry.effect))
+        # A doubt is about this very input: an edited one was not the question's.
+        named = {*asked.reasons} - ({DOUBT} if decision.action == "edit" else set())
+        is_named = {DOUBT, LOST}.isdisjoint({*reasons} - named)
         is_asked = True
         if decision.action == "edit" and asked.call is not None:
-            said = asked.text.removeprefix(_ask(asked.call, ()).question)
+            topics = set(map(_topic, asked.reasons))
             policies = self._find_policies(entry.tool, entry.effect) - self._find_policies(entry.tool, asked.call)
-            is_asked = not policies and all(_topic(each) in said for each in reasons if each != DOUBT)
+            is_asked = not policies and all(_topic(each) in topics for each in reasons if each != DOUBT)
         if not (is_named and is_asked):
             return _ask(entry.effect, reasons)
         self.restore(entry, decision)
@@ -177,6 +183,9 @@ class ApprovalsGuard(Guard):
             result = structs.replace(result, trouble="in_doubt")
         self.recall(entry, result)
         return result
+
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return bool(result.trouble == "refused" and self._was_lost(entry))
 
     def recall(self, entry: Entry, result: Any) -> None:
         if isinstance(result, ChildEnd):
@@ -242,8 +251,7 @@ class ApprovalsGuard(Guard):
 
 
 def _ask(call: Call, reasons: Iterable[str]) -> AskApproval:
-    question = f"May '{call.tool}' be called with {input_of(call)}?"
-    return AskApproval(" ".join((question, *reasons)))
+    return AskApproval(f"May '{call.tool}' be called with {input_of(call)}?", tuple(reasons))
 
 
 def _list_forms(entry: Entry) -> list[Call]:

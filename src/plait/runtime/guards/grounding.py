@@ -23,6 +23,7 @@ from plait.core import (
     Ran,
     Stopped,
 )
+from plait.core.text import sentence
 from plait.runtime.grounding import (
     Sources,
     answer_warning,
@@ -32,7 +33,7 @@ from plait.runtime.grounding import (
 )
 from plait.runtime.guard import GROUNDING, LIMITS, Entry, Finish, Guard, Refuse
 from plait.runtime.guards.last_act import LastAct
-from plait.runtime.run_spec import Grounding, sentence
+from plait.runtime.run_spec import Grounding
 
 UNMADE = frozenset({"unknown_tool", "bad_input", "refused"})
 """The troubles of calls that were not made."""
@@ -63,6 +64,9 @@ class SourcesGuard(Guard):
             case Continue() if isinstance(result, Ran):
                 self.sources.add(result.output)
         return result
+
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return False
 
     def learn_before(self, key: str) -> None:
         """Add the results of the effect before this one, without made-up values that an error repeats.
@@ -150,6 +154,9 @@ class GroundingGuard(Guard):
         return self._sources.find_invented(call, self._context.tool(call.tool))
 
     # -- results
+
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return self._policy == "warn" and entry.id in self._invented
 
     async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
         self._learner.learn_before(entry.key)

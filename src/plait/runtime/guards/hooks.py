@@ -11,6 +11,7 @@ decides also if the user was asked there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -18,17 +19,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from plait.core import JSON, Answered, Call, CheckAnswer, Observation, Stopped, Think
+from plait.core import JSON, Answered, Call, CheckAnswer, Observation, Reply, Stopped, Think
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
-from plait.core.text import escape_hidden
+from plait.core.text import escape_hidden, sentence
 from plait.runtime.background import call_either
 from plait.runtime.bound_calls import replace_input
 from plait.runtime.context import Context
 from plait.runtime.guard import USERS, AskApproval, Entry, Finish, Guard, Refuse
 from plait.runtime.hooks import Hook, HookPoint, has_point
 from plait.runtime.output import TEXT, OutputType
-from plait.runtime.run_spec import sentence
 from plait.tools.user_code import show_error
 
 _SUBJECTS: dict[str, str] = {
@@ -101,9 +101,9 @@ class HookGuard(Guard):
         match found, entry.effect:
             case Refuse(reason=reason), Call():
                 return Refuse(f"The call is refused: {reason}")
-            case AskApproval(question=question), Call(tool=tool, input=given):
+            case AskApproval(question=question, reasons=reasons), Call(tool=tool, input=given):
                 shown = escape_hidden(msgspec.json.encode(given).decode())
-                return AskApproval(f"May '{tool}' be called with {shown}? {question}")
+                return AskApproval(f"May '{tool}' be called with {shown}?", (question, *reasons))
             case Refuse() | AskApproval(), _:
                 return self._refuse_or_ask(point, entry, found)
         if found != entry.effect:
@@ -123,6 +123,9 @@ class HookGuard(Guard):
             case Call() if fresh and has_point(self.hook, "after_tool") and result.was_made:
                 return await self._decide_result(entry, result)
         return result
+
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return has_point(self.hook, "after_tool")
 
     def _is_own_change(self, entry: Entry) -> bool:
         """Return whether the effect is what this hook made of it. It is asked again if another guard changes that."""
@@ -240,8 +243,9 @@ class HookGuard(Guard):
             raise ConfigError(f"The hook {self.hook.name} returned {wrong} in {point}.", hint=hint)
 
     async def _call(self, point: str, entry: Entry, *arguments: Any) -> Any:
-        # The hook gets an input of its own. What it writes into it changes nothing, unless it returns the call.
-        own = [self.run.with_own_name(replace_input(each)) if isinstance(each, Call) else each for each in arguments]
+        # The hook gets values of its own. What it writes into one changes nothing, unless it returns it.
+        own = [_copy(each) for each in arguments]
+        own = [self.run.with_own_name(each) if isinstance(each, Call) else each for each in own]
         try:
             found = await call_either(getattr(self.hook, point), self.run.make_context(entry), *own)
         except (Exception, SystemExit) as why:
@@ -252,6 +256,23 @@ class HookGuard(Guard):
         if isinstance(found, Call) and isinstance(own[-1], Call) and found.tool == own[-1].tool:
             return structs.replace(found, tool=arguments[-1].tool)
         return found
+
+
+def _copy(value: Any) -> Any:
+    """Return a value whose parts that can be written into are copies."""
+    match value:
+        case Call():
+            return replace_input(value)
+        case Observation():
+            return structs.replace(value, value=deepcopy(value.value), exact=deepcopy(value.exact))
+        case Reply(calls=calls) if calls:
+            return structs.replace(value, calls=tuple(map(replace_input, calls)))
+        case Think(messages=messages) if any(each.calls for each in messages):
+            own = (structs.replace(each, calls=tuple(map(replace_input, each.calls))) for each in messages)
+            return structs.replace(value, messages=tuple(own))
+        case dict() | list():
+            return deepcopy(value)
+    return value
 
 
 class InheritedHookGuard(HookGuard):

@@ -24,6 +24,10 @@ class LastAct:
         self._results.pop(entry.id, None)
         self._results[entry.id] = (entry, result)
 
+    def holds(self, key: str) -> bool:
+        """Return whether a call is one of this effect's."""
+        return read_key(key).n == self._n
+
     def close(self, key: str = "") -> list[tuple[Entry, Observation]]:
         """Return the calls and results of the effect before, once, if `key` belongs to another effect."""
         n = read_key(key).n

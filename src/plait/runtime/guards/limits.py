@@ -28,12 +28,12 @@ from plait.core import (
     Think,
     Usage,
 )
+from plait.core.text import sentence
 from plait.journal.records import Decision
 from plait.models.base import Model
 from plait.runtime.clock import RunClock
 from plait.runtime.guard import LIMITS, Attempt, Entry, Finish, Guard, LimitReached, StartChild
 from plait.runtime.limits import Limits
-from plait.runtime.run_spec import sentence
 from plait.runtime.spent import Spent
 from plait.runtime.tally import Tally
 

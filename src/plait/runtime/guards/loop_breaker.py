@@ -83,6 +83,13 @@ class LoopBreaker(Guard):
                     return structs.replace(result, note=f"{result.note} {note}".strip(), repeated=True)
         return result
 
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        if not self._repeats:
+            return False
+        if entry.started or not self._act.holds(entry.key):  # other results may count before this one
+            return True
+        return bool(self._remark_on(_key(self._find_alike(entry)), result))
+
     def _find_alike(self, entry: Entry) -> Call:
         """Return the call by which an ended call is counted. Of a changed one the record has only the model's words."""
         words = codec.encode((entry.asked.tool, entry.asked.input))

@@ -94,6 +94,9 @@ class AfterHooksGuard(Guard):
                     )
         return result
 
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return bool(result.ends)
+
     def _count_objection(self, entry: Entry, objection: str, fresh: bool) -> None:
         """Count and note an objection. Raises `EndedByRefusal` for one more than the model may answer."""
         refused_by = {name for name, decision in entry.decided.items() if decision.action == "refuse"}

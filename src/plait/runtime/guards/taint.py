@@ -44,12 +44,14 @@ class TaintGuard(Guard):
         self._has_remarked = bool(given)
 
     async def before(self, entry: Entry) -> Any:
+        if self.policy != "ask" or not self._sources:
+            return entry.effect
         # Calls of one turn were written together: none of them follows from the result of another.
         n = read_key(entry.key).n
         sources = [source for source, found in self._sources.items() if found != n]
         is_planned = entry.fixed and not entry.changed_by and not self.given
         has_effects = entry.tool is not None and entry.tool.spec.has_effects
-        if self.policy == "ask" and sources and has_effects and not is_planned:
+        if sources and has_effects and not is_planned:
             read = f"The run has read content from outside ({', '.join(sources)})"
             entry.reasons.append(f"{read}, which may have asked for this call.")
         return entry.effect
@@ -65,6 +67,9 @@ class TaintGuard(Guard):
                 said = f"{source[:1].upper()}{source[1:]} comes from outside."
                 entry.remark("outside", f"{said} From here, calls with effects need approval.")
         return result
+
+    def holds_result(self, entry: Entry, result: Any) -> bool:
+        return entry.key in self._from_children and not result.outside
 
     def recall(self, entry: Entry, result: Any) -> None:
         if isinstance(result, ChildEnd) and result.totals.get("guards", {}).get(self.name):

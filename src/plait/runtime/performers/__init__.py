@@ -23,6 +23,7 @@ from plait.runtime.performers.call_tools import CallTools
 from plait.runtime.performers.check import Check
 from plait.runtime.performers.run_code import RunCode
 from plait.runtime.performers.started_effects import StartedEffects, TakeNext
+from plait.runtime.recorded_work import recall_work
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine
@@ -58,9 +59,9 @@ class Performers:
         return found
 
     def recall(self) -> None:
-        """Tell the guards the work on record, before the loop comes to it again."""
-        self.model.recall()
-        self.tools.recall()
+        """Take note of the work on record, and tell the guards, before the loop comes to it again."""
+        self.model.recall_fallbacks()
+        recall_work(self.model.engine)
 
     async def close(self) -> None:
         """End what goes on. The performers must not be used after that."""

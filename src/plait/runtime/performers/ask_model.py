@@ -13,24 +13,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, structs, to_builtins
 
 from plait.core import LimitNear, Reply, Think
 from plait.core import events as ev
-from plait.core.errors import BadRequest, ConfigError, ContextOverflow, ModelError, Unsupported
+from plait.core.errors import BadRequest, ContextOverflow, ModelError, Unsupported
 from plait.journal.keys import read_key
-from plait.journal.records import Asking, RequestRecord, ResponseRecord, ResultRecord
+from plait.journal.records import Asking, ResponseRecord, ResultRecord
 from plait.models.base import Model
 from plait.models.prices import SERVICE_TIER
 from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
 from plait.models.rejections import remember_rejection
 from plait.models.settings import split_settings
 from plait.runtime.attachments import find_contents
-from plait.runtime.bound_calls import REBINDS
-from plait.runtime.decided_values import digested, read_change
 from plait.runtime.guard import Attempt, Entry, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.send_request import SendRequest, ask_about_request
@@ -59,39 +56,12 @@ class AskModel(BasePerformer):
         """The model calls that wait for the user in this process, by key."""
         self._tiers_noted: set[tuple[str, str]] = set()
 
-    def recall(self) -> None:
-        """Tell the guards the attempts and replies on record, before the loop comes to them again.
-
-        A recorded change of models holds from here: effects that overlap may be performed in another order.
-        """
+    def recall_fallbacks(self) -> None:
+        """Ask the models that the record names from here: effects that overlap may be performed in another order."""
         for key, found in self.engine.journal.items():
             at = read_key(key)
-            if at.attempt < 0 or at.mark or found.value is UNSET:
-                continue
-            asked: RequestRecord = found.asked
-            response: ResponseRecord = found.value
-            if response.fallback:
-                self.engine.run_spec.phases.leave(asked.model)
-            think = Think(asked.phase, max_tokens=asked.max_tokens)  # the loop has not asked yet: the rest is unknown
-            if (model := self._find_model(asked)) is not None:
-                attempt = Attempt(think, model, found.body or b"", asked.max_tokens, at.attempt)
-                self._tell(key, attempt, response, by_tool=bool(at.asked))
-            owner = key[: key.rindex("a")]
-            if not response.error and (reply := self.engine.journal.find(owner).value) is not UNSET:
-                self._tell(owner, think, reply, by_tool=bool(at.asked))
-
-    def _find_model(self, asked: RequestRecord) -> Model | None:
-        """Return the model of a recorded attempt; None if a tool had it from elsewhere."""
-        run_spec = self.engine.run_spec
-        with suppress(ConfigError):
-            model = run_spec.phases.find_model(asked.phase, asked.model)
-            return model if model.spec == asked.model else run_spec.find_model(asked.model)
-        return None
-
-    def _tell(self, key: str, effect: Any, result: Any, *, by_tool: bool) -> None:
-        entry = Entry(self.engine.run_id, key, 0, effect, effect, by_tool=by_tool, recorded=True, begun=True)
-        for guard in self.engine.chain.at(effect, after=True):
-            guard.recall(entry, result)
+            if at.attempt >= 0 and not at.mark and found.value is not UNSET and found.value.fallback:
+                self.engine.run_spec.phases.leave(found.asked.model)
 
     def step_of(self, effect: Think) -> int:
         return self.engine.steps + (not effect.repair)
@@ -182,17 +152,13 @@ class AskForReply(BasePerformer):
     async def ask_or_recall(self, entry: Entry) -> Reply:
         """Return the reply as the guards leave it: the recorded one, or the model's."""
         engine = self.engine
-        admitted = await engine.chain.admit(entry, self)
-        try:
+        with await engine.chain.admit(entry, self) as admitted:
             await self._walk_attempts(entry)
             if (reply := admitted.found.value) is UNSET:
                 if engine.journal.replay:
                     raise RecordEnds
                 reply = await self._ask(entry)
                 engine.journal.buffer(ResultRecord(entry.key, entry.step, "think", reply))
-        except BaseException:
-            admitted.release()
-            raise
         made: Reply = await engine.chain.settle(admitted, reply)
         if self._has_replied:
             if self._listener is not None:
@@ -209,16 +175,7 @@ class AskForReply(BasePerformer):
 
     def restore(self, entry: Entry, found: FoundEntry) -> None:
         """Take the request as the guards left it: the record has only what they changed."""
-        journal = self.engine.journal
-        guards = journal.decided.get(f"{entry.key}?", {})
-        for _ in range(1 + REBINDS if guards else 0):
-            digest = journal.digest(digested(entry.effect))
-            values = (journal.find(f"{entry.key}?{guard}@{digest}").value for guard in guards)
-            decisions = (value for value in values if value is not UNSET)
-            change = next((each for each in decisions if each.action == "change"), None)
-            if change is None:
-                return
-            entry.effect = read_change(entry.effect, change.value)
+        self.engine.chain.decisions.follow_before(entry)
 
     async def _walk_attempts(self, entry: Entry) -> None:
         """Go through the attempts on record: compare each, and learn from it what the model cannot do."""
@@ -320,8 +277,7 @@ class AskForReply(BasePerformer):
             sending = SendRequest(engine, phases, request, failures=failures, on_text=on_text, span=span)
             attempt = Attempt(think, model, request.body, think.max_tokens, self.attempts)
             at = self._entry_of(entry, f"{entry.key}a{self.attempts}", attempt)
-            admitted = await engine.chain.admit(at, sending)
-            try:
+            with await engine.chain.admit(at, sending) as admitted:
                 if note is not None:
                     self._say_again(*note)
                     note = None
@@ -338,9 +294,6 @@ class AskForReply(BasePerformer):
                 response: ResponseRecord = await engine.journal.entry(
                     at, "request", sending.describe(at), sending.perform
                 )
-            except BaseException:
-                admitted.release()
-                raise
             self.attempts += 1
             if (reply := sending.reply) is not None:
                 self._reply = reply

@@ -21,7 +21,11 @@ SHOWN = 2_000
 
 
 class BasePerformer:
-    """Does one kind of effect. It knows neither rows nor guards: the chain and the engine take each entry to it."""
+    """Does one kind of effect. It knows neither rows nor guards: the chain and the engine take each entry to it.
+
+    Its first methods serve an effect of the loop, which may be several entries; the others serve one entry. A performer
+    of entries that are not effects of the loop (a call of an act, an attempt) has only the latter.
+    """
 
     work: str = ""
     """The name of the work in the record."""
@@ -30,6 +34,8 @@ class BasePerformer:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+
+    # -- an effect of the loop
 
     def step_of(self, effect: Any) -> int:
         """Return the turn of the loop that an effect belongs to."""
@@ -44,6 +50,8 @@ class BasePerformer:
 
     def prepare_raised(self, key: str, effect: Any) -> None:
         """Do what comes before the exception that the record has in place of this effect's result."""
+
+    # -- an entry
 
     def bind(self, entry: Entry) -> None:
         """Set `entry.effect` to what guards see. Raises `BadInput`."""

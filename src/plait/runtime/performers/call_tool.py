@@ -19,14 +19,15 @@ from plait.core import events as ev
 from plait.core.errors import BadInput
 from plait.core.text import shorten
 from plait.journal import codec
+from plait.journal.entries import withhold_result
 from plait.journal.records import Asking, Decision, IntentRecord, MadeCall
 from plait.runtime.bound_calls import BoundCall, input_of, replace_input
 from plait.runtime.call_services import ToolServices
-from plait.runtime.decided_values import digested
+from plait.runtime.decisions import digested
 from plait.runtime.guard import Entry, Suspend, open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
 from plait.runtime.run_journal import EntryWork, FoundEntry
-from plait.runtime.run_spec import differs, sentence
+from plait.runtime.run_spec import differs
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.tools import Tool
 from plait.tools.call_context import offer_services
@@ -160,12 +161,8 @@ class CallTool(BasePerformer):
             if by_user:
                 reason = f"The person refused this call{f': {reason}' if reason else '.'}"
             return self._add_notes(entry, Observation(reason, trouble="refused"))
-        if by_user:
-            reason = f"the person refused it: {reason}" if reason else "the person refused it"
         made: Observation = self.engine.journal.find(entry.key).value
-        withheld = f"Error: the result of '{entry.effect.tool}' is withheld."
-        text = reason if reason.startswith(withheld) else f"{withheld} {sentence(reason)}"
-        return Observation(text, trouble="refused", seconds=made.seconds, outside=made.outside)
+        return withhold_result(entry.effect.tool, made, reason, by_user=by_user)
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
         call: Call = entry.effect
@@ -292,7 +289,9 @@ class CallTool(BasePerformer):
         """Report the result of a call that was made in this process, once."""
         if entry.key in self._unreported:
             self._unreported.remove(entry.key)
-            self.engine.say(ev.Observed(entry.step, _show(entry), result))
+            # The record has no input of a call that a hook changed and another guard refused.
+            shown = _show(entry) if entry.begun or entry.changed_by == "user" else entry.asked
+            self.engine.say(ev.Observed(entry.step, shown, result))
 
 
 def read_call(value: Any) -> Call:
@@ -325,4 +324,4 @@ def is_inline(tool: Tool | None) -> bool:
 
 def is_repeatable(tool: Tool | None) -> bool:
     """Return whether a call can be repeated if it is not known whether the first one happened."""
-    return tool is None or tool.read_only or tool.idempotent
+    return tool is None or tool.read_only or tool.idempotent or tool.person

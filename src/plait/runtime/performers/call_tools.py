@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, structs
 
 from plait.core import Act, Answered, Failed, LimitNear, Observation, Stopped
+from plait.core.text import sentence
 from plait.runtime.chain import Admitted
-from plait.runtime.guard import USERS, Entry, LimitReached, Suspend
+from plait.runtime.guard import Entry, LimitReached, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.call_tool import CallTool, is_inline, is_repeatable, line_of, read_call
 from plait.runtime.run_journal import NOTHING
-from plait.runtime.run_spec import differs, sentence
+from plait.runtime.run_spec import differs
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine
@@ -130,17 +131,19 @@ class CallTools(BasePerformer):
     async def _carry_out(self, admitted: Sequence[Admitted | None], results: list[Any]) -> None:
         """Fill in the results. A call that waits leaves the others alone; an error cancels them."""
         engine = self.engine
-        # Where a user's guard may change a result, it is shown as the loop gets it.
-        after = [guard for each in admitted if each for guard in engine.chain.at(each.entry.effect, after=True)]
-        is_shown = not any(USERS - 1 <= guard.order <= USERS for guard in after)
+
+        def report(entry: Entry, result: Observation) -> None:
+            """Report a result at once, unless a guard may change it: then it is reported as the loop gets it."""
+            if not any(guard.holds_result(entry, result) for guard in engine.chain.at(type(entry.effect)).after):
+                self._tool.report(entry, result)
+
         todo: dict[int, Admitted] = {}
         for i, each in enumerate(admitted):
             if each is not None and each.result is UNSET and each.found.value is UNSET:
                 todo[i] = each
             elif each is not None:
                 results[i] = await engine.carry_out(each)
-                if is_shown:
-                    self._tool.report(each.entry, results[i])
+                report(each.entry, results[i])
 
         async def make(i: int, each: Admitted) -> None:
             try:
@@ -150,8 +153,7 @@ class CallTools(BasePerformer):
                 return
             if results[i].trouble == "in_doubt":
                 engine.chain.recall(each.entry, results[i])  # the calls beside it must know of it at once
-            if is_shown:
-                self._tool.report(each.entry, results[i])
+            report(each.entry, results[i])
 
         if len(todo) == 1 or all(is_inline(each.entry.tool) for each in todo.values()):
             for i, each in todo.items():
@@ -174,15 +176,3 @@ class CallTools(BasePerformer):
         is_quick = all(is_inline(each) and is_repeatable(each) for each in tools)
         asks = any(each is not None and each.requires_approval for each in tools)
         return is_quick and not asks and not any(self.engine.chain.may_ask(call) for call in act.calls[:1])
-
-    def recall(self) -> None:
-        """Tell the guards each recorded call that has a result."""
-        engine, journal = self.engine, self.engine.journal
-        for n in range(journal.reached + 1):
-            for i in range(journal.count_calls(n)):
-                found = journal.find(key := f"{n}.{i}")
-                if found.value is UNSET or found.asked is None:
-                    continue
-                entry = Entry(engine.run_id, key, 0, None, None, recorded=True, begun=True)
-                self._tool.read_recorded(entry, found)
-                engine.chain.recall(entry, found.value)

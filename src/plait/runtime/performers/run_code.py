@@ -94,12 +94,8 @@ class RunCode(BasePerformer):
         """Return what became of the code, performed or recorded. Both are kept, to make the session again."""
         results = () if isinstance(effect, Execute) else self._read_results(effect)
         entry = Entry(self.engine.run_id, key, self.engine.steps, effect, effect)
-        admitted = await self.engine.chain.admit(entry, self)
-        try:
+        with await self.engine.chain.admit(entry, self) as admitted:
             made: CodeResult = await self.engine.carry_out(admitted)
-        except BaseException:
-            admitted.release()
-            raise
         code = effect.code if isinstance(effect, Execute) else None
         if code != made.code:
             raise differs(key, entry.step, made.code or "", code or "")

@@ -11,6 +11,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, structs
@@ -102,7 +103,7 @@ class SendRequest(BasePerformer):
         attempt: Attempt = entry.effect
         changed = None if attempt.max_tokens == attempt.think.max_tokens else attempt.max_tokens
         asked = RequestRecord(attempt.think.phase, attempt.model.spec, self._request.path, changed)
-        return EntryWork(asked, body=attempt.body, describe_doubt=lambda: ResponseRecord(0, 0.0, LOST))
+        return EntryWork(asked, body=attempt.body, describe_doubt=partial(self._describe_lost, attempt))
 
     async def perform(self, entry: Entry) -> tuple[ResponseRecord, bytes | None]:
         engine, attempt = self.engine, entry.effect
@@ -120,7 +121,7 @@ class SendRequest(BasePerformer):
             came: Response | None = getattr(why, "response", None)
             # Where no request was sent, the model was still being fetched or loaded: that is no time of the phase.
             seconds = time.perf_counter() - began if came is not None else 0.0
-            usage, cost = self._count_lost(model, think, why, seconds)
+            usage, cost = self._count_lost(model, taken_by(why, think, _wire_of(model)), seconds)
             status, body = (came.status, came.body) if came is not None else (0, None)
             return ResponseRecord(status, seconds, "cancelled", usage=usage, cost=cost), body
         except ModelError as why:
@@ -134,7 +135,7 @@ class SendRequest(BasePerformer):
         self, attempt: Attempt, think: Think, why: ModelError, seconds: float
     ) -> tuple[ResponseRecord, bytes | None]:
         """Return what is recorded of a failed attempt, and decide what follows it."""
-        usage, cost = self._count_lost(attempt.model, think, why, seconds)
+        usage, cost = self._count_lost(attempt.model, taken_by(why, think, _wire_of(attempt.model)), seconds)
         self._span.record_failure(why)
         retries = self.engine.run_spec.limits.retries
         self.is_given_up = not why.retry or self._failures >= retries or (why.after or 0.0) > LONGEST_WAIT
@@ -152,11 +153,14 @@ class SendRequest(BasePerformer):
         )
         return recorded, body
 
-    def _count_lost(
-        self, model: Model, think: Think, why: BaseException, seconds: float
-    ) -> tuple[Usage | None, float | None]:
-        """Count the tokens and USD of an attempt without a reply, and return them."""
-        part = taken_by(why, think, load_wire(getattr(model, "wire", CHAT)))
+    def _describe_lost(self, attempt: Attempt) -> ResponseRecord:
+        """Return what is recorded of an attempt whose process ended: it may have been sent, so its prompt counts."""
+        think = limit_reply(attempt.think, attempt.max_tokens)
+        usage, cost = self._count_lost(attempt.model, read_partial_reply(b"", think, _wire_of(attempt.model)), 0.0)
+        return ResponseRecord(0, 0.0, LOST, usage=usage, cost=cost)
+
+    def _count_lost(self, model: Model, part: Reply | None, seconds: float) -> tuple[Usage | None, float | None]:
+        """Count the tokens and USD of an attempt without a reply, and return them. `part` is what it took."""
         if part is None:
             return None, None
         usage, cost = part.usage, cost_of_reply(part, model.rate, seconds)
@@ -204,6 +208,10 @@ def taken_by(why: BaseException, think: Think, wire: Wire) -> Reply | None:
 def _finish(reply: Reply, model: Model, seconds: float) -> Reply:
     """Return the reply with its time, its price and the model that was asked."""
     return structs.replace(reply, seconds=seconds, cost=cost_of_reply(reply, model.rate, seconds), model=model.spec)
+
+
+def _wire_of(model: Model) -> Wire:
+    return load_wire(getattr(model, "wire", CHAT))
 
 
 def _text_of(body: bytes) -> str:

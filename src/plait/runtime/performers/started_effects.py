@@ -33,13 +33,12 @@ class StartedEffects(BasePerformer):
 
     async def take(self, key: str, effect: Start, *, started: bool, beside: int) -> tuple[int, ...]:
         engine = self.engine
-        tickets = tuple(engine.take_number() for _ in effect.effects)
-        self.acts |= {ticket for ticket, each in zip(tickets, effect.effects, strict=True) if isinstance(each, Act)}
-        thinks = sum(isinstance(each, Think) for each in effect.effects)
-        at_once = all(
-            isinstance(each, Act) and engine.performers.tools.is_over_at_once(each) for each in effect.effects
-        )
-        for ticket, each in zip(tickets, effect.effects, strict=True):
+        started_now = [(engine.take_number(), each) for each in effect.effects]
+        acts = {ticket: each for ticket, each in started_now if isinstance(each, Act)}
+        self.acts.update(acts)
+        thinks = len(started_now) - len(acts)
+        at_once = not thinks and all(map(engine.performers.tools.is_over_at_once, acts.values()))
+        for ticket, each in started_now:
             thinks -= isinstance(each, Think)
             work = engine.start_effect(ticket, each, thinks)
             if at_once:
@@ -49,7 +48,7 @@ class StartedEffects(BasePerformer):
                 task.add_done_callback(partial(self._end, ticket))
         if not at_once:
             await asyncio.sleep(0)  # they are admitted here, in order: what they reserve is the same on each walk
-        return tickets
+        return tuple([ticket for ticket, _ in started_now])
 
     async def _perform_here(self, ticket: int, work: Coroutine[Any, Any, Any]) -> None:
         """Perform an effect without a task of its own."""
