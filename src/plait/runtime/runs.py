@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -11,9 +12,9 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from plait.core import Cancelled, Event, Loop, Outcome
+from plait.core import Cancelled, Crashed, Event, Loop, Outcome
 from plait.core import events as ev
-from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
+from plait.core.errors import BadAnswer, ConfigError, JournalError, PlaitError, RecordChanged, ReplayDiffers
 from plait.journal.entries import Question
 from plait.journal.log import ENDED, AnyLog, RecordAndBody, RunLog
 from plait.journal.memory import MemoryLog
@@ -300,6 +301,10 @@ async def perform(
     finally:
         if task.cancelled():  # before its first step, as when the event loop ends: nothing else records the end
             await log.end(Cancelled.status, msgspec.to_builtins(Cancelled()), {})
+        elif task.done() and isinstance(why := task.exception(), PlaitError):  # a guard that cannot start, likewise
+            crashed = Crashed(why.message, error=type(why).__name__, hint=why.hint)
+            with suppress(JournalError):  # the end is on record
+                await log.end(crashed.status, msgspec.to_builtins(crashed), {})
     if listener is not None and listener.error is not None:
         raise listener.error
     return task.result()
