@@ -35,7 +35,7 @@ from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_spec import Past, RunSpec
-from plait.runtime.spent import Spent, read_children_spent, sum_record
+from plait.runtime.spent import Spent, read_children_spent, spent_in, sum_record
 from plait.tools.user_code import show_error
 from plait.user_functions import call_plain
 
@@ -114,8 +114,12 @@ def _read_past(head: RunHead, rows: Sequence[Row], journal: Journal) -> Past:
     return Past(
         rows=rows,
         spent=sum_record(timeline),
-        # One that is about to start counts, though it may have no row yet.
-        children={each.run: Spent(1) for each in timeline.children if each.is_open}
+        # One that is about to start counts, though it may have no row yet. A fork keeps those of the run it came from.
+        children={
+            each.run: spent_in(each.end.totals) if each.end is not None else Spent(1)
+            for each in timeline.children
+            if not each.closed
+        }
         | read_children_spent(journal, head.run),
         seconds=timeline.seconds,
         artifacts=read_artifacts(timeline),
