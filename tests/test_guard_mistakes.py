@@ -14,7 +14,8 @@ from msgspec import structs
 import plait
 from plait.core import Call, LimitNear, Observation, Reply, Think
 from plait.core.errors import ConfigError
-from plait.runtime.guard import Attempt, Entry, StartChild
+from plait.journal.store import Journal
+from plait.runtime.guard import Attempt, EndedByRefusal, Entry, Finish, LimitReached, StartChild
 from plait.runtime.hooks import BUILT_IN
 from plait.runtime.make_guards import make_guards
 
@@ -148,6 +149,54 @@ def test_a_guard_that_writes_into_a_result_ends_the_run_and_the_record_has_the_r
     run = agent.run("q")
     assert run.status == "crashed" and "wrote into the Observation" in (run.reason or "")
     assert run.timeline.tool_calls[0].observation.value == {"iban": "DE1"}
+
+
+@pytest.mark.parametrize("method", ["start", "before", "after", "release", "restore", "recall", "carry"])
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_the_error_of_a_guard_names_it_and_the_run_can_be_resumed(
+    journal: Path, method: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise error("no ledger")
+
+    def fail_for_draft(entry: Entry) -> Any:
+        return fail() if entry.effect.tool == "draft" else entry.effect
+
+    script = [act("pay", to="Ada", amount=500), act("draft", to="Bo", amount=1), "ok", "ok"]
+    approve = "effects" if method == "release" else "never"  # a call that waits for the user is released
+    agent = agent_with(journal, Sees(), script=script, approve=approve)
+    if method in ("restore", "recall"):
+        assert agent.using(hooks=[Sees(before=fail_for_draft)]).run("q").status == "crashed"
+    with monkeypatch.context() as patch:
+        patch.setattr(Sees, method, fail)
+        if method == "start":
+            with pytest.raises(ConfigError, match="The guard 'Sees' failed"):
+                agent.run("q")
+        else:
+            run = agent.resume("last") if method in ("restore", "recall") else agent.run("q")
+            assert f"The guard 'Sees' failed: {error.__name__}: no ledger" in (run.reason or "")
+    assert [row.status for row in Journal(journal).runs()] == ["crashed"]
+    run = agent.resume("last")
+    while run.status == "waiting":
+        run = agent.resume(run, "yes")
+    assert run.status == "answered" and [tool for tool, *_ in DONE] == ["pay", "draft"]
+    assert agent.using(hooks=[]).replay(run).whole
+
+
+@pytest.mark.parametrize("signal", [LimitNear("mine", "enough"), LimitReached("mine", "enough"), EndedByRefusal("no")])
+def test_what_a_guard_raises_about_the_end_of_a_run_is_on_record(journal: Path, signal: Exception) -> None:
+    class EndsOtherwise(plait.Guard):
+        points = (Finish,)
+
+        async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
+            if fresh:
+                raise signal
+            return result
+
+    agent = agent_with(journal, EndsOtherwise())
+    run = agent.run("q")
+    assert run.status == ("failed" if isinstance(signal, EndedByRefusal) else "stopped")
+    assert agent.using(hooks=[]).replay(run).whole
 
 
 @pytest.mark.parametrize("max_tokens", [0, -1, 2.5, "5"])

@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Awaitable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -727,3 +728,16 @@ async def test_the_model_of_a_phase_is_looked_up_for_its_price_alone() -> None:
         entry = Entry("run", "0", 1, Think("solve"), Think("solve"))
         await LimitGuard(limits, Tally(), RunClock(), model_of).before(entry)
     assert asked == ["solve"]
+
+
+def test_a_fork_counts_the_child_runs_of_its_kept_steps(tmp_path: Path) -> None:
+    journal = tmp_path / "runs.db"
+    child = plait.Agent("tool_calling", model=plait.Scripted(["child"]), journal=journal)
+    ask = [Reply("", calls=(Call("ask_agent", {"question": each}, "c"),)) for each in "xyz"]
+    agent = plait.Agent("tool_calling", model=plait.Scripted([*ask, "end"]), tools=[child.as_tool()], journal=journal)
+    run = agent.run("q")
+    fork = agent.using(limits=plait.Limits(children=2)).fork(run, 2)
+    refused = ["run has its 2 child runs" in call.observation.text for call in fork.timeline.tool_calls]
+    assert refused == [False, False, True]
+    fork = agent.using(limits=plait.Limits(calls=4)).fork(run, 2)  # one of the run and one of its child are kept
+    assert (fork.status, fork.tree.calls) == ("stopped", 4)

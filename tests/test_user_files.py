@@ -282,3 +282,20 @@ async def test_an_edit_keeps_the_encoding_and_what_cannot_be_read_is_named(tmp_p
     with pytest.raises(ConfigError, match=r"raw\.csv is not text"):
         lookup(tmp_path / "raw.csv")
     assert find_encoding(b"") == "utf-8"
+
+
+def test_the_collector_may_close_a_connection_while_a_journal_is_being_protected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user_files.protect_journal(tmp_path / "other.db")
+    exists = os.path.exists
+    closed: list[bool] = []
+
+    def close_another(path: str) -> bool:
+        user_files.release_inodes(())  # what a finalizer calls, in this thread
+        closed.append(user_files._guard.locked())
+        return exists(path)
+
+    monkeypatch.setattr(os.path, "exists", close_another)
+    user_files.protect_journal(tmp_path / "runs.db")
+    assert any(closed)

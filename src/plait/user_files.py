@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
@@ -28,6 +28,9 @@ _places: set[str] = set()
 """The journals that this process has opened."""
 _held: Counter[Inode] = Counter()
 """The files of open connections, which may have been moved since."""
+_released: deque[Inode] = deque()
+"""The files of closed connections, still counted in `_held`. The garbage collector may close a connection at any
+moment, also while its thread holds `_guard`, so whoever closes one takes no lock."""
 _guard = threading.Lock()
 
 
@@ -42,14 +45,19 @@ def hold_inodes(path: Path) -> tuple[Inode, ...]:
     """Refuse the files of an open journal also when they have been moved. Returns what `release_inodes` takes."""
     with _guard:
         inodes = tuple(_find_inodes(os.path.realpath(path)))
+        _take_released()
         _held.update(inodes)
     return inodes
 
 
 def release_inodes(inodes: tuple[Inode, ...]) -> None:
     """Undo one `hold_inodes`, because the connection is closed."""
-    with _guard:
-        _held.subtract(inodes)
+    _released.extend(inodes)
+
+
+def _take_released() -> None:
+    while _released:
+        _held[_released.popleft()] -= 1
 
 
 def _find_inodes(place: str) -> Iterator[Inode]:
@@ -61,6 +69,7 @@ def _find_inodes(place: str) -> Iterator[Inode]:
 
 def _is_of_journal(info: os.stat_result) -> bool:
     inode = (info.st_dev, info.st_ino)
+    _take_released()
     return _held[inode] > 0 or any(inode in _find_inodes(place) for place in _places)
 
 

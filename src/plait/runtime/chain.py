@@ -10,22 +10,27 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from msgspec import UNSET, UnsetType, structs
 
-from plait.core.errors import BadInput, ConfigError
+from plait.core.errors import BadInput, ConfigError, LimitNear, PlaitError
 from plait.journal.records import Asking, Decision
 from plait.runtime.bound_calls import REBINDS
 from plait.runtime.decisions import Decisions, digested, read_change
-from plait.runtime.guard import AskApproval, Entry, Guard, RecordEnds, Refuse, Suspend
+from plait.runtime.guard import AskApproval, EndedByRefusal, Entry, Guard, LimitReached, RecordEnds, Refuse, Suspend
 from plait.runtime.run_journal import NOTHING, FoundEntry, RunJournal
+from plait.tools.user_code import show_error
 
 if TYPE_CHECKING:
     from plait.runtime.performers.base import BasePerformer
 
+Decide: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
+
 OWN = "plait.runtime.guards."
 """The package of the built-in guards, which write into nothing."""
+_MEANT = (PlaitError, LimitNear, LimitReached, EndedByRefusal, Suspend, RecordEnds)
+"""What guards raise on purpose."""
 
 
 @dataclass(slots=True)
@@ -56,10 +61,11 @@ class Admitted:
         waiting = list(self.guards if guards is None else guards)
         try:
             while waiting:
-                await waiting.pop().after(self.entry, result, False)
-        except BaseException:
+                guard = waiting.pop()
+                await guard.after(self.entry, result, False)
+        except BaseException as why:
             _release(waiting, self.entry)
-            raise
+            raise_named(guard, why)
 
 
 class GuardsAt(NamedTuple):
@@ -70,9 +76,25 @@ class GuardsAt(NamedTuple):
     either: tuple[Guard, ...]
 
 
+def raise_named(guard: Guard, why: BaseException) -> NoReturn:
+    """Raise what a guard raised. A mistake in a user's guard becomes a `ConfigError` that names the guard."""
+    is_built_in = type(guard).__module__.startswith(OWN)
+    if is_built_in or isinstance(why, _MEANT) or not isinstance(why, Exception | SystemExit):
+        raise why
+    hint = "Correct it, then resume the run."
+    raise ConfigError(f"The guard '{guard.name}' failed: {show_error(why)}.", hint=hint) from why
+
+
 def _release(guards: Sequence[Guard], entry: Entry) -> None:
+    """Have all guards give back what they reserved. Raises what one raised when all have."""
+    failed: tuple[Guard, BaseException] | None = None
     for guard in reversed(guards):
-        guard.release(entry)
+        try:
+            guard.release(entry)
+        except BaseException as why:
+            failed = guard, why
+    if failed is not None:
+        raise_named(*failed)
 
 
 def _restore(guards: Sequence[Guard], entry: Entry) -> None:
@@ -80,9 +102,9 @@ def _restore(guards: Sequence[Guard], entry: Entry) -> None:
     for i, guard in enumerate(guards):
         try:
             guard.restore(entry, entry.decided.get(guard.name))
-        except BaseException:
+        except BaseException as why:
             _release(guards[:i], entry)
-            raise
+            raise_named(guard, why)
 
 
 def _passes(made: Any, given: Any) -> bool:
@@ -132,14 +154,17 @@ class Chain:
             return [guard for guard in self.guards if guard in found or guard.name in decided]
         return found
 
-    def watch(self, guard: Guard, deciding: Coroutine[Any, Any, Any], entry: Entry, value: Any) -> Awaitable[Any]:
-        """Have a guard decide about a value. What it decides raises `ConfigError` if it writes into the value: that
-        would not be on record."""
-        return deciding if guard.name in self._own else self._watch(guard, deciding, entry, value)
+    def watch(self, guard: Guard, decide: Decide, entry: Entry, value: Any, *more: Any) -> Awaitable[Any]:
+        """Have a guard decide about a value, by its method. Raises `ConfigError` if it fails, or writes into the value:
+        that would not be on record."""
+        return decide(entry, *more) if guard.name in self._own else self._watch(guard, decide, entry, value, *more)
 
-    async def _watch(self, guard: Guard, deciding: Awaitable[Any], entry: Entry, value: Any) -> Any:
+    async def _watch(self, guard: Guard, decide: Decide, entry: Entry, value: Any, *more: Any) -> Any:
         effect, before = entry.effect, self.journal.digest(digested(value))
-        made = await deciding
+        try:
+            made = await decide(entry, *more)
+        except BaseException as why:
+            raise_named(guard, why)
         if entry.effect is not effect or self.journal.digest(digested(value)) != before:
             hint = "Return a changed copy, made by msgspec.structs.replace and copy.deepcopy."
             raise ConfigError(f"The guard '{guard.name}' wrote into the {type(value).__name__} that it got.", hint=hint)
@@ -222,7 +247,7 @@ class Chain:
                     key = self.decisions.name(entry, guard, "!", result)
                     decision = await self.decisions.find(entry, key)
                 decides = decision is None and (key != "" or guard in deciding)
-                made = await self.watch(waiting.pop(), guard.after(entry, result, decides), entry, result)
+                made = await self.watch(waiting.pop(), guard.after, entry, result, result, decides)
                 if decides and made is not result and not _passes(made, result):
                     key = key or self.decisions.name(entry, guard, "!", result)
                     decision = await self.decisions.record(entry, performer, guard, key, made, result)
@@ -257,7 +282,10 @@ class Chain:
     def recall(self, entry: Entry, result: Any) -> None:
         """Tell the guards of work that has ended, before it is settled. See `Guard.recall`."""
         for guard in self.at(type(entry.effect)).after:
-            guard.recall(entry, result)
+            try:
+                guard.recall(entry, result)
+            except BaseException as why:
+                raise_named(guard, why)
 
     def refuse_late(self, entry: Entry) -> str:
         """Return why an admitted call is not made after all; "" if it is. See `Guard.refuse_late`."""
@@ -272,7 +300,10 @@ class Chain:
     async def tell_signal(self, entry: Entry, why: Exception) -> None:
         """Tell all guards what the loop received in place of a result, or what ended the run."""
         for guard in reversed(self.guards):
-            await guard.after(entry, why, False)
+            try:
+                await guard.after(entry, why, False)
+            except BaseException as failure:
+                raise_named(guard, failure)
 
 
 def _apply(entry: Entry, performer: BasePerformer, result: Any, decision: Decision) -> Any:
@@ -352,7 +383,7 @@ class _Admission:
                     if (decided := await self._decide_by_record(guard)) is not None:
                         return guard, *decided
                 elif guard in acting:
-                    made = await self._chain.watch(guard, guard.before(entry), entry, entry.effect)
+                    made = await self._chain.watch(guard, guard.before, entry, entry.effect)
                     if made is not entry.effect and not _passes(made, entry.effect):
                         key = self._decisions.name(entry, guard, "?", entry.effect)
                         return guard, key, await self._decisions.record(entry, self._performer, guard, key, made)
@@ -380,8 +411,9 @@ class _Admission:
                     return key, decision
                 approved = _Approved(guard.name, decisions.question(key), decision)
             if decision is not None or not asked:
-                deciding = guard.confirm(entry, approved.asking, approved.decision) if approved else guard.before(entry)
-                made = await self._chain.watch(guard, deciding, entry, entry.effect)
+                decide: Decide = guard.confirm if approved else guard.before
+                given = (approved.asking, approved.decision) if approved else ()
+                made = await self._chain.watch(guard, decide, entry, entry.effect, *given)
                 if _passes(made, entry.effect):
                     return None
             if decision is None or not isinstance(made, AskApproval):

@@ -49,7 +49,7 @@ from plait.runtime.answers import answer_live
 from plait.runtime.approvals import waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.bound_calls import CallBinder
-from plait.runtime.chain import Admitted, Chain
+from plait.runtime.chain import Admitted, Chain, raise_named
 from plait.runtime.clock import RunClock
 from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers import Performers
@@ -161,7 +161,11 @@ class Engine:
             hint = "Raise it in a tool. A hook refuses with plait.Refuse."
             outcome = Crashed("plait.EndRun was raised outside of a tool.", error="EndRun", hint=hint)
         await self._close_objects()
-        self._ended = self.totals()
+        try:
+            self._ended = self.totals()
+        except PlaitError as why:  # a guard's mistake: a run above must not go on without what it would carry
+            self._ended = self._own_totals()
+            outcome = self._ended_by(why)
         self.tally.is_over = True
         if not self.journal.replay:
             try:
@@ -184,13 +188,21 @@ class Engine:
             return self._ended
         # The guard of the run above has its own name; the child's own one of that name counts for no run above.
         guards = sorted(self.chain.guards, key=lambda guard: guard.name.startswith("^"))
-        carried = {guard.name.lstrip("^"): carry for guard in guards if (carry := guard.carry()) is not None}
+        carried: dict[str, Any] = {}
+        for guard in guards:
+            try:
+                if (carry := guard.carry()) is not None:
+                    carried[guard.name.lstrip("^")] = carry
+            except BaseException as why:
+                raise_named(guard, why)
+        return self._own_totals() | ({"guards": carried} if carried else {})
+
+    def _own_totals(self) -> dict[str, Any]:
         return {
             "steps": self.steps,
             **self.tally.json(),
             "seconds": round(self.clock.seconds, 6),
             **({"tree": self.tally.tree_total.json()} if self.tally.children else {}),
-            **({"guards": carried} if carried else {}),
         }
 
     # -- the walk
@@ -333,6 +345,8 @@ class Engine:
         entry = Entry(self.run_id, "", self.steps, Finish(), Finish())
         entry.remark = partial(self.remark, step=entry.step)
         admitted = Admitted(entry, END, self.chain.at(Finish).after, NOTHING)
+        if (raised := self.journal.raised("")) is not None:
+            raise read_signal(raised)
         while True:
             try:
                 return cast(Outcome, await self.chain.settle(admitted, outcome))
@@ -341,6 +355,11 @@ class Engine:
                     raise RecordEnds from None
                 if still_open := await answer_live(self, why.questions):
                     raise Suspend(*still_open) from None
+            except ENDINGS as why:
+                if not self.journal.replay:
+                    self.journal.buffer(write_signal("", self.steps, why, ""))
+                await self.chain.tell_signal(entry, why)
+                raise
 
     async def _finish_quietly(self, outcome: Outcome) -> Outcome:
         """Return the outcome as the guards leave it, or that of what went wrong meanwhile."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.core import Call
 from plait.runtime.calls_in_doubt import read_calls_of
+from plait.runtime.chain import raise_named
 from plait.runtime.context import Context
 from plait.runtime.grounding import sources_of
 from plait.runtime.guard import GUARD_PARTS, USERS, Entry, Guard
@@ -59,7 +60,10 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     ]
     for each in policies.hooks:
         if isinstance(each, Guard):
-            own.append(each.start(Context(spec.deps, engine.run_id, 0, spec.session)))
+            try:
+                own.append(each.start(Context(spec.deps, engine.run_id, 0, spec.session)))
+            except BaseException as why:
+                raise_named(each, why)
         else:
             own += guard_hook(each, hooked)
     if policies.grounding != "off":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -11,9 +12,9 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from plait.core import Cancelled, Event, Loop, Outcome
+from plait.core import Cancelled, Crashed, Event, Loop, Outcome
 from plait.core import events as ev
-from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
+from plait.core.errors import BadAnswer, ConfigError, JournalError, PlaitError, RecordChanged, ReplayDiffers
 from plait.journal.entries import Question
 from plait.journal.log import ENDED, AnyLog, RecordAndBody, RunLog
 from plait.journal.memory import MemoryLog
@@ -34,7 +35,7 @@ from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_spec import Past, RunSpec
-from plait.runtime.spent import Spent, read_children_spent, sum_record
+from plait.runtime.spent import Spent, read_children_spent, spent_in, sum_record
 from plait.tools.user_code import show_error
 from plait.user_functions import call_plain
 
@@ -113,8 +114,12 @@ def _read_past(head: RunHead, rows: Sequence[Row], journal: Journal) -> Past:
     return Past(
         rows=rows,
         spent=sum_record(timeline),
-        # One that is about to start counts, though it may have no row yet.
-        children={each.run: Spent(1) for each in timeline.children if each.is_open}
+        # One that is about to start counts, though it may have no row yet. A fork keeps those of the run it came from.
+        children={
+            each.run: spent_in(each.end.totals) if each.end is not None else Spent(1)
+            for each in timeline.children
+            if not each.closed
+        }
         | read_children_spent(journal, head.run),
         seconds=timeline.seconds,
         artifacts=read_artifacts(timeline),
@@ -300,6 +305,10 @@ async def perform(
     finally:
         if task.cancelled():  # before its first step, as when the event loop ends: nothing else records the end
             await log.end(Cancelled.status, msgspec.to_builtins(Cancelled()), {})
+        elif task.done() and isinstance(why := task.exception(), PlaitError):  # a guard that cannot start, likewise
+            crashed = Crashed(why.message, error=type(why).__name__, hint=why.hint)
+            with suppress(JournalError):  # the end is on record
+                await log.end(crashed.status, msgspec.to_builtins(crashed), {})
     if listener is not None and listener.error is not None:
         raise listener.error
     return task.result()
