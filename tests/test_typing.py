@@ -31,7 +31,7 @@ def test_a_users_program_and_the_examples_are_checked_by_types(tmp_path: Path) -
     wrong = tmp_path / "wrong.py"
     wrong.write_text(WRONG)
     words = ["--strict", "--config-file=", "--explicit-package-bases", "--follow-imports=silent"]
-    words += [f"--cache-dir={ROOT / '.mypy_cache'}"]
+    words += [f"--cache-dir={ROOT / '.mypy_cache' / 'users'}"]
     command = [sys.executable, "-m", "mypy", *words, PROGRAM, wrong, *EXAMPLES]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert found.returncode == 1, found.stdout + found.stderr
