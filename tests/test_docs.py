@@ -61,13 +61,6 @@ def test_the_page_runs_and_prints_what_it_shows(page: Path, tmp_path: Path) -> N
     )
 
 
-def test_few_blocks_are_not_run() -> None:
-    shown = [block for page in PAGES for block in blocks_of(page.read_text(encoding="utf-8"))]
-    code = [block for block in shown if block.language in ("console", "python")]
-    assert len(code) > 100
-    assert sum(block.no_run for block in code) <= 8  # a key, a terminal, a collector, a server, the network
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -119,18 +112,19 @@ def test_wildcards_stand_for_what_they_say_and_no_more() -> None:
 # --- links
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_relative_link_leads_somewhere(page: Path) -> None:
-    plain = re.sub(r"^(```+).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    for link in re.findall(r"\]\(([^)\s]+)\)", plain):
-        if re.match(r"[a-z]+:", link):
-            continue
-        place, _, heading = link.partition("#")
-        target = (page.parent / place).resolve() if place else page
-        assert target.exists(), f"{page.name} links to {link}"
-        if heading:
-            heads = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.M)
-            assert heading in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+def test_every_relative_link_leads_somewhere() -> None:
+    for page in MARKDOWN:
+        plain = re.sub(r"^(```+).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for link in re.findall(r"\]\(([^)\s]+)\)", plain):
+            if re.match(r"[a-z]+:", link):
+                continue
+            place, _, heading = link.partition("#")
+            target = (page.parent / place).resolve() if place else page
+            assert target.exists(), f"{page} links to {link}"
+            if heading:
+                heads = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.M)
+                names = {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+                assert heading in names, f"{page} links to {link}"
 
 
 def test_the_index_links_every_page() -> None:
@@ -234,12 +228,6 @@ def test_the_example_configuration_has_everything_and_is_taken() -> None:
     assert set(said["local"]) == set(ServerSettings.__struct_fields__)
 
 
-def test_the_readme_is_short_and_names_the_two_commands() -> None:
-    lines = text_of("README.md").splitlines()
-    assert len(lines) <= 240
-    assert "$ make run" in lines and "$ make test" in lines
-
-
 def test_the_picture_is_of_the_question_that_make_run_asks_and_needs_no_network() -> None:
     picture = ElementTree.parse(DOCS / "images" / "run.svg")
     drawn = " ".join("".join(picture.getroot().itertext()).replace("\xa0", " ").split())
@@ -254,15 +242,13 @@ def test_the_picture_is_of_the_question_that_make_run_asks_and_needs_no_network(
 # --- the folders of the source
 
 
-@pytest.mark.parametrize(
-    "folder", [*sorted(path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE), ROOT / "examples"]
-)
-def test_each_folder_has_a_line_for_every_file(folder: Path) -> None:
-    page = folder / "README.md"
-    assert page.exists(), f"{folder.relative_to(ROOT)} has no README.md"
-    text = page.read_text(encoding="utf-8")
-    here = {path.name for path in folder.iterdir() if path.is_file()} - {"__init__.py", "README.md", "py.typed"}
-    for name in here:
-        assert f"`{name}`" in text, f"{folder.name}/README.md has no line for {name}"
-    for name in re.findall(r"`(\w+\.py)`", text):
-        assert (folder / name).exists(), f"{folder.name}/README.md tells of {name}, which is not there"
+def test_each_folder_has_a_line_for_every_file() -> None:
+    for folder in (*(path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE), ROOT / "examples"):
+        page = folder / "README.md"
+        assert page.exists(), f"{folder.relative_to(ROOT)} has no README.md"
+        text = page.read_text(encoding="utf-8")
+        here = {path.name for path in folder.iterdir() if path.is_file()} - {"__init__.py", "README.md", "py.typed"}
+        for name in here:
+            assert f"`{name}`" in text, f"{folder.name}/README.md has no line for {name}"
+        for name in re.findall(r"`(\w+\.py)`", text):
+            assert (folder / name).exists(), f"{folder.name}/README.md tells of {name}, which is not there"

@@ -23,7 +23,7 @@ from plait.models.base import Model
 from plait.models.fallback import has_native_calls, members_of
 from plait.models.rejections import read_rejections, without_rejected
 from plait.models.resolve import add_settings, check_spec, require_prices
-from plait.models.settings import phases_with_settings, settings_of_phase
+from plait.models.settings import phases_with_settings
 from plait.runtime.agent_description import (
     Description,
     book_of,
@@ -138,7 +138,7 @@ class AgentParts:
                 check_spec(model, self._agent._access.config)
         for phase, model in self._given_models.items():
             if not isinstance(model, str):
-                add_settings(model, settings_of_phase(self._agent.settings, phase))
+                add_settings(model, phase, self._agent.settings)
 
     def check_prices(self) -> None:
         """Raise `ConfigError` if there is a limit in USD and a model without a known price."""

@@ -27,7 +27,6 @@ from plait.models.settings import (
     ModelSettings,
     phases_with_settings,
     read_agent_settings,
-    settings_of_phase,
 )
 from plait.runtime.agent_description import fields_for_replay
 from plait.runtime.limits import Limits
@@ -159,10 +158,7 @@ def make_recorded_agent(
 def _change_settings(agent: Agent, given: Mapping[str, ModelSettings]) -> Agent:
     """Return the agent of a recorded run with settings that win over those in its models' specs."""
     models = {**dict.fromkeys(phases_with_settings(given), agent.model), **agent.models, "": agent.model}
-    named = {
-        phase: add_to_spec(str(model), settings_of_phase(given, phase), override=True)
-        for phase, model in models.items()
-    }
+    named = {phase: add_to_spec(str(model), phase, changes=given) for phase, model in models.items()}
     return agent.using(model=named.pop(""), models=named, settings=given) if given else agent
 
 

@@ -23,7 +23,6 @@ from plait.lab.cells import CellNotMeasured, run_cell
 from plait.lab.graders import grader_digest, load_grader
 from plait.lab.plan import Cell, tools_digest
 from plait.lab.ray.packing import OutageReport, PackedCell, PackedContender, WorkerReply, unpack_agent
-from plait.lab.tasks import Grader
 
 PREFIX = "plait-worker-"
 POLL = 0.1
@@ -140,6 +139,3 @@ class RayWorker:
             file.write_bytes(contender.settings)
             os.environ["PLAIT_CONFIG"] = str(file)  # a judge reads it as well
         return unpack_agent(contender, self._journal.path, file)
-
-    def _load_grader(self, word: str) -> Grader:
-        return load_grader(word, journal=self._journal.path)

@@ -13,8 +13,8 @@ from itertools import count
 
 from msgspec import Struct, structs
 
+from injected.office import InjectedTask, Office, OfficeCall, condense
 from plait.core import Call, Plan, Reply, Step, Think
-from plait.lab.injections.office import InjectedTask, Office, OfficeCall, condense
 from plait.loops.codeact.format import FORMAT as CODE
 from plait.loops.codeact.format import code_call
 from plait.loops.compiler.format import FORM as NUMBERED
