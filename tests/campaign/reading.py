@@ -69,10 +69,14 @@ def readers() -> list[Whole]:
     made = [Whole(each.name, lambda text, n, each=each: each.read(text, n, TOOLS), each.splitter) for each in turns]
     made += [
         Whole("plan", lambda text, n: read_plan(text, with_llm(TOOLS)), PlanSplitter),
-        Whole("numbered calls", lambda text, n: calls.read(text, TOOLS), calls.splitter),
+        Whole("numbered calls", lambda text, n: calls.read(text, tools=TOOLS), calls.splitter),
         Whole("joiner", lambda text, n: joiner.read(text), joiner.splitter),
-        Whole("action list", lambda text, n: action_list.read(text, TOOLS), lambda: Phased().splitter("react")),
-        Whole("call objects", lambda text, n: objects.read(text, TOOLS), objects.splitter),
+        Whole(
+            "action list",
+            lambda text, n: action_list.ACTIONS.read(text, tools=TOOLS),
+            lambda: Phased().splitter("react"),
+        ),
+        Whole("call objects", lambda text, n: objects.read(text, tools=TOOLS), objects.splitter),
     ]
     return made
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from operator import attrgetter
 from typing import Any, Literal, get_args
@@ -33,8 +33,11 @@ _NUMBER = r"(?:[ \t]{0,3}#?\d{1,9})?"
 _AFTER = r"[*_`]{0,3}[ \t\u00a0\u200b]{0,4}"
 _FLAGS = re.M | re.I | re.A
 _SIGN = r"[:：](?:\*\*|__)?"
-_BEFORE_LABEL = re.compile(rf"\A{_DECORATION}")
-_REST_OF_LABEL = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t\u00a0\u200b]{0,4}\Z", re.A)
+_BEFORE_LABEL = re.compile(_DECORATION)
+_BLANK = re.compile(r"[ _-]")
+"""What may join the parts of a label's word."""
+_LONGEST_REST = 24
+"""Characters of a label behind its word, at most."""
 _TOOL_WORDS = r"action|tool|function"
 _OTHER_KINDS: tuple[LabelKind, ...] = ("thought", "input", "action", "answer")
 # Labels in other words, numbered as a list, or as headings without a colon.
@@ -115,10 +118,7 @@ class Body(Struct, frozen=True):
 def read_part(text: str) -> tuple[str, list[Remark]]:
     """Return a reply without reasoning (`core/reasoning.py`) and text after the end of its turn."""
     remarks: list[Remark] = []
-    text, halved = without_halves(text)
-    if halved:
-        remarks.append(Remark("repaired", "a broken character was replaced"))
-    whole = text
+    whole = text = replace_halves(text, remarks)
     text = split_unopened(drop_reasoning(text))[1]
     if len(text) < len(whole):
         remarks.append(Remark("cut", f"{len(whole) - len(text)} characters of thinking before the reply"))
@@ -135,7 +135,7 @@ class LabelWords:
     """The words of a protocol's labels: finds them in replies and escapes them in data.
 
     `guard` puts one backslash before the colon of anything that could be read as a label, and `unguard` removes one, so
-    any text survives being written and read. `disarm` escapes data for good.
+    any text survives being written and read. `escape` escapes data for good.
     """
 
     thought: str = "Thought"
@@ -143,6 +143,8 @@ class LabelWords:
     input: str = "Action Input"
     observation: str = "Observation"
     answer: str = "Final Answer"
+    inside: bool = True
+    """Whether the writer escapes labels inside a line, too, because the reader may take one there."""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -153,13 +155,18 @@ class LabelWords:
         """Return the kind of a label's word, whatever joins its parts."""
         return self._kinds[_joined(word)]
 
+    def label_at(self, match: re.Match[str]) -> Label:
+        """Return the label of a match of `pattern`."""
+        number = int(match[2].strip().lstrip("#") or 0)
+        return Label(self.kind_of(match[1]), number, match.start(), match.end())
+
     def may_begin(self, line: str) -> bool:
         """Return whether an incomplete line may still become a label."""
-        rest = _BEFORE_LABEL.sub("", line, count=1)
-        low = rest.lower().replace("_", " ").replace("-", " ")
-        return any(
-            word.startswith(low) or (low.startswith(word) and _REST_OF_LABEL.match(rest, len(word)))
-            for word in self._beginnings
+        rest = line[_BEFORE_LABEL.match(line).end() :]  # type: ignore[union-attr]  # it matches the empty string too
+        low = _BLANK.sub("", rest.lower())
+        return not rest or any(
+            low and (word.startswith(low) or (low.startswith(word) and len(low) <= len(word) + _LONGEST_REST))
+            for word in self._kinds
         )
 
     def scan(self, text: str) -> Body:
@@ -168,14 +175,13 @@ class LabelWords:
         labels: list[Label] = []
         end = len(text)
         for match in self.pattern.finditer(text):
-            kind = self.kind_of(match[1])
-            if kind == "observation":
-                end = match.start()
+            label = self.label_at(match)
+            if label.kind == "observation":
+                end = label.start
                 break
-            labels.append(Label(kind, int(match[2].strip().lstrip("#") or 0), match.start(), match.end()))
+            labels.append(label)
         if end < len(text):
-            said = f"an observation the model wrote itself, and what followed ({len(text) - end} characters)"
-            remarks.append(cut(said))
+            remarks.append(cut_at(end, len(text)))
         return Body(text[:end], tuple(labels), tuple(remarks), self)
 
     def find_action_inside(self, text: str) -> Label | None:
@@ -200,9 +206,9 @@ class LabelWords:
         """Undo `guard`, so that escaped data which a model copies becomes plain again."""
         return _FENCES.remove(self._labels.remove(_CALL_LINES.remove(text))) if "\\" in text else text
 
-    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Escape labels in data: `Observation:` becomes `Observation\\:`. Escaping twice changes nothing more."""
-        return from_line_start(partial(_OTHER_LABEL.sub, _disarm_other), self._labels.disarm(text), inline)
+        return from_line_start(partial(_OTHER_LABEL.sub, _escape_other), self._labels.escape(text), inline)
 
     def in_json(self, dumped: str) -> str:
         """Escape labels and fences in the strings of JSON text; the JSON value stays the same."""
@@ -211,31 +217,28 @@ class LabelWords:
 
     @cached_property
     def _any(self) -> str:
-        words = sorted(astuple(self), key=len, reverse=True)
+        words = sorted(filter(None, (getattr(self, kind) for kind in KINDS)), key=len, reverse=True)
         return "|".join("[ _-]?".join(map(re.escape, word.split())) for word in words)
 
     @cached_property
     def _kinds(self) -> dict[str, LabelKind]:
-        return {_joined(getattr(self, kind)): kind for kind in reversed(KINDS)}
-
-    @cached_property
-    def _beginnings(self) -> tuple[str, ...]:
-        words = [word.lower() for word in astuple(self)]
-        return *words, *(word.replace(" ", "") for word in words)
+        return {_joined(word): kind for kind in reversed(KINDS) if (word := getattr(self, kind))}
 
     @cached_property
     def _labels(self) -> LabelGuard:
         """Everything that is read as a label, at any place."""
+        if not self.inside:
+            return LabelGuard(rf"^{_DECORATION}(?:{self._any}){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
         words = rf"(?:(?<![A-Za-z0-9])(?:{self._any})(?: is)?|(?-i:{re.escape(self.observation)}))"
         return LabelGuard(rf"{words}{_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 
 
 @lru_cache(maxsize=256)
 def _joined(word: str) -> str:
-    return re.sub(r"[ _-]", "", word.lower())
+    return _BLANK.sub("", word.lower())
 
 
-def _disarm_other(label: re.Match[str]) -> str:
+def _escape_other(label: re.Match[str]) -> str:
     """Escape a label in other words that acts or answers. A heading with nothing below it is a word."""
     words, sign = label["words"], label[0][len(label["words"]) :]
     harmless = not (label["action"] or label["answer"]) or not (sign or _MORE.match(label.string, label.end()))
@@ -254,6 +257,19 @@ def repair_remark(what: str) -> Remark:
 def cut(what: str) -> Remark:
     """Return a remark about an ignored part of the reply."""
     return Remark("cut", what)
+
+
+def cut_at(end: int, size: int) -> Remark:
+    """Return a remark about what follows from an observation in the reply on."""
+    return cut(f"an observation the model wrote itself, and what followed ({size - end} characters)")
+
+
+def replace_halves(text: str, remarks: list[Remark]) -> str:
+    """Replace the lone surrogates of a reply, which later steps cannot hold."""
+    whole, halved = without_halves(text)
+    if halved:
+        remarks.append(repair_remark("a broken character was replaced"))
+    return str(whole)
 
 
 def note_surroundings(text: str, found: Found, what: str, remarks: list[Remark]) -> Found:

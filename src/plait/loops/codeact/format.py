@@ -14,26 +14,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
-from msgspec import Struct
-
-from plait.core import Call, Splitter, ToolSpec
+from plait.core import Call, ToolSpec
 from plait.loops import gbnf
-from plait.loops.codeact import labels
 from plait.loops.codeact.blocks import is_python, plain_code
-from plait.loops.codeact.execution import SEARCH, STOP
+from plait.loops.codeact.labels import FENCE, IN_CODE, WORDS
 from plait.loops.codeact.reader import TurnReader
 from plait.loops.codeact.signature import signature_lines
-from plait.loops.codeact.splitter import CodeSplitter
-from plait.loops.format import CODE, Turn
+from plait.loops.codeact.stream import CodeStream
+from plait.loops.format import CODE, Stream, Turn, TurnCodec
 
-_OWN_NAMES = (STOP, SEARCH, "answer", "final_answer")
-"""Names that make a line of Python an action or an answer, beside those of the tools."""
 _RUN = re.compile(r"^[ \t]*(`{3,})", re.M)
 
 
-class CodeFormat(Struct, frozen=True):
+@dataclass(frozen=True)
+class CodeFormat(TurnCodec):
     """Turns whose action is Python: its call is that of `python` with the code as input.
 
     `write` strips blank lines at the ends of thought and code. In a thought, it puts a backslash into anything that
@@ -48,7 +46,7 @@ class CodeFormat(Struct, frozen=True):
     def stop(self, n: int) -> tuple[str, ...]:
         return ("\nOBSERVATION", f"\nTHOUGHT {n + 1}:")
 
-    def read(self, text: str, n: int, tools: Sequence[ToolSpec] = (), *, whole: bool = True) -> Turn:
+    def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = (), *, whole: bool = True) -> Turn:
         """Read the turn in a reply. The first action that holds code counts, and wins over any answer.
 
         It also accepts labels in other case or without numbers, a missing thought, other fences, an unclosed or missing
@@ -57,8 +55,8 @@ class CodeFormat(Struct, frozen=True):
         """
         return TurnReader(text, n, self.write, whole).read()
 
-    def write(self, turn: Turn, n: int) -> str:
-        thought = labels.guard(turn.thought.strip())
+    def write(self, turn: Turn, n: int = 1) -> str:
+        thought = WORDS.guard(turn.thought.strip())
         head = f"THOUGHT {n}:\n{thought}\n" if thought else ""
         if turn.call is None:
             return head + self._answer(turn)
@@ -66,13 +64,13 @@ class CodeFormat(Struct, frozen=True):
         if turn.call.tool != CODE or not isinstance(code, str):
             raise ValueError(f"A call of {turn.call.tool!r} is no code.")
         code = code.strip("\n").rstrip()
-        if not code or plain_code(code, []) != code or labels.IN_CODE.search(code) is not None:
+        if not code or plain_code(code, []) != code or IN_CODE.search(code) is not None:
             raise ValueError("This code would not be read back as it is.")
         fence = "`" * max([3, *(len(match[1]) + 1 for match in _RUN.finditer(code))])
         return f"{head}ACTION {n}:\n{fence}python\n{code}\n{fence}"
 
     def _answer(self, turn: Turn) -> str:
-        answer = labels.guard(turn.answer.strip()) if turn.answered and isinstance(turn.answer, str) else ""
+        answer = WORDS.guard(turn.answer.strip()) if turn.answered and isinstance(turn.answer, str) else ""
         if not answer:
             raise ValueError("A turn needs code, or an answer in words, to be written.")
         return f"FINAL ANSWER: {answer}"
@@ -80,7 +78,7 @@ class CodeFormat(Struct, frozen=True):
     def join_opening(self, text: str, opening: str) -> str:
         """Return a reply with its opening, unless it starts over with a label, a fence, or bare code."""
         body = text.lstrip()
-        if labels.is_label(body) or labels.FENCE.match(body) or is_python(body):
+        if WORDS.pattern.match(body) or FENCE.match(body) or is_python(body):
             return text
         words = opening.rpartition("\n")[2].strip()
         if words and body.startswith(words):
@@ -91,14 +89,14 @@ class CodeFormat(Struct, frozen=True):
     def observation(self, text: str, n: int) -> str:
         return f"OBSERVATION {n}:\n{text}"
 
-    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Put a backslash into anything that would read as a label, a fence, or code that calls a function."""
-        return labels.disarm(text, (*_OWN_NAMES, *(tool.name for tool in tools)), inline)
+        return WORDS.escape(text, tools, inline)
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return signature_lines(tools)
 
-    def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
+    def grammar(self, tools: Sequence[ToolSpec], n: int = 1, *, opened: bool = False) -> str | None:
         """Return GBNF of a turn: a thought of one line, code of at most 60 lines. `opened`: the prompt ends with the
         opening words of the thought."""
         thought = '" "? thought "\\n"' if opened else f'"THOUGHT {n}:\\n" thought "\\n"'
@@ -110,11 +108,8 @@ class CodeFormat(Struct, frozen=True):
             ]
         )
 
-    def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
-        return None
-
-    def splitter(self) -> Splitter:
-        return CodeSplitter()
+    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Stream[Turn]:
+        return CodeStream(partial(self.read, n=n, tools=tools))
 
 
 FORMAT = CodeFormat()

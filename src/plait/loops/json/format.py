@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
-from msgspec import Struct
 
-from plait.core import Call, Splitter, ToolSpec
+from plait.core import Call, ToolSpec
 from plait.core.loose_json import Found, NotJson, objects, read_float, read_value
 from plait.loops import label_scan
-from plait.loops.call_escape import disarm_calls, disarm_objects
+from plait.loops.call_escape import escape_calls, escape_objects
 from plait.loops.call_notations import calls_in
 from plait.loops.call_objects import first_of, text_key
-from plait.loops.format import Remark, Turn, Unreadable
-from plait.loops.json.splitter import JsonSplitter
+from plait.loops.format import Remark, Stream, Turn, TurnCodec, Unreadable
+from plait.loops.json.stream import JsonStream
 from plait.loops.label_scan import cut, note_surroundings, read_part, repair_remark
 from plait.loops.tool_descriptions import tool_entries
 
@@ -37,7 +38,8 @@ _INPUT_KEYS = ("tool_input", "action_input", "input", "arguments", "args", "para
 SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
 
 
-class JsonTurn(Struct, frozen=True):
+@dataclass(frozen=True)
+class JsonTurn(TurnCodec):
     """JSON turns with exactly the keys thought, tool and tool_input.
 
     `lenient` accepts fences, text around the object, broken JSON, a list around the object, other usual keys, a missing
@@ -56,7 +58,7 @@ class JsonTurn(Struct, frozen=True):
     def stop(self, n: int) -> tuple[str, ...]:
         return ()
 
-    def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
+    def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Turn:
         """Read the turn in a reply. Raises only `Unreadable`.
 
         `kept` is the object as the model wrote it, or in canonical form after a repair.
@@ -171,7 +173,7 @@ class JsonTurn(Struct, frozen=True):
             return Turn(thought.strip(), answer=given, answered=True)
         return Turn(thought.strip(), Call(name, given))
 
-    def write(self, turn: Turn, n: int) -> str:
+    def write(self, turn: Turn, n: int = 1) -> str:
         if turn.call is None and not turn.answered:
             raise ValueError("A turn needs a call or an answer to be written.")
         name, given = (turn.call.tool, turn.call.input) if turn.call else (FINAL_ANSWER, turn.answer)
@@ -184,16 +186,12 @@ class JsonTurn(Struct, frozen=True):
     def observation(self, text: str, n: int) -> str:
         return f"Observation: {text}"
 
-    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Put a backslash into fences, and into anything that would read as a turn's object."""
-        return disarm_calls(disarm_objects(text, (*_TOOL_KEYS, FINAL_ANSWER)), _with_built_ins(tools))
+        return escape_calls(escape_objects(text, (*_TOOL_KEYS, FINAL_ANSWER)), _with_built_ins(tools))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return tool_entries(tuple(tools))
-
-    def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
-        """Return None: the schema constrains the reply."""
-        return None
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
         built_ins = [name for name in BUILT_INS if self.can_ask or name != ASK_USER]
@@ -205,8 +203,8 @@ class JsonTurn(Struct, frozen=True):
             "additionalProperties": False,
         }
 
-    def splitter(self) -> Splitter:
-        return JsonSplitter()
+    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Stream[Turn]:
+        return JsonStream(partial(self.read, n=n, tools=tools), FINAL_ANSWER, *_KEYS)
 
 
 def _canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from plait.core import JSON, Step, ToolSpec
-from plait.loops.call_escape import disarm_calls, disarm_objects
-from plait.loops.format import Remark
+from plait.loops.call_escape import escape_calls, escape_objects
+from plait.loops.format import Codec, Remark, Stream
 from plait.loops.phased.reader import BASIC as BASIC
 from plait.loops.phased.reader import NAME_KEYS, is_basic, steps_in
 from plait.loops.tool_descriptions import are_exclusive, argument_types, as_sentence, describe_parameter
@@ -42,17 +44,75 @@ class Actions(Struct, frozen=True):
     remarks: tuple[Remark, ...] = ()
 
 
-def read(text: str, tools: Sequence[ToolSpec] = (), most: int = MOST) -> Actions:
-    """Read the actions in a reply, leniently. Raises only `Unreadable`.
+@dataclass(frozen=True)
+class ActionList(Codec[Actions]):
+    """Lists of at most `most` actions."""
 
-    Accepts fences and surrounding text, broken JSON, objects without a list, consecutive lists, other usual keys in any
-    case, missing arguments (none), a single value or an object (by name) as arguments. Actions after `most` are cut.
-    Actions that wait for each other are refused, as is a reply with an unreadable action. An empty list counts if it
-    ends its line and the reply names no action.
-    """
-    listed, kept, notes = steps_in(text, tools, most)
-    steps = tuple(step for step in listed if not is_basic(step, tools))
-    return Actions(steps, write(listed) if kept is None else kept, tuple(dict.fromkeys(notes)))
+    most: int = MOST
+
+    name: ClassVar[str] = "action_list"
+
+    def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Actions:
+        """Read the actions in a reply, leniently. Raises only `Unreadable`.
+
+        Accepts fences and surrounding text, broken JSON, objects without a list, consecutive lists, other usual keys in
+        any case, missing arguments (none), a single value or an object (by name) as arguments. Actions after `most` are
+        cut. Actions that wait for each other are refused, as is a reply with an unreadable action. An empty list counts
+        if it ends its line and the reply names no action.
+        """
+        listed, kept, notes = steps_in(text, tools, self.most)
+        steps = tuple(step for step in listed if not is_basic(step, tools))
+        return Actions(steps, self.write(listed) if kept is None else kept, tuple(dict.fromkeys(notes)))
+
+    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Stream[Actions]:
+        return ActionStream(partial(self.read, tools=tools), lambda read: {})
+
+    def write(self, reading: Actions | Sequence[Step], n: int = 1) -> str:
+        """Return the canonical list; `read` reads the steps back, with no remarks, if their ids count from 1."""
+        steps = reading.steps if isinstance(reading, Actions) else reading
+        entries = [{"ACTION": step.tool, "ARGUMENTS": step.input or [], "EXPLANATION": step.why} for step in steps]
+        return json.dumps(entries, ensure_ascii=False)
+
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+        """Put a backslash into fences, into anything that would read as an action, and before DONE at the start of a
+        line."""
+        return escape_calls(escape_objects(_DONE.sub(r"\1\\", text), NAME_KEYS), tools)
+
+    def describe(self, tools: Sequence[ToolSpec]) -> str:
+        """Return a line for each tool: `name: what for. Takes 2 arguments: what goes in, ... Returns: ...`."""
+        lines = []
+        for tool in tools:
+            parts = [as_sentence(tool.description), _takes(_arguments(tool))]
+            parts += [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
+            others = [other.name for other in tools if are_exclusive(tools, tool.name, other.name)]
+            parts += [f"Never together with {', '.join(others)}."] if others else []
+            lines.append(f"{tool.name}: " + " ".join(part for part in parts if part))
+        return "\n".join(lines)
+
+    def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        """Return JSON Schema of a list, `ACTION` one of the tools' names or `Basic`."""
+        names = list(dict.fromkeys([*(tool.name for tool in tools), BASIC]))
+        entry = {
+            "type": "object",
+            "properties": {
+                "ACTION": {"type": "string", "enum": names},
+                "ARGUMENTS": {"type": "array", "items": {}},
+                "EXPLANATION": {"type": "string"},
+            },
+            "required": ["ACTION", "ARGUMENTS", "EXPLANATION"],
+            "additionalProperties": False,
+        }
+        return {"type": "array", "items": entry, "maxItems": self.most}
+
+
+class ActionStream(Stream[Actions]):
+    """A list that streams in: all of it is shown as written."""
+
+    def split(self, text: str, *, last: bool) -> None:
+        self.show("action", text)
+
+
+ACTIONS = ActionList()
 
 
 def entries(text: str) -> int:
@@ -72,12 +132,6 @@ def whole(text: str) -> str:
     return text if "]" in text[end:] else text[:end] + "]"
 
 
-def write(steps: Sequence[Step]) -> str:
-    """Return the canonical list; `read` reads the steps back, with no remarks, if their ids count from 1."""
-    entries = [{"ACTION": step.tool, "ARGUMENTS": step.input or [], "EXPLANATION": step.why} for step in steps]
-    return json.dumps(entries, ensure_ascii=False)
-
-
 def call_words(step: Step, given: JSON) -> str:
     """Return an action with its actual arguments, in one line: `lookup("Lyon")`."""
     if isinstance(given, Mapping):
@@ -86,24 +140,6 @@ def call_words(step: Step, given: JSON) -> str:
         values = given if isinstance(given, list | tuple) else [] if given is None else [given]
         inside = ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
     return f"{step.tool}({inside})"
-
-
-def disarm(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
-    """Put a backslash into fences, into anything that would read as an action, and before DONE at the start of a
-    line."""
-    return disarm_calls(disarm_objects(_DONE.sub(r"\1\\", text), NAME_KEYS), tools)
-
-
-def describe(tools: Sequence[ToolSpec]) -> str:
-    """Return a line for each tool: `name: what for. Takes 2 arguments: what goes in, ... Returns: ...`."""
-    lines = []
-    for tool in tools:
-        parts = [as_sentence(tool.description), _takes(_arguments(tool))]
-        parts += [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
-        others = [other.name for other in tools if are_exclusive(tools, tool.name, other.name)]
-        parts += [f"Never together with {', '.join(others)}."] if others else []
-        lines.append(f"{tool.name}: " + " ".join(part for part in parts if part))
-    return "\n".join(lines)
 
 
 def forms(tools: Sequence[ToolSpec]) -> str:
@@ -119,22 +155,6 @@ def forms(tools: Sequence[ToolSpec]) -> str:
         )
         for tool in tools
     )
-
-
-def schema(tools: Sequence[ToolSpec], most: int = MOST) -> dict[str, Any]:
-    """Return JSON Schema of a list, `ACTION` one of the tools' names or `Basic`."""
-    names = list(dict.fromkeys([*(tool.name for tool in tools), BASIC]))
-    entry = {
-        "type": "object",
-        "properties": {
-            "ACTION": {"type": "string", "enum": names},
-            "ARGUMENTS": {"type": "array", "items": {}},
-            "EXPLANATION": {"type": "string"},
-        },
-        "required": ["ACTION", "ARGUMENTS", "EXPLANATION"],
-        "additionalProperties": False,
-    }
-    return {"type": "array", "items": entry, "maxItems": most}
 
 
 def says_done(text: str) -> bool:

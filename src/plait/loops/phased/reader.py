@@ -25,11 +25,10 @@ from plait.core.loose_json import (
     is_unclosed,
     read_value,
     values,
-    without_halves,
 )
 from plait.loops.call_objects import text_key
 from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, note_surroundings, repair_remark, tool_name
+from plait.loops.label_scan import cut, note_surroundings, repair_remark, replace_halves, tool_name
 from plait.loops.mentioned_calls import made_calls
 from plait.loops.references import RESULTS, insert_references
 from plait.loops.tool_descriptions import argument_types
@@ -68,8 +67,8 @@ def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Ste
     The list is None if the reading differs from the text: brackets were repaired, a part was cut, or words were
     replaced by references. Raises `Unreadable`.
     """
-    text, halved = without_halves(text)
-    notes = [repair_remark("a broken character was replaced")] if halved else []
+    notes: list[Remark] = []
+    text = replace_halves(text, notes)
     found = _find(text, tools, notes)
     notes += [repair_remark(f"the JSON had {what}") for what in found.repairs]
     entries = found.value
