@@ -114,7 +114,7 @@ class Stream(Generic[R]):
     """
 
     def __init__(self, read: Callable[[str], R], parts: Callable[[R], Parts]) -> None:
-        self._read, self._parts = read, parts
+        self._read, self.parts = read, parts
         self._text: list[str] = []
         self._pieces: list[tuple[PieceKind, list[str]]] = []
         self._shown: list[Piece] = []
@@ -133,7 +133,7 @@ class Stream(Generic[R]):
         self.split("", last=True)
         pieces = self._take()
         with suppress(Unreadable):
-            for kind, text in self._parts(self.result()).items() if not acts else ():
+            for kind, text in self.parts(self.result()).items() if not acts else ():
                 shown = "".join(piece.text for piece in self._shown if piece.kind == kind)
                 # An action may be shown as it was written.
                 if text.startswith(shown) and not (shown and kind == "action"):

@@ -119,15 +119,24 @@ class JoinStream(Stream[Verdict]):
     so text is shown as a thought until there is a label."""
 
     kind: PieceKind | None = "thought"
+    decision: list[str] | None = None
+    """The text of the decision, if the part is one."""
 
     def split(self, text: str, *, last: bool) -> None:
         for line in self.whole_lines(text, last=last):
-            if (label := _LABEL.match(line)) is not None:
+            label = _LABEL.match(line)
+            if label is not None:
                 # Of several decisions the first one with content counts. The end shows what is in brackets.
-                ended = self.kind is None or (self.kind == "answer" and self.has_begun) or label[3]
-                self.kind = None if ended else "answer" if _kind(label) == "finish" else "thought"
-                self.begin("\n" if self.has_begun and self.kind == "thought" else "")
-                line = line[label.end() :]
+                is_over = self.decision is not None and not _NOTHING.fullmatch("".join(self.decision).strip())
+                kind, line = _kind(label), line[label.end() :]
+                if kind == "finish" and (other := _REPLAN_INSIDE.match(line)) is not None:
+                    kind, line = "replan", line[other.end() :]
+                shown: PieceKind = "answer" if kind == "finish" else "thought"
+                self.kind = shown if self.kind and not is_over and not label[3] else None
+                self.decision = [] if kind in ("finish", "replan") else None
+                self.begin("\n" if self.has_begun and shown == "thought" else "")
+            if self.decision is not None:
+                self.decision.append(line)
             if self.kind is not None:
                 self.put(self.kind, _unguard(line))
 

@@ -134,6 +134,7 @@ class ReActStream(LabelStream[Turn]):
         self._acted = False
         self._head: str | None = None  # the start of an action that may contain `Finish[`
         self._depth = 0  # open brackets inside Finish[...]
+        self._below: list[str] = []  # their lines below the first one
 
     def begin_label(self, kind: LabelKind) -> None:
         before = self.kind
@@ -162,8 +163,13 @@ class ReActStream(LabelStream[Turn]):
             for index, char in enumerate(text):
                 self._depth += (char == "[") - (char == "]")
                 if not self._depth:
-                    self.over, text = True, text[:index]
+                    self.over, text = True, "".join((*self._below, text[:index]))
                     break
+            else:
+                # If they are never closed, the answer ends with the line.
+                line, newline, below = text.partition("\n") if not self._below else ("", "", text)
+                self._below += [newline + below] if newline + below else []
+                text = line
         super().add(text)
 
     def end_part(self) -> None:
