@@ -93,7 +93,7 @@ def read_both_ways(form: Form, text: str) -> bool:
                 assert str(other) == str(why)
         return False
     assert whole.result() == slow.result() == reading
-    parts = whole.parts(reading)
+    parts = codec.parts(reading)
     if parts.get("action"):
         assert shown.get("action"), f"the call is not shown: {parts['action']}"
     remarks = getattr(reading, "remarks", ())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -56,14 +57,20 @@ class Codec(ABC, Generic[R]):
     """
 
     name: ClassVar[str] = ""
+    stream_kind: ClassVar[type[Stream[Any]]]
+    """The class of its streams."""
 
     @abstractmethod
     def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> R:
         """Read a whole reply, leniently. Raises only `Unreadable`."""
 
-    @abstractmethod
     def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Stream[R]:
         """Return a reader for a reply that streams in. At its end it has read the same as `read`."""
+        return self.stream_kind(self, n, tools)
+
+    def parts(self, reading: R) -> Parts:
+        """Return what a reading says, by kind; empty if a stream shows all of it as it arrives."""
+        return {}
 
     @abstractmethod
     def write(self, reading: R, n: int = 1) -> str:
@@ -91,6 +98,10 @@ class Codec(ABC, Generic[R]):
 class TurnCodec(Codec[Turn]):
     """A codec whose replies are turns of a thought and an action or the answer."""
 
+    def parts(self, reading: Turn) -> Parts:
+        calls = () if reading.call is None else (reading.call,)
+        return {"thought": reading.thought, "action": show_calls(calls), "answer": show_value(reading.answer)}
+
     @abstractmethod
     def stop(self, n: int) -> tuple[str, ...]:
         """Return strings at which the model must stop writing in turn `n`."""
@@ -108,13 +119,13 @@ class Stream(Generic[R]):
     """Reads a reply while it is written, and shows its parts.
 
     A subclass overrides `split`, which shows text as soon as its kind is certain. The end reads the whole reply, so
-    `result` is what `read` gives, and shows the `parts` of the reading that are still missing. Nothing depends on how
-    the text was cut into chunks. What was shown stays, even if the reader changed its mind: an action wins over an
+    `result` is what `Codec.read` gives, and shows the parts of the reading that are still missing. Nothing depends on
+    how the text was cut into chunks. What was shown stays, even if the reader changed its mind: an action wins over an
     earlier answer.
     """
 
-    def __init__(self, read: Callable[[str], R], parts: Callable[[R], Parts]) -> None:
-        self._read, self.parts = read, parts
+    def __init__(self, codec: Codec[R], n: int = 1, tools: Sequence[ToolSpec] = ()) -> None:
+        self._read, self._parts = partial(codec.read, n=n, tools=tools), codec.parts
         self._text: list[str] = []
         self._pieces: list[tuple[PieceKind, list[str]]] = []
         self._shown: list[Piece] = []
@@ -133,7 +144,7 @@ class Stream(Generic[R]):
         self.split("", last=True)
         pieces = self._take()
         with suppress(Unreadable):
-            for kind, text in self.parts(self.result()).items() if not acts else ():
+            for kind, text in self._parts(self.result()).items() if not acts else ():
                 shown = "".join(piece.text for piece in self._shown if piece.kind == kind)
                 # An action may be shown as it was written.
                 if text.startswith(shown) and not (shown and kind == "action"):
@@ -187,12 +198,6 @@ class Stream(Generic[R]):
         pieces = [piece for piece in pieces if piece.text]
         self._shown += pieces
         return pieces
-
-
-def parts_of(turn: Turn) -> Parts:
-    """Return what a turn says."""
-    made = () if turn.call is None else (turn.call,)
-    return {"thought": turn.thought, "action": show_calls(made), "answer": show_value(turn.answer)}
 
 
 def show_calls(calls: Sequence[Call]) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TypeVar
 
-from plait.core import PieceKind
-from plait.loops.format import Parts, Stream
+from plait.core import PieceKind, ToolSpec
+from plait.loops.format import Codec, Stream
 from plait.loops.label_scan import LabelKind, LabelWords
 
 R = TypeVar("R")
@@ -23,8 +23,8 @@ _ESCAPED = re.compile(r"\\(?:[\\:：{<\[`~\s]|\Z)|`\\|`\Z")
 class LabelStream(Stream[R]):
     """Splits a reply at its `labels`. A subclass decides what a label begins, in `begin_label`."""
 
-    def __init__(self, read: Callable[[str], R], parts: Callable[[R], Parts], labels: LabelWords) -> None:
-        super().__init__(read, parts)
+    def __init__(self, codec: Codec[R], n: int, tools: Sequence[ToolSpec], labels: LabelWords) -> None:
+        super().__init__(codec, n, tools)
         self.labels = labels
         self.kind: PieceKind = "thought"
         self.over = False  # nothing more is shown

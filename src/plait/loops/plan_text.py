@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import ClassVar
 
 import msgspec
@@ -238,6 +238,24 @@ def written_input(step: Step, tool: ToolSpec | None) -> str:
     return _input_text(step.tool, step.input)
 
 
+class PlanStream(Stream[PlanRead]):
+    """A plan that streams in: lines of thought, without their label, and calls. A line without a head belongs to the
+    one above it."""
+
+    kind: PieceKind = "thought"
+
+    def split(self, text: str, *, last: bool) -> None:
+        for line in self.whole_lines(text, last=last):
+            at = 0
+            for head in HEAD.finditer(line):
+                self.show(self.kind, line[at : head.start()])
+                is_plan = head["plan"] is not None
+                self.kind, at = ("thought", head.end()) if is_plan else ("action", head.start())
+                while is_plan and line[at : at + 1] == " ":  # separates the label from the thought
+                    at += 1
+            self.show(self.kind, line[at:])
+
+
 @dataclass(frozen=True)
 class EvidencePlans(Codec[PlanRead]):
     """Plans with lines `Plan: why` and `#E1 = Tool[input]`, of at most `most` calls. `tools` are all that a step may
@@ -246,12 +264,10 @@ class EvidencePlans(Codec[PlanRead]):
     most: int = MAX_STEPS
 
     name: ClassVar[str] = "evidence_plans"
+    stream_kind = PlanStream
 
     def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> PlanRead:
         return read_plan(text, tools, self.most)
-
-    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> PlanStream:
-        return PlanStream(partial(self.read, tools=tools), lambda read: {})
 
     def write(self, reading: PlanRead, n: int = 1) -> str:
         return write_plan(reading.plan)
@@ -282,24 +298,6 @@ class EvidencePlans(Codec[PlanRead]):
             gbnf.THOUGHT_RULE,
         ]
         return "\n".join(rules)
-
-
-class PlanStream(Stream[PlanRead]):
-    """A plan that streams in: lines of thought, without their label, and calls. A line without a head belongs to the
-    one above it."""
-
-    kind: PieceKind = "thought"
-
-    def split(self, text: str, *, last: bool) -> None:
-        for line in self.whole_lines(text, last=last):
-            at = 0
-            for head in HEAD.finditer(line):
-                self.show(self.kind, line[at : head.start()])
-                is_plan = head["plan"] is not None
-                self.kind, at = ("thought", head.end()) if is_plan else ("action", head.start())
-                while is_plan and line[at : at + 1] == " ":  # separates the label from the thought
-                    at += 1
-            self.show(self.kind, line[at:])
 
 
 PLANS = EvidencePlans()

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 from plait.core import Call, ToolSpec
@@ -25,7 +24,7 @@ from plait.loops.codeact.labels import FENCE, IN_CODE, WORDS
 from plait.loops.codeact.reader import TurnReader
 from plait.loops.codeact.signature import signature_lines
 from plait.loops.codeact.stream import CodeStream
-from plait.loops.format import CODE, Stream, Turn, TurnCodec
+from plait.loops.format import CODE, Parts, Turn, TurnCodec
 
 _RUN = re.compile(r"^[ \t]*(`{3,})", re.M)
 
@@ -42,6 +41,7 @@ class CodeFormat(TurnCodec):
     """
 
     name: ClassVar[str] = "code"
+    stream_kind = CodeStream
 
     def stop(self, n: int) -> tuple[str, ...]:
         return ("\nOBSERVATION", f"\nTHOUGHT {n + 1}:")
@@ -108,8 +108,9 @@ class CodeFormat(TurnCodec):
             ]
         )
 
-    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Stream[Turn]:
-        return CodeStream(partial(self.read, n=n, tools=tools))
+    def parts(self, reading: Turn) -> Parts:
+        code = reading.call.input if reading.call is not None else ""
+        return {"thought": reading.thought, "action": code, "answer": reading.answer or ""}
 
 
 FORMAT = CodeFormat()

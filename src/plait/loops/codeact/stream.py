@@ -7,11 +7,12 @@ the end of the reply, if it is read as code.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 
+from plait.core import ToolSpec
 from plait.loops.codeact.blocks import PYTHON
 from plait.loops.codeact.labels import FENCE, IN_CODE, WORDS
-from plait.loops.format import Parts, Turn
+from plait.loops.format import Codec, Turn
 from plait.loops.label_scan import LabelKind
 from plait.loops.label_stream import LabelStream
 
@@ -19,8 +20,8 @@ from plait.loops.label_stream import LabelStream
 class CodeStream(LabelStream[Turn]):
     """A turn that streams in. Its parts are shown without labels and fences."""
 
-    def __init__(self, read: Callable[[str], Turn]) -> None:
-        super().__init__(read, _parts, WORDS)
+    def __init__(self, codec: Codec[Turn], n: int, tools: Sequence[ToolSpec]) -> None:
+        super().__init__(codec, n, tools, WORDS)
         self._ticks = ""  # of the block's fence; "" outside of one
         self._is_quote = False  # the block is not Python, so no label in it counts
         self._is_bare = False  # an action has begun without a fence
@@ -85,7 +86,3 @@ class CodeStream(LabelStream[Turn]):
         if not self.over or close:
             self.put("action", line.rstrip()[:-1].rstrip(self._ticks[0]) if self.over else line, "\n")
         self._ticks = "" if self.over else self._ticks
-
-
-def _parts(turn: Turn) -> Parts:
-    return {"thought": turn.thought, "action": turn.call.input if turn.call else "", "answer": turn.answer or ""}

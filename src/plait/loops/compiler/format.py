@@ -36,6 +36,28 @@ Read: TypeAlias = tuple[Plan, tuple[Remark, ...]]
 """A plan, and what was repaired or cut."""
 
 
+class NumberedCallStream(Stream[Read]):
+    """A plan that streams in, in whole lines: calls, and lines of thought."""
+
+    def __init__(self, codec: Codec[Read], n: int, tools: Sequence[ToolSpec]) -> None:
+        super().__init__(codec, n, tools)
+        self._reader, self._calls = CallReader(tools), list[NumberedCall]()
+        self._began = False
+
+    def split(self, text: str, *, last: bool) -> None:
+        self._calls += self._reader.close() if last else self._reader.feed(text)
+        for kind, said in self._reader.written():
+            # Line breaks separate calls, as they separate lines of thought.
+            self.show(kind, ("\n" if self._began else "") + said)
+            self._began = True
+
+    def result(self) -> Read:
+        if not self._calls and not self._reader.ended:
+            raise Unreadable(f"There is no call in your plan. {SHAPE}")
+        lost = [cut(f"call {call.step.id}: {call.problem}") for call in self._calls if call.problem]
+        return Plan(tuple(call.step for call in self._calls if not call.problem)), (*self._reader.remarks, *lost)
+
+
 @dataclass(frozen=True)
 class NumberedCalls(Codec[Read]):
     """Plans of numbered calls.
@@ -50,6 +72,7 @@ class NumberedCalls(Codec[Read]):
     """
 
     name: ClassVar[str] = "numbered_calls"
+    stream_kind = NumberedCallStream
 
     def reader(self, tools: Sequence[ToolSpec] = ()) -> CallReader:
         """Return a reader for a plan that is still being written."""
@@ -64,9 +87,6 @@ class NumberedCalls(Codec[Read]):
         stream.feed(text)
         stream.close()
         return stream.result()
-
-    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> NumberedCallStream:
-        return NumberedCallStream(tools)
 
     def write(self, reading: Read | Plan, n: int = 1) -> str:
         return _write(reading if isinstance(reading, Plan) else reading[0], self.call)
@@ -181,25 +201,3 @@ def _value_rule(tool: ToolSpec, name: str) -> str:
     return {"string": "( string | ref )", "number": "( number | ref )", "integer": "( number | ref )"}.get(
         kind, "( value | ref )"
     )
-
-
-class NumberedCallStream(Stream[Read]):
-    """A plan that streams in, in whole lines: calls, and lines of thought."""
-
-    def __init__(self, tools: Sequence[ToolSpec]) -> None:
-        super().__init__(FORM.read, lambda read: {})
-        self._reader, self._calls = CallReader(tools), list[NumberedCall]()
-        self._began = False
-
-    def split(self, text: str, *, last: bool) -> None:
-        self._calls += self._reader.close() if last else self._reader.feed(text)
-        for kind, said in self._reader.written():
-            # Line breaks separate calls, as they separate lines of thought.
-            self.show(kind, ("\n" if self._began else "") + said)
-            self._began = True
-
-    def result(self) -> Read:
-        if not self._calls and not self._reader.ended:
-            raise Unreadable(f"There is no call in your plan. {SHAPE}")
-        lost = [cut(f"call {call.step.id}: {call.problem}") for call in self._calls if call.problem]
-        return Plan(tuple(call.step for call in self._calls if not call.problem)), (*self._reader.remarks, *lost)

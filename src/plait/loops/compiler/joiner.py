@@ -45,6 +45,33 @@ class Verdict(Struct, frozen=True):
     remarks: tuple[Remark, ...] = ()
 
 
+class JoinStream(Stream[Verdict]):
+    """A decision that streams in. A reply without a label is an answer, but text before the first label is a thought,
+    so text is shown as a thought until there is a label."""
+
+    kind: PieceKind | None = "thought"
+    decision: list[str] | None = None
+    """The text of the decision, if the part is one."""
+
+    def split(self, text: str, *, last: bool) -> None:
+        for line in self.whole_lines(text, last=last):
+            label = _LABEL.match(line)
+            if label is not None:
+                # Of several decisions the first one with content counts. The end shows what is in brackets.
+                is_over = self.decision is not None and not _NOTHING.fullmatch("".join(self.decision).strip())
+                kind, line = _kind(label), line[label.end() :]
+                if kind == "finish" and (other := _REPLAN_INSIDE.match(line)) is not None:
+                    kind, line = "replan", line[other.end() :]
+                shown: PieceKind = "answer" if kind == "finish" else "thought"
+                self.kind = shown if self.kind and not is_over and not label[3] else None
+                self.decision = [] if kind in ("finish", "replan") else None
+                self.begin("\n" if self.has_begun and shown == "thought" else "")
+            if self.decision is not None:
+                self.decision.append(line)
+            if self.kind is not None:
+                self.put(self.kind, _unguard(line))
+
+
 @dataclass(frozen=True)
 class Joiner(Codec[Verdict]):
     """The format of the joiner's replies. `last`: the grammar allows only to finish.
@@ -57,6 +84,7 @@ class Joiner(Codec[Verdict]):
     last: bool = False
 
     name: ClassVar[str] = "joiner"
+    stream_kind = JoinStream
 
     def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Verdict:
         notes: list[Remark] = []
@@ -107,38 +135,13 @@ class Joiner(Codec[Verdict]):
         """Escape labels in data: `Finish: 1` becomes `Finish\\: 1`."""
         return _ALONE.escape(_LABELS.escape(text)) if _MAYBE_GUARDED.search(text) else text
 
-    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Stream[Verdict]:
-        return JoinStream(self.read, _parts)
+    def parts(self, reading: Verdict) -> Parts:
+        if reading.kind == "finish":
+            return {"thought": reading.thought, "answer": reading.text}
+        return {"thought": "\n".join(filter(None, (reading.thought, reading.text)))}
 
 
 JOINER = Joiner()
-
-
-class JoinStream(Stream[Verdict]):
-    """A decision that streams in. A reply without a label is an answer, but text before the first label is a thought,
-    so text is shown as a thought until there is a label."""
-
-    kind: PieceKind | None = "thought"
-    decision: list[str] | None = None
-    """The text of the decision, if the part is one."""
-
-    def split(self, text: str, *, last: bool) -> None:
-        for line in self.whole_lines(text, last=last):
-            label = _LABEL.match(line)
-            if label is not None:
-                # Of several decisions the first one with content counts. The end shows what is in brackets.
-                is_over = self.decision is not None and not _NOTHING.fullmatch("".join(self.decision).strip())
-                kind, line = _kind(label), line[label.end() :]
-                if kind == "finish" and (other := _REPLAN_INSIDE.match(line)) is not None:
-                    kind, line = "replan", line[other.end() :]
-                shown: PieceKind = "answer" if kind == "finish" else "thought"
-                self.kind = shown if self.kind and not is_over and not label[3] else None
-                self.decision = [] if kind in ("finish", "replan") else None
-                self.begin("\n" if self.has_begun and shown == "thought" else "")
-            if self.decision is not None:
-                self.decision.append(line)
-            if self.kind is not None:
-                self.put(self.kind, _unguard(line))
 
 
 def _guard(text: str) -> str:
@@ -171,9 +174,3 @@ def _decision(parts: list[tuple[str, str]]) -> int | None:
     clear = [i for i in said if not _NOTHING.fullmatch(parts[i][1])]
     answers = [i for i in said if parts[i][0] == "finish"]
     return next(iter([*clear, *answers]), None)
-
-
-def _parts(verdict: Verdict) -> Parts:
-    if verdict.kind == "finish":
-        return {"thought": verdict.thought, "answer": verdict.text}
-    return {"thought": "\n".join(filter(None, (verdict.thought, verdict.text)))}

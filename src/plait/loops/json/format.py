@@ -7,22 +7,21 @@ The built-in tools are ordinary names here. `final_answer` ends the turn with it
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
 
 from plait.core import Call, ToolSpec
-from plait.core.loose_json import Found, NotJson, objects, read_float, read_value
+from plait.core.loose_json import Found, NotJson, objects, read_float, read_value, without_halves
 from plait.loops import label_scan
 from plait.loops.call_escape import escape_calls, escape_objects
 from plait.loops.call_notations import calls_in
 from plait.loops.call_objects import first_of, text_key
-from plait.loops.format import Remark, Stream, Turn, TurnCodec, Unreadable
-from plait.loops.json.stream import JsonStream
+from plait.loops.format import Codec, Remark, Stream, Turn, TurnCodec, Unreadable
 from plait.loops.label_scan import cut, note_surroundings, read_part, repair_remark
 from plait.loops.tool_descriptions import tool_entries
 
@@ -32,10 +31,93 @@ ASK_USER = "ask_user"
 BUILT_INS = (FINAL_ANSWER, FAIL_TASK, ASK_USER)
 
 _DECODER = msgspec.json.Decoder(float_hook=read_float)
-_KEYS = ("thought", "tool", "tool_input")
-_TOOL_KEYS = ("tool", "tool_name", "action")
-_INPUT_KEYS = ("tool_input", "action_input", "input", "arguments", "args", "parameters", "params")
+_KEYS = _THOUGHT, _TOOL, _INPUT = ("thought", "tool", "tool_input")
+_TOOL_KEYS = (_TOOL, "tool_name", "action")
+_INPUT_KEYS = (_INPUT, "action_input", "input", "arguments", "args", "parameters", "params")
 SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
+
+# The parts of JSON while it streams in.
+_OUTSIDE = re.compile(r"[\"{}\[\]:,]|[^\"{}\[\]:,]++")
+_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_INSIDE = re.compile(rf"\"|[^\"\\]++|{_PAIR}|\\u[0-9a-fA-F]{{4}}|\\.?", re.S)
+_HALF = re.compile(r"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?))?\Z")
+"""An escape that may be incomplete."""
+
+
+class JsonStream(Stream[Turn]):
+    """A turn that streams in. Text around the object is passed over; only the first object counts.
+
+    The text of the thought is decoded and shown as it arrives. A call is shown as the tool's name, a blank, and the
+    input as written. If the tool is `final_answer`, its input is the answer: text decoded, other values as written. An
+    input that is written before the tool's name is shown at the end.
+    """
+
+    def __init__(self, codec: Codec[Turn], n: int, tools: Sequence[ToolSpec]) -> None:
+        super().__init__(codec, n, tools)
+        self._depth = 0
+        self._in_string = self._over = False
+        self._half = ""
+        self._key: str | None = None  # the key whose value follows, in the turn's object
+        self._word = ""  # the string that is read as a key or the tool's name
+        self._named: str | None = None  # the tool's name
+
+    def split(self, text: str, *, last: bool) -> None:
+        text, at, self._half = self._half + text, 0, ""
+        while at < len(text) and not self._over:
+            if not self._depth:
+                at = (text.find("{", at) + 1) or len(text)
+                self._depth = int(text[at - 1] == "{")
+            elif self._in_string and not last and _HALF.match(text, at):
+                self._half = text[at:]
+                return
+            else:
+                token = (_INSIDE if self._in_string else _OUTSIDE).match(text, at)
+                assert token is not None
+                at = token.end()
+                (self._take_string if self._in_string else self._take_sign)(token[0])
+
+    def _take_sign(self, token: str) -> None:
+        if token == '"':
+            self._in_string, self._word = True, ""
+        elif token == ":" and self._depth == 1 and self._key is None:
+            self._key = self._word
+            return
+        elif token == "," and self._depth == 1:
+            self._key = None
+        elif token in "{[":
+            self._depth += 1
+        elif token in "}]":
+            self._depth -= 1
+            self._over = not self._depth
+        elif self._depth == 1:
+            token = "".join(token.split())
+        if not self._over:
+            self._show_given(token)
+
+    def _take_string(self, token: str) -> None:
+        """Take a part of a string, or the quote that ends it."""
+        self._in_string = token != '"'
+        if self._depth > 1 or not self._in_string or (self._key == _INPUT and self._named != FINAL_ANSWER):
+            self._show_given(token)
+            if not self._in_string and self._depth == 1 and self._key == _TOOL:
+                self._named = self._word
+                self.show("action", f"{self._word} " if self._word != FINAL_ANSWER else "")
+            return
+        try:
+            plain = without_halves(json.loads(f'"{token}"', strict=False))[0]
+        except ValueError:
+            plain = token[1:]
+        if self._key in (_THOUGHT, _INPUT):
+            self.show("thought" if self._key == _THOUGHT else "answer", plain)
+        else:
+            self._word += plain
+
+    def _show_given(self, token: str) -> None:
+        """Show a part of the input as it is written; the quotes around a text answer do not belong to it."""
+        if self._key == _INPUT and self._named is not None:
+            is_answer = self._named == FINAL_ANSWER
+            if not (is_answer and self._depth == 1 and token == '"'):
+                self.show("answer" if is_answer else "action", token)
 
 
 @dataclass(frozen=True)
@@ -54,6 +136,7 @@ class JsonTurn(TurnCodec):
     can_ask: bool = True
 
     name: ClassVar[str] = "json"
+    stream_kind = JsonStream
 
     def stop(self, n: int) -> tuple[str, ...]:
         return ()
@@ -202,9 +285,6 @@ class JsonTurn(TurnCodec):
             "required": list(_KEYS),
             "additionalProperties": False,
         }
-
-    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Stream[Turn]:
-        return JsonStream(partial(self.read, n=n, tools=tools), FINAL_ANSWER, *_KEYS)
 
 
 def _canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:

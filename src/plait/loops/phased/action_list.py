@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -44,6 +43,13 @@ class Actions(Struct, frozen=True):
     remarks: tuple[Remark, ...] = ()
 
 
+class ActionStream(Stream[Actions]):
+    """A list that streams in: all of it is shown as written."""
+
+    def split(self, text: str, *, last: bool) -> None:
+        self.show("action", text)
+
+
 @dataclass(frozen=True)
 class ActionList(Codec[Actions]):
     """Lists of at most `most` actions."""
@@ -51,6 +57,7 @@ class ActionList(Codec[Actions]):
     most: int = MOST
 
     name: ClassVar[str] = "action_list"
+    stream_kind = ActionStream
 
     def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Actions:
         """Read the actions in a reply, leniently. Raises only `Unreadable`.
@@ -63,9 +70,6 @@ class ActionList(Codec[Actions]):
         listed, kept, notes = steps_in(text, tools, self.most)
         steps = tuple(step for step in listed if not is_basic(step, tools))
         return Actions(steps, self.write(listed) if kept is None else kept, tuple(dict.fromkeys(notes)))
-
-    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Stream[Actions]:
-        return ActionStream(partial(self.read, tools=tools), lambda read: {})
 
     def write(self, reading: Actions | Sequence[Step], n: int = 1) -> str:
         """Return the canonical list; `read` reads the steps back, with no remarks, if their ids count from 1."""
@@ -103,13 +107,6 @@ class ActionList(Codec[Actions]):
             "additionalProperties": False,
         }
         return {"type": "array", "items": entry, "maxItems": self.most}
-
-
-class ActionStream(Stream[Actions]):
-    """A list that streams in: all of it is shown as written."""
-
-    def split(self, text: str, *, last: bool) -> None:
-        self.show("action", text)
 
 
 ACTIONS = ActionList()

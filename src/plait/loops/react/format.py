@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from plait.core import ToolSpec
 from plait.core.arguments import is_plain_text
 from plait.loops import gbnf, label_scan
 from plait.loops.call_escape import escape_calls, escape_objects
-from plait.loops.format import Stream, Turn, TurnCodec, parts_of
+from plait.loops.format import Turn, TurnCodec
 from plait.loops.label_scan import LabelKind, LabelWords
 from plait.loops.label_stream import LabelStream
 from plait.loops.react.dialects import DIALECTS, Dialect, DialectName
@@ -57,8 +56,8 @@ class ReActCodec(TurnCodec):
     def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Turn:
         return read_turn(text, n, tools, self.dialect)
 
-    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Stream[Turn]:
-        return ReActStream(partial(self.read, n=n, tools=tools), self.dialect)
+    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> ReActStream:
+        return ReActStream(self, n, tools)
 
     def write(self, turn: Turn, n: int = 1) -> str:
         dialect, words, form = self.dialect, self.dialect.words, self.dialect.form(n)
@@ -128,9 +127,9 @@ class ReActStream(LabelStream[Turn]):
     """A turn that streams in. If an action of the dialect gives the answer, the inside of its brackets is the
     answer."""
 
-    def __init__(self, read: Callable[[str], Turn], dialect: Dialect) -> None:
-        super().__init__(read, parts_of, dialect.words)
-        self._finish = dialect.finish.lower()
+    def __init__(self, codec: ReActCodec, n: int, tools: Sequence[ToolSpec]) -> None:
+        super().__init__(codec, n, tools, codec.dialect.words)
+        self._finish = codec.dialect.finish.lower()
         self._acted = False
         self._head: str | None = None  # the start of an action that may contain `Finish[`
         self._depth = 0  # open brackets inside Finish[...]

@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice, pairwise
 from typing import Any, ClassVar
 
@@ -72,6 +71,23 @@ class CallsTurn(Struct, frozen=True, omit_defaults=True):
     state: ProviderState | None = None
 
 
+class CallObjectStream(Stream[CallsTurn]):
+    """A reply with native calls, or calls in its text, that streams in. Shows plain text while it arrives."""
+
+    _is_plain = True
+
+    def split(self, text: str, *, last: bool) -> None:
+        if self._is_plain:
+            found = _MAY_BEGIN_CALL.search(text)
+            self._is_plain = found is None
+            self.show("text", text[: found.start()] if found is not None else text)
+
+    def close(self, acts: bool = False) -> list[Piece]:
+        pieces, text = super().close(acts), self.text.strip()
+        # A reply that cannot be read was meant for a call.
+        return pieces or ([Piece("thought" if acts else "action", text)] if text else [])
+
+
 @dataclass(frozen=True)
 class CallObjects(Codec[CallsTurn]):
     """Calls as JSON objects in text.
@@ -86,6 +102,7 @@ class CallObjects(Codec[CallsTurn]):
     """
 
     name: ClassVar[str] = "call_objects"
+    stream_kind = CallObjectStream
 
     def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> CallsTurn:
         text, notes = read_part(text)
@@ -156,36 +173,15 @@ class CallObjects(Codec[CallsTurn]):
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return "\n".join(_entry(tool) for tool in tools)
 
-    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> CallObjectStream:
-        return CallObjectStream(partial(self.read, tools=tools), _parts)
+    def parts(self, reading: CallsTurn) -> Parts:
+        return {
+            "thought": reading.thought,
+            "action": show_calls(reading.calls),
+            "answer": show_value(reading.answer),
+        }
 
     def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         return escape_calls(text, tools)
-
-
-class CallObjectStream(Stream[CallsTurn]):
-    """A reply with native calls, or calls in its text, that streams in. Shows plain text while it arrives."""
-
-    _is_plain = True
-
-    def split(self, text: str, *, last: bool) -> None:
-        if self._is_plain:
-            found = _MAY_BEGIN_CALL.search(text)
-            self._is_plain = found is None
-            self.show("text", text[: found.start()] if found is not None else text)
-
-    def close(self, acts: bool = False) -> list[Piece]:
-        text = self.text.strip()
-        try:
-            if text and not acts:
-                self.result()
-        except Unreadable:
-            return [Piece("action", text)]
-        return [Piece("thought", text)] if text and acts else super().close(acts)
-
-
-def _parts(turn: CallsTurn) -> Parts:
-    return {"thought": turn.thought, "action": show_calls(turn.calls), "answer": show_value(turn.answer)}
 
 
 def arguments_of(value: Any, remarks: list[Remark]) -> Any:
