@@ -200,6 +200,14 @@ class Stream(Generic[R]):
         return pieces
 
 
+def write_json(value: Any, what: str) -> str:
+    """Return a value as JSON on one line. Raises ValueError for one that JSON cannot hold; `what` names it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as why:
+        raise ValueError(f"{what} can't be written as JSON: {why}") from None
+
+
 def show_calls(calls: Sequence[Call]) -> str:
     """Return a line for each call: the tool's name, and its input as JSON."""
     inputs = ("" if call.input is None else f" {json.dumps(call.input, ensure_ascii=False)}" for call in calls)

@@ -25,7 +25,7 @@ from msgspec import Struct, structs
 from plait.core import JSON, PieceKind, Plan, Step, ToolSpec
 from plait.core.loose_json import read_float
 from plait.loops import gbnf
-from plait.loops.format import Codec, Remark, Stream, Unreadable
+from plait.loops.format import Codec, Remark, Stream, Unreadable, write_json
 from plait.loops.label_scan import cut, is_plain_name, repair_remark, replace_halves, tool_name
 from plait.loops.plan_scan import (
     HEAD,
@@ -351,10 +351,7 @@ def _input_text(tool: str, given: JSON) -> str:
         return ""
     if isinstance(given, str) and plain(given) and _comes_back(tool, given):
         return given
-    try:
-        return in_json(json.dumps(given, ensure_ascii=False, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"The input of {tool!r} can't be written as JSON: {error}") from None
+    return in_json(write_json(given, f"The input of {tool!r}"))
 
 
 def _try_text(tool: str, given: JSON) -> str:

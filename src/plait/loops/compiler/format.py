@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from plait.core import JSON, Plan, Step, ToolSpec
 from plait.core.arguments import KEYWORD, parameter_names
@@ -23,7 +23,7 @@ from plait.loops import gbnf
 from plait.loops.call_escape import escape_calls
 from plait.loops.compiler.joiner import JOINER
 from plait.loops.compiler.reader import JOIN, CallReader, NumberedCall, escape_numbered
-from plait.loops.format import Codec, Remark, Stream, Unreadable
+from plait.loops.format import Codec, Remark, Stream, Unreadable, write_json
 from plait.loops.label_scan import cut
 from plait.loops.tool_descriptions import argument_types, as_sentence, type_word
 
@@ -156,20 +156,13 @@ def _arguments(given: JSON) -> str:
     if isinstance(given, list | tuple):
         raise ValueError("Input that is a list can't be written: give an object by the parameters' names.")
     if not isinstance(given, dict):
-        return _json(given)
+        return write_json(given, "An argument")
     if not given:
         raise ValueError("Input that is an empty object can't be written: give none.")
     for key in given:
         if not isinstance(key, str) or not (match := KEYWORD.match(f"{key}=")) or match[1] != key:
             raise ValueError(f"The key {key!r} can't be written as an argument's name.")
-    return ", ".join(f"{key}={_json(value)}" for key, value in given.items())
-
-
-def _json(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"An argument can't be written as JSON: {error}") from None
+    return ", ".join(f"{key}={write_json(value, 'An argument')}" for key, value in given.items())
 
 
 def _meaning(tool: ToolSpec, name: str) -> str:

@@ -20,8 +20,8 @@ from plait.core.loose_json import Found, NotJson, objects, read_float, read_valu
 from plait.loops import label_scan
 from plait.loops.call_escape import escape_calls, escape_objects
 from plait.loops.call_notations import calls_in
-from plait.loops.call_objects import first_of, text_key
-from plait.loops.format import Codec, Remark, Stream, Turn, TurnCodec, Unreadable
+from plait.loops.call_objects import ObjectForm, first_of, text_key
+from plait.loops.format import Codec, Remark, Stream, Turn, TurnCodec, Unreadable, write_json
 from plait.loops.label_scan import cut, note_surroundings, read_part, repair_remark
 from plait.loops.tool_descriptions import tool_entries
 
@@ -32,8 +32,12 @@ BUILT_INS = (FINAL_ANSWER, FAIL_TASK, ASK_USER)
 
 _DECODER = msgspec.json.Decoder(float_hook=read_float)
 _KEYS = _THOUGHT, _TOOL, _INPUT = ("thought", "tool", "tool_input")
-_TOOL_KEYS = (_TOOL, "tool_name", "action")
-_INPUT_KEYS = (_INPUT, "action_input", "input", "arguments", "args", "parameters", "params")
+_OBJECT = ObjectForm(
+    _KEYS,
+    name=(_TOOL, "tool_name", "action"),
+    input=(_INPUT, "action_input", "input", "arguments", "args", "parameters", "params"),
+    words=(_THOUGHT,),
+)
 SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
 
 # The parts of JSON while it streams in.
@@ -178,14 +182,14 @@ class JsonTurn(TurnCodec):
             try:
                 found = read_value(text)
                 value = first_of(found.value)
-                if isinstance(value, Mapping) and text_key(value, _TOOL_KEYS):
+                if isinstance(value, Mapping) and text_key(value, _OBJECT.name):
                     note_surroundings(text, found, "object", notes)
                     return found
             except NotJson as error:
                 trouble = error
         try:
             for found in objects(text):
-                if text_key(found.value, _TOOL_KEYS):
+                if text_key(found.value, _OBJECT.name):
                     note_surroundings(text, found, "object", notes)
                     return found
                 if FINAL_ANSWER in found.value:  # the tool's name as a key
@@ -231,10 +235,9 @@ class JsonTurn(TurnCodec):
         return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
 
     def _turn(self, fields: Mapping[str, Any], tools: Sequence[ToolSpec], notes: list[Remark]) -> Turn:
-        name_key = text_key(fields, _TOOL_KEYS)
+        name_key, input_key, thought_key = _OBJECT.find_keys(fields)
         if name_key is None:
             raise Unreadable(f'The value of "tool" must be the name of a tool, as text. {SHAPE}')
-        input_key = next((key for key in _INPUT_KEYS if key in fields), None)
         if name_key != "tool":
             notes.append(repair_remark(f'the tool was taken from the key "{name_key}"'))
         if input_key is None:
@@ -242,12 +245,12 @@ class JsonTurn(TurnCodec):
         elif input_key != "tool_input":
             notes.append(repair_remark(f'the input was taken from the key "{input_key}"'))
         thought = fields.get("thought", "")
-        if "thought" not in fields:
+        if thought_key is None:
             notes.append(repair_remark("the thought is missing"))
         elif not isinstance(thought, str):
             notes.append(repair_remark("the thought was not text"))
             thought = "" if thought is None else json.dumps(thought, ensure_ascii=False)
-        extra = [key for key in fields if key not in ("thought", name_key, input_key)]
+        extra = [key for key in fields if key not in (name_key, input_key, thought_key)]
         if extra:
             notes.append(cut(f"the keys {_listed(extra)}, which a turn does not have"))
         given = fields[input_key] if input_key is not None else None
@@ -260,31 +263,21 @@ class JsonTurn(TurnCodec):
         if turn.call is None and not turn.answered:
             raise ValueError("A turn needs a call or an answer to be written.")
         name, given = (turn.call.tool, turn.call.input) if turn.call else (FINAL_ANSWER, turn.answer)
-        fields = {"thought": turn.thought.strip(), "tool": name, "tool_input": given}
-        try:
-            return json.dumps(fields, ensure_ascii=False, allow_nan=False)
-        except (TypeError, RecursionError) as error:
-            raise ValueError(f"The input of {name!r} can't be written as JSON: {error}") from None
+        return write_json(_OBJECT.fill(name, given, turn.thought.strip()), f"The input of {name!r}")
 
     def observation(self, text: str, n: int) -> str:
         return f"Observation: {text}"
 
     def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Put a backslash into fences, and into anything that would read as a turn's object."""
-        return escape_calls(escape_objects(text, (*_TOOL_KEYS, FINAL_ANSWER)), _with_built_ins(tools))
+        return escape_calls(escape_objects(text, (*_OBJECT.name, FINAL_ANSWER)), _with_built_ins(tools))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return tool_entries(tuple(tools))
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
         built_ins = [name for name in BUILT_INS if self.can_ask or name != ASK_USER]
-        names = list(dict.fromkeys([*(tool.name for tool in tools), *built_ins]))
-        return {
-            "type": "object",
-            "properties": {"thought": {"type": "string"}, "tool": {"type": "string", "enum": names}, "tool_input": {}},
-            "required": list(_KEYS),
-            "additionalProperties": False,
-        }
+        return _OBJECT.schema((*(tool.name for tool in tools), *built_ins), {})
 
 
 def _canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:
@@ -320,7 +313,7 @@ def _is_turn(text: str, at: int) -> bool:
         value = read_value(text, at).value
     except NotJson:
         return False
-    return isinstance(value, Mapping) and text_key(value, _TOOL_KEYS) is not None
+    return isinstance(value, Mapping) and text_key(value, _OBJECT.name) is not None
 
 
 def _only(value: Any, name: str) -> Any:

@@ -18,7 +18,7 @@ from plait.core import JSON, Step, ToolSpec
 from plait.loops.call_escape import escape_calls, escape_objects
 from plait.loops.format import Codec, Remark, Stream
 from plait.loops.phased.reader import BASIC as BASIC
-from plait.loops.phased.reader import NAME_KEYS, is_basic, steps_in
+from plait.loops.phased.reader import OBJECT, is_basic, steps_in
 from plait.loops.tool_descriptions import are_exclusive, argument_types, as_sentence, describe_parameter
 
 MOST = 8
@@ -27,7 +27,7 @@ MOST = 8
 CHUNK = 512
 """Tokens between checks of an unfinished list: a small model may never end it."""
 
-_NEXT = re.compile(r"\}\s*+,\s*+(?=\{\s*+[\"']?(?:" + "|".join(NAME_KEYS) + r")\b)")
+_NEXT = re.compile(r"\}\s*+,\s*+(?=\{\s*+[\"']?(?:" + "|".join(OBJECT.name) + r")\b)")
 _DONE = re.compile(r"^([^\w\\\n]*+)(?=DONE\b)", re.M)
 
 
@@ -74,13 +74,13 @@ class ActionList(Codec[Actions]):
     def write(self, reading: Actions | Sequence[Step], n: int = 1) -> str:
         """Return the canonical list; `read` reads the steps back, with no remarks, if their ids count from 1."""
         steps = reading.steps if isinstance(reading, Actions) else reading
-        entries = [{"ACTION": step.tool, "ARGUMENTS": step.input or [], "EXPLANATION": step.why} for step in steps]
+        entries = [OBJECT.fill(step.tool, step.input or [], step.why) for step in steps]
         return json.dumps(entries, ensure_ascii=False)
 
     def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Put a backslash into fences, into anything that would read as an action, and before DONE at the start of a
         line."""
-        return escape_calls(escape_objects(_DONE.sub(r"\1\\", text), NAME_KEYS), tools)
+        return escape_calls(escape_objects(_DONE.sub(r"\1\\", text), OBJECT.name), tools)
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         """Return a line for each tool: `name: what for. Takes 2 arguments: what goes in, ... Returns: ...`."""
@@ -95,17 +95,7 @@ class ActionList(Codec[Actions]):
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         """Return JSON Schema of a list, `ACTION` one of the tools' names or `Basic`."""
-        names = list(dict.fromkeys([*(tool.name for tool in tools), BASIC]))
-        entry = {
-            "type": "object",
-            "properties": {
-                "ACTION": {"type": "string", "enum": names},
-                "ARGUMENTS": {"type": "array", "items": {}},
-                "EXPLANATION": {"type": "string"},
-            },
-            "required": ["ACTION", "ARGUMENTS", "EXPLANATION"],
-            "additionalProperties": False,
-        }
+        entry = OBJECT.schema((*(tool.name for tool in tools), BASIC), {"type": "array", "items": {}})
         return {"type": "array", "items": entry, "maxItems": self.most}
 
 
@@ -143,12 +133,7 @@ def forms(tools: Sequence[ToolSpec]) -> str:
     """Return a line for each tool: a list entry that calls it, with its arguments' names in place of values."""
     return "\n".join(
         json.dumps(
-            {
-                "ACTION": tool.name,
-                "ARGUMENTS": [f"<{name}>" for name in argument_types(tool)],
-                "EXPLANATION": "<what for>",
-            },
-            ensure_ascii=False,
+            OBJECT.fill(tool.name, [f"<{name}>" for name in argument_types(tool)], "<what for>"), ensure_ascii=False
         )
         for tool in tools
     )

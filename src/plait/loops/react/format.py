@@ -12,7 +12,7 @@ from plait.core import ToolSpec
 from plait.core.arguments import is_plain_text
 from plait.loops import gbnf, label_scan
 from plait.loops.call_escape import escape_calls, escape_objects
-from plait.loops.format import Turn, TurnCodec
+from plait.loops.format import Turn, TurnCodec, write_json
 from plait.loops.label_scan import LabelKind, LabelWords
 from plait.loops.label_stream import LabelStream
 from plait.loops.react.dialects import DIALECTS, Dialect, DialectName
@@ -74,7 +74,7 @@ class ReActCodec(TurnCodec):
         if form.is_json:
             if turn.call is not None and name.strip().lower() in (*label_scan.FINAL, words.answer.lower()):
                 raise ValueError(f"A tool named {name!r} would be read as the final answer.")
-            shown, value = (words.in_json(_dump(each, f"The input of {name!r}")) for each in (name, given))
+            shown, value = (words.in_json(write_json(each, f"The input of {name!r}")) for each in (name, given))
             return head + dialect.write_action(shown, value, n)
         in_brackets = form.middle == "["
         if not label_scan.is_plain_name(name, words) or (in_brackets and name.lower() == dialect.finish.lower()):
@@ -184,7 +184,7 @@ def write_input(given: Any, words: LabelWords, *, brackets: bool = False) -> str
     """Write an input so that `label_scan.input_of` reads it back; "" for None. `brackets`: square brackets match."""
     if given is None:
         return ""
-    dumped = _dump(given, "An input")
+    dumped = write_json(given, "An input")
     plain = words.in_json(dumped)
     if isinstance(given, str) and given == given.strip() and "\r" not in given:
         plain = given if words.guard(given) == given and is_plain_text(given) else plain
@@ -211,14 +211,14 @@ def _is_balanced(text: str) -> bool:
 
 def _write_answer(answer: Any, words: LabelWords, none: str) -> str:
     value = none if answer is None else answer
-    text = value.strip() if isinstance(value, str) else _dump(value, "An answer")
+    text = value.strip() if isinstance(value, str) else write_json(value, "An answer")
     if not text:
         raise ValueError("An empty answer can't be written: the reader would not take it for one.")
     return words.guard(text)
 
 
 def _write_finish(answer: Any, words: LabelWords) -> str:
-    text = answer.strip() if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, allow_nan=False)
+    text = answer.strip() if isinstance(answer, str) else write_json(answer, "An answer")
     if text == words.guard(text) and _is_balanced(text) and finish_answer(text, words) == text:
         return text
     dumped = words.in_json(json.dumps(text, ensure_ascii=False))
@@ -226,10 +226,3 @@ def _write_finish(answer: Any, words: LabelWords) -> str:
         dumped = dumped.replace("[", "\\u005b").replace("]", "\\u005d")
     # The reader takes a string for the writer's only where it has escapes.
     return dumped if "\\" in dumped else f'"\\u{ord(text[0]):04x}{dumped[2:]}'
-
-
-def _dump(value: Any, what: str) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, RecursionError) as error:
-        raise ValueError(f"{what} can't be written as JSON: {error}") from None

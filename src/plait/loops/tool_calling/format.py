@@ -7,7 +7,6 @@ results there.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,13 +22,15 @@ from plait.core.loose_json import NotJson, is_unclosed, objects, read_value
 from plait.loops import label_scan
 from plait.loops.call_escape import escape_calls
 from plait.loops.call_notations import GLUE, TAG, TOKEN, FoundCall, same_call
-from plait.loops.format import Codec, Parts, Remark, Stream, Unreadable, show_calls, show_value
+from plait.loops.call_objects import INPUT_KEYS, NAME_KEYS, ObjectForm
+from plait.loops.format import Codec, Parts, Remark, Stream, Unreadable, show_calls, show_value, write_json
 from plait.loops.label_scan import cut, read_part, repair_remark
 from plait.loops.mentioned_calls import made_calls
 from plait.loops.tool_descriptions import argument_types, as_sentence
 
 SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arguments": {...}}.'
 
+_OBJECT = ObjectForm(("name", "arguments"), NAME_KEYS, ("arguments", *INPUT_KEYS))
 _ENDS = ("final_answer", "finalanswer", "final answer", "finish")
 """Names of calls by which models give their answer."""
 
@@ -147,28 +148,14 @@ class CallObjects(Codec[CallsTurn]):
             if not isinstance(turn.answer, str) or turn.thought:
                 raise ValueError("A turn needs calls, or an answer that is text and no thought, to be written.")
             return turn.answer
-        try:
-            lines = [
-                json.dumps(
-                    {"name": call.tool, "arguments": {} if call.input is None else call.input},
-                    ensure_ascii=False,
-                    allow_nan=False,
-                )
-                for call in turn.calls
-            ]
-        except (TypeError, RecursionError) as why:
-            raise ValueError(f"The arguments can't be written as JSON: {why}") from None
+        given = [{} if call.input is None else call.input for call in turn.calls]
+        objects = (_OBJECT.fill(call.tool, each) for call, each in zip(turn.calls, given, strict=True))
+        lines = [write_json(each, "The arguments") for each in objects]
         return "\n".join([turn.thought, *lines] if turn.thought else lines)
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         """Return JSON Schema of one call, or of the answer as a call."""
-        names = list(dict.fromkeys([*(tool.name for tool in tools), _ENDS[0]]))
-        return {
-            "type": "object",
-            "properties": {"name": {"type": "string", "enum": names}, "arguments": {}},
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
+        return _OBJECT.schema((*(tool.name for tool in tools), _ENDS[0]), {})
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return "\n".join(_entry(tool) for tool in tools)
