@@ -181,7 +181,7 @@ _INSIDE = r'inside ::= [^\[\]\r\n] | "[" inside* "]"'
 
 
 def write_input(given: Any, words: LabelWords, *, brackets: bool = False) -> str:
-    """Write an input so that `label_scan.input_of` reads it back; "" for None. `brackets`: square brackets match."""
+    """Write an input so that `read_value_text` reads it back; "" for None. `brackets`: square brackets match."""
     if given is None:
         return ""
     dumped = write_json(given, "An input")
