@@ -193,9 +193,8 @@ class Stream(Generic[R]):
         self._pieces[-1][1].append(text)
 
     def _take(self) -> list[Piece]:
-        pieces = [Piece(kind, "".join(texts)) for kind, texts in self._pieces]
-        self._pieces.clear()
-        pieces = [piece for piece in pieces if piece.text]
+        made, self._pieces = self._pieces, []
+        pieces = [Piece(kind, text) for kind, texts in made if (text := "".join(texts))]
         self._shown += pieces
         return pieces
 

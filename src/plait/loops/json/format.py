@@ -71,7 +71,7 @@ class JsonStream(Stream[Turn]):
             if not self._depth:
                 at = (text.find("{", at) + 1) or len(text)
                 self._depth = int(text[at - 1] == "{")
-            elif self._in_string and not last and _HALF.match(text, at):
+            elif self._in_string and not last and text[at] == "\\" and _HALF.match(text, at):
                 self._half = text[at:]
                 return
             else:
@@ -107,12 +107,14 @@ class JsonStream(Stream[Turn]):
                 self._named = self._word
                 self.show("action", f"{self._word} " if self._word != FINAL_ANSWER else "")
             return
-        try:
-            plain = without_halves(json.loads(f'"{token}"', strict=False))[0]
-        except ValueError:
-            plain = token[1:]
+        plain = token
+        if token[0] == "\\":
+            try:
+                plain = json.loads(f'"{token}"')
+            except ValueError:
+                plain = token[1:]
         if self._key in (_THOUGHT, _INPUT):
-            self.show("thought" if self._key == _THOUGHT else "answer", plain)
+            self.show("thought" if self._key == _THOUGHT else "answer", without_halves(plain)[0])
         else:
             self._word += plain
 
