@@ -106,7 +106,7 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
     elif row.head.loop["name"] == "compiler":
         # Otherwise, text that is not a plan would be sent to the planner.
         try:
-            FORM.read(text, tools)
+            FORM.read(text, tools=tools)
         except Unreadable as why:
             hint = f"`plait plan --of {row.head.run}` prints one in the right form."
             raise ConfigError(f"The plan cannot run. {why}", hint=hint) from why
