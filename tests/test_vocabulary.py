@@ -63,14 +63,16 @@ def test_no_page_names_an_old_option_or_command(page: Path) -> None:
 
 def test_no_old_option_or_key_is_taken() -> None:
     from plait.cli.commands import COMMANDS
-    from plait.config import RunDefaults
+    from plait.config import agent_types
+    from plait.runtime.agent_fields import OPTIONS
 
     assert not set(COMMANDS) & {"strategies", "tables", "advise", "mark", "window"}
-    assert not set(RunDefaults.__struct_fields__) & set(OLD_KEYS)
+    assert not set(agent_types()[0].__struct_fields__) & set(OLD_KEYS)
     options = "\n".join(
         re.findall(r"\"(--[a-z-]+)", "\n".join(path.read_text() for path in (SOURCE / "cli").glob("*.py")))
     )
-    assert [option for option in OLD_OPTIONS if option in options.split("\n")] == []
+    flags = {option.flag.partition(" ")[0] for option in OPTIONS}
+    assert [option for option in OLD_OPTIONS if option in {*options.split("\n"), *flags}] == []
 
 
 def test_the_glossary_defines_each_term_in_one_line() -> None:
