@@ -254,7 +254,7 @@ def _too_much(limit: CodeLimit, limits: CodeLimits) -> str:
         "time": f"it ran, or slept, longer than {limits.seconds:g} s",
         "memory": f"it took more than {limits.memory_mb} MB of memory",
         "output": f"it printed far more than {limits.output_chars} characters",
-        "calls": f"it made more than {limits.calls} calls",
+        "tool_calls": f"it made more than {limits.tool_calls} calls",
     }.get(limit, limit)
 
 

@@ -117,8 +117,8 @@ class MontyPiece:
             kind = "TypeError" if isinstance(why, Unfit) else "ValueError"
             return _resume(at, self._session.make_error_answer(kind, f"{at.function_name}(): {why}"))
         self._made += 1
-        if self._made > self._session.settings.limits.calls:
-            raise Over("calls")
+        if self._made > self._session.settings.limits.tool_calls:
+            raise Over("tool_calls")
         if self._is_awaited(at):
             self._promised[at.call_id] = call
             return _resume(at, {"future": ...})

@@ -163,7 +163,7 @@ class ProcessSession:
             if "calls" in answer and not calls:
                 raise Broken("no calls")
             self._made += len(calls)
-            if self._made > limits.calls:
+            if self._made > limits.tool_calls:
                 raise Broken("more calls than it may make")
         except TimeoutError:
             return await self._lost(child, began, "TimeoutError", f"ran longer than {limits.seconds:g} s", "time")
@@ -228,7 +228,7 @@ class ProcessSession:
         if data is None:
             return None
         limit = data["limit"]
-        known: CodeLimit = limit if limit in ("time", "memory", "recursion", "output", "calls") else ""
+        known: CodeLimit = limit if limit in ("time", "memory", "recursion", "output", "tool_calls") else ""
         line = data["line"] if type(data["line"]) is int and 0 < data["line"] <= len(self._code) + 1 else 0
         lines = self._code.splitlines()
         source = lines[line - 1] if 0 < line <= len(lines) else ""

@@ -77,7 +77,7 @@ class WorkerSession:
     """One namespace. The main thread calls `run` and `go_on`; each returns the message that the code came back with."""
 
     def __init__(self, settings: dict[str, Any], shared: mmap.mmap) -> None:
-        self.recursion, self.most_calls = int(settings["recursion"]), int(settings["calls"])
+        self.recursion, self.most_calls = int(settings["recursion"]), int(settings["tool_calls"])
         self.call_bytes, self.call_items = int(settings["call_bytes"]), int(settings["call_items"])
         self.call_depth, self.sent_bytes = int(settings["call_depth"]), int(settings["sent_bytes"])
         self.sent = 0
@@ -190,7 +190,9 @@ class WorkerSession:
         self.sent += len(message)
         self.made += len(calls)
         if self.made > self.most_calls:
-            self._end("RuntimeError", f"more than {self.most_calls} calls in one piece of code", "calls", calls[0].line)
+            self._end(
+                "RuntimeError", f"more than {self.most_calls} calls in one piece of code", "tool_calls", calls[0].line
+            )
         runner = self.runner
         self.message, self.waits = message, True
         self.back.release()

@@ -67,7 +67,7 @@ class ReWOO:
     tool step that needs its evidence is skipped, a model step gets "no evidence"), or stop. `constrain`: send the
     grammar of a plan with every request (otherwise only with a second attempt). `max_tokens`: limit for one reply.
     `plan`: a plan to run without asking the planner; steps with evidence do not run again. `only_plan`: answer with the
-    plan. `max_steps`: maximum calls in a planner's plan (a small model may never stop writing). `stop`: the text at
+    plan. `max_plan_steps`: maximum steps of a plan (a small model may never stop writing). `stop`: the text at
     which the planner stops, in place of the step after the last one; "": none.
     """
 
@@ -77,7 +77,7 @@ class ReWOO:
     max_tokens: int | None = None
     plan: Plan | None = None
     only_plan: bool = False
-    max_steps: int = 20
+    max_plan_steps: int = 20
     stop: str | None = None
 
     name: ClassVar[str] = "rewoo"
@@ -122,7 +122,7 @@ class ReWOO:
             return Stopped(limit.limit, limit.detail, None if isinstance(answer, Failed) else answer)
 
     def read_plan(self, text: str, context: LoopContext) -> Plan:
-        return plan_text.read_plan(text, plan_text.with_llm(context.known_tools), self.max_steps).plan
+        return plan_text.read_plan(text, plan_text.with_llm(context.known_tools), self.max_plan_steps).plan
 
     def splitter(self, phase: str) -> Splitter:
         if phase == "plan":
@@ -132,7 +132,7 @@ class ReWOO:
     def _ask_planner(self, task: Task, context: LoopContext, said: tuple[Message, ...]) -> Effects[Plan | Outcome]:
         """Ask the model for a plan, once more if it cannot run; then continue as the fallback loop."""
         head = (*plan_page(context, task), *said)
-        stop = f"#E{self.max_steps + 2}" if self.stop is None else self.stop
+        stop = f"#E{self.max_plan_steps + 2}" if self.stop is None else self.stop
         tools = plan_text.with_llm(context.known_tools)
 
         def ask(bad: BadReply | None) -> Effects[Reply]:
@@ -141,7 +141,7 @@ class ReWOO:
                 complaint = yield from add_search_results(context, bad.complaint)
                 tail = bad.ask_again(context.prompt("repair", complaint=complaint))
             held = self.constrain or bool(bad)
-            grammar = plan_text.grammar(plan_text.with_llm(context.tools), self.max_steps) if held else None
+            grammar = plan_text.grammar(plan_text.with_llm(context.tools), self.max_plan_steps) if held else None
             options: dict[str, Any] = {"grammar": grammar, "max_tokens": self.max_tokens, "repair": bool(bad)}
             return (yield from think("plan", (*head, *tail), stop=filter(None, (stop,)), **options))
 
@@ -153,7 +153,7 @@ class ReWOO:
                     yield from note("unreadable", f"reply {miss} of {TRIES} can't be taken: {against}")
                     raise Rejected(against, strike_values(reply.text, ungrounded))
 
-            read_plan = partial(plan_text.read_plan, tools=tools, most=self.max_steps)
+            read_plan = partial(plan_text.read_plan, tools=tools, most=self.max_plan_steps)
             made = yield from read_reply(reply, miss, read_plan, check if miss < TRIES else None)
             return made.plan
 
