@@ -287,7 +287,8 @@ def _table(table: Any, kind: type[T], name: str, place: Path, options: Mapping[s
         raise ConfigError(f"{place}, table [{name}]: {_in_words(str(why), table)}.") from why
     for key, each in options.items():
         if key in table and each.number and (wanted := each.find_fault(table[key])):
-            raise ConfigError(f"{place}, table [{name}]: {key} is {table[key]}.", hint=f"Give {wanted.partition(',')[0]}.")
+            hint = f"Give {wanted.partition(',')[0]}."
+            raise ConfigError(f"{place}, table [{name}]: {key} is {table[key]}.", hint=hint)
     return found
 
 

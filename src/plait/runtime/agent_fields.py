@@ -57,7 +57,7 @@ class AgentFields(Generic[OutputT]):
             "The loop: a name of `plait loops list`, or an object with options. auto is chosen by the model.",
             "--loop NAME",
             "The loop (see `plait loops list`); auto is chosen by the model.",
-            separate=Option("An option of the loop.", "--set K=V", many="pairs"),
+            separate=Option("An option of the loop.", "--set K=V", many="pairs", key="set"),
             variable="PLAIT_LOOP",
             trust="allowed",
             stored="head",
@@ -84,7 +84,6 @@ class AgentFields(Generic[OutputT]):
         Option(
             'Models of single phases: `{"act": "openai:gpt-5"}`.',
             many="pairs",
-            key="models",
             trust="same",
             wanted='a mapping from phases to models, such as {"act": "local"}',
             stored="head",
@@ -120,7 +119,7 @@ class AgentFields(Generic[OutputT]):
         Option("What to do about argument values that the model made up.", "--grounding", trust="same", over_http=True),
     ] = "off"
     taint: Annotated[
-        Taint, Option("Approval for calls with effects after content from outside is read.", "--taint", trust="same")
+        Taint, Option("Ask before calls with effects once outside content was read.", "--taint", trust="same")
     ] = "off"
     hooks: Annotated[
         Iterable[Hook | Guard | str],
@@ -129,7 +128,6 @@ class AgentFields(Generic[OutputT]):
             "--hook WORD",
             "A hook: redact, hosts:HOST,... rate:TOOL=CALLS,... retry:ATTEMPTS.",
             many="words",
-            key="hooks",
             adds=True,
             trust="same",
             record=lambda agent: [hook.name for hook in list_hooks(agent)],
@@ -142,7 +140,6 @@ class AgentFields(Generic[OutputT]):
             "--sandbox NAME",
             trust="same",
             fits=lambda given: isinstance(given, str) or (hasattr(given, "open") and hasattr(given, "name")),
-            wanted="its name",
             record=_record_sandbox,
         ),
     ] = AUTO
@@ -159,10 +156,7 @@ class AgentFields(Generic[OutputT]):
     system: Annotated[
         str | None,
         Option(
-            "A system prompt instead of the loop's, sent byte for byte.",
-            "--system FILE",
-            read=read_text,
-            page="prompts.md",
+            "A system prompt in place of the loop's, byte for byte.", "--system FILE", read=read_text, page="prompts.md"
         ),
     ] = None
     instructions: Annotated[
@@ -196,21 +190,13 @@ class AgentFields(Generic[OutputT]):
             "--approve",
             "Which tool calls need the user's approval, or `plan` for the plan as a whole.",
             trust="same",
-            wanted="one of never, effects, always, plan",
             record=lambda agent: agent.approve if isinstance(agent.approve, str) else "always",
             over_http=True,
             page="plans.md",
         ),
     ] = "never"
     can_ask: Annotated[
-        bool,
-        Option(
-            "Whether the model may ask the user.",
-            "--no-ask",
-            "The model may not ask the user.",
-            switch=False,
-            key="can_ask",
-        ),
+        bool, Option("Whether the model may ask the user.", "--no-ask", "The model may not ask the user.", switch=False)
     ] = True
     history: Annotated[
         History,

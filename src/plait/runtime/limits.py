@@ -42,33 +42,23 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     ] = None
     usd: Annotated[float | None, Option("Maximum cost in USD.", "--max-cost USD", trust="at most")] = None
     seconds: Annotated[
-        float | None, Option("Maximum seconds, without pauses.", "--max-seconds S", above=0, trust="at most")
+        float | None, Option("Maximum wall time in seconds.", "--max-seconds S", above=0, trust="at most")
     ] = None
     tool_seconds: Annotated[float, Option("Maximum seconds of a tool call, if the tool sets no time.")] = 60.0
     retries: Annotated[int, Option("How often a failed request is sent again.")] = 3
-    repeats: Annotated[
-        int, Option("How often the same call may bring the same result before the run stops. 0: any.")
-    ] = 4
+    repeats: Annotated[int, Option("How often the same call may bring the same result; 0: any number.")] = 4
     observation_chars: Annotated[int, Option("Maximum characters of one observation in a prompt.")] = 8000
     tools: Annotated[
         int | None,
         Option(
-            "Show the model the N tools that fit the task and a search tool that finds the others.",
-            "--max-tools N",
-            trust="allowed",
-            page="tool-search.md",
+            "Maximum tools shown; a search finds the others.", "--max-tools N", trust="allowed", page="tool-search.md"
         ),
     ] = None
     depth: Annotated[int, Option("Maximum levels of child runs below the run.", page="agents-as-tools.md")] = 4
     children: Annotated[int, Option("Maximum child runs on all levels.", page="agents-as-tools.md")] = 32
     compact_at: Annotated[
         float | None,
-        Option(
-            "Share of the model's context at which old turns are folded or summarized. None: if a prompt is refused.",
-            above=0,
-            most=1,
-            page="long-runs.md",
-        ),
+        Option("Share of the model's context at which old turns are compacted.", above=0, most=1, page="long-runs.md"),
     ] = 0.7
     code: Annotated[
         CodeLimits,
@@ -76,7 +66,6 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
             f"Limits of one piece of code: {', '.join(CodeLimits.__struct_fields__)}.",
             "--code-limit K=V",
             many="pairs",
-            key="code",
             read=_read_code_limits,
             page="sandbox.md",
         ),

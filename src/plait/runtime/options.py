@@ -33,10 +33,10 @@ class Option:
     """One option of an agent. `help` says what it is; `flag_help` is for the command line, if that differs.
 
     `flag` is the option of the command line with its metavar ("--max-steps N"). `switch` is the value that a flag
-    without a value sets. `key` is the name in `plait.toml`: by default that of the flag, "" for none. `variable` is the
-    environment variable. `read` makes the field's value of what is given there: a text or number, a tuple for `many`
-    words, a mapping for many "K=V". `adds`: the command line adds to the file's words. `trust`: see `Trust`.
-    `separate` is a further word for the same field.
+    without a value sets. `key` is the name in `plait.toml`: by default that of the flag, for a list or a switch that of
+    the field; "" for none. `variable` is the environment variable. `read` makes the field's value of what is given
+    there: a text or number, a tuple for `many` words, a mapping for many "K=V". `adds`: the command line adds to the
+    file's words. `trust`: see `Trust`. `separate` is a further word for the same field.
 
     A number is above `above` (None: from 0 up) and at most `most`. `fits` replaces the check by the type; `wanted` says
     what is valid.
@@ -87,7 +87,10 @@ class Option:
 
     @property
     def file_key(self) -> str:
-        return self.parameter if self.key is None else self.key
+        """Return the name in `plait.toml`, "" if it is not there."""
+        if self.key is not None:
+            return self.key
+        return self.name if self.many or self.switch is not None else self.parameter
 
     @property
     def file_type(self) -> Any:

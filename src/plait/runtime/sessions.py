@@ -56,13 +56,10 @@ def _check_embedder(word: str) -> str:
 
 
 class History(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """The part of a conversation that a run sees: at most `turns` turns with `chars` characters in total.
+    """The part of a conversation that a run sees: the newest turns.
 
-    The newest turns are shown. A question or answer takes at most a quarter of the characters; longer ones are
-    shortened in the middle. `result_chars` is the number of characters for the tool calls of these turns and their
-    results, besides `chars`; the newest calls are shown, and a result takes at most a quarter (0: none). `embedder`
-    searches the conversation and the tools by meaning: "local", "openai:NAME", a function from texts to vectors, or an
-    object. Raises `ConfigError` for an invalid field.
+    A question or answer takes at most a quarter of `chars`; longer ones are shortened in the middle. The newest calls
+    are shown, and a result takes at most a quarter of `result_chars`. Raises `ConfigError` for an invalid field.
     """
 
     turns: Annotated[int, Option("Maximum earlier turns that a run sees.")] = 6
@@ -71,10 +68,8 @@ class History(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     embedder: Annotated[
         Embedder,
         Option(
-            'What searches the conversation and the tools by meaning: "local", "openai:NAME", a function from texts to '
-            "vectors, or an object.",
+            "The embedder that searches a session and the tools: local, openai:NAME, ...",
             "--embedder SPEC",
-            flag_help="The embedder that searches a session and the tools: local, openai:NAME, ...",
             read=_check_embedder,
             fits=lambda given: bool(given) if isinstance(given, str) else callable(getattr(given, "embed", given)),
             wanted='"local", "openai:NAME" or a function from a list of texts to vectors',
