@@ -181,6 +181,9 @@ def test_a_resume_keeps_each_limit(folder: Path, name: str) -> None:
     again = make_recorded_agent(msgspec.json.decode(msgspec.json.encode(head), type=RunHead), {}, journal=None)
     if name != "tools":  # the head has how many were shown
         assert getattr(again.limits, name) == value
+    if name == "code":
+        changed = make_recorded_agent(head, {"code_limit": ["memory_mb=99"]}, journal=None)
+        assert changed.limits.code == plait.CodeLimits(seconds=3, memory_mb=99)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=name_of)

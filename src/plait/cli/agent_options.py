@@ -122,7 +122,8 @@ def make_recorded_agent(
         phases = loops.make(name).phases
         before = {phase: str(model["spec"]) for phase, model in head.models.items() if phase in phases}
         changes["models"] = {**before, **by_phase}
-    values = read_values(flags)
+    held = [each for each in OPTIONS if each.within and each.many == "pairs"]  # these change what is recorded
+    values = read_values(flags, {each.file_key: head.settings.get(each.within, {}).get(each.name) for each in held})
     changes |= values.pop("", {})
     agent = Agent.from_journal(head, journal=journal_path(journal), load_tools=load_tools or None, **changes)
     if settings := parse_model_settings(flags.get("model_setting", ())):  # they win over those in the models' specs

@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from functools import cache, cached_property
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origin
 
 from msgspec import Struct, structs
 
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
-from plait.journal.records import RunHead
+
+if TYPE_CHECKING:
+    from plait.journal.records import RunHead
 
 Trust = Literal["refused", "same", "at most", "allowed"]
 """What an untrusted `plait.toml` may do: not set the option; set it unless the user's own file has another value; set
