@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -36,6 +36,7 @@ from plait.journal.log import ENDED
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import IntentRecord
 from plait.runtime import runs
+from plait.runtime.agent_fields import AgentFields
 from plait.runtime.guard import Guard
 from plait.runtime.run import Run
 from plait.runtime.run_spec import RunSpec
@@ -192,7 +193,8 @@ class Tried:
         store: Any = process
 
         def guarded(spec: RunSpec) -> RunSpec:
-            return replace(spec, policies=replace(spec.policies, hooks=(*guards, *spec.policies.hooks)))
+            given = {each.name: getattr(spec.agent, each.name) for each in fields(AgentFields)}
+            return replace(spec, agent=AgentFields(**{**given, "hooks": (*guards, *spec.agent.hooks)}))
 
         if RUN not in self.disk.runs:
             spec, head = await agent._parts.prepare_run("q", None, None, None, None)

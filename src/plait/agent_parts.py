@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from weakref import proxy
+from weakref import ref
 
 import msgspec
 
@@ -25,15 +25,14 @@ from plait.models.rejections import read_rejections, without_rejected
 from plait.models.resolve import add_settings, check_spec, require_prices
 from plait.models.settings import phases_with_settings
 from plait.runtime.agent_description import (
-    Description,
     book_of,
     check_contexts,
     check_deps,
     check_hooks_of_run,
     check_run_arguments,
     sandbox_for,
-    settings_of,
 )
+from plait.runtime.agent_fields import AgentFields, list_hooks, record_settings
 from plait.runtime.attachments import (
     NO_FILES,
     AttachedFiles,
@@ -50,7 +49,7 @@ from plait.runtime.instructions import render_instructions
 from plait.runtime.output import OutputType, choose_method, output_of, recorded_output
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
 from plait.runtime.prompts import PromptBook
-from plait.runtime.run_spec import OnWait, Policies, RunSpec
+from plait.runtime.run_spec import OnWait, RunSpec
 from plait.runtime.sessions import (
     Conversation,
     Embedder,
@@ -77,14 +76,20 @@ from plait.tools.mcp.server import TOOL_LISTS
 class AgentParts:
     """The parts of one agent. Each is made when it is first needed."""
 
-    def __init__(self, agent: Description) -> None:
+    def __init__(self, agent: AgentFields[Any]) -> None:
         # The agent owns its parts. A cycle would keep both until the garbage collector comes.
-        self._agent: Description = proxy(agent)
+        self._find_agent = ref(agent)
+
+    @property
+    def _agent(self) -> AgentFields[Any]:
+        agent = self._find_agent()
+        assert agent is not None, "whoever uses the parts holds the agent"
+        return agent
 
     @cached_property
     def embedder(self) -> Embedder:
         """Return the embedder of the agent's conversations and tools. A word is loaded when it is first used."""
-        return guard_embedder(self._agent.history.embedder, self._agent.hooks, self._agent._access.env)
+        return guard_embedder(self._agent.history.embedder, list_hooks(self._agent), self._agent._access.env)
 
     @cached_property
     def loop(self) -> Loop:
@@ -362,23 +367,16 @@ class AgentParts:
             method = output.method or choose_method(phases.of(self.loop.phases[-1]), bool(context.tools))
             context = msgspec.structs.replace(context, output=msgspec.structs.replace(output.spec, method=method))
         return RunSpec(
+            agent=agent,
             loop=self.loop,
             task=files.make_task(question, conversation.history if conversation is not None else ()),
             contents=files.contents,
             context=context,
             tools=tools.for_run(),
             phases=phases,
-            limits=agent.limits,
-            policies=Policies(
-                approve=agent.approve,
-                grounding=agent.grounding,
-                taint=agent.taint,
-                outside=read_outside(recorded.settings)
-                if recorded is not None
-                else self._find_outside(tools, conversation, outside),
-                hooks=tuple(agent.hooks),
-            ),
-            on_interrupted_call=agent.on_interrupted_call,
+            outside=read_outside(recorded.settings)
+            if recorded is not None
+            else self._find_outside(tools, conversation, outside),
             on_wait=on_wait,
             output=output,
             sandbox=sandbox,
@@ -424,13 +422,13 @@ class AgentParts:
                 "instructions": run_spec.context.instructions,
                 "output_method": run_spec.context.output.method if run_spec.context.output is not None else None,
                 "context_tokens": run_spec.context.context_tokens,
-                **({"outside": run_spec.policies.outside} if run_spec.policies.outside else {}),
+                **({"outside": run_spec.outside} if run_spec.outside else {}),
             },
             plait=__version__,
         )
         if run_spec.context.search:
-            head = recorded_in(head, self._max_shown, run_spec.context, self._agent.history.embedder)
-        return head if conversation is None else conversation.taken_by(head, session_spec(), self._agent.history)
+            head = recorded_in(head, self._max_shown, run_spec.context)
+        return head if conversation is None else conversation.taken_by(head, session_spec())
 
     @cached_property
     def _recorded_loop(self) -> dict[str, Any]:
@@ -446,4 +444,4 @@ class AgentParts:
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
-        return settings_of(self._agent)
+        return record_settings(self._agent)

@@ -99,7 +99,7 @@ class Engine:
             self.parent = None  # whatever its tool has left behind, it is over
         parent = self.parent
         self.clock = RunClock(
-            None if run_spec.replay else run_spec.limits.seconds, past.seconds, parent and parent.clock
+            None if run_spec.replay else run_spec.agent.limits.seconds, past.seconds, parent and parent.clock
         )
         self.tally = Tally(past.spent, past.children)
         if parent is not None:
@@ -146,7 +146,7 @@ class Engine:
                         await self.performers.close()
         except TimeoutError as why:
             # Not every TimeoutError is our time limit: the loop, or a model, may raise one of its own.
-            limit = f"The limit of {self.run_spec.limits.seconds} seconds is reached."
+            limit = f"The limit of {self.run_spec.agent.limits.seconds} seconds is reached."
             outcome = Stopped("seconds", limit) if deadline.expired() else self._ended_by(why)
             outcome = await self._finish_quietly(outcome)
         except asyncio.CancelledError as why:

@@ -347,7 +347,7 @@ async def _perform(
         output_type=run_spec.output,
         history=head.given or head.history,
         tools=head.tools,
-        taint=run_spec.policies.taint,
+        taint=run_spec.agent.taint,
     )
     if on_event is not None:
         on_event(ev.Ended(outcome, run))

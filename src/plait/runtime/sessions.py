@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from shlex import quote
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import Struct, convert, structs, to_builtins
 
@@ -27,6 +27,8 @@ from plait.journal.records import RunHead, SessionTurn
 from plait.journal.store import Journal, default_path
 from plait.runtime.approvals import waiting_with
 from plait.runtime.chat_messages import ChatMessages, calls_in, read_turns
+from plait.runtime.options import Option, check_options
+from plait.search import load_embedder
 from plait.search.embedders import Embedder as EmbedderObject
 from plait.search.embedders import EmbedFunction
 from plait.tools import Tool, Toolset
@@ -46,44 +48,48 @@ Embedder: TypeAlias = str | EmbedFunction | EmbedderObject
 """Measures meaning: "local", "openai:NAME", a function from texts to vectors, or your own object."""
 
 
-class History(Struct, frozen=True, repr_omit_defaults=True):
-    """The part of a conversation that a run sees: at most `turns` turns with `chars` characters in total.
+def _check_embedder(word: str) -> str:
+    """Check an embedder before anything runs, because a session uses it only at its first search."""
+    if word != "local":
+        load_embedder(word)
+    return word
 
-    The newest turns are shown. A question or answer takes at most a quarter of the characters; longer ones are
-    shortened in the middle. `result_chars` is the number of characters for the tool calls of these turns and their
-    results, besides `chars`; the newest calls are shown, and a result takes at most a quarter (0: none). `embedder`
-    searches the conversation and the tools by meaning: "local", "openai:NAME", a function from texts to vectors, or an
-    object. Raises `ConfigError` for an invalid field.
+
+class History(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """The part of a conversation that a run sees: the newest turns.
+
+    A question or answer takes at most a quarter of `chars`; longer ones are shortened in the middle. The newest calls
+    are shown, and a result takes at most a quarter of `result_chars`. Raises `ConfigError` for an invalid field.
     """
 
-    turns: int = 6
-    chars: int = 6000
-    result_chars: int = 2000
-    embedder: Embedder = "local"
+    turns: Annotated[int, Option("Maximum earlier turns that a run sees.")] = 6
+    chars: Annotated[int, Option("Maximum characters of these turns.")] = 6000
+    result_chars: Annotated[int, Option("Maximum characters of their tool calls and results; 0: none.")] = 2000
+    embedder: Annotated[
+        Embedder,
+        Option(
+            "The embedder that searches a session and the tools: local, openai:NAME, ...",
+            "--embedder SPEC",
+            read=_check_embedder,
+            fits=lambda given: bool(given) if isinstance(given, str) else callable(getattr(given, "embed", given)),
+            wanted='"local", "openai:NAME" or a function from a list of texts to vectors',
+            page="search.md",
+        ),
+    ] = "local"
 
     def __post_init__(self) -> None:
-        for name in ("turns", "chars", "result_chars"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise ConfigError(f"History({name}={value!r}) is invalid.", hint="Give a whole number from 0 up.")
-        if isinstance(self.embedder, str) and self.embedder:
-            return
+        check_options(self)
         if isinstance(self.embedder, EmbedderObject):
             require_plain(self.embedder.embed, "embed of embedder=")
-        elif callable(self.embedder):
+        elif not isinstance(self.embedder, str):
             require_plain(self.embedder, "embedder=")
-        else:
-            raise ConfigError(
-                f"History(embedder={self.embedder!r}) is invalid.",
-                hint='Give "local", "openai:NAME" or a function from a list of texts to vectors.',
-            )
 
     @property
     def stored_settings(self) -> dict[str, Any]:
         """Return the values to store in a run's settings. A function cannot be stored; "local" replaces it."""
-        embedder = self.embedder if isinstance(self.embedder, str) else "local"
-        limits = {"turns": self.turns, "chars": self.chars, "result_chars": self.result_chars}
-        return {"history": limits, "embedder": embedder}
+        is_word = isinstance(self.embedder, str)
+        stored: dict[str, Any] = to_builtins(self if is_word else structs.replace(self, embedder="local"))
+        return stored
 
     def of(self, turns: Iterable[SessionTurn], read_calls: ReadCalls = lambda turn: turn.calls) -> tuple[Exchange, ...]:
         """Return the turns to show, oldest first. Turns without an answer are left out.
@@ -142,17 +148,12 @@ class Conversation(Struct, frozen=True):
 
         return structs.replace(_make_search_tool(read_turns, embedder), source=SESSION)
 
-    def taken_by(self, head: RunHead, spec: ToolSpec, history: History) -> RunHead:
+    def taken_by(self, head: RunHead, spec: ToolSpec) -> RunHead:
         """Add to the run's head what a resume needs; `spec` is the tool's."""
         head = structs.replace(head, run=self.run, session=self.session, history=self.history, given=self.given)
         if not self.searched:
-            return structs.replace(head, settings={**head.settings, **history.stored_settings})
-        return structs.replace(
-            head,
-            tools=(*head.tools, to_builtins(spec)),
-            sources=(*head.sources, SESSION),
-            settings={**head.settings, **history.stored_settings},
-        )
+            return head
+        return structs.replace(head, tools=(*head.tools, to_builtins(spec)), sources=(*head.sources, SESSION))
 
 
 def session_spec() -> ToolSpec:
@@ -240,7 +241,8 @@ def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
 
 def change_history(place: Conversation, head: RunHead, shown: History, journal: Journal | None) -> Conversation:
     """Return the place of a recorded run with the turns that an agent with other limits would show."""
-    if shown.stored_settings["history"] == head.settings.get("history", shown.stored_settings["history"]):
+    recorded = History(**head.settings.get("history", {}))
+    if structs.replace(recorded, embedder=shown.embedder) == shown:
         return place
     if place.searched and not place.given and journal is not None:
         return structs.replace(place, history=open_conversation(place.session, journal, shown, head.run).history)

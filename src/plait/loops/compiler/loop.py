@@ -62,15 +62,15 @@ class LLMCompiler:
 
     `replans`: how many further plans the joiner may request. `fallback`: the loop to use if the first plan has no call;
     "": fail instead. `constrain`: send the grammars with every request (otherwise only with a second attempt).
-    `max_parse_errors`: plans without a call, or unreadable replies of the joiner, in a row. `max_calls`: calls of one
-    plan that run. `max_tokens`: limit for one reply.
+    `max_parse_errors`: plans without a call, or unreadable replies of the joiner, in a row. `max_plan_steps`: maximum
+    steps of a plan. `max_tokens`: limit for one reply.
     """
 
     replans: int = 2
     fallback: str = "react"
     constrain: bool = False
     max_parse_errors: int = 2
-    max_calls: int = 20
+    max_plan_steps: int = 20
     max_tokens: int | None = None
 
     name: ClassVar[str] = "compiler"
@@ -121,7 +121,12 @@ class LLMCompiler:
         results = before[-1].work.results if before else {}
         return Round(
             StreamedPlan(
-                context.known_tools, earlier, results, held=context.approve_plan, most=self.max_calls, question=question
+                context.known_tools,
+                earlier,
+                results,
+                held=context.approve_plan,
+                most=self.max_plan_steps,
+                question=question,
             )
         )
 
@@ -173,8 +178,8 @@ class LLMCompiler:
             asked = Think(
                 "plan",
                 (*head, *tail),
-                stop=(f"\n{work.next + self.max_calls + 1}. ",),
-                grammar=FORM.grammar(offered_tools(context, seen), most=self.max_calls) if held else None,
+                stop=(f"\n{work.next + self.max_plan_steps + 1}. ",),
+                grammar=FORM.grammar(offered_tools(context, seen), most=self.max_plan_steps) if held else None,
                 max_tokens=self.max_tokens,
                 repair=bool(bad),
                 resample=bool(bad and bad.resample),

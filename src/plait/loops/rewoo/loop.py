@@ -66,7 +66,7 @@ class ReWOO:
     tool step that needs its evidence is skipped, a model step gets "no evidence"), or stop. `constrain`: send the
     grammar of a plan with every request (otherwise only with a second attempt). `max_tokens`: limit for one reply.
     `plan`: a plan to run without asking the planner; steps with evidence do not run again. `only_plan`: answer with the
-    plan. `max_steps`: maximum calls in a planner's plan (a small model may never stop writing). `stop`: the text at
+    plan. `max_plan_steps`: maximum steps of a plan (a small model may never stop writing). `stop`: the text at
     which the planner stops, in place of the step after the last one; "": none.
     """
 
@@ -76,7 +76,7 @@ class ReWOO:
     max_tokens: int | None = None
     plan: Plan | None = None
     only_plan: bool = False
-    max_steps: int = 20
+    max_plan_steps: int = 20
     stop: str | None = None
 
     name: ClassVar[str] = "rewoo"
@@ -121,18 +121,18 @@ class ReWOO:
             return Stopped(limit.limit, limit.detail, None if isinstance(answer, Failed) else answer)
 
     def read_plan(self, text: str, context: LoopContext) -> Plan:
-        return plan_text.read_plan(text, plan_text.with_llm(context.known_tools), self.max_steps).plan
+        return plan_text.read_plan(text, plan_text.with_llm(context.known_tools), self.max_plan_steps).plan
 
     def splitter(self, phase: str) -> Splitter:
         if phase == "plan":
-            return plan_text.EvidencePlans(self.max_steps).stream()
+            return plan_text.EvidencePlans(self.max_plan_steps).stream()
         return OneKind("answer" if phase == "solve" else "thought")
 
     def _ask_planner(self, task: Task, context: LoopContext, said: tuple[Message, ...]) -> Effects[Plan | Outcome]:
         """Ask the model for a plan, once more if it cannot run; then continue as the fallback loop."""
         head = (*plan_page(context, task), *said)
-        stop = f"#E{self.max_steps + 2}" if self.stop is None else self.stop
-        codec, tools = plan_text.EvidencePlans(self.max_steps), plan_text.with_llm(context.known_tools)
+        stop = f"#E{self.max_plan_steps + 2}" if self.stop is None else self.stop
+        codec, tools = plan_text.EvidencePlans(self.max_plan_steps), plan_text.with_llm(context.known_tools)
 
         def ask(bad: BadReply | None) -> Effects[Reply]:
             tail: tuple[Message, ...] = ()
