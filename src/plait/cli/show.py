@@ -38,7 +38,7 @@ from plait.journal.entries import ModelCall, RecordedResponse
 from plait.journal.export import lines
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import Row, RunHead, RunRow
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
@@ -84,7 +84,7 @@ def show(
     timeline = store.timeline(row.head.run, bodies=False)
     events = make_events(timeline, recorded_loop(row.head))
     if row.status == "waiting":
-        asked = find_open_questions(store, row.head.run)
+        asked = wait_for(find_open_questions(store.store, row.head.run))
         events += [ev.Noted(each.step, each.kind, each.text) for each in asked if each.run != row.head.run]
     if as_object:
         _show_object(row, timeline, events)

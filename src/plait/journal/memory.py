@@ -6,11 +6,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from plait.core import Call
 from plait.journal import codec, redaction
-from plait.journal.log import RecordAndBody
 from plait.journal.records import Row, RunHead, RunRow
-from plait.journal.writer import DONE
+from plait.journal.store import DONE, RecordAndBody
 
 
 class MemoryLog:
@@ -24,7 +22,7 @@ class MemoryLog:
         secrets: Iterable[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.head = head
+        self.head, self.lost = head, ""
         self.status = "running"
         self.outcome: dict[str, Any] | None = None
         self.totals: dict[str, Any] = {}
@@ -42,9 +40,8 @@ class MemoryLog:
         self.buffer(*records)
         return DONE
 
-    async def append_before(self, calls: Sequence[Call], *records: RecordAndBody) -> None:
-        """Add records, in order. Nothing is resumed after this process ends."""
-        self.buffer(*records)
+    append_durably = append
+    """Nothing is resumed after this process ends."""
 
     def buffer(self, *records: RecordAndBody) -> None:
         for record, body in records:
@@ -63,7 +60,11 @@ class MemoryLog:
         """Return the bytes as they are recorded."""
         return self._scrub(data)
 
-    def rows(self) -> list[Row]:
+    @property
+    def rows(self) -> int:
+        return len(self._rows)
+
+    def read_rows(self) -> list[Row]:
         return list(self._rows)
 
     def row(self) -> RunRow:

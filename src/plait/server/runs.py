@@ -21,9 +21,8 @@ from plait.core import Event
 from plait.core.errors import UnknownRun
 from plait.core.events import Began, Ended
 from plait.journal.codec import encode
-from plait.journal.reader import NoJournal
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Journal
+from plait.journal.store import Journal, NoJournal
 from plait.runtime.attachments import UserQuestion
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.run import Run
@@ -277,7 +276,7 @@ class RunManager:
             agent = self._with_output(served, (head.settings.get("output") or {}).get("schema"))
             if makes_same_requests(agent, head):
                 return agent
-        return Agent.from_journal(head, journal=self.journal.path)
+        return Agent.from_journal(head, journal=self.journal.place)
 
     def _with_output(self, served: ServedAgent, schema: dict[str, Any] | None) -> Agent:
         """Return the served agent, for answers that fit the schema. Clients send the same few schemas again and again,
