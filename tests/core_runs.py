@@ -32,7 +32,7 @@ from plait.core import (
 )
 from plait.core.effects import Act, Think, ask
 from plait.journal.entries import Question, ToolCall
-from plait.journal.log import ENDED
+from plait.journal.store import ENDED
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import IntentRecord
 from plait.runtime import runs

@@ -425,7 +425,7 @@ def test_a_call_in_doubt_stays_so_if_the_tool_takes_another_input_by_now(
 
 
 async def _begin(path: Path, head: Any, records: Any) -> None:
-    await Journal(path).begin(head, owner_of_this_process(), records)
+    await Journal(path).store.begin(head, owner_of_this_process(), records)
 
 
 def read_rows(store: Journal, run: str) -> list[tuple[float, str, Row]]:
@@ -457,7 +457,7 @@ def test_acts_and_child_runs_killed_after_each_row_repeat_nothing_and_lose_nothi
             kept.setdefault(name, []).append(row)
         for name, its in kept.items():
             records, whole = [(row.record, row.body) for row in its], Journal(journal).run(name)
-            log = await Journal(path).begin(whole.head, owner_of_this_process(), records)
+            log = await Journal(path).store.begin(whole.head, owner_of_this_process(), records)
             if name != run.id and len(its) == len(Journal(journal).rows(name)):
                 await log.end(whole.status, whole.outcome or {}, whole.totals)
 

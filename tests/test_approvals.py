@@ -348,7 +348,7 @@ def test_approval_by_a_function_is_stored_as_always_until_a_function_is_given_ag
 async def approved_and_left(journal: Path, run: str) -> None:
     (question,) = Journal.at(journal).timeline(run).open_questions
     told = ResultRecord(question.key, question.step, "decision", Decision("yes"))
-    log = await Journal.at(journal).claim(run, owner_of_this_process(), records=((told, None),))
+    log = await Journal.at(journal).store.claim(run, owner_of_this_process(), records=((told, None),))
     await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
 
 

@@ -23,7 +23,7 @@ from models_server import Asked, Server, completion
 from plait.core import Call, Message, Reply, Think, ToolSpec
 from plait.core.attachments import MAX_BYTES, MAX_SEEN, describe_content, detect_media_type, find_attachment
 from plait.core.errors import ConfigError, JournalError
-from plait.journal.adopt import adopt, pack
+from plait.journal.carry import adopt, pack
 from plait.journal.export import export
 from plait.journal.salvage import salvage
 from plait.journal.store import Journal
@@ -321,7 +321,7 @@ def test_an_image_of_ten_requests_is_stored_once(tmp_path: Path) -> None:
     run = ask_endpoint(endpoint, ["What is it?", photo], tools=[take_photo], journal=journal)
     assert run.answer == "a cat" and len(endpoint.bodies) == 10
     assert all(("user", "image/png", photo.attachment.digest) in seen for seen in endpoint.seen)
-    Journal(journal).compact()
+    wait_for(Journal(journal).store.compact())
     assert sum(map(len, endpoint.bodies)) > 4_000_000
     assert journal.stat().st_size < 300_000 + 120_000
 
@@ -436,7 +436,7 @@ def test_deleting_a_run_removes_files_that_no_other_run_has(tmp_path: Path) -> N
     first, second = agent.run(["What?", PHOTO, REPORT]), agent.run(["What?", PHOTO])
     with sqlite3.connect(journal) as connection:
         assert len(connection.execute("SELECT digest FROM contents").fetchall()) == 2
-    asyncio.run(Journal.at(journal).delete(first.id))
+    asyncio.run(Journal.at(journal).store.delete([first.id]))
     with sqlite3.connect(journal) as connection:
         assert connection.execute("SELECT digest FROM contents").fetchall() == [(PHOTO.attachment.digest,)]
     assert agent.replay(second.id).whole

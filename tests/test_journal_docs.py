@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from journal_rows import request
-from plait.journal import schema
+from plait.journal.sqlite import schema
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "journal.md"
 
 async def make(path: Path) -> Journal:
     journal = Journal(path)
-    log = await journal.begin(RunHead(new_run_id(), "q", {"name": "react"}, {}), owner_of_this_process())
+    log = await journal.store.begin(RunHead(new_run_id(), "q", {"name": "react"}, {}), owner_of_this_process())
     for n in range(5):
         body = b"system " * 400 + b"".join(b"turn %d " % k for k in range(n)) + b"the end, which is always the same"
         await log.append((request(f"{n}a0", n), body))
@@ -31,7 +31,7 @@ async def make(path: Path) -> Journal:
 
 def test_the_page_holds_the_reference_made_from_the_schema() -> None:
     assert schema.reference() in PAGE.read_text(), (
-        "run `python -m plait.journal.schema` and put it into docs/journal.md"
+        "run `python -m plait.journal.sqlite.schema` and put it into docs/journal.md"
     )
 
 

@@ -19,8 +19,8 @@ import pytest
 from journal_rows import request
 from plait.core.errors import JournalError
 from plait.journal import salvage as salvaging
-from plait.journal import schema
-from plait.journal.log import RunLog
+from plait.journal.sqlite import schema
+from plait.journal.sqlite.log import SqliteLog
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import IntentRecord, NoteRecord, RunHead
 from plait.journal.store import Journal
@@ -40,7 +40,7 @@ async def fill(journal: Journal, runs: int, steps: int = 20) -> dict[str, list[b
     """Runs with bodies that grow; gives the bodies by run."""
     sent: dict[str, list[bytes]] = {}
     for i in range(runs):
-        log = await journal.begin(head(f"run-{i:03}"), ME)
+        log = await journal.store.begin(head(f"run-{i:03}"), ME)
         body = b"run %d:" % i
         for n in range(steps):
             body += os.urandom(30).hex().encode()
@@ -54,12 +54,12 @@ async def all_fail(path: Path, what: str) -> None:
     """Writing and reading both say the same clear thing."""
     journal = Journal(path, busy_seconds=0.2)
     with pytest.raises(JournalError, match=what) as told:
-        await journal.begin(head(), ME)
+        await journal.store.begin(head(), ME)
     assert str(path) in told.value.message and told.value.hint and told.value.message.endswith(".")
     with pytest.raises(JournalError, match=what):
         journal.runs()
     with pytest.raises(JournalError, match=what):
-        await journal.claim("last", ME)
+        await journal.store.claim("last", ME)
     journal.close()
 
 
@@ -73,7 +73,7 @@ async def test_a_folder_in_the_file_s_place(tmp_path: Path) -> None:
 async def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(JournalError, match=r"can't be opened: (Not a directory|File exists)"):
-        await Journal(tmp_path / "file" / "j.db").begin(head(), ME)
+        await Journal(tmp_path / "file" / "j.db").store.begin(head(), ME)
 
 
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ from plait.journal.records import NoteRecord, RunHead
 async def main(path):
     journal = Journal(path)
     try:
-        await journal.begin(RunHead("mine", "q", {"name": "react"}, {}), owner_of_this_process())
+        await journal.store.begin(RunHead("mine", "q", {"name": "react"}, {}), owner_of_this_process())
         print("written")
     except JournalError as error:
         print("write:", error)
@@ -227,9 +227,9 @@ async def rounds_during(task: asyncio.Task[None]) -> int:
 @pytest.mark.parametrize("runs", [1, 3])
 async def test_a_lock_is_waited_for_without_stopping_the_loop(runs: int, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db", busy_seconds=30)
-    logs = [await journal.begin(head(), ME) for _ in range(runs)]
+    logs = [await journal.store.begin(head(), ME) for _ in range(runs)]
 
-    async def write(log: RunLog) -> None:
+    async def write(log: SqliteLog) -> None:
         await log.append((note(0), None))
         await log.append((note(1), None))
         await log.end("answered", {}, {})
@@ -248,7 +248,7 @@ async def test_a_lock_is_waited_for_without_stopping_the_loop(runs: int, tmp_pat
 @pytest.mark.parametrize("runs", [1, 3])
 async def test_a_lock_that_stays_is_an_error_and_the_records_stay_in_line(runs: int, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db", busy_seconds=0.3)
-    logs = [await journal.begin(head(), ME) for _ in range(runs)]
+    logs = [await journal.store.begin(head(), ME) for _ in range(runs)]
     with locked(tmp_path / "j.db", 60):
         told = await asyncio.gather(
             *(log.append((note(0), None), (think(1), b"asked " * 50)) for log in logs), return_exceptions=True
@@ -257,7 +257,7 @@ async def test_a_lock_that_stays_is_an_error_and_the_records_stay_in_line(runs: 
         assert "locked by another process for more than 0.3 s" in str(told[0])
         assert [log.unsaved_count for log in logs] == [2] * runs
         with pytest.raises(JournalError, match=r"locked by another process for more than 0\.3 s"):
-            await journal.begin(head(), ME)
+            await journal.store.begin(head(), ME)
         with pytest.raises(JournalError, match="locked"):
             await logs[0].end("answered", {}, {})
     for log in logs:
@@ -274,7 +274,7 @@ def think(n: int) -> IntentRecord:
 
 async def test_records_of_a_loop_that_ends_while_the_journal_is_locked_stay_in_line(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db")
-    log = await journal.begin(head(), ME)
+    log = await journal.store.begin(head(), ME)
 
     def another_loop() -> None:
         async def main() -> None:
@@ -302,7 +302,7 @@ async def _wait(done: object) -> None:
 async def test_a_full_disk_is_told_at_the_append_and_can_be_gone_on_with(runs: int, tmp_path: Path) -> None:
     """SQLite's own limit on the file's size gives the same error as a full disk."""
     journal = Journal(tmp_path / "j.db")
-    logs = [await journal.begin(head(), ME, [(note(0), None)]) for _ in range(runs)]
+    logs = [await journal.store.begin(head(), ME, [(note(0), None)]) for _ in range(runs)]
     connection = journal.writer().connection()
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + 3}")
@@ -320,7 +320,7 @@ async def test_a_full_disk_is_told_at_the_append_and_can_be_gone_on_with(runs: i
     assert [row.record for row in journal.rows(logs[0].run)] == [note(0), big, note(2)]
 
 
-async def append(log: RunLog, record: NoteRecord) -> None:
+async def append(log: SqliteLog, record: NoteRecord) -> None:
     await log.append((record, None))
 
 
@@ -332,7 +332,7 @@ async def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         pytest.skip(f"no small disk to fill: {mounted.stderr.decode().strip()}")
     try:
         journal = Journal(disk / "j.db")
-        log = await journal.begin(head("r"), ME)
+        log = await journal.store.begin(head("r"), ME)
         kept = 0
         with pytest.raises(JournalError, match=r"disk is full|disk reports an error"):
             for n in range(1000):

@@ -24,7 +24,7 @@ import plait
 from cli_support import PLAIT
 from patience import patience
 from plait.core.errors import ConfigError, PlaitError
-from plait.journal.adopt import adopt, pack
+from plait.journal.carry import adopt, pack
 from plait.journal.store import Journal
 from plait.lab import Comparison, acompare, compare
 from plait.lab.ray import RayEngine

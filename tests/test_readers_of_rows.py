@@ -42,7 +42,7 @@ async def record(
     journal: Journal, run: str, *records: Record, status: str = "waiting", totals: Any = None, **head: Any
 ) -> None:
     made = RunHead(run, "q", {"name": "react", "options": {}}, {"": {"spec": "m"}}, **head)
-    log = await journal.begin(made, owner_of_this_process(), [(each, None) for each in records])
+    log = await journal.store.begin(made, owner_of_this_process(), [(each, None) for each in records])
     await log.end(status, {"type": status, "reason": "", "kind": "approval"}, totals or {})
 
 

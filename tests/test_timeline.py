@@ -277,7 +277,7 @@ async def test_the_open_questions_of_a_tree_come_in_the_order_of_the_calls(tmp_p
 
     async def record(run: str, caller: ParentCall | None, *records: Record, status: str = "waiting") -> None:
         head = RunHead(run, "q", {"name": "react", "options": {}}, {}, caller=caller)
-        log = await journal.begin(head, me, [(each, None) for each in records])
+        log = await journal.store.begin(head, me, [(each, None) for each in records])
         await log.end(status, {"type": status, "reason": ""}, {})
 
     await record(

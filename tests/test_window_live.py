@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import plait
-from plait.journal.log import RunLog
+from plait.journal.sqlite.log import SqliteLog
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, RunHead
 from plait.journal.store import Journal
@@ -71,7 +71,7 @@ async def test_a_run_that_goes_on_is_followed_to_its_end(journal: Path) -> None:
     """Rows are written one by one while the events are read: each is told once, in order."""
     store = Journal.at(journal)
     head = RunHead("20260101-000000-growth", "?", {"name": "react", "options": {}}, {"": {"spec": "x"}})
-    log: RunLog = await store.begin(head, owner_of_this_process())
+    log: SqliteLog = await store.store.begin(head, owner_of_this_process())
     stream = follow_run(store, head.run, None)
     told: list[str] = []
 
