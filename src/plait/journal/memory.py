@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+from plait.core.errors import JournalError
 from plait.journal import codec, redaction
 from plait.journal.records import Row, RunHead, RunRow
 from plait.journal.store import DONE, RecordAndBody
@@ -22,7 +23,7 @@ class MemoryLog:
         secrets: Iterable[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.head, self.lost = head, ""
+        self.head, self.lost, self.owner, self.n = head, "", "", 0
         self.status = "running"
         self.outcome: dict[str, Any] | None = None
         self.totals: dict[str, Any] = {}
@@ -44,6 +45,8 @@ class MemoryLog:
     """Nothing is resumed after this process ends."""
 
     def buffer(self, *records: RecordAndBody) -> None:
+        if self.outcome is not None:
+            raise JournalError(f"Run {self.run} has ended: nothing more can be put on its record.")
         for record, body in records:
             if self._scrub:
                 record = codec.decode_record(self._scrub(codec.encode_record(record)).decode())
@@ -53,6 +56,9 @@ class MemoryLog:
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
         """Record that the run is over or waits."""
+        self.owner = ""
+        if self._scrub:
+            outcome, totals = (codec.decode_plain(self._scrub(codec.encode(each)).decode()) for each in (outcome, totals))
         self.status, self.outcome, self.totals, self._updated = status, outcome, totals, self._clock()
         return DONE
 
@@ -69,4 +75,5 @@ class MemoryLog:
 
     def row(self) -> RunRow:
         """Return the run as a journal would list it."""
-        return RunRow(self.head, self.status, self.outcome, self.totals, self._started, self._updated, "")
+        times = (self._started, self._updated)
+        return RunRow(self.head, self.status, self.outcome, self.totals, *times, self.owner, None, self.n)

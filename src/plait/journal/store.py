@@ -237,14 +237,6 @@ class Store(Protocol):
         """Return the runs that match, the newest first."""
         ...
 
-    async def read_states(self, after: int, numbers: Iterable[int] = ()) -> list[tuple[int, str, float]]:
-        """Return number, status and time of the last change of the runs with these numbers and of all after `after`."""
-        ...
-
-    async def list_values(self) -> dict[str, list[str]]:
-        """Return the names of all loops, sessions and models of runs: "loops", "sessions", "models"."""
-        ...
-
     async def list_turns(
         self, session: str, *, before: str | None = None, limit: int | None = None
     ) -> list[SessionTurn]:

@@ -213,7 +213,7 @@ async def follow_run(
 
 async def follow_list(journal: Journal, is_over: Callable[[], bool] = lambda: False) -> AsyncIterator[bytes]:
     """Send the runs that are new or changed, as the list shows them."""
-    known: dict[int, tuple[str, float]] = {}
+    known: dict[int, Any] = {}
     recent, newest = await asyncio.to_thread(run_search.find_changed, journal, known, 0)
     yield b"retry: 1500\n\n"
     # Send the first page again: runs may have changed since the list was read.

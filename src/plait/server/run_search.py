@@ -6,11 +6,13 @@ searched.
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.journal.records import RunRow
-from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
+from plait.journal.store import Journal, RunQuery
 from plait.server.conversations import UNNAMED
 
 PAGE = 40
@@ -65,30 +67,34 @@ def find_unfinished(journal: Journal) -> list[RunRow]:
 
 
 def list_choices(journal: Journal) -> dict[str, list[str]]:
-    """Return the loops, sessions and models that a filter offers. Leaves out sessions that clients did not name."""
-    try:
-        found = wait_for(journal.store.list_values())
-    except NoJournal:
-        return {"loops": [], "sessions": [], "models": []}
-    return {**found, "sessions": [name for name in found["sessions"] if not UNNAMED.search(name)]}
+    """Return the loops, sessions and models of the newest runs, which a filter offers. Leaves out sessions that clients
+    did not name."""
+    rows = journal.find(RunQuery(limit=LATELY // 5))
+    found = {
+        "loops": {row.head.loop["name"] for row in rows},
+        "sessions": {each.name for each in journal.sessions(LATELY) if not UNNAMED.search(each.name)},
+        "models": {str(each["spec"]) for row in rows for each in row.head.models.values()},
+    }
+    return {name: sorted(values) for name, values in found.items()}
 
 
-def find_changed(journal: Journal, known: dict[int, tuple[str, float]], after: int) -> tuple[list[RunRow], int]:
+def find_changed(journal: Journal, known: dict[int, Any], after: int) -> tuple[list[RunRow], int]:
     """Return the runs that are new or changed, the oldest first, and the number of the newest run.
 
-    `known` maps each run to its status and last write, and is updated. `after` is the number that the last call
-    returned, 0 at first. The search covers the newest runs and those that were unfinished.
+    `known` maps each run to what was seen of it, and is updated. `after` is the number that the last call returned, 0
+    at first. The search covers the newest runs and those that were unfinished.
     """
-    newest = max((row.n for row in journal.find(RunQuery(children=True, limit=1))), default=0)
-    if not newest:
-        return [], after
-    watched = [n for n, (status, _) in known.items() if status in UNFINISHED]
-    states = wait_for(journal.store.read_states(min(after or newest, newest - RECENT), watched))
-    moved = tuple(n for n, status, updated in states if known.get(n) != (status, updated))
-    known.update({n: (status, updated) for n, status, updated in states})
-    for n in [n for n, (status, _) in known.items() if n <= newest - RECENT and status not in UNFINISHED]:
+    recent = journal.find(RunQuery(children=True, limit=RECENT))
+    newest = recent[0].n if recent else after
+    if recent and recent[-1].n > after > 0:  # more have begun since than are read at once
+        recent += journal.find(RunQuery(children=True, before=recent[-1].n, limit=recent[-1].n - after))
+    watched = {n for n, (status, *_) in known.items() if status in UNFINISHED} - {row.n for row in recent}
+    rows = {row.n: row for row in [*recent, *find_numbered(journal, tuple(watched))]}
+    moved = [n for n, row in rows.items() if known.get(n) != (row.status, row.updated, row.grade)]
+    known.update({n: (row.status, row.updated, row.grade) for n, row in rows.items()})
+    for n in [n for n, (status, *_) in known.items() if n <= newest - RECENT and status not in UNFINISHED]:
         del known[n]  # it is not watched any more, and a page may be open for weeks
-    return [row for row in reversed(find_numbered(journal, moved)) if row.head.caller is None], newest
+    return [rows[n] for n in sorted(moved) if rows[n].head.caller is None], newest
 
 
 def find_numbered(journal: Journal, numbers: tuple[int, ...]) -> list[RunRow]:

@@ -139,7 +139,7 @@ class Writer:
 
     def is_current(self) -> bool:
         """The file that is open, if any, still stands at the path (it is not deleted or replaced)."""
-        if (inode := self._inode) is None:
+        if (inode := self._inode) is None or self.path == connections.MEMORY:
             return True
         try:
             found = os.stat(self.path)
