@@ -36,9 +36,9 @@ def tell_no_recorded_work_before_the_walk(patch: Patch) -> None:
 def tell_no_work_of_child_runs_before_the_walk(patch: Patch) -> None:
     recall_run = recorded_work._recall_run
 
-    def recall_own(engine: Any, timeline: Any, guards: Any) -> None:
+    async def recall_own(engine: Any, timeline: Any, guards: Any) -> None:
         if timeline.run == engine.run_id:
-            recall_run(engine, timeline, guards)
+            await recall_run(engine, timeline, guards)
 
     patch.setattr(recorded_work, "_recall_run", recall_own)
 

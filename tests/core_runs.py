@@ -175,7 +175,9 @@ class Tried:
     @property
     def questions(self) -> list[Question]:
         """Return the open questions, those of child runs too."""
-        return find_open_questions(Process(self.disk), RUN) if RUN in self.disk.runs else []  # type: ignore[arg-type]
+        if RUN not in self.disk.runs:
+            return []
+        return asyncio.run(find_open_questions(Process(self.disk), RUN))  # type: ignore[arg-type]
 
     def go(self, answer: str | None = None, which: int = 0, *, dies_at: int | None = None) -> Run[Any]:
         """Let another process begin the run, or go on with it; `answer` is for the open question `which`. Raises
@@ -199,10 +201,10 @@ class Tried:
             head = structs.replace(head, run=RUN)
             log = await runs.open_log(spec, head, store)
             return await runs.perform(guarded(spec), head, log, store, self.on_event)
-        row = process.run(RUN)
+        row = await process.find_run(RUN)
         if row.status in ENDED:
             return runs.read_finished_run(row, store)
-        spec = await agent._parts.prepare_resume(row.head, process.timeline(RUN), None)
+        spec = await agent._parts.prepare_resume(row.head, self.disk.timeline(), None)
         spec, log = await runs.claim(spec, row.head, store, answer=answer, question=question)
         return await runs.perform(guarded(spec), row.head, log, store, self.on_event, resumed=True)
 

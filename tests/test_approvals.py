@@ -25,7 +25,7 @@ from plait.core.errors import JournalError, StaleAnswer
 from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Decision, ResultRecord
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.server.agents import ServedAgent, serve_agent
 from test_mcp_server import client, text
 from window_server import Here, serving
@@ -65,7 +65,7 @@ def asked_in(journal: Path, run: str = "last") -> str:
 
 def answers(journal: Path, run: str = "last") -> list[str]:
     """What was said to a run, in order."""
-    said = [each.answer for each in read_questions(Journal.at(journal), run) if each.answer is not None]
+    said = [each.answer for each in wait_for(read_questions(Journal.at(journal).store, run)) if each.answer is not None]
     return [each if isinstance(each, str) else each.text or str(each.action != "refuse") for each in said]
 
 

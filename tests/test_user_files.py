@@ -41,7 +41,7 @@ def journal(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "notes.md").write_text("one\n")
     path = tmp_path / "runs.db"
     plait.Agent("react", model=plait.Scripted(["Final Answer: x"]), journal=path).run("q")
-    connection = Journal.at(path).writer().connection()
+    connection = Journal.at(path).store._open_writer().connection()  # type: ignore[attr-defined]
     connection.execute("BEGIN IMMEDIATE")
     yield path
     connection.execute("ROLLBACK")
@@ -137,7 +137,7 @@ def test_a_file_that_becomes_a_journal_while_it_is_read_stays_open(tmp_path: Pat
     Journal.at(path).close()
     user_files._places.discard(os.path.realpath(path))
     with user_files.open_file(path):
-        connection = Journal.at(path).writer().connection()
+        connection = Journal.at(path).store._open_writer().connection()  # type: ignore[attr-defined]
         connection.execute("BEGIN IMMEDIATE")
     assert is_locked(path)
     connection.execute("ROLLBACK")

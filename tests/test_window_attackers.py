@@ -64,7 +64,7 @@ def test_without_a_token_nothing_is_had(locked: Here, path: str) -> None:
     status, headers, body = locked.ask(method, path, asked("?") if method == "POST" else None)
     assert (status, body["error"]["code"]) == (401, "invalid_api_key")
     assert headers["www-authenticate"].startswith("Bearer")
-    assert not locked.manager.journal.path.exists()
+    assert not Path(locked.manager.journal.place).exists()
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_slow_body_is_given_up(locked: Here) -> None:
     began = time.monotonic()
     got = raw(locked, f"{head}Content-Length: 5000\r\n\r\n{{".encode())
     assert got.startswith(b"HTTP/1.1 408") and time.monotonic() - began >= 1
-    assert not locked.manager.journal.path.exists()
+    assert not Path(locked.manager.journal.place).exists()
 
 
 def test_headers_that_never_end_are_given_up(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +318,7 @@ def test_a_page_of_another_site_is_refused(open_here: Here, headers: dict[str, s
     for method, path in (("POST", CHAT), ("GET", "/api/runs"), ("GET", "/v1/models")):
         status, told, _ = open_here.ask(method, path, asked("?") if method == "POST" else None, headers)
         assert status == 403 and "access-control-allow-origin" not in told
-    assert not open_here.manager.journal.path.exists()
+    assert not Path(open_here.manager.journal.place).exists()
 
 
 def test_a_page_of_another_site_may_not_ask_beforehand_either(open_here: Here) -> None:
@@ -336,7 +336,7 @@ def test_the_servers_own_page_may_ask(open_here: Here) -> None:
 def test_what_a_form_can_send_is_refused(open_here: Here, kind: str) -> None:
     # No Origin: as an old browser, or a form in a frame, sends it.
     assert open_here.ask("POST", CHAT, asked("?"), {"Content-Type": kind})[0] == 415
-    assert not open_here.manager.journal.path.exists()
+    assert not Path(open_here.manager.journal.place).exists()
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", "[::2]"])
