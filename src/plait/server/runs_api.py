@@ -271,7 +271,7 @@ class ViewerApi:
         return json_response({"run": active.run}, 201)
 
     async def cancel(self, request: Request) -> Response:
-        if not self._manager.cancel(_run_id(request), caller=request.state.caller):
+        if not await self._manager.cancel(_run_id(request), caller=request.state.caller):
             hint = "Cancel it where it was started."
             raise RequestRejected(409, "This server is not performing that run.", hint=hint)
         return json_response({}, 202)
