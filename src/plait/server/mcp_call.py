@@ -112,7 +112,7 @@ class AgentCall:
                 tries, problem = tries - 1, f"{error}\n\n"
         if isinstance(run.outcome, Waiting) and self._can_ask and self._is_modern:
             return _ask_again(run.id, run.outcome.question, question_text(run.outcome))
-        return self._finish(run)
+        return await self._finish(run)
 
     # -- the run
 
@@ -196,7 +196,7 @@ class AgentCall:
 
     # -- its result
 
-    def _finish(self, run: Run) -> types.CallToolResult:
+    async def _finish(self, run: Run) -> types.CallToolResult:
         row = await self.manager.find_run(run.id, self._caller)
         session = self._caller.name_session(row.head.session) if row.head.session else ""
         if isinstance(run.outcome, Waiting):
