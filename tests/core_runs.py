@@ -32,9 +32,9 @@ from plait.core import (
 )
 from plait.core.effects import Act, Think, ask
 from plait.journal.entries import Question, ToolCall
-from plait.journal.store import ENDED
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import IntentRecord
+from plait.journal.store import ENDED
 from plait.runtime import runs
 from plait.runtime.guard import Guard
 from plait.runtime.run import Run
@@ -225,10 +225,15 @@ class Tried:
     def replay(self, run: str = RUN, agent: plait.Agent[Any] | None = None) -> Replayed:
         """Replay a run, without guards."""
         agent = agent or self.make_agent()
-        row = Process(self.disk).run(run)
-        spec = agent._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
-        recorded = None if row.outcome is None else runs.outcome_of(row.outcome)
-        return asyncio.run(runs.replay(spec, row.head, Process(self.disk), recorded))  # type: ignore[arg-type]
+
+        async def replay() -> Replayed:
+            store: Any = Process(self.disk)
+            row = await store.find_run(run)
+            spec = await agent._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
+            recorded = None if row.outcome is None else runs.outcome_of(row.outcome)
+            return await runs.replay(spec, row.head, store, recorded)
+
+        return asyncio.run(replay())
 
     def tool_calls(self) -> dict[tuple[str, str], ToolCall]:
         """Return the tool calls on record of the whole tree, by run and key."""

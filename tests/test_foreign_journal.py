@@ -183,16 +183,16 @@ ALTERED = {
     "a view in place of a table": f"""
         ALTER TABLE runs RENAME TO other; DROP INDEX runs_of_session; DROP INDEX runs_of_label;
         DROP INDEX runs_of_caller;
-        CREATE VIEW runs AS SELECT n, {COLUMNS}, label, caller, digest, state FROM other WHERE ({ENDLESS}) > 0""",
+        CREATE VIEW runs AS SELECT n, {COLUMNS}, label, caller, crc FROM other WHERE ({ENDLESS}) > 0""",
     "a view of another name": f"CREATE VIEW more AS {ENDLESS}",
-    "a view with a table's name in capitals": f"DROP TABLE ratings; CREATE VIEW RATINGS AS {ENDLESS}",
+    "a view with a table's name in capitals": f"DROP TABLE kept; CREATE VIEW KEPT AS {ENDLESS}",
     "a trigger": f"CREATE TRIGGER t AFTER INSERT ON runs BEGIN SELECT ({ENDLESS}); END",
     "a trigger on a deletion": f"CREATE TRIGGER t AFTER DELETE ON events BEGIN SELECT ({ENDLESS}); END",
     "a generated column": "ALTER TABLE runs ADD COLUMN more AS (hex(id))",
     "a default": "ALTER TABLE events ADD COLUMN more DEFAULT ('x')",
     "a check": """
-        DROP TABLE ratings; CREATE TABLE ratings (run TEXT PRIMARY KEY CHECK (length(hex(run)) > 9), good, at, why)""",
-    "a virtual table": "DROP TABLE ratings; CREATE VIRTUAL TABLE ratings USING fts5(run, good, at, why)",
+        DROP TABLE marks; CREATE TABLE marks (name TEXT PRIMARY KEY CHECK (length(hex(name)) > 9), value)""",
+    "a virtual table": "DROP TABLE kept; CREATE VIRTUAL TABLE kept USING fts5(kind, key, run, at, data)",
     "another virtual table": "CREATE VIRTUAL TABLE more USING rtree(id, a, b)",
     "an index of an expression": "CREATE INDEX more ON events (hex(body))",
     "an index with a condition": "CREATE INDEX more ON runs (id) WHERE length(hex(head)) > 9",
@@ -235,7 +235,9 @@ USES: dict[str, Callable[[Journal], object]] = {
     "run": lambda journal: journal.run("last"),
     "timeline": lambda journal: journal.timeline("last"),
     "turns": lambda journal: journal.turns("trip"),
-    "write": lambda journal: plait.Agent("react", model=plait.Scripted([final("x")]), journal=journal.place).run("Why?"),
+    "write": lambda journal: plait.Agent("react", model=plait.Scripted([final("x")]), journal=journal.place).run(
+        "Why?"
+    ),
 }
 
 

@@ -18,7 +18,6 @@ from core_runs import (
     PAY,
     RUN,
     WORLD,
-    Process,
     asker,
     asks_model,
     calls,

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -141,7 +141,7 @@ def test_a_row_of_another_run_is_damage(place: Path) -> None:
 
 def test_missing_rows_at_the_end_of_an_ended_run_are_found(place: Path) -> None:
     change(place, "DELETE FROM events WHERE run = 3 AND seq = 2")
-    with pytest.raises(JournalError, match="row 2 is missing|rows 2 to 2 are missing"):
+    with pytest.raises(JournalError, match="row 2 is missing"):
         journal_damage.agent(place).replay(names(place)[2])
 
 
@@ -197,7 +197,7 @@ def test_runs_that_begin_after_a_restore_or_had_ended_before_it_are_as_ever(plac
 class Watched(sqlite3.Connection):
     """A connection that notes how its commits are synced."""
 
-    synced: list[int] = []
+    synced: ClassVar[list[int]] = []
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         if sql == "COMMIT" or (sql.startswith("INSERT") and not self.in_transaction):

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from journal_rows import request
-from plait.journal.sqlite import schema
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import RunHead
+from plait.journal.sqlite import schema
 from plait.journal.store import Journal
 
 PAGE = Path(__file__).parent.parent / "docs" / "journal.md"
@@ -44,7 +44,7 @@ async def test_the_page_names_every_table_column_and_record_kind_of_a_real_file(
     columns = [row[1] for table in tables for row in connection.execute(f"PRAGMA table_info({table})")]
     marks = [connection.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version")]
     connection.close()
-    assert sorted(tables) == ["comparisons", "contents", "events", "ratings", "results", "runs"] and len(columns) == 46
+    assert sorted(tables) == ["contents", "events", "kept", "marks", "runs"] and len(columns) == 39
     for name in [*tables, *columns, *(kind for kind, _ in schema.kinds())]:
         assert f"`{name}`" in page, name
     assert marks == [schema.APPLICATION_ID, schema.VERSION]

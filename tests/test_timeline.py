@@ -297,5 +297,11 @@ async def test_the_open_questions_of_a_tree_come_in_the_order_of_the_calls(tmp_p
     found = await find_open_questions(journal.store, "r")
     assert [(each.run, each.text) for each in found] == [("r", "first"), ("r-1", "second"), ("r", "third")]
     assert [each.question for each in found] == [question_id(each.run, each.key) for each in found]
-    assert {each.text for each in await read_questions(journal.store, "r")} == {"first", "second", "third", "old", "over"}
+    assert {each.text for each in await read_questions(journal.store, "r")} == {
+        "first",
+        "second",
+        "third",
+        "old",
+        "over",
+    }
     assert [row.head.run for row in journal.children("r")] == ["r-1", "r-ended"]

@@ -17,8 +17,8 @@ from models_server import Asked, Server, completion, delta, event
 from plait.core import Call, Exchange, LoopContext, Observation, Reply, Task, Think
 from plait.core import events as ev
 from plait.journal.entries import LoopException
-from plait.journal.sqlite.log import SqliteLog
 from plait.journal.records import NoteRecord
+from plait.journal.sqlite.log import SqliteLog
 from plait.loops import ToolCalling
 from plait.models.base import Abilities
 from plait.models.scripted import ABILITIES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import socket
 import subprocess
@@ -368,15 +369,15 @@ def test_a_run_of_another_token_is_as_if_it_were_not(journal: Path) -> None:
     with serving(agent(journal), tokens=(FULL,), clients=(ONE, TWO)) as here:
         run = here.ask("POST", CHAT, asked("?"), token=ONE)[1]["x-plait-run"]
         one, two = (here.manager.tokens.find_caller(each) or Caller() for each in (ONE, TWO))
-        assert here.manager.find_run(run, one).head.run == run
+        assert asyncio.run(here.manager.find_run(run, one)).head.run == run
         with pytest.raises(UnknownRun) as theirs:
-            here.manager.find_run(run, two)
+            asyncio.run(here.manager.find_run(run, two))
         with pytest.raises(UnknownRun) as none:
-            here.manager.find_run("20200101-000000-aaaaaa", two)
+            asyncio.run(here.manager.find_run("20200101-000000-aaaaaa", two))
         assert str(theirs.value).replace(run, "X") == str(none.value).replace("20200101-000000-aaaaaa", "X")
         for part in ("last", run[:10], ""):
             with pytest.raises(UnknownRun):
-                here.manager.find_run(part, two)
+                asyncio.run(here.manager.find_run(part, two))
 
 
 def test_a_run_that_no_server_began_is_for_full_tokens_alone(journal: Path) -> None:
@@ -385,9 +386,10 @@ def test_a_run_that_no_server_began_is_for_full_tokens_alone(journal: Path) -> N
     from plait.server.agents import serve_agent
 
     manager = RunManager([serve_agent("plait", agent(journal), ServeTable())], tokens=AccessTokens((FULL,), (ONE,)))
-    assert manager.find_run(run, manager.tokens.find_caller(FULL) or Caller("", False)).head.run == run
+    full = manager.tokens.find_caller(FULL) or Caller("", False)
+    assert asyncio.run(manager.find_run(run, full)).head.run == run
     with pytest.raises(UnknownRun):
-        manager.find_run(run, manager.tokens.find_caller(ONE) or Caller("", False))
+        asyncio.run(manager.find_run(run, manager.tokens.find_caller(ONE) or Caller("", False)))
 
 
 # -- too much
