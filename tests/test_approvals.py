@@ -138,7 +138,7 @@ def test_while_the_journal_is_locked_nothing_is_approved_and_then_once(
 ) -> None:
     agent = sending(journal, "one", "two")
     first = agent.run("?")
-    monkeypatch.setattr(Journal.at(journal), "busy_seconds", 0.05)
+    monkeypatch.setattr(Journal.at(journal).store, "busy_seconds", 0.05)
     Journal.at(journal).close()
     other = sqlite3.connect(journal, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
@@ -146,7 +146,7 @@ def test_while_the_journal_is_locked_nothing_is_approved_and_then_once(
         with pytest.raises(JournalError, match="locked"):
             agent.resume(first, "yes")
         assert SENT == [] and answers(journal) == []
-        monkeypatch.setattr(Journal.at(journal), "busy_seconds", 60.0)
+        monkeypatch.setattr(Journal.at(journal).store, "busy_seconds", 60.0)
         Journal.at(journal).close()
         release = threading.Timer(0.2, other.execute, ("ROLLBACK",))
         release.start()

@@ -366,8 +366,8 @@ async def test_a_call_in_doubt_is_asked_about_in_the_whole_tree_and_the_session(
     other = approvals()
     await Desk(other).see(StartChild(None, "?", "c"), ChildEnd("stopped", {"guards": {"approvals": guard.carry()}}))
     assert await Desk(other).ask(PAY) and other.carry() == guard.carry()
-    assert await Desk(approvals(read_session=lambda: [PAY])).ask(PAY)
-    assert (await Desk(approvals(read_session=lambda: [PAY], repeats=True)).act(PAY))[0].ok
+    assert await Desk(approvals(session_calls=[PAY])).ask(PAY)
+    assert (await Desk(approvals(session_calls=[PAY], repeats=True)).act(PAY))[0].ok
 
 
 async def test_a_call_that_was_stopped_midway_is_in_doubt() -> None:
