@@ -6,10 +6,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+from plait.background import DONE
 from plait.core.errors import JournalError
 from plait.journal import codec, redaction
 from plait.journal.records import Row, RunHead, RunRow
-from plait.journal.store import DONE, RecordAndBody
+from plait.journal.store import RecordAndBody
 
 
 class MemoryLog:
@@ -58,7 +59,9 @@ class MemoryLog:
         """Record that the run is over or waits."""
         self.owner = ""
         if self._scrub:
-            outcome, totals = (codec.decode_plain(self._scrub(codec.encode(each)).decode()) for each in (outcome, totals))
+            outcome, totals = (
+                codec.decode_plain(self._scrub(codec.encode(each)).decode()) for each in (outcome, totals)
+            )
         self.status, self.outcome, self.totals, self._updated = status, outcome, totals, self._clock()
         return DONE
 

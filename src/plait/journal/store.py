@@ -14,7 +14,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Generator,
     Iterable,
     Iterator,
     Mapping,
@@ -36,16 +35,6 @@ T = TypeVar("T")
 RecordAndBody: TypeAlias = tuple[Record, bytes | None]
 """A record and the exact bytes it carries, if any."""
 
-
-class _Done:
-    """An awaitable that has its result already, and costs no turn of the loop."""
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return
-        yield
-
-
-DONE: Awaitable[None] = _Done()
 
 ENDED = frozenset({"answered", "failed", "stopped"})
 """The statuses of a run that is over: nothing claims it any more."""

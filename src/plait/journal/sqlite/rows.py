@@ -146,7 +146,7 @@ def iter_rows(connection: sqlite3.Connection, n: int, path: Path, restored: Bodi
             if seq == place and not is_whole:
                 bad.append(f"row {seq} is damaged")
             elif seq != place:
-                bad.append(f"rows {place} to {seq - 1} are missing" if seq > place + 1 else f"row {place} is missing")
+                bad.append(_name_missing(place, seq))
             place = seq + 1
             if not bad:
                 try:
@@ -160,9 +160,26 @@ def iter_rows(connection: sqlite3.Connection, n: int, path: Path, restored: Bodi
             raise
         bad.append(f"the rows from {place} on can't be read")
     if not bad and count is not None and count != place:
-        bad.append(f"rows {place} to {count - 1} are missing")
+        bad.append(_name_missing(place, count))
     if bad:
         raise faults.damaged_rows(path, run, ", ".join(bad))
+
+
+def find_damage(connection: sqlite3.Connection, path: Path) -> list[str]:
+    """Return what is wrong with the file and with each run, a sentence each."""
+    found = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]
+    wrong = [f"The file {path} is damaged: {line}." for line in found]
+    for (n,) in connection.execute("SELECT n FROM runs ORDER BY n").fetchall():
+        try:
+            for _ in iter_rows(connection, n, path, Bodies()):
+                pass
+        except JournalError as why:
+            wrong.append(why.message)
+    return wrong
+
+
+def _name_missing(first: int, end: int) -> str:
+    return f"rows {first} to {end - 1} are missing" if end > first + 1 else f"row {first} is missing"
 
 
 def read_new_rows(connection: sqlite3.Connection, n: int, after: int, until: int | None = None) -> list[Row]:

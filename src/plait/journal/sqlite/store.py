@@ -26,11 +26,22 @@ from plait.core import Attachment
 from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.core.secrets import Scrubber
 from plait.journal import codec, redaction
-from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, Row, RunHead, RunRow, SessionRow, SessionTurn
-from plait.journal.sqlite import connections, faults, queries, rows, schema
-from plait.journal.sqlite.holders import OwnerLock, hold_owner_lock, life_of_holder
+from plait.journal.sqlite import connections, faults, queries, schema
+from plait.journal.sqlite.holders import OwnerLock, hold_owner_lock, life_of_holder, require_claimable
 from plait.journal.sqlite.log import SqliteLog
+from plait.journal.sqlite.rows import (
+    END,
+    KEEP_AT_MOST,
+    Bodies,
+    add_rows,
+    check_run,
+    crc_of_begun,
+    crc_of_state,
+    find_damage,
+    iter_rows,
+    read_new_rows,
+)
 from plait.journal.sqlite.writer import Writer
 from plait.journal.store import ALL, ENDED, KeptRecord, NoJournal, RecordAndBody, RecordedRun, RunQuery, StoreInfo
 
@@ -126,10 +137,10 @@ class SqliteStore:
             self._hold_lock(owner)
             log = self._insert_run(connection, writer, head, owner, self._clock(), scrubber)
             connection.executemany(_ADD_CONTENT, stored)
-            rows.add_rows(connection, log.make_rows(records))
+            add_rows(connection, log.make_rows(records))
             return log
 
-        return self._watch(await writer.transact(work))
+        return self._watch(await writer.transact(work, is_short=not records))
 
     def _insert_run(
         self,
@@ -147,8 +158,8 @@ class SqliteStore:
         )
         text = scrubber(codec.encode(head)).decode()
         begun = (head.run, question, name, head.parent, head.fork_at, text, session)
-        crc = rows.crc_of_begun(begun)
-        state = rows.crc_of_state(crc, "running", owner, None, None, "{}")
+        crc = crc_of_begun(begun)
+        state = crc_of_state(crc, "running", owner, None, None, "{}")
         caller = head.caller.run if head.caller is not None else ""
         try:
             values = (*begun, owner, started, started, head.label, caller, state)
@@ -171,52 +182,38 @@ class SqliteStore:
         records: Sequence[RecordAndBody] = (),
     ) -> SqliteLog:
         await self._read(lambda connection: None)  # a claim makes no file
-        writer, scrubber, known = self._open_writer(), redaction.scrubber(secrets), rows
+        writer, scrubber = self._open_writer(), redaction.scrubber(secrets)
 
         def work(connection: sqlite3.Connection) -> SqliteLog:
             n, row = queries.find_run(connection, run, self.path)
             (seq,) = connection.execute("SELECT coalesce(max(seq), -1) + 1 FROM events WHERE run = ?", (n,)).fetchone()
-            if known is not None and known != seq:
+            if rows is not None and rows != seq:
                 raise RecordChanged(
                     f"Run {row.head.run} was changed by another process.", hint="Read it again, then go on with it."
                 )
-            self._may_claim(row, force)
+            require_claimable(row, self._file, _going.get((self._where, row.head.run)), force)
             self._hold_lock(owner)
-            return self._take(connection, n, row, owner, seq, records, writer, scrubber)
+            bodies = Bodies()
+            for _ in iter_rows(connection, n, self.path, bodies):  # they are whole
+                pass
+            begun = check_run(connection, n, self.path)
+            totals, updated = connection.execute("SELECT totals, updated FROM runs WHERE n = ?", (n,)).fetchone()
+            crc = crc_of_state(begun, "running", owner, None, None, totals)
+            connection.execute(_CLAIM, (owner, self._clock(), crc, n))
+            lost = _RESTORED if updated < self._restored(connection) else ""
+            log = SqliteLog(writer, n, row.head.run, scrubber, self._clock, seq, bodies.last, begun=begun, lost=lost)
+            written = [(_with_lost(record, lost), body) for record, body in records] if lost else records
+            add_rows(connection, log.make_rows(written))
+            return log
 
         return self._watch(await writer.transact(work))
-
-    def _take(
-        self,
-        connection: sqlite3.Connection,
-        n: int,
-        row: RunRow,
-        owner: str,
-        seq: int,
-        records: Sequence[RecordAndBody],
-        writer: Writer,
-        scrubber: Scrubber,
-    ) -> SqliteLog:
-        """Make this process the holder of a run whose rows are whole, and write the first records."""
-        bodies = rows.Bodies()
-        for _ in rows.iter_rows(connection, n, self.path, bodies):
-            pass
-        begun = rows.check_run(connection, n, self.path)
-        (totals, updated) = connection.execute("SELECT totals, updated FROM runs WHERE n = ?", (n,)).fetchone()
-        crc = rows.crc_of_state(begun, "running", owner, None, None, totals)
-        connection.execute(_CLAIM, (owner, self._clock(), crc, n))
-        lost = _RESTORED if updated < self._restored(connection) else ""
-        log = SqliteLog(writer, n, row.head.run, scrubber, self._clock, seq, bodies.last, begun=begun, lost=lost)
-        written = [(_with_lost(record, lost), body) for record, body in records] if lost else records
-        rows.add_rows(connection, log.make_rows(written))
-        return log
 
     async def read_rows(self, run: str, after: int = -1, *, until: int | None = None, bodies: bool = True) -> list[Row]:
         def read(connection: sqlite3.Connection) -> list[Row]:
             n, _ = queries.find_run(connection, run, self.path)
             if not bodies:
-                return rows.read_new_rows(connection, n, after, until)
-            found = rows.iter_rows(connection, n, self.path, rows.Bodies(rows.KEEP_AT_MOST))
+                return read_new_rows(connection, n, after, until)
+            found = iter_rows(connection, n, self.path, Bodies(KEEP_AT_MOST))
             return [row for row in found if row.seq > after and (until is None or row.seq <= until)]
 
         return await self._read(read)
@@ -225,7 +222,7 @@ class SqliteStore:
         def read() -> Iterator[Row]:
             with self._reading() as connection:
                 n, _ = queries.find_run(connection, run, self.path)
-                yield from rows.iter_rows(connection, n, self.path, rows.Bodies())
+                yield from iter_rows(connection, n, self.path, Bodies())
 
         def take(found: Iterator[Row]) -> list[Row | Exception]:
             some: list[Row | Exception] = []
@@ -328,8 +325,8 @@ class SqliteStore:
             for each in new:
                 times = iter([row.at for row in each.rows])
                 log = self._insert_run(connection, writer, each.head, "", each.started, redaction.scrubber(()), times)
-                rows.add_rows(connection, log.make_rows((row.record, row.body) for row in each.rows))
-                connection.execute(rows.END, log.make_ending(each.status, each.outcome, each.totals, each.updated))
+                add_rows(connection, log.make_rows((row.record, row.body) for row in each.rows))
+                connection.execute(END, log.make_ending(each.status, each.outcome, each.totals, each.updated))
                 connection.executemany(_ADD_CONTENT, list(each.contents.items()))
             return True
 
@@ -371,20 +368,8 @@ class SqliteStore:
         return None if life == "elsewhere" else life == "dead"
 
     async def check(self) -> list[str]:
-        def read(connection: sqlite3.Connection) -> list[str]:
-            found = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]
-            wrong = [f"The file {self.path} is damaged: {line}." for line in found]
-            for n, run in connection.execute("SELECT n, id FROM runs ORDER BY n").fetchall():
-                try:
-                    for _ in rows.iter_rows(connection, n, self.path, rows.Bodies()):
-                        pass
-                    queries.find_run(connection, run, self.path)
-                except JournalError as why:
-                    wrong.append(why.message)
-            return wrong
-
         try:
-            return await self._read(read)
+            return await self._read(lambda connection: find_damage(connection, self.path))
         except UnknownRun:
             raise
         except JournalError as why:
@@ -440,28 +425,6 @@ class SqliteStore:
                 return read(connection)
 
         return await asyncio.to_thread(work)
-
-    def _may_claim(self, run: RunRow, force: bool) -> None:
-        name = run.head.run
-        if run.status in ENDED:
-            raise JournalError(
-                f"Run {name} has ended ({run.status}): it cannot be resumed.",
-                hint=f"`plait show {name}` shows it. `plait fork {name} --at N` starts a new run from step N.",
-            )
-        if not run.owner:
-            return
-        life = life_of_holder(self._file, run.owner)
-        host, pid, *_ = (*run.owner.split(":"), "?")
-        if life == "elsewhere" and not force:
-            raise JournalError(
-                f"Run {name} belongs to a process on host {host}, and this machine cannot tell whether it still runs.",
-                hint="If it does not, take the run over with --force (in Python: force=True).",
-            )
-        here = run.owner == owner_of_this_process()
-        log = _going.get((self._where, name))
-        if life == "alive" and (not here or (log is not None and not log.has_ended)):
-            where = "this very process" if here else f"process {pid} on host {host}"
-            raise JournalError(f"Run {name} is still going on, in {where}.", hint="Wait for its end, or stop it first.")
 
     def _hold_lock(self, owner: str) -> None:
         """Hold this process's lock beside the journal: it tells other namespaces that this process lives."""

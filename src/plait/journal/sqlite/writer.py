@@ -35,10 +35,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from plait.background import DONE
 from plait.core.errors import JournalError
 from plait.journal.sqlite import connections, faults, writers
 from plait.journal.sqlite.rows import Ending, EventRow, insert
-from plait.journal.store import DONE
 from plait.user_files import hold_inodes, release_inodes
 
 T = TypeVar("T")
@@ -175,7 +175,7 @@ class Writer:
     def submit(self, log: Log, ending: Ending | None = None, *, durable: bool = False) -> Awaitable[None]:
         """Commit the rows in the log's line, and the run's ending. When awaited that is done; raises JournalError."""
         is_alone, self._recent = self._recent == id(log), id(log)
-        if is_alone and not durable and self._quick > 3 and self.idle and self.in_sqlite.acquire(blocking=False):
+        if is_alone and not durable and self._may_write_here():
             try:
                 error = self._insert((log,), (ending,) if ending is not None else (), durable=False)
             finally:
@@ -192,11 +192,20 @@ class Writer:
         self._put(Item(log, ending, durable, future, time.monotonic() + self.busy_seconds))
         return future
 
-    async def transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def transact(self, work: Callable[[sqlite3.Connection], T], *, is_short: bool = False) -> T:
         """Do `work` in the thread, in a transaction of its own that begins with the write lock. Raises JournalError.
 
-        Cancelling drops the work if it waits. If it has begun, it is finished, and the task is cancelled after it.
+        Short work may be done on the event loop. Cancelling drops the work if it waits. If it has begun, it is
+        finished, and the task is cancelled after it.
         """
+        if is_short and self._may_write_here():
+            try:
+                return self._transact(work)
+            except sqlite3.Error as error:
+                if not faults.is_locked(error):
+                    raise faults.translate(error, self.path) from None
+            finally:
+                self.in_sqlite.release()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         ticket: list[None] = [None]
@@ -215,6 +224,10 @@ class Writer:
                 task.uncancel()
                 task.cancel(*cancelled.args)
             return future.result()
+
+    def _may_write_here(self) -> bool:
+        """Take `in_sqlite` to write on the event loop, if the last commits were quick and nothing waits."""
+        return self._quick > 3 and self.idle and self.in_sqlite.acquire(blocking=False)
 
     def _put(self, asked: Item | Job | Signal) -> None:
         self._queue.put(asked)
@@ -350,6 +363,19 @@ class Writer:
         self._pages += 3 + sum(len(row[4]) + len(row[9] or b"") for row in rows) // 4096
         return None
 
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self.connection()
+        self._sync_commits(connection, False)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            result = work(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            connections.rollback(connection)
+            raise
+        self._pages += 4
+        return result
+
     def _sync_commits(self, connection: sqlite3.Connection, durable: bool) -> None:
         if durable != self._is_durable:
             connection.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
@@ -368,17 +394,7 @@ class Writer:
         except IndexError:  # its caller has dropped it
             return True
         try:
-            connection = self.connection()
-            self._sync_commits(connection, False)
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                result = job.work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                connections.rollback(connection)
-                raise
-            self._pages += 4
-            self._settle(job.future, result)
+            self._settle(job.future, self._transact(job.work))
         except BaseException as error:  # whatever it is, its caller waits for it
             if _is_locked(error):
                 job.ticket.append(None)

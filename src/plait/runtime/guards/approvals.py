@@ -225,6 +225,7 @@ class ApprovalsGuard(Guard):
         child._own, child._named = CallsInDoubt(), set()
         if isinstance(own, ApprovalsGuard):
             child._set_policies((*self.policies, *own.policies))
+            child._is_damaged |= self._is_damaged  # the lost rows may be those of this very child run
             child._own.join(own._own)
             self.tree.join(own.tree)
             child.tree = self.tree
