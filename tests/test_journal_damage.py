@@ -191,6 +191,41 @@ def test_runs_that_begin_after_a_restore_or_had_ended_before_it_are_as_ever(plac
     assert short_agent(place).fork(first, 1).status == "answered"
 
 
+def test_after_a_restore_child_runs_that_the_backup_does_not_have_ask_before_their_effects(tmp_path: Path) -> None:
+    done: list[str] = []
+    journal, backup = tmp_path / "j.db", tmp_path / "backup.db"
+
+    @plait.tool
+    def send(text: str) -> str:
+        """Send."""
+        done.append(text)
+        return "sent"
+
+    @plait.tool(read_only=True)
+    def look(text: str) -> str:
+        """Look."""
+        with closing(sqlite3.connect(journal)) as connection:
+            connection.execute(f"VACUUM INTO '{backup}'")
+        return "seen"
+
+    def make_agent() -> plait.Agent:
+        child = plait.Agent("react", model=plait.Scripted([action("send"), "Final Answer: x"]), tools=[send])
+        said = [action("look"), action("helper"), "Final Answer: y"]
+        tools = [look, child.as_tool("helper", "Helps.")]
+        return plait.Agent("react", model=plait.Scripted(said), tools=tools, journal=journal)
+
+    assert make_agent().run("q").answer == "y" and done == ["a"]
+    Journal.at(journal).close()
+    backup.replace(journal)
+    wait_for(Journal(journal).store.mark_restored())
+    run = make_agent().resume("last")
+    assert run.status == "waiting" and done == ["a"], run
+
+
+def action(tool: str) -> str:
+    return f'Action:\n```json\n{{"action": "{tool}", "action_input": "a"}}\n```'
+
+
 # -- the intent of an effect
 
 
@@ -221,9 +256,6 @@ def test_an_effect_waits_until_its_intent_is_synced(tmp_path: Path, monkeypatch:
     def put(text: str) -> str:
         """Put."""
         return "put"
-
-    def action(tool: str) -> str:
-        return f'Action:\n```json\n{{"action": "{tool}", "action_input": "a"}}\n```'
 
     said = [action("send"), action("put"), "Final Answer: x"]
     agent = plait.Agent("react", model=plait.Scripted(said), tools=[send, put], journal=tmp_path / "j.db")

@@ -35,7 +35,7 @@ def life_of_holder(journal: Path | None, owner: str) -> Life:
 
 
 def require_claimable(run: RunRow, journal: Path | None, log: Any, force: bool) -> None:
-    """Raise `JournalError` if a run may not be claimed. `log` is what this process has of it, if it performs the run."""
+    """Raise `JournalError` if a run may not be claimed. `log` is this process's, if it performs the run."""
     name = run.head.run
     if run.status in ENDED:
         raise JournalError(

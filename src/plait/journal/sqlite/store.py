@@ -42,7 +42,7 @@ from plait.journal.sqlite.rows import (
     iter_rows,
     read_new_rows,
 )
-from plait.journal.sqlite.writer import Writer
+from plait.journal.sqlite.writer import Writer, busy_seconds_of_user
 from plait.journal.store import ALL, ENDED, KeptRecord, NoJournal, RecordAndBody, RecordedRun, RunQuery, StoreInfo
 
 T = TypeVar("T")
@@ -67,13 +67,6 @@ _going: weakref.WeakValueDictionary[tuple[str, str], SqliteLog] = weakref.WeakVa
 """The logs of this process, by file and run: a run that was left behind here may be claimed here."""
 
 
-def _busy_seconds() -> float:
-    try:
-        return max(0.0, float(os.environ.get("PLAIT_BUSY_SECONDS") or 10.0))
-    except ValueError:
-        return 10.0
-
-
 class SqliteStore:
     """A `Store` in a file. Making one opens nothing; the file and its folder are made by the first run.
 
@@ -91,7 +84,7 @@ class SqliteStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = Path(path).expanduser()
-        self.busy_seconds = busy_seconds if busy_seconds is not None else _busy_seconds()
+        self.busy_seconds = busy_seconds if busy_seconds is not None else busy_seconds_of_user()
         self._is_memory = self.path == connections.MEMORY
         self._where = f"{self.path} {id(self)}" if self._is_memory else str(self.path.absolute())
         self._clock = clock

@@ -438,3 +438,11 @@ def _set_results(settled: Iterable[tuple[asyncio.Future[Any], Any, BaseException
             future.set_result(result)
         else:
             future.set_exception(error)
+
+
+def busy_seconds_of_user() -> float:
+    """Return how long to wait for a locked journal: PLAIT_BUSY_SECONDS, or 10."""
+    try:
+        return max(0.0, float(os.environ.get("PLAIT_BUSY_SECONDS") or 10.0))
+    except ValueError:
+        return 10.0
