@@ -78,8 +78,8 @@ class MemoryStore:
         return structs.replace(log.row(), status="interrupted" if gone else log.status, grade=grade)
 
     async def find_run(self, prefix: str) -> RunRow:
-        tops = [name for name, log in self.runs.items() if log.head.caller is None]
-        found = tops[-1:] if prefix == "last" else [name for name in self.runs if prefix and name.startswith(prefix)]
+        found = [name for name, log in self.runs.items() if log.head.caller is None]
+        found = found[-1:] if prefix == "last" else [name for name in self.runs if prefix and name.startswith(prefix)]
         if prefix not in found and len(found) != 1:
             raise UnknownRun(f"{len(found)} runs begin with {prefix!r}.", hint="`plait runs` lists them.")
         return self._row(self.runs[prefix if prefix in found else found[0]])
@@ -107,6 +107,12 @@ class MemoryStore:
 
         found = [row for row in map(self._row, reversed(self.runs.values())) if fits(row)]
         return found[: query.limit if query.limit >= 0 else None]
+
+    async def list_values(self) -> dict[str, list[str]]:
+        heads = [log.head for log in self.runs.values()]
+        found = {"loops": {head.loop["name"] for head in heads}, "sessions": {head.session for head in heads} - {""}}
+        models = {each["spec"] for head in heads for each in head.models.values()}
+        return {name: sorted(values) for name, values in {**found, "models": models}.items()}
 
     async def list_turns(self, session: str, *, before: str | None = None, limit: int | None = None) -> Any:
         while before and self.runs[before].head.parent:
@@ -161,9 +167,6 @@ class MemoryStore:
     async def is_holder_gone(self, run: str) -> bool | None:
         return {"dead": True, "alive": False}.get(life_of((await self.find_run(run)).owner))
 
-    async def check(self) -> list[str]:
-        return []
-
     async def info(self) -> StoreInfo:
         return StoreInfo(self.place, 0, len(self.runs), sum(log.rows for log in self.runs.values()), 0, self.restored)
 
@@ -171,6 +174,7 @@ class MemoryStore:
         self.restored = time.time()
         return sum(log.status not in ENDED for log in self.runs.values())
 
-    async def close(self) -> None: ...
+    async def close(self) -> Any:
+        return []
 
-    compact = close
+    compact = check = close

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from memory_store import MemoryStore
 from plait.core import Call, File, Observation
@@ -290,6 +291,8 @@ async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) 
         query = RunQuery(**{name: chance.choice(asked_for[name]) for name in chosen})
         found = [[(row.head.run, row.status, row.n) for row in await store.list_runs(query)] for store in stores]
         assert found[0] == found[1] == found[2], query
+    values = [await store.list_values() for store in stores]
+    assert values[0] == values[1] == values[2] and values[0]["sessions"] == ["trip", "work"]
     for store in stores:
         await store.close()
 
@@ -397,6 +400,10 @@ async def test_of_carried_runs_all_are_added_or_none(store: Any) -> None:
     assert [row.head.run for row in await store.list_runs()] == ["taken"]
     with pytest.raises(JournalError):
         await pack(store, (await store.begin(head("going"), ME)).run)
+    await end(await other.begin(head("long"), ME, [(note("1"), None), (note("2"), None)]))
+    carried = await pack(other, "long")
+    with pytest.raises(JournalError, match="1 of its 2 records"):
+        await adopt(store, [structs.replace(carried, rows=carried.rows[:1])])
 
 
 async def test_a_store_says_what_it_holds_and_that_it_is_whole(store: Any) -> None:

@@ -27,27 +27,37 @@ class Carried(Struct, frozen=True):
     totals: dict[str, Any]
     started: float
     updated: float
+    count: int
     rows: tuple[tuple[float, str, bytes | None], ...]
     contents: dict[str, bytes] = {}
 
 
 async def pack(store: Store, run: str) -> Carried:
     """Return a run with its record. Raises `JournalError` if the run has not ended, is damaged or does not exist."""
-    row = await store.find_run(run)
-    if row.outcome is None:
-        raise JournalError(f"Run {row.head.run} has not ended ({row.status}): it can't be carried over yet.")
-    rows = await store.read_rows(row.head.run)
+    while True:
+        row = await store.find_run(run)
+        if row.outcome is None:
+            raise JournalError(f"Run {row.head.run} has not ended ({row.status}): it can't be carried over yet.")
+        rows = await store.read_rows(row.head.run)
+        if (await store.find_run(row.head.run)).updated == row.updated:
+            break  # else it waited, and went on meanwhile
     carried = tuple([(each.at, codec.encode_record(each.record).decode(), each.body) for each in rows])
     contents = await store.read_contents(row.head.attachments)
     head = codec.encode(row.head).decode()
-    return Carried(head, row.status, row.outcome, row.totals, row.started, row.updated, carried, contents)
+    return Carried(head, row.status, row.outcome, row.totals, row.started, row.updated, len(carried), carried, contents)
 
 
 async def adopt(store: Store, runs: Sequence[Carried]) -> bool:
     """Add runs to a store, all or none, in this order. Skips a run that the store already has.
 
-    Returns False, and writes nothing, if another run has one of the ids. Raises `JournalError` if it cannot be written.
+    Returns False, and writes nothing, if another run has one of the ids. Raises `JournalError` for a run that lacks
+    rows, and if the store cannot be written.
     """
+    for each in runs:
+        if len(each.rows) != each.count:
+            raise JournalError(
+                f"A carried run came with {len(each.rows)} of its {each.count} records: {each.head[:80]}"
+            )
     return await store.add(
         [
             RecordedRun(

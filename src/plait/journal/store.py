@@ -226,6 +226,10 @@ class Store(Protocol):
         """Return the runs that match, the newest first."""
         ...
 
+    async def list_values(self) -> dict[str, list[str]]:
+        """Return the names of all "loops", "sessions" and "models" of runs, in order."""
+        ...
+
     async def list_turns(
         self, session: str, *, before: str | None = None, limit: int | None = None
     ) -> list[SessionTurn]:

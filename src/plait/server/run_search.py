@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.journal.records import RunRow
-from plait.journal.store import Journal, RunQuery
+from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
 from plait.server.conversations import UNNAMED
 
 PAGE = 40
@@ -67,15 +67,12 @@ def find_unfinished(journal: Journal) -> list[RunRow]:
 
 
 def list_choices(journal: Journal) -> dict[str, list[str]]:
-    """Return the loops, sessions and models of the newest runs, which a filter offers. Leaves out sessions that clients
-    did not name."""
-    rows = journal.find(RunQuery(limit=LATELY // 5))
-    found = {
-        "loops": {row.head.loop["name"] for row in rows},
-        "sessions": {each.name for each in journal.sessions(LATELY) if not UNNAMED.search(each.name)},
-        "models": {str(each["spec"]) for row in rows for each in row.head.models.values()},
-    }
-    return {name: sorted(values) for name, values in found.items()}
+    """Return the loops, sessions and models that a filter offers. Leaves out sessions that clients did not name."""
+    try:
+        found = wait_for(journal.store.list_values())
+    except NoJournal:
+        return {"loops": [], "sessions": [], "models": []}
+    return {**found, "sessions": [name for name in found["sessions"] if not UNNAMED.search(name)]}
 
 
 def find_changed(journal: Journal, known: dict[int, Any], after: int) -> tuple[list[RunRow], int]:

@@ -114,6 +114,18 @@ def list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> li
     return runs
 
 
+def list_values(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """Return the names of all loops, sessions and models of runs."""
+    queries = {
+        "loops": "SELECT DISTINCT loop FROM runs",
+        "sessions": "SELECT DISTINCT session FROM runs",
+        "models": "SELECT DISTINCT json_extract(value, '$.spec') FROM runs, json_each(head, '$.models')",
+    }
+    return {
+        name: sorted(str(value) for (value,) in connection.execute(query) if value) for name, query in queries.items()
+    }
+
+
 def list_kept(connection: sqlite3.Connection, kind: str, keys: Collection[str] | None) -> list[KeptRecord]:
     """Return what is kept of a kind, under these keys or all, in the order of writing."""
     sql, found = "SELECT key, run, at, data FROM kept WHERE kind = ?", list[tuple[Any, ...]]()

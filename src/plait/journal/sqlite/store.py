@@ -256,6 +256,9 @@ class SqliteStore:
     async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
         return await self._read(lambda connection: queries.list_runs(connection, self.path, query))
 
+    async def list_values(self) -> dict[str, list[str]]:
+        return await self._read(queries.list_values)
+
     async def list_turns(
         self, session: str, *, before: str | None = None, limit: int | None = None
     ) -> list[SessionTurn]:
