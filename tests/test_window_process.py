@@ -18,8 +18,7 @@ import pytest
 from cli_support import trusting
 from fork_server import run_forked
 from patience import patience
-from plait.journal.reader import NoJournal
-from plait.journal.store import Journal
+from plait.journal.store import Journal, NoJournal
 from window_server import FULL, ONE, Process, ask, asked, script
 
 CHAT = "/v1/chat/completions"

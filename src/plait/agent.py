@@ -23,7 +23,7 @@ from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead
-from plait.journal.store import default_path
+from plait.journal.store import default_path, read_timeline
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.config import ModelConfig
@@ -172,8 +172,8 @@ class Agent(AgentFields[OutputT]):
         check_call(on_event)
         run_spec, head = await self._parts.prepare_run(question, session, on_wait, history, now, deps)
         head = msgspec.structs.replace(head, label=label)
-        log = await runs.open_log(run_spec, head, self._parts.journal)
-        return await runs.perform(run_spec, head, log, self._parts.journal, on_event)
+        log = await runs.open_log(run_spec, head, self._parts.store)
+        return await runs.perform(run_spec, head, log, self._parts.store, on_event)
 
     def stream(
         self, question: UserQuestion, *, deps: Any = None, session: str | None = None, on_wait: OnWait | None = None
@@ -218,9 +218,11 @@ class Agent(AgentFields[OutputT]):
         """
         from plait.runtime import plan_estimate, plans
 
-        run_spec = self._parts.make_run_spec(question, None, shown=self._parts.choose_tools(question))
+        shown = self._parts.choose_tools(question)
+        run_spec = run_blocking(self._parts.make_run_spec(question, None, shown=shown))
         loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
-        timeline, seen = planned_in or Timeline(), plan_estimate.seen_in(self._parts.journal, loop.name)
+        timeline = planned_in or Timeline()
+        seen = run_blocking(plan_estimate.seen_in(self._parts.store, loop.name))
         return plan_estimate.estimate_plan(
             loop, run_spec.context, run_spec.task, checked, run_spec.phases, timeline, seen
         )
@@ -313,8 +315,8 @@ class Agent(AgentFields[OutputT]):
             raise ConfigError(f"The answer is {answer!r}.", hint='Give a text, such as "yes" or "no, and why".')
         if isinstance(run, Run) and question is None and isinstance(run.outcome, Waiting):
             question = run.outcome.question
-        journal = self._parts.require_journal()
-        row = journal.run(_id_of(run))
+        store = self._parts.require_store()
+        row = await store.find_run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
             return await agent.aresume(
                 run, answer, question=question, deps=deps, on_event=on_event, force=force, on_wait=on_wait
@@ -328,16 +330,16 @@ class Agent(AgentFields[OutputT]):
                     hint="",
                 )
             output = recorded_output(self._parts.output, row.head)
-            return runs.read_finished_run(row, journal, self._loop, output)
+            return runs.read_finished_run(row, store, self._loop, output)
         if row.head.caller is not None:
             raise ConfigError(
                 f"Run {row.head.run} is a child of run {row.head.caller.run}.",
                 hint=f"Resume run {row.head.caller.run}, which continues with its child runs.",
             )
-        timeline = journal.timeline(row.head.run, bodies=False)
+        timeline = await read_timeline(store, row.head.run, bodies=False)
         run_spec = await self._parts.prepare_resume(row.head, timeline, on_wait, deps)
-        run_spec, log = await runs.claim(run_spec, row.head, journal, answer=answer, question=question, force=force)
-        return await runs.perform(run_spec, row.head, log, journal, on_event, resumed=True)
+        run_spec, log = await runs.claim(run_spec, row.head, store, answer=answer, question=question, force=force)
+        return await runs.perform(run_spec, row.head, log, store, on_event, resumed=True)
 
     def replay(self, run: str | Run[Any]) -> Replayed:
         """Drive the loop through a run's record and compare every request byte by byte. Performs nothing.
@@ -346,13 +348,16 @@ class Agent(AgentFields[OutputT]):
         `History`. The record gives the question, files, time, results and replies, and the text of `instructions` that
         are a function. Needs no key. Raises `ReplayDiffers` at the first difference.
         """
-        journal = self._parts.require_journal()
-        row = journal.run(_id_of(run))
+        return run_blocking(self._areplay(run))
+
+    async def _areplay(self, run: str | Run[Any]) -> Replayed:
+        store = self._parts.require_store()
+        row = await store.find_run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
-            return agent.replay(run)
+            return await agent._areplay(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
-        run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
-        return run_blocking(runs.replay(run_spec, row.head, journal, recorded))
+        run_spec = await self._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
+        return await runs.replay(run_spec, row.head, store, recorded)
 
     def fork(self, run: str | Run[Any], at: int, *, deps: Any = None) -> Run[OutputT]:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
@@ -372,8 +377,8 @@ class Agent(AgentFields[OutputT]):
         check_call(on_event)
         if not isinstance(at, int):
             raise ConfigError(f"fork(at={at!r}) is invalid.", hint="Give the number of the first step to make again.")
-        journal = self._parts.require_journal()
-        row = journal.run(_id_of(run))
+        store = self._parts.require_store()
+        row = await store.find_run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
             return await agent.afork(run, at, deps=deps, on_event=on_event, on_wait=on_wait, label=label)
         check_deps(self.deps or row.head.settings.get("deps"), deps)
@@ -383,18 +388,18 @@ class Agent(AgentFields[OutputT]):
         await self._parts.load_tools()
         conversation = recorded_conversation(row.head, new_run_id())
         shown = await asyncio.to_thread(self._parts.choose_tools, row.head.question, row.head)
-        rows = journal.rows(row.head.run)
+        rows = await store.read_rows(row.head.run)
         sandbox = await self._parts.check_sandbox(
             sandbox_for(self, row.head, any(each.step < at for each in Timeline(rows).code))
         )
-        run_spec = self._parts.make_run_spec(
+        run_spec = await self._parts.make_run_spec(
             row.head.question,
             on_wait,
             conversation=conversation,
             shown=shown,
             sandbox=sandbox,
             now=row.head.settings.get("now"),
-            files=restore_files(row.head, journal),
+            files=await restore_files(row.head, store),
             deps=deps,
             context_tokens=row.head.settings.get("context_tokens", 0),
             outside=read_outside(row.head.settings),
@@ -404,8 +409,8 @@ class Agent(AgentFields[OutputT]):
         head = msgspec.structs.replace(
             head, parent=row.head.run, fork_at=at, label=label, attachments=row.head.attachments
         )
-        run_spec, log = await runs.fork(run_spec, head, rows, at, journal)
-        return await runs.perform(run_spec, head, log, journal, on_event)
+        run_spec, log = await runs.fork(run_spec, head, rows, at, store)
+        return await runs.perform(run_spec, head, log, store, on_event)
 
     @staticmethod
     def from_journal(

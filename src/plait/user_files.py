@@ -26,9 +26,6 @@ Inode: TypeAlias = tuple[int, int]
 
 PARTS = ("", "-wal", "-shm", "-journal", "-owners")
 """The suffixes of a journal's files: the database, those of SQLite, and the locks of the processes."""
-EFFECTS = "-effects"
-"""The suffix of the folder beside a journal, which has a file for the calls of each run."""
-
 _places: set[str] = set()
 """The journals that this process has opened."""
 _held: Counter[Inode] = Counter()
@@ -78,14 +75,6 @@ def _is_of_journal(info: os.stat_result) -> bool:
     return _held[inode] > 0 or any(inode in _find_inodes(place) for place in _places)
 
 
-def _is_effects_folder(folder: os.stat_result) -> bool:
-    for place in _places:
-        with suppress(OSError):
-            if os.path.samestat(folder, os.stat(place + EFFECTS)):
-                return True
-    return False
-
-
 def refuse_journal(path: str | Path, folder: int | None = None) -> None:
     """Raise `OSError` if a path leads to a file of a journal, or to where SQLite would look for one.
 
@@ -100,7 +89,7 @@ def refuse_journal(path: str | Path, folder: int | None = None) -> None:
             for place in near
             for part in PARTS
         )
-        if is_part or _is_effects_folder(info) or _is_of_journal(os.stat(path, dir_fd=folder)):
+        if is_part or _is_of_journal(os.stat(path, dir_fd=folder)):
             raise OSError(errno.EBUSY, "it is a file of a journal that is in use", str(path))
 
 

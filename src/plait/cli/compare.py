@@ -21,7 +21,7 @@ from plait.cli.process import cancellable, stdout_to_stderr
 from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.results import Results
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.lab import report
 from plait.lab.run_comparison import Comparison, acompare, events_reader, load_comparison
 from plait.lab.schedule import CellEngine, Progress
@@ -262,8 +262,11 @@ def results() -> None:
 def list_results(as_object: bool, journal: str | None) -> None:
     """List the comparisons, newest first."""
 
-    store = Results(Journal.at(options.journal_path(journal)))
-    found = [(each, len(store.results(each.head["cells"])), len(each.head["cells"])) for each in store.comparisons()]
+    store = Results(Journal.at(options.journal_path(journal)).store)
+    found = [
+        (each, len(wait_for(store.read(each.head["cells"]))), len(each.head["cells"]))
+        for each in wait_for(store.list_comparisons())
+    ]
     if as_object:
         print_json(
             [

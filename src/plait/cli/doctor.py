@@ -28,8 +28,7 @@ from plait.cli.output import print_json
 from plait.core.errors import ConfigError, JournalError, PlaitError
 from plait.core.text import one_line
 from plait.installation import install_command, installation_source, list_extras
-from plait.journal.reader import NoJournal, reading
-from plait.journal.store import default_path
+from plait.journal.store import Journal, NoJournal, default_path, wait_for
 from plait.models.config import ModelConfig
 from plait.models.fallback import split_fallbacks
 from plait.models.fetch import list_catalogue
@@ -233,8 +232,7 @@ def _ask_for_models(address: str) -> tuple[bool, str]:
 def _examine_journal(named: str | None) -> Finding:
     path = Path(named).expanduser() if named else default_path()
     try:
-        with reading(path) as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
+        version = wait_for(Journal(path).store.info()).version
     except NoJournal:
         folder = next(each for each in path.absolute().parents if each.exists())
         if os.access(folder, os.W_OK):

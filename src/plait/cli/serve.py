@@ -79,7 +79,7 @@ def _announce(
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     click.echo(f"Listening on {url} (process {os.getpid()}). Ctrl-C stops.", err=True)
     click.echo(f"Models for {url}/v1: {clean(', '.join(manager.agents))}.", err=True)
-    click.echo(f"Journal: {manager.journal.path}.", err=True)
+    click.echo(f"Journal: {manager.journal.place}.", err=True)
     if not manager.tokens.needs_token:
         click.echo("No token is set: only this machine is served.", err=True)
     elif not manager.tokens.has_full:
@@ -117,7 +117,7 @@ def mcp(name: str | None, **flags: Any) -> None:
         manager = RunManager(served_agents(config, name, False, flags), config.serve)
         manager.unfinished_runs()  # report an unreadable journal before a client relies on it
     click.echo(
-        f"MCP on stdin and stdout: {clean(', '.join(manager.agents))}. Journal: {manager.journal.path}.", err=True
+        f"MCP on stdin and stdout: {clean(', '.join(manager.agents))}. Journal: {manager.journal.place}.", err=True
     )
     serve_stdio(manager)
 

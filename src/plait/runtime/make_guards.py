@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from plait.core import Call
 from plait.runtime.agent_fields import list_hooks
-from plait.runtime.calls_in_doubt import read_calls_of
 from plait.runtime.chain import raise_named
 from plait.runtime.context import Context
 from plait.runtime.grounding import sources_of
@@ -36,11 +34,6 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     def is_near() -> bool:
         return engine.near is not None
 
-    def read_session() -> list[Call]:
-        assert engine.store is not None
-        rows = engine.store.open_turns(spec.session, engine.run_id)
-        return [call for row in rows for call in read_calls_of(engine.store, row)]
-
     hooked = HookedRun(make_context, spec.tools.with_own_name, spec.output, is_near)
     own: list[Guard] = [
         LoopBreaker(limits.repeats),
@@ -54,9 +47,8 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
             engine.log.scrub,
             repeats=agent.on_interrupted_call == "repeat",
             is_damaged=bool(past.lost),
-            lost_calls=past.lost_calls,
             calls_in_doubt=past.calls_in_doubt,
-            read_session=read_session if spec.session and engine.store is not None else None,
+            session_calls=past.session_calls,
         ),
     ]
     for each in list_hooks(agent):

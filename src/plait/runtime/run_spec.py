@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from plait.core import Call, Loop, LoopContext, Task, Waiting
-from plait.core.errors import ConfigError, ReplayDiffers
+from plait.core.errors import ConfigError, JournalError, ReplayDiffers
 from plait.journal.keys import read_key
 from plait.journal.records import Row
 from plait.models.base import Model
@@ -49,10 +49,10 @@ class Past:
     rows: Sequence[Row] = ()
     spent: Spent = field(default_factory=Spent)
     children: Mapping[str, Spent] = field(default_factory=dict)
+    session_calls: Sequence[Call] | JournalError = ()
     seconds: float = 0.0
     artifacts: Mapping[str, tuple[str, bytes]] = field(default_factory=dict)
     lost: str = ""
-    lost_calls: tuple[str, ...] = ()
     calls_in_doubt: tuple[Call, ...] = ()
 
 

@@ -21,8 +21,8 @@ SOURCE_CHARS = 1000
 class PieceUse:
     """Counts what one piece of code uses. `limits` has the fields of `CodeLimits`.
 
-    `over` is called with the limit ("time", "output" or "tool_calls") that the piece exceeds, and with the line, 0 if it
-    is unknown. `seconds` is the running time so far, which the holder counts.
+    `over` is called with the limit ("time", "output" or "tool_calls") that the piece exceeds, and with the line, 0
+    if it is unknown. `seconds` is the running time so far, which the holder counts.
     """
 
     def __init__(self, limits: Any, over: Callable[[Any, int], None]) -> None:
