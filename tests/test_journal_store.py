@@ -174,6 +174,33 @@ async def test_a_deleted_file_is_made_anew_by_the_next_run(tmp_path: Path) -> No
     journal.close()
 
 
+async def test_a_long_run_is_read_piece_by_piece_in_any_thread(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    log = await journal.store.begin(head(), ME)
+    for n in range(1000):
+        log.buffer((note(n), None))
+    await log.end("answered", {}, {})
+    keys = [f"n{n}" for n in range(1000)]
+    both = await asyncio.gather(*(_read_keys(journal, log.run) for _ in range(4)))
+    assert both == [keys] * 4 and [row.record.key for row in journal.iter_rows(log.run)] == keys
+    for wait in (0.0, 0.001, 0.003):
+        reading = asyncio.create_task(_read_keys(journal, log.run))
+        await asyncio.sleep(wait)
+        reading.cancel()
+        assert [type(each) for each in await asyncio.gather(reading, return_exceptions=True)] in (
+            [asyncio.CancelledError],
+            [list],
+        )
+    some = journal.store.iter_rows(log.run)
+    assert (await anext(some)).record == note(0)
+    await some.aclose()
+    journal.close()
+
+
+async def _read_keys(journal: Journal, run: str) -> list[str]:
+    return [row.record.key async for row in journal.store.iter_rows(run)]
+
+
 # ---- finding runs
 
 

@@ -420,7 +420,7 @@ def finished(journal: Path) -> int:
     try:
         connection = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
         try:
-            return int(connection.execute("SELECT count(*) FROM results").fetchone()[0])
+            return int(connection.execute("SELECT count(*) FROM kept WHERE kind = 'result'").fetchone()[0])
         finally:
             connection.close()
     except sqlite3.Error:
@@ -438,7 +438,7 @@ def test_a_run_that_ended_before_it_was_graded_is_graded_and_not_run_again(tmp_p
     first = compare(TASKS, loops="react", models=[model], journal=journal)
     Journal.at(journal).close()
     connection = sqlite3.connect(journal)
-    connection.execute("DELETE FROM results")
+    connection.execute("DELETE FROM kept WHERE kind = 'result'")
     connection.commit()
     connection.close()
     sent = model.sent

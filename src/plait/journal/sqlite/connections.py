@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from plait.journal.sqlite import faults, schema
@@ -91,7 +92,9 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 def _open_to_read(path: Path) -> sqlite3.Connection:
     address = path.absolute().as_uri()
     protect_journal(path)
-    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=PATIENCE, isolation_level=None)
+    # One thread at a time uses it, but not always the same one.
+    connect = partial(sqlite3.connect, uri=True, isolation_level=None, check_same_thread=False)
+    connection = connect(f"{address}?mode=ro", timeout=PATIENCE)
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA user_version").fetchone()
@@ -103,7 +106,7 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
         left = path.with_name(path.name + "-wal")
         if faults.code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_bytes(left):
             raise
-    return sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    return connect(f"{address}?mode=ro&immutable=1")
 
 
 def _has_bytes(path: Path) -> bool:

@@ -13,9 +13,10 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
@@ -212,31 +213,31 @@ class SqliteStore:
         return await self._read(read)
 
     async def iter_rows(self, run: str) -> AsyncGenerator[Row, None]:
-        def read() -> Iterator[Row]:
+        def read() -> Generator[Row, None, None]:
             with self._reading() as connection:
-                n, _ = queries.find_run(connection, run, self.path)
-                yield from iter_rows(connection, n, self.path, Bodies())
+                yield from iter_rows(connection, queries.find_run(connection, run, self.path)[0], self.path, Bodies())
 
-        def take(found: Iterator[Row]) -> list[Row | Exception]:
+        def take(size: int) -> list[Row | Exception]:
             some: list[Row | Exception] = []
-            try:
-                for row in found:
-                    some.append(row)
-                    if len(some) == _PIECE:
-                        break
-            except Exception as why:  # what was read before is given first
-                some.append(why)
+            with in_use:  # a piece may still be read after its reader was cancelled
+                try:
+                    for row in islice(found, size):
+                        some.append(row)
+                except Exception as why:  # what was read before is given first
+                    some.append(why)
+                if not size:
+                    found.close()
             return some
 
-        found = read()
+        found, in_use = read(), threading.Lock()
         try:
-            while some := await asyncio.to_thread(take, found):
+            while some := await asyncio.to_thread(take, _PIECE):
                 for each in some:
                     if isinstance(each, Exception):
                         raise each
                     yield each
         finally:
-            found.close()  # type: ignore[attr-defined]
+            await asyncio.to_thread(take, 0)
 
     async def read_contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
         wanted = {each.digest: each for each in attachments}

@@ -86,7 +86,7 @@ class Signal(Enum):
     CLOSE = 1
 
 
-class Job(NamedTuple):
+class Transaction(NamedTuple):
     """A transaction of its own. Whoever takes the `ticket` decides: the thread begins it, or its caller drops it."""
 
     work: Callable[[sqlite3.Connection], Any]
@@ -106,8 +106,8 @@ class Writer:
         """Held while the connection is in use."""
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
-        self._queue: queue.SimpleQueue[Item | Job | Signal] = queue.SimpleQueue()
-        self._waiting: list[Item | Job] = []
+        self._queue: queue.SimpleQueue[Item | Transaction | Signal] = queue.SimpleQueue()
+        self._waiting: list[Item | Transaction] = []
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()
         self._recent = 0
@@ -209,7 +209,7 @@ class Writer:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         ticket: list[None] = [None]
-        self._put(Job(work, future, time.monotonic() + self.busy_seconds, ticket))
+        self._put(Transaction(work, future, time.monotonic() + self.busy_seconds, ticket))
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError as cancelled:
@@ -229,7 +229,7 @@ class Writer:
         """Take `in_sqlite` to write on the event loop, if the last commits were quick and nothing waits."""
         return self._quick > 3 and self.idle and self.in_sqlite.acquire(blocking=False)
 
-    def _put(self, asked: Item | Job | Signal) -> None:
+    def _put(self, asked: Item | Transaction | Signal) -> None:
         self._queue.put(asked)
         if self._thread is None:  # the thread sets this before it looks at the queue for the last time
             self._start()
@@ -307,14 +307,14 @@ class Writer:
         """Commit all that waits, the rows of all runs together. If the journal is locked, it goes on waiting."""
         waiting = self._waiting
         items = [each for each in waiting if isinstance(each, Item)]
-        left: list[Item | Job] = []
+        left: list[Item | Transaction] = []
         with self.in_sqlite:
             if items and (error := self._commit(items)) is not None:
                 if _is_locked(error):
                     return
                 left += self._commit_each_run(items, error)
             if len(items) < len(waiting):
-                left += [each for each in waiting if isinstance(each, Job) and not self._do(each)]
+                left += [each for each in waiting if isinstance(each, Transaction) and not self._do(each)]
         self._waiting = left
         self._wake()
         if self._pages > CHECKPOINT:
@@ -381,13 +381,13 @@ class Writer:
             connection.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
             self._is_durable = durable
 
-    def _fail(self, waiting: Iterable[Item | Job], error: BaseException) -> None:
+    def _fail(self, waiting: Iterable[Item | Transaction], error: BaseException) -> None:
         for each in waiting:
             if isinstance(each, Item) and each.ending is not None:
                 each.log.reopen()
             self._settle(each.future, None, error)
 
-    def _do(self, job: Job) -> bool:
+    def _do(self, job: Transaction) -> bool:
         """Do a transaction of its own; False when the journal is locked."""
         try:
             job.ticket.pop()
