@@ -91,11 +91,12 @@ def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     for name in ("PLAIT_MODEL", "PLAIT_LOOP", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     yield
-    if "plait.journal.store" in sys.modules:
-        from plait.journal.store import Journal
+    if "plait.journal.sqlite.store" in sys.modules:
+        from plait.journal.sqlite.store import SqliteStore
+        from plait.journal.store import wait_for
 
-        for path in [path for path in Journal._shared if path.is_relative_to(tmp_path)]:
-            Journal._shared.pop(path).close()
+        for path in [path for path in SqliteStore._shared if path.is_relative_to(tmp_path)]:
+            wait_for(SqliteStore._shared.pop(path).close())
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import plait
 from chat_endpoint import Endpoint
 from cli_support import Shell, action, final
 from plait.cli.agent_options import make_agent
-from plait.config import AgentTable
 from plait.core.errors import ConfigError, PlaitError
 from plait.journal.store import Journal
 from plait.models.settings import ModelSettings, split_settings, write_settings
@@ -209,11 +208,10 @@ def test_run_defaults_of_plait_toml_belong_to_its_model(shell: Shell, endpoint: 
 
 
 def test_an_agent_of_a_server_keeps_the_settings_of_its_table(config: Path) -> None:
-    table = AgentTable(model="fake:m", model_settings={"seed": 4, "act.effort": "low"})
-    agent = make_agent(defaults=table, models=("fake:m",))
+    agent = make_agent({}, {"model": "fake:m", "model_settings": {"seed": 4, "act.effort": "low"}}, {})
     assert agent.settings == {"": ModelSettings(seed=4), "act": LOW}
     with pytest.raises(ConfigError, match="no setting 'sed'"):
-        make_agent(defaults=AgentTable(model_settings={"sed": 4}))
+        make_agent({}, {"model_settings": {"sed": 4}})
 
 
 def test_a_comparison_has_settings_as_an_axis(config: Path, endpoint: Endpoint, tmp_path: Path) -> None:

@@ -44,3 +44,11 @@ def test_each_write_of_each_process_is_a_point_at_which_a_run_is_killed(tmp_path
     assert [each.kills for each in ended] == [1] * sum(whole.writes)
     assert [fault for each in ended for fault in find_faults(each)] == []
     assert sum(each.last["in_doubt"] != [] for each in ended) == 1  # right after the intent, before the call
+
+
+@pytest.mark.parametrize("name", [name for name in RIGHT if name.startswith("grounding")])
+def test_a_run_killed_right_before_its_end_ends_as_if_it_had_not_been_killed(name: str, tmp_path: Path) -> None:
+    """The loop has seen the check of its answer, which has no row: the guards restore it."""
+    writes = perform(tmp_path / "whole", name).writes
+    kills = {len(writes) - 1: f"before:{writes[-1]}"}
+    assert find_faults(perform(tmp_path / "killed", name, kills)) == []

@@ -25,7 +25,7 @@ from cli_support import PLAIT
 from conftest import only_in_campaign
 from patience import patience
 from plait.core.errors import ConfigError, PlaitError
-from plait.journal.adopt import adopt, pack
+from plait.journal.carry import adopt, pack
 from plait.journal.store import Journal
 from plait.lab import Comparison, acompare, compare
 from plait.lab.ray import RayEngine
@@ -83,16 +83,16 @@ def test_the_table_is_the_same_as_without_ray_and_the_runs_can_be_replayed(clust
     assert [row.success for row in there.rows] == [row.success for row in here.rows]
 
     journal = Journal(tmp_path / "there.db")
-    rows = asked(journal.path, "SELECT count(*), count(DISTINCT label), min(owner), max(owner) FROM runs")
+    rows = asked(tmp_path / "there.db", "SELECT count(*), count(DISTINCT label), min(owner), max(owner) FROM runs")
     assert rows == [(24, 24, "", "")]
     for result in there.results[:12:3]:  # of react
         agent = plait.Agent.from_journal(
-            journal.head(result.run), journal=journal.path, model=options["models"][0], models={}
+            journal.head(result.run), journal=journal.place, model=options["models"][0], models={}
         )
         replayed = agent.replay(result.run)
         assert replayed.whole and replayed.requests == 2
-    again = compare(tasks(6), journal=journal.path, engine=RayEngine(), **options)
-    assert again.results == there.results and asked(journal.path, "SELECT count(*) FROM runs") == [(24,)]
+    again = compare(tasks(6), journal=journal.place, engine=RayEngine(), **options)
+    assert again.results == there.results and asked(tmp_path / "there.db", "SELECT count(*) FROM runs") == [(24,)]
 
 
 def test_every_cell_is_in_the_table_once_when_a_worker_is_killed(cluster: RayCluster, tmp_path: Path) -> None:
@@ -238,16 +238,14 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path) -> None:
 
 async def test_a_run_is_adopted_once_with_its_exact_rows(tmp_path: Path) -> None:
     there, here = Journal(tmp_path / "there.db"), Journal(tmp_path / "here.db")
-    agent = plait.Agent("react", model=plait.Scripted([CALLS, RIGHT]), tools=["calculator"], journal=there.path)
+    agent = plait.Agent("react", model=plait.Scripted([CALLS, RIGHT]), tools=["calculator"], journal=there.place)
     run = await agent.arun("What is 6 * 7?", label="a cell")
-    carried = pack(there, run.id)
-    assert await adopt(here, [carried]) and await adopt(here, [carried, carried])
+    carried = await pack(there.store, run.id)
+    assert await adopt(here.store, [carried]) and await adopt(here.store, [carried, carried])
     assert here.rows(run.id) == there.rows(run.id) and len(here.runs()) == 1
     assert here.run(run.id) == there.run(run.id) and here.head(run.id).label == "a cell"
-    other = msgspec.structs.replace(carried, run={**carried.run, "started": 1.0})
-    assert not await adopt(here, [other]) and here.run(run.id) == there.run(run.id)
-    with pytest.raises(PlaitError, match="came with"):
-        await adopt(here, [msgspec.structs.replace(carried, rows=carried.rows[1:])])
+    other = msgspec.structs.replace(carried, started=1.0)
+    assert not await adopt(here.store, [other]) and here.run(run.id) == there.run(run.id)
     there.close(), here.close()
 
 

@@ -452,7 +452,7 @@ async def test_a_transport_that_cant_be_begun_is_told_and_not_waited_for(
 @pytest.mark.parametrize(
     ("table", "flags", "said", "code"),
     [
-        ("[serve]\nconcurrent = 0", (), "not above zero", 2),
+        ("[serve]\nconcurrent = 0", (), "Give a whole number above 0", 2),
         ("", ("--tools", "nothing-of-that-name"), "nothing-of-that-name", 2),
         ("", ("--tools", "reads.py"), "it read nothing", 2),
         ("", ("--journal", "reads.py"), "reads.py is not a journal", 1),

@@ -132,7 +132,7 @@ def _reply(loop: str, task: InjectedTask, think: Think) -> str | Reply:
         case "phased", "reason":
             return "I do what is asked." if view.list_open() else "DONE"
         case "phased", "react":
-            return action_list.write([named.step(str(n)) for n, named in enumerate(view.list_open(), 1)])
+            return action_list.ACTIONS.write([named.step(str(n)) for n, named in enumerate(view.list_open(), 1)])
         case _, "act":
             return _write_turn(loop, view)
     return view.answer()

@@ -30,7 +30,7 @@ from plait.models.base import Model
 from plait.models.fallback import FallbackModels
 from plait.models.resolve import add_settings, add_to_spec, resolve
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, choose_settings, phases_with_settings
-from plait.runtime.agent_description import settings_of
+from plait.runtime.agent_fields import record_settings
 from plait.runtime.prompts import PromptBook
 from plait.tools import tools_from
 
@@ -227,7 +227,7 @@ def tools_digest(agent: Agent) -> str:
 def _describe_agent(agent: Agent) -> dict[str, Any]:
     """Return what all cells of a contender have in common, as far as it could change their results."""
     loop = agent._loop
-    settings = {name: value for name, value in settings_of(agent).items() if name != "prompts"}
+    settings = {name: value for name, value in record_settings(agent).items() if name != "prompts"}
     return {
         "loop": [loop.name, options_of(loop)],
         "prompts": _prompt_texts(loop, Path(agent.prompts) if agent.prompts is not None else None),

@@ -21,8 +21,8 @@ SOURCE_CHARS = 1000
 class PieceUse:
     """Counts what one piece of code uses. `limits` has the fields of `CodeLimits`.
 
-    `over` is called with the limit ("time", "output" or "calls") that the piece exceeds, and with the line if it is
-    known, else 0. `seconds` is the running time so far, which the holder counts.
+    `over` is called with the limit ("time", "output" or "tool_calls") that the piece exceeds, and with the line, 0
+    if it is unknown. `seconds` is the running time so far, which the holder counts.
     """
 
     def __init__(self, limits: Any, over: Callable[[Any, int], None]) -> None:
@@ -54,8 +54,8 @@ class PieceUse:
     def add_calls(self, count: int, line: int = 0) -> None:
         """Count calls that are about to leave the sandbox."""
         self.calls += count
-        if self.calls > self.limits.calls:
-            self.over("calls", line)
+        if self.calls > self.limits.tool_calls:
+            self.over("tool_calls", line)
 
     def check_call(self, size: int) -> None:
         """Raise `ValueError` if one call may not pass on so many bytes."""
@@ -85,7 +85,7 @@ def describe_limit(limit: str, limits: Any) -> tuple[str, str]:
         "memory": ("MemoryError", f"it used more than {limits.memory_mb} MB of memory"),
         "recursion": ("RecursionError", f"more than {limits.recursion} calls were open at once"),
         "output": ("RuntimeError", f"it printed more than {FLOOD * limits.output_chars:,} characters"),
-        "calls": ("RuntimeError", f"it made more than {limits.calls} calls"),
+        "tool_calls": ("RuntimeError", f"it made more than {limits.tool_calls} calls"),
     }.get(limit, ("RuntimeError", limit))
 
 

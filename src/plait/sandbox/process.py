@@ -232,7 +232,7 @@ class ProcessSession:
         if data is None:
             return None
         limit = data["limit"]
-        known: CodeLimit = limit if limit in ("time", "memory", "recursion", "output", "calls") else ""
+        known: CodeLimit = limit if limit in ("time", "memory", "recursion", "output", "tool_calls") else ""
         line = data["line"] if type(data["line"]) is int and 0 < data["line"] <= len(self._code) + 1 else 0
         return code_error(self._code, clean(str(data["type"]))[:200], clean(str(data["message"])), line, known)
 

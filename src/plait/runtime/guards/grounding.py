@@ -141,7 +141,8 @@ class GroundingGuard(Guard):
 
     def restore(self, entry: Entry, decision: Any) -> None:
         self._learner.learn_before(entry.key)
-        if self._policy == "warn" and entry.changed_by != "user" and (found := self._find_invented(entry)):
+        warns = self._policy == "warn" and isinstance(entry.effect, Call) and entry.changed_by != "user"
+        if warns and (found := self._find_invented(entry)):
             self._invented[entry.id] = found
 
     def release(self, entry: Entry) -> None:
