@@ -14,7 +14,6 @@ import pytest
 
 import plait
 from plait import config, trust, user_files
-from plait.cli.agent_options import read_text
 from plait.cli.output import check_writable
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import decode_text, find_encoding
@@ -24,6 +23,7 @@ from plait.models.special_tokens import tokens_of_file
 from plait.toolkits import docs, files, lookup
 from plait.toolkits.folder import Folder
 from plait.tools.user_code import read_file as read_code
+from plait.user_files import read_text
 from toolkits_server import call, refusal
 
 PROBE = """

@@ -35,7 +35,8 @@ class NumberType(click.ParamType[Any]):
             self.fail(f"{value!r} is not a {self.name}.", param, ctx)
         if self.above and not (math.isfinite(number) and number > self.low):
             self.fail(f"{value} is not above {'zero' if self.low == 0 else self.low}.", param, ctx)
-        if not (self.low <= number <= self.high and math.isfinite(number)):
+        is_odd = math.isfinite(self.low) and not math.isfinite(number)
+        if number < self.low or number > self.high or is_odd:
             wanted = f"from {self.low:g} to {self.high:g}" if math.isfinite(self.high) else f"{self.low:g} or more"
             self.fail(f"{value} is not a {self.name} {wanted}.", param, ctx)
         return number
