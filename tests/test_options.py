@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -218,3 +219,9 @@ def test_an_option_is_used_and_listed_nowhere_else(option: Option) -> None:
     other |= {"--loop": {"classics.py", "show.py"}, "--journal": {"options.py"}}
     other |= {key: {"recommend.py"} for key in ("--max-seconds", "--max-tokens")}
     assert by_hand <= other.get(flag, set())
+
+
+def test_the_stored_history_is_that_of_a_pickled_agent() -> None:
+    agent = plait.Agent("react", history=plait.History(turns=2, chars=int("6000")), journal=False)
+    for each in (agent, pickle.loads(pickle.dumps(agent))):
+        assert record_settings(each)["history"] == {"turns": 2}

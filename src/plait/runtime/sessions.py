@@ -26,7 +26,7 @@ from plait.journal.records import RunHead, SessionTurn
 from plait.journal.store import NoJournal, RunQuery, Store, default_path, read_timeline, wait_for
 from plait.runtime.approvals import waiting_with
 from plait.runtime.chat_messages import ChatMessages, calls_in, read_turns
-from plait.runtime.options import Option, check_options
+from plait.runtime.options import Option, check_options, list_fields
 from plait.search import load_embedder
 from plait.search.embedders import Embedder as EmbedderObject
 from plait.search.embedders import EmbedFunction
@@ -54,7 +54,7 @@ def _check_embedder(word: str) -> str:
     return word
 
 
-class History(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class History(Struct, frozen=True, repr_omit_defaults=True):
     """The part of a conversation that a run sees: the newest turns.
 
     A question or answer takes at most a quarter of `chars`; longer ones are shortened in the middle. The newest calls
@@ -84,11 +84,10 @@ class History(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
             require_plain(self.embedder, "embedder=")
 
     @property
-    def stored_settings(self) -> dict[str, Any]:
-        """Return the values to store in a run's settings. A function cannot be stored; "local" replaces it."""
-        is_word = isinstance(self.embedder, str)
-        stored: dict[str, Any] = to_builtins(self if is_word else structs.replace(self, embedder="local"))
-        return stored
+    def stored_settings(self) -> dict[str, int | str]:
+        """Return the values to store in a run's settings: those that are no defaults. A function cannot be stored."""
+        given = [(each.name, getattr(self, each.name), each.default) for each in list_fields(History)]
+        return {name: value for name, value, usual in given if value != usual and isinstance(value, int | str)}
 
     def of(self, turns: Iterable[SessionTurn], read_calls: ReadCalls = lambda turn: turn.calls) -> tuple[Exchange, ...]:
         """Return the turns to show, oldest first. Turns without an answer are left out.
