@@ -64,7 +64,7 @@ FORMS: dict[str, Form] = {
 
 REPLACED = (
     "the action wins|final answers the last one|referred to the text above|markup left over|action's label was missing"
-    "|the keys of a turn"
+    "|the keys of a turn|of thinking before the reply|of text before the object"
 )
 """What a reader says of a reply whose later part replaces the answer that was shown: what is shown stays."""
 

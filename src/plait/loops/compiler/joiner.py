@@ -50,6 +50,7 @@ class JoinStream(Stream[Verdict]):
     so text is shown as a thought until there is a label."""
 
     kind: PieceKind | None = "thought"
+    over = False
     decision: list[str] | None = None
     """The text of the decision, if the part is one."""
 
@@ -63,7 +64,8 @@ class JoinStream(Stream[Verdict]):
                 if kind == "finish" and (other := _REPLAN_INSIDE.match(line)) is not None:
                     kind, line = "replan", line[other.end() :]
                 shown: PieceKind = "answer" if kind == "finish" else "thought"
-                self.kind = shown if self.kind and not is_over and not label[3] else None
+                self.over = self.over or is_over or bool(label[3])
+                self.kind = None if self.over or kind == "action" else shown
                 self.decision = [] if kind in ("finish", "replan") else None
                 self.begin("\n" if self.has_begun and shown == "thought" else "")
             if self.decision is not None:

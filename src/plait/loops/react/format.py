@@ -130,6 +130,7 @@ class ReActStream(LabelStream[Turn]):
     def __init__(self, codec: ReActCodec, n: int, tools: Sequence[ToolSpec]) -> None:
         super().__init__(codec, n, tools, codec.dialect.words)
         self._finish = codec.dialect.finish.lower()
+        self._runs_on = codec.dialect.original  # an answer may go on behind its bracket, so the end shows it
         self._acted = False
         self._head: str | None = None  # the start of an action that may contain `Finish[`
         self._depth = 0  # open brackets inside Finish[...]
@@ -156,8 +157,11 @@ class ReActStream(LabelStream[Turn]):
                 return
             if bracket and plain == self._finish:
                 self.kind, self._depth, self._head = "answer", 1, None
+                self.over = self._runs_on
             else:
                 text, self._head = self._head, None
+        if self.over:
+            return
         if self._depth:
             for index, char in enumerate(text):
                 self._depth += (char == "[") - (char == "]")
