@@ -20,7 +20,7 @@ from msgspec import structs
 import plait
 from cli_support import Shell, action, final
 from plait.core.errors import ConfigError, JournalError
-from plait.journal.sqlite import bodies, rows
+from plait.journal.sqlite import bodies
 from plait.journal.store import Journal
 from plait.lab import records
 from plait.trust import risk_of_tool
@@ -288,7 +288,7 @@ def test_a_body_that_was_cut_is_no_body() -> None:
 def test_a_record_whose_bodies_are_too_long_together_is_refused(
     foreign: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(rows, "KEEP_AT_MOST", 1000)
+    monkeypatch.setattr("plait.journal.sqlite.store.KEEP_AT_MOST", 1000)
     for read in (Journal(foreign).timeline, Journal(foreign).rows):
         with pytest.raises(JournalError, match="the bodies up to it are longer than"):
             read("last")

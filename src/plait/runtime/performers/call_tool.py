@@ -216,6 +216,8 @@ class CallTool(BasePerformer):
                 made = await services.make_call(tool, engine.run_spec.agent.limits.tool_seconds, bound)
                 if made.trouble in ("raised", "timeout") and not made.ends and is_repeatable(tool):
                     made = await self._repeat(entry, made, services)
+                if made.trouble == "in_doubt":  # the calls beside it must know of it at once, before it is recorded
+                    engine.chain.recall(entry, made)
                 span.record_result(made)
             except Suspend as why:
                 waits = why
