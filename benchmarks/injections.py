@@ -16,12 +16,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from injected.grade import OfficeUser, OfficeWork, read_work
+from injected.obedient import obedient_model
+from injected.office import InjectedTask, Office
+from injected.tasks import SPLITS, TASKS
+
 import plait
 from plait.lab.grid import TableColumn, render_markdown_grid
-from plait.lab.injections.grade import OfficeUser, OfficeWork, read_work
-from plait.lab.injections.obedient import obedient_model
-from plait.lab.injections.office import InjectedTask, Office
-from plait.lab.injections.tasks import SPLITS, TASKS
 from plait.loops import loop_from, parse_loops
 
 LOOPS = "react,json,tool_calling,rewoo,compiler,phased(rounds=4),codeact"

@@ -57,7 +57,7 @@ def line(what: str, seconds: list[float]) -> None:
 
 async def measure(box: Sandbox, n: int) -> None:
     """Print the table of one sandbox."""
-    settings = Settings(frozenset({"tool", "text", "thing"}), CodeLimits(calls=1000))
+    settings = Settings(frozenset({"tool", "text", "thing"}), CodeLimits(tool_calls=1000))
     began = time.perf_counter()
     session = await box.open(settings)
     first = time.perf_counter() - began

@@ -10,6 +10,7 @@ libgomp makes them (GOMP_SPINCOUNT) where Plait lets them sleep. Busy: on each c
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
@@ -18,7 +19,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 
-from plait.models.embedded import ServerSettings, close_all, start_server_now
+from plait.models.embedded import ServerSettings, close_all, start_server
 from plait.models.fetch import model_file
 
 SPINS = "300000"
@@ -40,7 +41,8 @@ def busy(processes: int) -> Iterator[None]:
 
 def speeds(model: str, threads: int, tokens: int) -> tuple[float, float]:
     """Tokens a second, of the prompt and of the reply, from a server that is started for it."""
-    server = start_server_now(model, ServerSettings(threads=threads, cache_prompt=False), lambda: model_file(model))
+    settings = ServerSettings(threads=threads, cache_prompt=False)
+    server = asyncio.run(start_server(model, settings, lambda: model_file(model)))
     asked = {"model": model, "max_tokens": tokens, "messages": [{"role": "user", "content": PROMPT}]}
     headers = {"Authorization": f"Bearer {server.key}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{server.url}/chat/completions", json.dumps(asked).encode(), headers)

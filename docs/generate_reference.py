@@ -1,6 +1,8 @@
-"""Writes docs/reference-cli.md from the program's help and docs/reference-python.md from the docstrings of the library.
+"""Writes the reference pages: docs/reference-cli.md from the program's help, docs/reference-python.md from the
+docstrings of the library, docs/reference-options.md from the declared options of an agent.
 
-It also writes the tables of docs/providers.md from what the library knows of hosts and models.
+It also writes the tables of docs/providers.md from what the library knows of hosts and models, and those of
+docs/python.md and docs/limits.md from the options.
 
 `make docs` runs it; a test compares.
 """
@@ -19,10 +21,15 @@ import click
 
 import plait as library
 from plait.cli.commands import COMMANDS, plait
+from plait.config import ServeTable
 from plait.models.families import FAMILIES, Family, media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, Host
 from plait.models.prices import bundled_rate
 from plait.models.wires.anthropic_messages import MAX_STOP
+from plait.runtime.agent_fields import OPTIONS, AgentFields
+from plait.runtime.limits import Limits
+from plait.runtime.options import Option, list_fields, without_option
+from plait.runtime.sessions import History
 
 HEAD = """\
 # The command line
@@ -34,6 +41,26 @@ PYTHON_HEAD = """\
 
 `docs/generate_reference.py` makes this page from the docstrings: `make docs`. [python.md](python.md) explains the
 most important ones with examples.
+"""
+OPTIONS_HEAD = """\
+# The options of an agent
+
+`docs/generate_reference.py` makes this page from the declarations of the options: `make docs`.
+
+*Stored*: the journal stores the value with each run. `plait resume`, `plait fork` and `Agent.from_journal` use the
+stored value unless another one is given. `agent.resume` and `agent.fork` in Python use the agent's own value.
+"""
+WORDS_HEAD = """
+## On the command line and in plait.toml
+
+The key is for the tables `[run]` and `[agents.NAME]` of `plait.toml` ([configuration.md](configuration.md)). The last
+column says what a `plait.toml` in the working folder may do with the option if you do not trust the file: *refused*
+(it may not set it), *same* (not to another value than your own file), *at most* (up to the value in your own file), or
+*allowed*. Words for code, files and models that are not harmless are refused in any case
+([SECURITY.md](../SECURITY.md#keys-and-configuration)).
+
+| command line | plait.toml | sets | untrusted file | meaning |
+|---|---|---|---|---|
 """
 WIDTH = 100
 
@@ -114,7 +141,7 @@ def signature(value: Callable[..., object]) -> str:
         found = inspect.signature(value)
     except ValueError:
         return "(...)"
-    parameters = [shorten(each) for each in found.parameters.values() if each.name != "self"]
+    parameters = [shorten(each) for each in found.parameters.values() if each.name != "self" and each.name[0] != "_"]
     returns = found.return_annotation
     if returns in (inspect.Signature.empty, None, "None"):
         returns = inspect.Signature.empty
@@ -128,6 +155,8 @@ def shorten(parameter: inspect.Parameter) -> inspect.Parameter:
     """The parameter, with `...` for a default that has no readable form."""
     if isinstance(parameter.annotation, str):
         parameter = parameter.replace(annotation=Text(parameter.annotation))
+    elif hasattr(parameter.annotation, "__metadata__"):
+        parameter = parameter.replace(annotation=parameter.annotation.__origin__)
     if " at 0x" in repr(parameter.default) or "factory" in repr(parameter.default):
         parameter = parameter.replace(default=Text("..."))
     return parameter
@@ -143,13 +172,91 @@ def escape(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def providers_page() -> str:
-    """The page of providers: its text is written by hand, its tables are made."""
-    text = (Path(__file__).parent / "providers.md").read_text(encoding="utf-8")
-    for name, rows in {"access": access_table(), "requests": requests_table(), "families": families_table()}.items():
+def options_page() -> str:
+    """The page of an agent's options: a table for each class that declares some, and one of the words."""
+    parts = [OPTIONS_HEAD]
+    for title, kind in {"Agent": AgentFields, "Limits": Limits, "History": History}.items():
+        rows = [
+            (f"`{each.name}`", values_of(each), default_of(each), stored(each), meaning(each))
+            for each in list_fields(kind)
+        ]
+        parts.append(f"\n## `plait.{title}`\n\n{table(('field', 'value', 'default', 'stored', 'meaning'), *rows)}\n")
+    rows = []
+    for each in OPTIONS:
+        field = f"`{each.within}.{each.name}`" if each.within else f"`{each.name}`"
+        if each.flag or each.file_key:
+            shown, key = (f"`{word}`" if word else "" for word in (each.flag, each.file_key))
+            text = (each.flag_help or each.help) + (f" Environment: `{each.variable}`." if each.variable else "")
+            rows.append(f"| {escape(shown)} | {key} | {field} | {each.trust} | {escape(text)} |\n")
+    return "".join([*parts, WORDS_HEAD, *rows])
+
+
+def values_of(each: Option) -> str:
+    """The values that an option takes, in a cell."""
+    if each.choices:
+        return ", ".join(f"`{word}`" for word in each.choices)
+    annotation = inspect.get_annotations(each.owner)[each.name]
+    return f"`{escape(without_option(annotation))}`"
+
+
+def default_of(each: Option) -> str:
+    """The default of an option, in a cell."""
+    value = each.default
+    shown = value.__name__ if isinstance(value, type) else f'"{value}"' if isinstance(value, str) else repr(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return format(value, "g")
+    return "none" if value is None else f"`{shown}`"
+
+
+def stored(each: Option) -> str:
+    """Whether a run stores an option, in a cell."""
+    return yes(bool(each.stored))
+
+
+def meaning(each: Option) -> str:
+    """The meaning of an option, with its page, in a cell."""
+    page = each.page or f"{each.name}.md"
+    is_there = (Path(__file__).parent / page.partition("#")[0]).exists()
+    return escape(each.help) + (f" ([{page.partition('#')[0]}]({page}))" if is_there else "")
+
+
+def agent_table() -> str:
+    """The fields of an agent."""
+    rows = []
+    for each in list_fields(AgentFields):
+        words = f" {values_of(each)}." if each.choices else ""
+        rows.append((f"`{each.name}`", meaning(each) + words, default_of(each)))
+    return table(("field", "meaning", "default"), *rows)
+
+
+def limits_table() -> str:
+    """The limits of a run, with their options of the command line."""
+    rows = []
+    for each in list_fields(Limits):
+        shown = f"`{each.flag}`" if each.flag else ""
+        rows.append((shown, f"`{each.name}`", meaning(each), default_of(each)))
+    return table(("command line", "Python (`plait.Limits`)", "meaning", "default"), *rows)
+
+
+def serve_table() -> str:
+    """The settings of the table [serve]."""
+    rows = [(f"`{each.name}`", meaning(each), default_of(each)) for each in list_fields(ServeTable)]
+    return table(("setting", "meaning", "default"), *rows)
+
+
+def with_tables(page: str, tables: dict[str, str]) -> str:
+    """A page whose text is written by hand, with its tables made."""
+    text = (Path(__file__).parent / page).read_text(encoding="utf-8")
+    for name, rows in tables.items():
         before, mark, after = text.partition(f"<!-- table: {name} -->\n")
         text = f"{before}{mark}{rows}\n{after[after.index('<!-- end -->') :]}"
     return text
+
+
+def providers_page() -> str:
+    """The page of providers."""
+    made = {"access": access_table(), "requests": requests_table(), "families": families_table()}
+    return with_tables("providers.md", made)
 
 
 def table(*rows: tuple[str, ...]) -> str:
@@ -256,7 +363,15 @@ def yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-PAGES = {"reference-cli.md": cli_page, "reference-python.md": python_page, "providers.md": providers_page}
+PAGES = {
+    "reference-cli.md": cli_page,
+    "reference-python.md": python_page,
+    "reference-options.md": options_page,
+    "providers.md": providers_page,
+    "python.md": lambda: with_tables("python.md", {"agent": agent_table()}),
+    "serve.md": lambda: with_tables("serve.md", {"serve": serve_table()}),
+    "limits.md": lambda: with_tables("limits.md", {"limits": limits_table()}),
+}
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent

@@ -400,9 +400,13 @@ def turn_of(format: Any, before: str = "") -> Callable[[str], list[Call]]:
 
 
 READERS: dict[str, Callable[[str], list[Call]]] = {
-    "call objects": lambda text: list(CallObjects().read(text, TOOLS).calls),
-    "action list": lambda text: [Call(each.tool, each.input) for each in action_list.read(text, TOOLS).steps],
-    "numbered calls": lambda text: [Call(each.tool, each.input) for each in NumberedCalls().read(text, TOOLS)[0].calls],
+    "call objects": lambda text: list(CallObjects().read(text, tools=TOOLS).calls),
+    "action list": lambda text: [
+        Call(each.tool, each.input) for each in action_list.ACTIONS.read(text, tools=TOOLS).steps
+    ],
+    "numbered calls": lambda text: [
+        Call(each.tool, each.input) for each in NumberedCalls().read(text, tools=TOOLS)[0].calls
+    ],
     "json": turn_of(JsonTurn()),
     **{f"react {name}": turn_of(react_format(name), "Thought: I look.\n") for name in DIALECTS},
     **{f"react {name}, labelled": turn_of(react_format(name), "Thought: I look.\nAction: ") for name in DIALECTS},

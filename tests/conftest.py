@@ -44,25 +44,28 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 SLOW = (
-    "lab_page",
-    "window_pages",
-    "lab_ray",
-    "sandbox",
     "docs",
     "mcp_client",
+    "window_pages",
+    "faults_journal",
+    "golden_repl",
     "local_model",
-    "window_attackers",
-    "formats_properties",
-    "mcp_server",
-    "sandbox_process",
-    "hostile",
     "local_fetch",
+    "long_runs",
+    "mcp_server",
+    "sandbox",
+    "lab_page",
+    "window_attackers",
+    "hostile",
+    "hooks",
+    "killed_after_each_row",
+    "window_process",
+    "lab_statistics",
+    "cli_plan",
     "window_local",
-    "telemetry_otlp",
-    "repl_logs",
-    "runtime_concurrency",
-    "faults_cancel",
-    "sessions",
+    "examples",
+    "agent_on_profiles",
+    "injections",
 )
 """The files that take longest, in order."""
 
@@ -91,11 +94,12 @@ def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     for name in ("PLAIT_MODEL", "PLAIT_LOOP", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     yield
-    if "plait.journal.store" in sys.modules:
-        from plait.journal.store import Journal
+    if "plait.journal.sqlite.store" in sys.modules:
+        from plait.journal.sqlite.store import SqliteStore
+        from plait.journal.store import wait_for
 
-        for path in [path for path in Journal._shared if path.is_relative_to(tmp_path)]:
-            Journal._shared.pop(path).close()
+        for path in [path for path in SqliteStore._shared if path.is_relative_to(tmp_path)]:
+            wait_for(SqliteStore._shared.pop(path).close())
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A journal in memory, whose processes die where a test wants, for the tests of the core.
 
-A `Disk` is what outlives a process. A `Process` is a journal on it, with the interface of `plait.journal.store.Journal`
+A `Disk` is what outlives a process. A `Process` is a journal on it, with the interface of `plait.journal.store.Store`
 as far as runs use it. What a process has committed stays; what waits in line is lost when it dies. A process passes a
 point before and after each commit and dies at the point `dies_at`. From then on it raises `Killed` at each write, so
 nothing more is done in its name.
@@ -8,15 +8,14 @@ nothing more is done in its name.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from plait.core import Call
 from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.journal import codec
-from plait.journal.log import ENDED, RecordAndBody
 from plait.journal.records import IntentRecord, RaisedRecord, ResultRecord, Row, RunHead, RunRow
+from plait.journal.store import ENDED, RecordAndBody, RunQuery
 from plait.journal.timeline import Timeline
 
 RUN = "20260101-000000-root"
@@ -147,22 +146,21 @@ class Process:
             raise UnknownRun(f"There is no run {run}.")
         return self.disk.runs[run]
 
-    def run(self, prefix: str) -> RunRow:
+    async def find_run(self, prefix: str) -> RunRow:
         found = self._find(prefix)
         return RunRow(found.head, found.status, found.outcome, found.totals, 0.0, 0.0, "")
 
-    def head(self, run: str) -> RunHead:
-        return self._find(run).head
-
-    def rows(self, run: str) -> list[Row]:
+    async def read_rows(self, run: str, after: int = -1, *, until: int | None = None, bodies: bool = True) -> list[Row]:
         return list(self._find(run).rows)
 
-    def timeline(self, run: str, *, bodies: bool = True) -> Timeline:
-        return Timeline(self.rows(run), run=run)
+    async def iter_rows(self, run: str) -> AsyncGenerator[Row, None]:
+        for row in self._find(run).rows:
+            yield row
 
-    def children(self, run: str) -> list[RunRow]:
+    async def list_runs(self, query: RunQuery) -> list[RunRow]:
         heads = [each.head for each in self.disk.runs.values()]
-        return [self.run(head.run) for head in heads if head.caller is not None and head.caller.run == run]
+        found = [head.run for head in heads if head.caller is not None and head.caller.run == query.caller]
+        return [await self.find_run(run) for run in reversed(found)]
 
 
 class ProcessLog:
@@ -193,8 +191,7 @@ class ProcessLog:
             self._process.line.append(lambda: self._stored.rows.extend(rows))
         return _Commit(self._process)
 
-    async def append_before(self, calls: Sequence[Call], *entries: RecordAndBody) -> None:
-        await self.append(*entries)
+    append_durably = append
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
         texts = codec.encode(outcome).decode(), codec.encode(totals).decode()

@@ -30,15 +30,18 @@ Patch = pytest.MonkeyPatch
 
 
 def tell_no_recorded_work_before_the_walk(patch: Patch) -> None:
-    patch.setattr(Performers, "recall", lambda self: None)
+    async def recall_nothing(self: Performers) -> None:
+        return None
+
+    patch.setattr(Performers, "recall", recall_nothing)
 
 
 def tell_no_work_of_child_runs_before_the_walk(patch: Patch) -> None:
     recall_run = recorded_work._recall_run
 
-    def recall_own(engine: Any, timeline: Any, guards: Any) -> None:
+    async def recall_own(engine: Any, timeline: Any, guards: Any) -> None:
         if timeline.run == engine.run_id:
-            recall_run(engine, timeline, guards)
+            await recall_run(engine, timeline, guards)
 
     patch.setattr(recorded_work, "_recall_run", recall_own)
 
@@ -142,7 +145,7 @@ def leave_the_end_of_a_child_unwritten(patch: Patch) -> None:
 
     async def look(self: Any, entry: Any, found: Any) -> None:
         if self.engine.store is not None and entry.effect.run in self.engine.store.disk.runs:
-            self._row = self.engine.store.run(entry.effect.run)
+            self._row = await self.engine.store.find_run(entry.effect.run)
 
     patch.setattr(child_runs.RunChild, "record_ended", look)
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -32,10 +32,11 @@ from plait.core import (
 )
 from plait.core.effects import Act, Think, ask
 from plait.journal.entries import Question, ToolCall
-from plait.journal.log import ENDED
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import IntentRecord
+from plait.journal.store import ENDED
 from plait.runtime import runs
+from plait.runtime.agent_fields import AgentFields
 from plait.runtime.guard import Guard
 from plait.runtime.run import Run
 from plait.runtime.run_spec import RunSpec
@@ -175,7 +176,9 @@ class Tried:
     @property
     def questions(self) -> list[Question]:
         """Return the open questions, those of child runs too."""
-        return find_open_questions(Process(self.disk), RUN) if RUN in self.disk.runs else []  # type: ignore[arg-type]
+        if RUN not in self.disk.runs:
+            return []
+        return asyncio.run(find_open_questions(Process(self.disk), RUN))  # type: ignore[arg-type]
 
     def go(self, answer: str | None = None, which: int = 0, *, dies_at: int | None = None) -> Run[Any]:
         """Let another process begin the run, or go on with it; `answer` is for the open question `which`. Raises
@@ -192,17 +195,18 @@ class Tried:
         store: Any = process
 
         def guarded(spec: RunSpec) -> RunSpec:
-            return replace(spec, policies=replace(spec.policies, hooks=(*guards, *spec.policies.hooks)))
+            given = {each.name: getattr(spec.agent, each.name) for each in fields(AgentFields)}
+            return replace(spec, agent=AgentFields(**{**given, "hooks": (*guards, *spec.agent.hooks)}))
 
         if RUN not in self.disk.runs:
             spec, head = await agent._parts.prepare_run("q", None, None, None, None)
             head = structs.replace(head, run=RUN)
             log = await runs.open_log(spec, head, store)
             return await runs.perform(guarded(spec), head, log, store, self.on_event)
-        row = process.run(RUN)
+        row = await process.find_run(RUN)
         if row.status in ENDED:
             return runs.read_finished_run(row, store)
-        spec = await agent._parts.prepare_resume(row.head, process.timeline(RUN), None)
+        spec = await agent._parts.prepare_resume(row.head, self.disk.timeline(), None)
         spec, log = await runs.claim(spec, row.head, store, answer=answer, question=question)
         return await runs.perform(guarded(spec), row.head, log, store, self.on_event, resumed=True)
 
@@ -223,10 +227,15 @@ class Tried:
     def replay(self, run: str = RUN, agent: plait.Agent[Any] | None = None) -> Replayed:
         """Replay a run, without guards."""
         agent = agent or self.make_agent()
-        row = Process(self.disk).run(run)
-        spec = agent._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
-        recorded = None if row.outcome is None else runs.outcome_of(row.outcome)
-        return asyncio.run(runs.replay(spec, row.head, Process(self.disk), recorded))  # type: ignore[arg-type]
+
+        async def replay() -> Replayed:
+            store: Any = Process(self.disk)
+            row = await store.find_run(run)
+            spec = await agent._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
+            recorded = None if row.outcome is None else runs.outcome_of(row.outcome)
+            return await runs.replay(spec, row.head, store, recorded)
+
+        return asyncio.run(replay())
 
     def tool_calls(self) -> dict[tuple[str, str], ToolCall]:
         """Return the tool calls on record of the whole tree, by run and key."""

@@ -22,7 +22,7 @@ from core_runs import Steps, asker, texts
 from plait.core import Call, LoopRun
 from plait.core.effects import Act
 from plait.core.errors import UnknownRun
-from plait.journal.log import RunLog
+from plait.journal.sqlite.log import SqliteLog
 from plait.journal.store import Journal
 
 
@@ -74,16 +74,17 @@ class Points:
         self.dies_at, self.passed = dies_at, 0
 
     def watch(self) -> None:
-        append = RunLog.append
-        end = RunLog.end
 
-        async def with_points(write: Callable[[], Any]) -> None:
-            self._pass()
-            await write()
-            self._pass()
+        def with_points(write: Callable[..., Any]) -> Callable[..., Any]:
+            async def write_with_points(*given: Any) -> None:
+                self._pass()
+                await write(*given)
+                self._pass()
 
-        RunLog.append = lambda log, *rows: with_points(lambda: append(log, *rows))  # type: ignore[method-assign,assignment]
-        RunLog.end = lambda log, *how: with_points(lambda: end(log, *how))  # type: ignore[method-assign,assignment]
+            return write_with_points
+
+        for name in ("append", "append_durably", "end"):
+            setattr(SqliteLog, name, with_points(getattr(SqliteLog, name)))
 
     def _pass(self) -> None:
         self.passed += 1

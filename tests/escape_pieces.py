@@ -19,16 +19,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from plait.core import LoopContext, ToolSpec
-from plait.loops.call_escape import disarm_calls
+from plait.loops.call_escape import escape_calls
 from plait.loops.codeact.format import FORMAT as CODE
 from plait.loops.compiler.format import FORM as NUMBERED
 from plait.loops.compiler.joiner import JOINER
-from plait.loops.escape import Disarm, Escape, escape_of
+from plait.loops.escape import Escape, EscapeSyntax, escape_of
 from plait.loops.format import Unreadable
 from plait.loops.json.format import JsonTurn
 from plait.loops.phased import action_list
-from plait.loops.plan_scan import disarm as disarm_plan
-from plait.loops.plan_text import read_plan, with_llm
+from plait.loops.plan_text import PLANS, read_plan, with_llm
 from plait.loops.react.format import react_format
 from plait.loops.tool_calling.format import CallObjects
 from plait.runtime.prompts import PromptBook
@@ -62,14 +61,14 @@ def _turn(read: Callable[..., Any]) -> Callable[[str], str]:
 
 
 def _calls(text: str) -> str:
-    turn, words = CallObjects().read(text, TOOLS), text.strip()
+    turn, words = CallObjects().read(text, tools=TOOLS), text.strip()
     if turn.calls:
         return repr(turn.calls)
     return "" if turn.answer in (words, words.removesuffix("</s>").rstrip()) else f"the answer {turn.answer!r}"
 
 
 def _list(text: str) -> str:
-    return repr(read.steps) if (read := action_list.read(text, TOOLS)).steps else ""
+    return repr(read.steps) if (read := action_list.ACTIONS.read(text, tools=TOOLS)).steps else ""
 
 
 def _plan(text: str) -> str:
@@ -103,8 +102,8 @@ def _code(text: str) -> str:
     return repr(turn.call) if named & FUNCTIONS else ""
 
 
-def _form(read: Callable[[str], str], loop: str, disarm: Disarm, own: str) -> Form:
-    return Form(read, escape_of(LoopContext(TOOLS, PromptBook(loop)), disarm), own)
+def _form(read: Callable[[str], str], loop: str, escape: EscapeSyntax, own: str) -> Form:
+    return Form(read, escape_of(LoopContext(TOOLS, PromptBook(loop)), escape), own)
 
 
 def forms() -> dict[str, Form]:
@@ -112,15 +111,15 @@ def forms() -> dict[str, Form]:
     made = {}
     for name in ("blob", "lines", "numbered", "original"):
         dialect = react_format(name)  # type: ignore[arg-type]
-        made[f"react, {name}"] = _form(_turn(dialect.read), "react", dialect.disarm, "labels names objects tags")
+        made[f"react, {name}"] = _form(_turn(dialect.read), "react", dialect.escape, "labels names objects tags")
     return made | {
-        "json": _form(_turn(JsonTurn().read), "json", JsonTurn().disarm, "keys names objects tags"),
-        "tool_calling": _form(_calls, "tool_calling", disarm_calls, "keys names objects tags"),
-        "phased": _form(_list, "phased", action_list.disarm, "keys objects names"),
-        "rewoo": _form(_plan, "rewoo", disarm_plan, "plans names signs"),
-        "compiler": _form(_numbered, "compiler", NUMBERED.disarm, "plans names objects signs"),
-        "joiner": _form(_decision, "compiler", NUMBERED.disarm, "decisions labels signs"),
-        "codeact": _form(_code, "codeact", CODE.disarm, "code code labels objects"),
+        "json": _form(_turn(JsonTurn().read), "json", JsonTurn().escape, "keys names objects tags"),
+        "tool_calling": _form(_calls, "tool_calling", escape_calls, "keys names objects tags"),
+        "phased": _form(_list, "phased", action_list.ACTIONS.escape, "keys objects names"),
+        "rewoo": _form(_plan, "rewoo", PLANS.escape, "plans names signs"),
+        "compiler": _form(_numbered, "compiler", NUMBERED.escape, "plans names objects signs"),
+        "joiner": _form(_decision, "compiler", NUMBERED.escape, "decisions labels signs"),
+        "codeact": _form(_code, "codeact", CODE.escape, "code code labels objects"),
     }
 
 

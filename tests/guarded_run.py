@@ -58,18 +58,18 @@ class GuardedRun:
         head = RunHead(RUN, "q", {"name": "react", "options": {}}, {})
         stored = [(codec.decode_record(codec.encode_record(row.record).decode()), row.body) for row in rows]
         self.log = MemoryLog(head, stored)
-        self.journal = RunJournal(self.log, self.log.rows(), replay=replay, has_ended=has_ended)
+        self.journal = RunJournal(self.log, self.log.read_rows(), replay=replay, has_ended=has_ended)
         self.chain = Chain(list(guards), self.journal, lambda kind, text, **_: self._note(kind, text))
         self.remarks: list[tuple[str, str]] = []
 
     def go_on(self, guards: Iterable[Guard], *, replay: bool = False, has_ended: bool = False) -> GuardedRun:
         """Return a further process of the run, with guards of its own."""
-        return GuardedRun(guards, self.log.rows(), replay=replay, has_ended=has_ended)
+        return GuardedRun(guards, self.log.read_rows(), replay=replay, has_ended=has_ended)
 
     @property
     def decisions(self) -> list[tuple[str, Decision]]:
         """The recorded decisions: their keys without digests, and what was decided."""
-        rows = (row.record for row in self.log.rows())
+        rows = (row.record for row in self.log.read_rows())
         return [
             (each.key.rpartition("@")[0], each.value)
             for each in rows

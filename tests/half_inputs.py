@@ -105,15 +105,15 @@ def _plan(text: str) -> Calls:
 
 
 def _numbered(text: str) -> Calls:
-    return _placed([Call(step.tool, step.input) for step in NumberedCalls().read(text, TOOLS)[0].calls])
+    return _placed([Call(step.tool, step.input) for step in NumberedCalls().read(text, tools=TOOLS)[0].calls])
 
 
 def _listed(text: str) -> Calls:
-    return _placed([Call(step.tool, step.input) for step in action_list.read(text, TOOLS).steps])
+    return _placed([Call(step.tool, step.input) for step in action_list.ACTIONS.read(text, tools=TOOLS).steps])
 
 
 def _objects(text: str) -> Calls:
-    turn = CallObjects().read(text, TOOLS)
+    turn = CallObjects().read(text, tools=TOOLS)
     return [("", {"answer": turn.answer})] if turn.answered else _placed(turn.calls)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from journal_rows import name_of
-from plait.journal.log import RunLog
+from plait.journal.sqlite.log import SqliteLog
 
 
 @dataclass
@@ -29,7 +29,7 @@ class KillPoints:
 
     def watch(self, model: Any) -> None:
         """Add points around each call of a class of models, and around each write to a journal."""
-        send, append = model.send, RunLog.append
+        send = model.send
 
         async def send_with_points(*args: Any, **kwargs: Any) -> Any:
             self.point("before model")
@@ -37,11 +37,15 @@ class KillPoints:
             self.point("after model")
             return response
 
-        async def append_with_points(log: RunLog, *entries: Any) -> None:
-            kinds = "+".join(name_of(record) for record, _ in entries)
-            self.point(f"before {kinds}")
-            await append(log, *entries)
-            self.point(f"after {kinds}")
+        def with_points(append: Any) -> Any:
+            async def append_with_points(log: SqliteLog, *entries: Any) -> None:
+                kinds = "+".join(name_of(record) for record, _ in entries)
+                self.point(f"before {kinds}")
+                await append(log, *entries)
+                self.point(f"after {kinds}")
+
+            return append_with_points
 
         model.send = send_with_points
-        RunLog.append = append_with_points  # type: ignore[method-assign]
+        for name in ("append", "append_durably"):
+            setattr(SqliteLog, name, with_points(getattr(SqliteLog, name)))

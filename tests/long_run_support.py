@@ -15,10 +15,10 @@ from plait.core.tools import Call
 from plait.models.chat import ChatModel
 from plait.runtime.run import Run
 
-ROOM = 16_000
+ROOM = 6_000
 """Tokens of the context of the model of these tests."""
-TEXT = "The ships left the harbour at dawn and came back with salt and oranges. " * 100
-"""About 7 kB."""
+TEXT = "The ships left the harbour at dawn and came back with salt and oranges. " * 35
+"""About 2.5 kB."""
 QUESTION = "What is on the last page?"
 
 

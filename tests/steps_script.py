@@ -27,7 +27,7 @@ from plait.core import Waiting  # noqa: E402
 from plait.core import events as ev  # noqa: E402
 from plait.core.errors import JournalError  # noqa: E402
 from plait.journal.open_questions import find_open_questions  # noqa: E402
-from plait.journal.store import Journal  # noqa: E402
+from plait.journal.store import Journal, wait_for  # noqa: E402
 from row_kills import SCENARIOS  # noqa: E402
 from step_parts import EFFECTS, read_tally  # noqa: E402
 
@@ -103,7 +103,7 @@ def describe(runs: list[plait.Run[Any]]) -> dict[str, Any]:
         "status": last.status,
         "answer": last.answer,
         "reason": last.reason,
-        "open": [(each.question, each.text) for each in find_open_questions(Journal(journal), last.id)]
+        "open": [(each.question, each.text) for each in wait_for(find_open_questions(Journal(journal).store, last.id))]
         if last.status == "waiting"
         else [],
         "first": last.outcome.question if isinstance(last.outcome, Waiting) else "",

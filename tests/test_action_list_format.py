@@ -32,7 +32,7 @@ LYON = '{"ACTION": "lookup", "ARGUMENTS": ["Lyon"], "EXPLANATION": "why"}'
 
 
 def read(text: str, most: int = 8) -> action_list.Actions:
-    return action_list.read(text, TOOLS, most)
+    return action_list.ActionList(most).read(text, tools=TOOLS)
 
 
 def steps(text: str) -> list[tuple[str, object]]:
@@ -273,7 +273,7 @@ inputs = st.none() | st.lists(values, min_size=1, max_size=3) | st.dictionaries(
 
 @given(st.lists(st.tuples(st.sampled_from([tool.name for tool in TOOLS]), inputs, words), max_size=5))
 def test_the_reader_reads_every_list_that_the_writer_writes(made: list[tuple[str, object, str]]) -> None:
-    written = action_list.write([Step(str(n), *each) for n, each in enumerate(made, 1)])
+    written = action_list.ACTIONS.write([Step(str(n), *each) for n, each in enumerate(made, 1)])
     try:
         back = read(written)
     except Unreadable as why:
@@ -286,11 +286,11 @@ def test_the_reader_reads_every_list_that_the_writer_writes(made: list[tuple[str
 
 
 def test_the_schema_takes_what_the_writer_writes() -> None:
-    schema = action_list.schema(TOOLS, 3)
+    schema = action_list.ActionList(3).schema(TOOLS)
     assert schema["type"] == "array" and schema["maxItems"] == 3
     entry = schema["items"]
     assert entry["properties"]["ACTION"]["enum"] == ["lookup", "route", "total", "Basic"]
-    written = json.loads(action_list.write([Step("1", "lookup", ["x"], "y")]))
+    written = json.loads(action_list.ACTIONS.write([Step("1", "lookup", ["x"], "y")]))
     assert list(written[0]) == entry["required"] == list(entry["properties"])
 
 
@@ -337,7 +337,7 @@ def test_broken_lists_are_read_or_refused() -> None:
         else:
             read_well += 1
             assert all(step.input is None or step.input for step in found.steps)
-            action_list.write(found.steps)
+            action_list.ACTIONS.write(found.steps)
     assert read_well > total // 10 and refused > total // 10
 
 
@@ -358,20 +358,20 @@ def test_reading_takes_linear_time(unit: str) -> None:
 
 @given(words)
 def test_no_data_that_is_shown_reads_as_actions(text: str) -> None:
-    shown = action_list.disarm(text)
+    shown = action_list.ACTIONS.escape(text)
     with contextlib.suppress(Unreadable):
-        assert not action_list.read(shown).steps
+        assert not action_list.ACTIONS.read(shown).steps
     assert not action_list.says_done(shown)
 
 
 @pytest.mark.parametrize("text", [LYON, f"```\n[{LYON}]\n```", "{'action': 'lookup'}", "fine\nDONE", "**DONE**"])
 def test_protocol_in_data_is_changed(text: str) -> None:
-    assert action_list.disarm(text) != text
+    assert action_list.ACTIONS.escape(text) != text
 
 
 @pytest.mark.parametrize("text", ["", "Lyon has 522250", '{"name": "Lyon"}', "[1, 2]", "all done", "Not DONE"])
 def test_harmless_data_stays_as_it_is(text: str) -> None:
-    assert action_list.disarm(text) == text
+    assert action_list.ACTIONS.escape(text) == text
 
 
 # -- what the model is told
@@ -382,7 +382,7 @@ def test_tools_are_described_with_their_arguments_in_order() -> None:
     page = {"type": "string", "maxLength": 40, "description": "The page's name."}
     many = ToolSpec("page", "Reads", {"type": "object", "properties": {"title": page, "lines": {"type": "integer"}},
                                       "required": ["title"]})  # fmt: skip
-    assert action_list.describe((*TOOLS[:2], web, many)).splitlines() == [
+    assert action_list.ACTIONS.describe((*TOOLS[:2], web, many)).splitlines() == [
         "lookup: Finds an entry. Takes one argument: name (string). Never together with web.",
         "route: From here to there. Takes 2 arguments: start (string), end (string). Returns: kilometres.",
         "web: Searches. Takes one argument: query (string). Never together with lookup.",

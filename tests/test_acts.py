@@ -16,7 +16,7 @@ from plait.core.errors import ReplayDiffers
 from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import IntentRecord, NoteRecord, RaisedRecord, ResultRecord, Row
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.runtime import runs
 from plait.runtime.guard import AskApproval, Entry, Guard, Refuse, StartChild
 from plait.toolkits.questions import ask_user
@@ -295,11 +295,11 @@ def test_a_child_that_waits_does_not_cancel_the_calls_beside_it(monkeypatch: pyt
     run = agent.run("q")
     assert (run.status, MADE, guard.held) == ("waiting", ["a begins", "a ends"], [])
     store = Journal(journal)
-    open_now = find_open_questions(store, run.id)
+    open_now = wait_for(find_open_questions(store.store, run.id))
     assert [each.text for each in open_now] == ["x?", "y?"]
     run = agent.resume(run.id, "two", question=open_now[1].question)
     assert run.status == "waiting"
-    (rest,) = find_open_questions(store, run.id)
+    (rest,) = wait_for(find_open_questions(store.store, run.id))
     run = agent.resume(run.id, "one", question=rest.question)
     assert run.answer == ["x: one", "sent a", "y: two"] and len(MADE) == 2 and guard.held == []
     assert agent.replay(run.id).whole
@@ -425,7 +425,7 @@ def test_a_call_in_doubt_stays_so_if_the_tool_takes_another_input_by_now(
 
 
 async def _begin(path: Path, head: Any, records: Any) -> None:
-    await Journal(path).begin(head, owner_of_this_process(), records)
+    await Journal(path).store.begin(head, owner_of_this_process(), records)
 
 
 def read_rows(store: Journal, run: str) -> list[tuple[float, str, Row]]:
@@ -457,7 +457,7 @@ def test_acts_and_child_runs_killed_after_each_row_repeat_nothing_and_lose_nothi
             kept.setdefault(name, []).append(row)
         for name, its in kept.items():
             records, whole = [(row.record, row.body) for row in its], Journal(journal).run(name)
-            log = await Journal(path).begin(whole.head, owner_of_this_process(), records)
+            log = await Journal(path).store.begin(whole.head, owner_of_this_process(), records)
             if name != run.id and len(its) == len(Journal(journal).rows(name)):
                 await log.end(whole.status, whole.outcome or {}, whole.totals)
 

@@ -15,7 +15,6 @@ import plait
 from chat_endpoint import Endpoint
 from cli_support import Shell, action, final
 from plait.cli.agent_options import make_agent
-from plait.config import AgentTable
 from plait.core.errors import ConfigError, PlaitError
 from plait.journal.store import Journal
 from plait.models.settings import ModelSettings, split_settings, write_settings
@@ -47,15 +46,44 @@ def config(tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) 
     return path
 
 
-def test_the_name_wins_over_the_phase_over_the_agent_over_plait_toml(config: Path, endpoint: Endpoint) -> None:
+PLACES = ["name", "phase", "agent", "table", "endpoint params", "params", "loop"]
+"""Rows 3 to 8 of the table in docs/models.md. The next two tests have rows 1 and 2."""
+
+
+@pytest.mark.parametrize("first", PLACES)
+def test_each_place_for_a_setting_wins_over_all_below_it(
+    first: str, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = PLACES[PLACES.index(first) :]
+    stop = {place: place.replace(" ", "-") for place in given}
+    (tmp_path / "plait.toml").write_text(
+        (f'params = {{ stop = ["{stop["params"]}"] }}\n' if "params" in stop else "")
+        + f'[endpoints.fake]\nbase_url = "{endpoint.url}"\n'
+        + (f'params = {{ stop = ["{stop["endpoint params"]}"] }}\n' if "endpoint params" in stop else "")
+        + (f'[settings."fake:*"]\nstop = ["{stop["table"]}"]\n' if "table" in stop else "")
+    )
+    monkeypatch.setenv("PLAIT_CONFIG", str(tmp_path / "plait.toml"))
     settings = {
-        "": ModelSettings(effort="high", seed=2, temperature=0.2),
-        "act": ModelSettings(effort="medium", seed=3),
+        **({"": ModelSettings(stop=(stop["agent"],))} if "agent" in stop else {}),
+        **({"act": ModelSettings(stop=(stop["phase"],))} if "phase" in stop else {}),
     }
-    agent = plait.Agent("react", model="fake:m@effort=low", settings=settings, journal=False)
-    assert agent.run("q").answer == "yes"
-    (sent,) = endpoint.asked
-    assert (sent["reasoning_effort"], sent["seed"], sent["temperature"], sent["top_p"]) == ("low", 3, 0.2, 0.5)
+    model = "fake:m@stop=name" if "name" in stop else "fake:m"
+    assert plait.Agent("react", model=model, settings=settings, journal=False).run("q").answer == "yes"
+    (sent,) = endpoint.sent("stop")
+    assert sent == ["\nObservation:"] if first == "loop" else sent == [stop[first]]
+
+
+def test_a_fork_changes_what_the_name_sets_and_the_record_wins_over_all(
+    shell: Shell, config: Path, endpoint: Endpoint
+) -> None:
+    words = ["--model", "fake:m@effort=low", "--approve", "always", "--tools", "calculator", "--loop", "react"]
+    endpoint.replies = [action("calculator", {"expression": "1+1"}), final("yes"), final("yes")]
+    asked = re.search(r"--question (\w+)", shell("run", "q", *words).err)
+    assert asked is not None
+    config.write_text(config.read_text().replace("seed = 1", "seed = 9"))
+    assert shell("resume", "last", "--question", asked[1], "--answer", "yes").code == 0
+    assert shell("fork", "last", "--at", "2", "--model-setting", "effort=high").code == 0
+    assert (endpoint.sent("reasoning_effort"), endpoint.sent("seed")) == (["low", "low", "high"], [1, 1, 9])
 
 
 def test_phases_have_settings_of_their_own(config: Path, endpoint: Endpoint, tmp_path: Path) -> None:
@@ -180,11 +208,10 @@ def test_run_defaults_of_plait_toml_belong_to_its_model(shell: Shell, endpoint: 
 
 
 def test_an_agent_of_a_server_keeps_the_settings_of_its_table(config: Path) -> None:
-    table = AgentTable(model="fake:m", model_settings={"seed": 4, "act.effort": "low"})
-    agent = make_agent(defaults=table, models=("fake:m",))
+    agent = make_agent({}, {"model": "fake:m", "model_settings": {"seed": 4, "act.effort": "low"}}, {})
     assert agent.settings == {"": ModelSettings(seed=4), "act": LOW}
     with pytest.raises(ConfigError, match="no setting 'sed'"):
-        make_agent(defaults=AgentTable(model_settings={"sed": 4}))
+        make_agent({}, {"model_settings": {"sed": 4}})
 
 
 def test_a_comparison_has_settings_as_an_axis(config: Path, endpoint: Endpoint, tmp_path: Path) -> None:

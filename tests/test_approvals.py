@@ -25,7 +25,7 @@ from plait.core.errors import JournalError, StaleAnswer
 from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Decision, ResultRecord
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.server.agents import ServedAgent, serve_agent
 from test_mcp_server import client, text
 from window_server import Here, serving
@@ -65,7 +65,7 @@ def asked_in(journal: Path, run: str = "last") -> str:
 
 def answers(journal: Path, run: str = "last") -> list[str]:
     """What was said to a run, in order."""
-    said = [each.answer for each in read_questions(Journal.at(journal), run) if each.answer is not None]
+    said = [each.answer for each in wait_for(read_questions(Journal.at(journal).store, run)) if each.answer is not None]
     return [each if isinstance(each, str) else each.text or str(each.action != "refuse") for each in said]
 
 
@@ -138,7 +138,7 @@ def test_while_the_journal_is_locked_nothing_is_approved_and_then_once(
 ) -> None:
     agent = sending(journal, "one", "two")
     first = agent.run("?")
-    monkeypatch.setattr(Journal.at(journal), "busy_seconds", 0.05)
+    monkeypatch.setattr(Journal.at(journal).store, "busy_seconds", 0.05)
     Journal.at(journal).close()
     other = sqlite3.connect(journal, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
@@ -146,7 +146,7 @@ def test_while_the_journal_is_locked_nothing_is_approved_and_then_once(
         with pytest.raises(JournalError, match="locked"):
             agent.resume(first, "yes")
         assert SENT == [] and answers(journal) == []
-        monkeypatch.setattr(Journal.at(journal), "busy_seconds", 60.0)
+        monkeypatch.setattr(Journal.at(journal).store, "busy_seconds", 60.0)
         Journal.at(journal).close()
         release = threading.Timer(0.2, other.execute, ("ROLLBACK",))
         release.start()
@@ -348,7 +348,7 @@ def test_approval_by_a_function_is_stored_as_always_until_a_function_is_given_ag
 async def approved_and_left(journal: Path, run: str) -> None:
     (question,) = Journal.at(journal).timeline(run).open_questions
     told = ResultRecord(question.key, question.step, "decision", Decision("yes"))
-    log = await Journal.at(journal).claim(run, owner_of_this_process(), records=((told, None),))
+    log = await Journal.at(journal).store.claim(run, owner_of_this_process(), records=((told, None),))
     await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
 
 

@@ -23,10 +23,9 @@ from models_server import Asked, Server, completion
 from plait.core import Call, Message, Reply, Think, ToolSpec
 from plait.core.attachments import MAX_BYTES, MAX_SEEN, describe_content, detect_media_type, find_attachment
 from plait.core.errors import ConfigError, JournalError
-from plait.journal.adopt import adopt, pack
+from plait.journal.carry import adopt, pack
 from plait.journal.export import export
-from plait.journal.salvage import salvage
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.models.base import Abilities
 from plait.models.chat import ChatModel
 from plait.models.config import ModelConfig
@@ -321,7 +320,7 @@ def test_an_image_of_ten_requests_is_stored_once(tmp_path: Path) -> None:
     run = ask_endpoint(endpoint, ["What is it?", photo], tools=[take_photo], journal=journal)
     assert run.answer == "a cat" and len(endpoint.bodies) == 10
     assert all(("user", "image/png", photo.attachment.digest) in seen for seen in endpoint.seen)
-    Journal(journal).compact()
+    wait_for(Journal(journal).store.compact())
     assert sum(map(len, endpoint.bodies)) > 4_000_000
     assert journal.stat().st_size < 300_000 + 120_000
 
@@ -331,7 +330,7 @@ def test_the_journal_gives_back_the_exact_bytes_that_were_sent(tmp_path: Path) -
     journal = tmp_path / "j.db"
     run = ask_endpoint(endpoint, ["What is it?", PHOTO], tools=[take_photo], journal=journal)
     head, stored = Journal(journal).head(run.id), requests_of(journal, run.id)
-    assert [restore_request(each, head, Journal(journal)) for each in stored] == endpoint.bodies
+    assert [wait_for(restore_request(each, head, Journal(journal).store)) for each in stored] == endpoint.bodies
     assert all(json.loads(each) for each in stored)  # a request with references is still JSON
 
 
@@ -436,7 +435,7 @@ def test_deleting_a_run_removes_files_that_no_other_run_has(tmp_path: Path) -> N
     first, second = agent.run(["What?", PHOTO, REPORT]), agent.run(["What?", PHOTO])
     with sqlite3.connect(journal) as connection:
         assert len(connection.execute("SELECT digest FROM contents").fetchall()) == 2
-    asyncio.run(Journal.at(journal).delete(first.id))
+    asyncio.run(Journal.at(journal).store.delete([first.id]))
     with sqlite3.connect(journal) as connection:
         assert connection.execute("SELECT digest FROM contents").fetchall() == [(PHOTO.attachment.digest,)]
     assert agent.replay(second.id).whole
@@ -447,11 +446,8 @@ def test_files_go_with_a_run_to_another_journal_and_into_an_export(tmp_path: Pat
     agent = plait.Agent("react", model=model, journal=tmp_path / "j.db")
     run = agent.run(["What is it?", PHOTO])
     source, other = Journal.at(tmp_path / "j.db"), Journal(tmp_path / "other.db")
-    assert asyncio.run(adopt(other, [pack(source, run.id)]))
-    source.close()
-    salvage(tmp_path / "j.db", tmp_path / "saved.db")
-    for journal in (other, Journal(tmp_path / "saved.db")):
-        assert journal.contents(journal.head(run.id).attachments) == {PHOTO.attachment.digest: PHOTO.data}
+    assert wait_for(adopt(other.store, [wait_for(pack(source.store, run.id))]))
+    assert other.contents(other.head(run.id).attachments) == {PHOTO.attachment.digest: PHOTO.data}
     row = other.run(run.id)
     exported = list(export(row, other.rows(run.id), other.contents(row.head.attachments)))
     (content,) = [each for each in exported if each["type"] == "content"]

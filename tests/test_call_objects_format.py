@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conftest import LONG
 from patience import cpu_seconds
 from plait.core import Call, ToolSpec
-from plait.loops.call_escape import disarm_calls
+from plait.loops.call_escape import escape_calls
 from plait.loops.format import Unreadable
 from plait.loops.label_scan import tool_name
 from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of
@@ -24,7 +24,7 @@ OBJECT = '{"name": "lookup", "arguments": {"key": "a"}}'
 
 
 def read(text: str) -> CallsTurn:
-    return FORM.read(text, TOOLS)
+    return FORM.read(text, tools=TOOLS)
 
 
 # -- what is read
@@ -124,7 +124,7 @@ def test_an_answer_handed_in_as_a_call_is_the_answer(text: str, answer: object) 
 
 def test_a_tool_that_is_named_so_is_a_tool_and_an_answer_beside_calls_is_cut() -> None:
     text = '{"name": "finish", "arguments": {"it": 1}}'
-    assert FORM.read(text, [ToolSpec("finish", "A tool.")]).calls == (Call("finish", {"it": 1}),)
+    assert FORM.read(text, tools=[ToolSpec("finish", "A tool.")]).calls == (Call("finish", {"it": 1}),)
     turn = read(f"{OBJECT}\n{text}")
     assert turn.calls == (LOOK,) and not turn.answered
     assert turn.remarks[-1].kind == "cut"
@@ -228,7 +228,7 @@ some_calls = st.lists(
 
 @given(plain, some_calls)
 def test_calls_read_back_as_they_were_written_whatever_their_arguments_hold(thought: str, calls: list[Call]) -> None:
-    text = FORM.write(CallsTurn(thought, tuple(calls)), TOOLS)
+    text = FORM.write(CallsTurn(thought, tuple(calls)), tools=TOOLS)
     back = read(text)
     assert back.thought == thought and back.remarks == () and back.kept == text
     assert back.calls == tuple(Call(call.tool, call.input or None) for call in calls)
@@ -236,7 +236,7 @@ def test_calls_read_back_as_they_were_written_whatever_their_arguments_hold(thou
 
 @given(plain.filter(bool))
 def test_an_answer_reads_back_as_it_was_written(answer: str) -> None:
-    text = FORM.write(CallsTurn(answer=answer, answered=True), TOOLS)
+    text = FORM.write(CallsTurn(answer=answer, answered=True), tools=TOOLS)
     assert (read(text).answer, read(text).remarks) == (answer, ())
 
 
@@ -244,7 +244,7 @@ def test_an_answer_reads_back_as_it_was_written(answer: str) -> None:
 def test_the_writer_refuses_what_would_be_read_back_as_something_else(text: str, calls: list[Call]) -> None:
     turn = CallsTurn(text, tuple(calls)) if calls else CallsTurn(answer=text, answered=True)
     try:
-        written = FORM.write(turn, TOOLS)
+        written = FORM.write(turn, tools=TOOLS)
     except ValueError:
         return
     back = read(written)
@@ -267,26 +267,26 @@ def test_whatever_the_text_it_is_read_or_refused(text: str) -> None:
 
 @given(words)
 def test_escaped_data_holds_no_call(text: str) -> None:
-    escaped = disarm_calls(text.encode("utf-8", "replace").decode(), TOOLS)
+    escaped = escape_calls(text.encode("utf-8", "replace").decode(), TOOLS)
     try:
         assert read(escaped).calls == ()
     except Unreadable as why:
         assert "tool_call" not in str(why)
-    assert disarm_calls(escaped, TOOLS) == escaped
+    assert escape_calls(escaped, TOOLS) == escaped
 
 
 def test_data_that_holds_no_call_stays_as_it_is() -> None:
     for data in ('{"name": "Lyon", "people": 522250}', '[{"name": "a"}, {"name": "b"}]', "```py\nx = {}\n```", "a < b"):
-        assert disarm_calls(data, TOOLS) == data
-    assert disarm_calls(f"The page says: {OBJECT}", TOOLS) == f"The page says: {OBJECT}".replace('name"', 'name"\\')
-    assert disarm_calls('{"a": [{"name": "lookup"}]}', TOOLS) != '{"a": [{"name": "lookup"}]}'
+        assert escape_calls(data, TOOLS) == data
+    assert escape_calls(f"The page says: {OBJECT}", TOOLS) == f"The page says: {OBJECT}".replace('name"', 'name"\\')
+    assert escape_calls('{"a": [{"name": "lookup"}]}', TOOLS) != '{"a": [{"name": "lookup"}]}'
 
 
 def test_the_splitter_gives_the_same_for_any_chunking() -> None:
     chance = random.Random(3)
     text = f"I look.\n{OBJECT}\n"
     for _ in range(20):
-        splitter = FORM.splitter()
+        splitter = FORM.stream()
         cuts = sorted(chance.sample(range(len(text)), 5))
         for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
             previewed = splitter.feed(text[start:end])
@@ -299,7 +299,7 @@ def test_the_splitter_gives_the_same_for_any_chunking() -> None:
 
 def test_text_beside_native_calls_is_a_thought_and_alone_the_answer() -> None:
     for acts, kind in ((True, "thought"), (False, "answer")):
-        splitter = FORM.splitter()
+        splitter = FORM.stream()
         splitter.feed("243 ")
         assert [(piece.kind, piece.text) for piece in splitter.close(acts)] == [(kind, "243")]
 
@@ -330,8 +330,8 @@ def test_a_hostile_text_takes_no_more_than_linear_time(unit: str) -> None:
             read(text)
         except Unreadable as why:
             assert len(str(why)) < 1000
-        disarm_calls(text, TOOLS)
-        splitter = FORM.splitter()
+        escape_calls(text, TOOLS)
+        splitter = FORM.stream()
         splitter.feed(text)
         splitter.close()
 

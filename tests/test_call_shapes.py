@@ -108,7 +108,7 @@ RECORDED = {
 
 @pytest.mark.parametrize("text", RECORDED)
 def test_calls_in_the_shapes_of_recorded_replies_are_read(text: str) -> None:
-    turn = NATIVE.read(text, TOOLS)
+    turn = NATIVE.read(text, tools=TOOLS)
     assert [meant(call.tool, call.input) for call in turn.calls] == [meant(*each) for each in RECORDED[text]]
 
 
@@ -152,7 +152,7 @@ UNREADABLE = [
 @pytest.mark.parametrize("text", UNREADABLE)
 def test_half_a_list_is_not_made_and_markup_with_a_tools_name_is_no_answer(text: str) -> None:
     with pytest.raises(Unreadable):
-        NATIVE.read(text, TOOLS)
+        NATIVE.read(text, tools=TOOLS)
 
 
 PARAMETERS = takes(a="array", n="integer", p="number", said="string", more="object")
@@ -213,7 +213,7 @@ def test_a_hostile_text_takes_no_more_than_linear_time(head: str) -> None:
             text = head + unit * (LONG // 8 // len(unit)) + 'weather"}'
             calls_in(text, TOOLS)
             try:
-                NATIVE.read(text, TOOLS)
+                NATIVE.read(text, tools=TOOLS)
             except Unreadable as why:
                 assert len(str(why)) < 1000
 

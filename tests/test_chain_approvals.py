@@ -25,7 +25,7 @@ async def test_a_yes_that_came_before_a_doubt_does_not_count_and_the_next_questi
     assert await desk.answer_and_ask(YES, PAY, PAY, result=in_doubt) == QUESTION
     assert await desk.answer_and_ask(YES, PAY, PAY, place=1) == f"{QUESTION} {DOUBT}"
     assert not {first, second} & {*desk.open_keys()}
-    again = Desk(approvals("effects"), rows=desk.log.rows())
+    again = Desk(approvals("effects"), rows=desk.log.read_rows())
     again.n = desk.n
     seen = await again.answer(YES, PAY, PAY, place=1)
     assert [each.trouble for each in seen] == ["in_doubt", ""]
@@ -78,6 +78,6 @@ def test_a_remark_about_an_entry_is_made_once() -> None:
     assert desk.journal.note("0.0", 0, "invented", "x") and not desk.journal.note("0.0", 0, "invented", "x")
     assert desk.journal.note("0.0", 0, "invented", "y") and desk.journal.note("", 0, "close", "x")
     assert desk.journal.note("", 0, "close", "x") and desk.journal.note("n0", 0, "k", "x")
-    again = Desk(rows=desk.log.rows())
+    again = Desk(rows=desk.log.read_rows())
     assert not again.journal.note("0.0", 0, "invented", "y") and not again.journal.note("n0", 0, "k", "z")
-    assert sum(isinstance(row.record, NoteRecord) for row in again.log.rows()) == 5
+    assert sum(isinstance(row.record, NoteRecord) for row in again.log.read_rows()) == 5

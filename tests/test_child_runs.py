@@ -67,7 +67,7 @@ def test_an_agent_as_a_tool_is_a_child_run_in_the_journal_of_its_parent(journal:
     assert Journal(journal).run("last").head.run == run.id, "the newest run is never a child"
     assert [row.head.run for row in Journal(journal).runs()] == [run.id]
     assert {row.head.run for row in Journal(journal).runs(children=True)} == {run.id, inner.id}
-    asyncio.run(Journal(journal).delete(run.id))
+    asyncio.run(Journal(journal).store.delete([run.id]))
     assert Journal(journal).runs(children=True) == []
 
 

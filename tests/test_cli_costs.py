@@ -16,6 +16,7 @@ import pytest
 
 import plait as library
 from cli_support import Ended, Shell, action, final
+from patience import patience
 from plait import Scripted
 from plait.core import Reply, Usage
 from plait.models.fetch import model_file
@@ -220,7 +221,6 @@ def test_after_how_many_runs_the_hardware_is_paid(plait: Shell) -> None:
     words = [run.id for run in (dear, cheap, dearer, odd)]
     rows = read(plait("costs", *words, "--hardware", "1500", "--csv"))
     assert [row["paid back after"] for row in rows] == ["-", "420498", "never", "?"]
-    assert library.runtime.costs.paid_back(1500, dear.cost_usd, cheap.cost_usd) == 420_498
     told = json.loads(plait("costs", *words, "--hardware", "1500", "--json").out)
     assert [row["paid_back_after_runs"] for row in told] == [None, 420_498, "never", "not known"]
     text = plait("costs", *words, "--hardware", "1500").out
@@ -343,5 +343,5 @@ def test_child_runs_have_a_time_and_the_row_still_adds_up(plait: Shell, children
     (row,) = read(plait("costs", run.id, "--csv"))
     child, tools, whole = number(row["run:ask s"]), number(row["tools s"]), number(row["in all s"])
     assert child >= Decimal("0.13") * children, "two replies and a tool of each"
-    assert Decimal("0.015") < tools < Decimal("0.1"), "the tool has what is its own"
+    assert Decimal("0.015") < tools < patience(0.1), "the tool has what is its own"
     assert number(row["act s"]) + child + tools == whole <= Decimal(run.seconds) + Decimal("0.01")

@@ -239,8 +239,8 @@ def test_export_is_a_line_of_json_for_the_run_and_one_a_row(plait: Shell) -> Non
     two_steps(plait)
     rows = [json.loads(line) for line in plait("export", "last").out.splitlines()]
     assert rows[0]["type"] == "run" and rows[0]["status"] == "answered"
-    assert [row["seq"] for row in rows[1:]] == list(range(len(rows) - 1))
-    kinds = {(row["type"], row.get("work")) for row in rows[1:]}
+    assert [row["seq"] for row in rows[1:-1]] == list(range(len(rows) - 2)) and rows[-1]["type"] == "digest"
+    kinds = {(row["type"], row.get("work")) for row in rows[1:-1]}
     assert kinds == {(type, work) for type in ("intent", "result") for work in ("request", "call")} | {
         ("result", "think")
     }

@@ -113,7 +113,7 @@ def test_each_outcome_has_its_exit_code(
         (["q", "--model", ""], "--model is empty"),
         (["q", "--max-steps", "few"], "'few' is not a whole number"),
         (["q", "--max-steps", "0"], "0 is not above zero"),
-        (["q", "--max-cost", "nan"], "nan is not above zero"),
+        (["q", "--max-cost", "nan"], "nan is not a number 0 or more"),
         (["q", "--max-seconds", "soon"], "'soon' is not a number"),
         (["q", "--prompts", "absent"], "no prompts folder absent"),
         (["q", "--system", "absent.txt"], "There is no file absent.txt"),

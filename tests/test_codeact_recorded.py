@@ -15,7 +15,7 @@ from conftest import data_file
 from journal_rows import is_request
 from plait.core import Answered, Stopped
 from plait.core.errors import ContextOverflow
-from plait.core.events import Executing, Observed, Replied
+from plait.core.events import Executing, Noted, Observed, Replied
 from plait.journal.records import NoteRecord
 from plait.lab.world import world_of
 from plait.loops.codeact.format import CodeFormat, code_call
@@ -51,6 +51,7 @@ def driven(log: Log, journal: Path) -> Run:
         tools=world.tools,
         limits=plait.Limits(repeats=0, tools=0, compact_at=None),
         journal=journal,
+        grounding="note",
     )
     # The time that code sees is the world's: the share prices that are asked for are those before it.
     return agent.run(log.task, now=world.now.timestamp())
@@ -128,7 +129,7 @@ def test_an_unknown_name_was_searched_for(logs: list[Log], runs: dict[str, Run])
 def test_nothing_was_repaired(logs: list[Log], runs: dict[str, Run]) -> None:
     for log in logs:
         kinds = {row.record.kind for row in runs[log.name].trace if isinstance(row.record, NoteRecord)}
-        assert kinds <= {"compacted", "shortened", "refused"}, log.name
+        assert kinds <= {"compacted", "shortened", "refused", "invented"}, log.name
 
 
 def test_the_prompt_only_grows_at_its_end(logs: list[Log], runs: dict[str, Run]) -> None:
@@ -138,6 +139,17 @@ def test_the_prompt_only_grows_at_its_end(logs: list[Log], runs: dict[str, Run])
         for before, after in itertools.pairwise(requests):
             assert after[: len(before) - 1] == before[:-1]
         assert len([event for event in runs[log.name].events if isinstance(event, Replied)]) == len(log.steps)
+
+
+def test_made_up_values_are_found_where_there_are_some_and_nowhere_else(runs: dict[str, Run]) -> None:
+    """text-davinci-003 made up coordinates in C, and gpt-3.5-turbo in D."""
+    noted = {
+        name: " ".join(event.text for event in run.events if isinstance(event, Noted) and event.kind == "invented")
+        for name, run in runs.items()
+    }
+    assert {name for name, text in noted.items() if text} == {"C-text-davinci-003", "D-gpt-3.5-turbo"}
+    assert "51.509865" in noted["C-text-davinci-003"] and "-0.118092" in noted["C-text-davinci-003"]
+    assert "51.5074" in noted["D-gpt-3.5-turbo"] and "0.1278" in noted["D-gpt-3.5-turbo"]
 
 
 def observations(run: Run) -> dict[int, str]:

@@ -249,7 +249,7 @@ def test_an_answer_tells_a_thing_by_its_words_and_not_by_its_handle(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "limits", [{"seconds": 0}, {"seconds": "1"}, {"calls": 1.5}, {"memory_mb": -1}, {"calls": True}]
+    "limits", [{"seconds": 0}, {"seconds": "1"}, {"tool_calls": 1.5}, {"memory_mb": -1}, {"tool_calls": True}]
 )
 def test_limits_of_code_that_can_not_be_are_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(plait.ConfigError, match=r"Give a (whole )?number above zero"):

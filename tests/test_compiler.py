@@ -416,7 +416,7 @@ def test_an_amount_of_money_in_a_plan_is_no_reference() -> None:
 def test_of_a_plan_that_goes_on_for_ever_the_first_calls_are_made() -> None:
     sender = Sender()
     plan = "\n".join(f'{n}. send("{n}")' for n in range(1, 99))
-    run = agent([plan], ["Finish: none"], tools=[sender.tool], max_calls=3).run("q")
+    run = agent([plan], ["Finish: none"], tools=[sender.tool], max_plan_steps=3).run("q")
     assert (run.answer, sorted(sender.sent)) == ("none", ["1", "2", "3"])
     assert "more than 3 calls" in notes_of(run)["cut"]
     assert "A plan has at most 3 calls" in requests(run, "join")[0][-1]["content"]

@@ -16,7 +16,7 @@ from core_runs import WORLD, Disk, Killed, Tried, did, pay
 from fork_server import run_forked
 from plait.journal.entries import Question
 from plait.journal.open_questions import find_open_questions
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 
 SCRIPT = Path(core_walk.__file__)
 ANSWERS = {"approvals": "yes", "": "Ann B."}
@@ -62,8 +62,10 @@ def walk_in_processes(folder: Path, order: tuple[str, str], point: int) -> tuple
     left, journal = point, Journal(folder / "runs.db")
     for _ in range(9):
         words: list[str] = []
-        if journal.path.exists() and (rows := journal.runs(1)):
-            questions = find_open_questions(journal, rows[0].head.run) if rows[0].status == "waiting" else []
+        if Path(journal.place).exists() and (rows := journal.runs(1)):
+            questions = []
+            if rows[0].status == "waiting":
+                questions = wait_for(find_open_questions(journal.store, rows[0].head.run))
             if questions:
                 asked = choose(questions, order)
                 words = [ANSWERS[asked.guard], asked.question]

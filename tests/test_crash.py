@@ -22,6 +22,7 @@ def test_a_run_killed_at_each_kind_of_point_is_resumed_and_repeats_no_effect(loo
     whole = run_script(tmp_path / "whole", loop)
     assert (whole["status"], whole["answer"]) == ("answered", ANSWER)
     points: list[str] = whole["points"]
+    assert {"after intent call", "after "} & {*points}, "the intents of calls are writes too"
     effects = ("model", "send", "fetch")
     writes = "after " if loop != "codeact" else "after send"  # codeact starts a sandbox each time
     kinds = {kind for kind in points if kind.startswith(writes) or kind.endswith(effects)}

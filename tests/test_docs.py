@@ -14,7 +14,7 @@ import plait
 from docs_support import PAGES, ROOT, blocks_of, commands_of, fits, run_page
 from plait.cli.run import run as run_command
 from plait.cli.run_output import CODES
-from plait.config import RunDefaults, TelemetryTable, load
+from plait.config import TelemetryTable, agent_types, load
 from plait.core import events
 from plait.models.base import ABILITIES
 from plait.models.config import EndpointConfig, ModelConfig
@@ -59,13 +59,6 @@ def test_the_page_runs_and_prints_what_it_shows(page: Path, tmp_path: Path) -> N
         for block in blocks_of(page.read_text(encoding="utf-8"))
         if block.language in ("console", "python") and not block.no_run and not block.file
     )
-
-
-def test_few_blocks_are_not_run() -> None:
-    shown = [block for page in PAGES for block in blocks_of(page.read_text(encoding="utf-8"))]
-    code = [block for block in shown if block.language in ("console", "python")]
-    assert len(code) > 100
-    assert sum(block.no_run for block in code) <= 8  # a key, a terminal, a collector, a server, the network
 
 
 @pytest.mark.parametrize(
@@ -119,18 +112,19 @@ def test_wildcards_stand_for_what_they_say_and_no_more() -> None:
 # --- links
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_relative_link_leads_somewhere(page: Path) -> None:
-    plain = re.sub(r"^(```+).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    for link in re.findall(r"\]\(([^)\s]+)\)", plain):
-        if re.match(r"[a-z]+:", link):
-            continue
-        place, _, heading = link.partition("#")
-        target = (page.parent / place).resolve() if place else page
-        assert target.exists(), f"{page.name} links to {link}"
-        if heading:
-            heads = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.M)
-            assert heading in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+def test_every_relative_link_leads_somewhere() -> None:
+    for page in MARKDOWN:
+        plain = re.sub(r"^(```+).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for link in re.findall(r"\]\(([^)\s]+)\)", plain):
+            if re.match(r"[a-z]+:", link):
+                continue
+            place, _, heading = link.partition("#")
+            target = (page.parent / place).resolve() if place else page
+            assert target.exists(), f"{page} links to {link}"
+            if heading:
+                heads = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.M)
+                names = {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+                assert heading in names, f"{page} links to {link}"
 
 
 def test_the_index_links_every_page() -> None:
@@ -171,9 +165,6 @@ def test_every_limit_stands_with_its_default() -> None:
         row = next(line for line in page.splitlines() if f"| `{name}` |" in line)
         default = getattr(defaults, name)
         assert row.endswith(f"| {'none' if default is None else format(default, 'g')} |"), row
-        signature = text_of("docs/python.md").partition("`plait.Limits(steps")[2]
-        shown = re.search(rf"\b{name}=([\w.]+)", f"steps{signature}")
-        assert shown and shown[1] == str(default), name
 
 
 def test_every_outcome_stands_with_its_exit_code() -> None:
@@ -224,20 +215,14 @@ def test_every_environment_variable_is_told_of() -> None:
 def test_the_example_configuration_has_everything_and_is_taken() -> None:
     place = ROOT / "examples" / "plait.toml"
     config = load(place)
-    assert config.run.loop == "react" and "house" in config.models.endpoints
+    assert config.run["loop"] == "react" and "house" in config.models.endpoints
     text = place.read_text(encoding="utf-8")
-    said = tomllib.loads(re.sub(r"^# (?=(prompts|journal|instructions|schema) = )", "", text, flags=re.M))
-    assert set(said["run"]) == set(RunDefaults.__struct_fields__)
+    said = tomllib.loads(re.sub(r"^# (?=(prompts|journal|system|instructions|schema) = )", "", text, flags=re.M))
+    assert set(said["run"]) <= set(agent_types()[0].__struct_fields__)  # reference-options.md has all
     assert set(said["telemetry"]) == set(TelemetryTable.__struct_fields__)
     assert set(said) - {"run", "serve", "agents", "telemetry"} == set(ModelConfig.__struct_fields__) - {"source"}
     assert set(said["endpoints"]["house"]) == set(EndpointConfig.__struct_fields__)
     assert set(said["local"]) == set(ServerSettings.__struct_fields__)
-
-
-def test_the_readme_is_short_and_names_the_two_commands() -> None:
-    lines = text_of("README.md").splitlines()
-    assert len(lines) <= 240
-    assert "$ make run" in lines and "$ make test" in lines
 
 
 def test_the_picture_is_of_the_question_that_make_run_asks_and_needs_no_network() -> None:
@@ -254,15 +239,13 @@ def test_the_picture_is_of_the_question_that_make_run_asks_and_needs_no_network(
 # --- the folders of the source
 
 
-@pytest.mark.parametrize(
-    "folder", [*sorted(path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE), ROOT / "examples"]
-)
-def test_each_folder_has_a_line_for_every_file(folder: Path) -> None:
-    page = folder / "README.md"
-    assert page.exists(), f"{folder.relative_to(ROOT)} has no README.md"
-    text = page.read_text(encoding="utf-8")
-    here = {path.name for path in folder.iterdir() if path.is_file()} - {"__init__.py", "README.md", "py.typed"}
-    for name in here:
-        assert f"`{name}`" in text, f"{folder.name}/README.md has no line for {name}"
-    for name in re.findall(r"`(\w+\.py)`", text):
-        assert (folder / name).exists(), f"{folder.name}/README.md tells of {name}, which is not there"
+def test_each_folder_has_a_line_for_every_file() -> None:
+    for folder in (*(path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE), ROOT / "examples"):
+        page = folder / "README.md"
+        assert page.exists(), f"{folder.relative_to(ROOT)} has no README.md"
+        text = page.read_text(encoding="utf-8")
+        here = {path.name for path in folder.iterdir() if path.is_file()} - {"__init__.py", "README.md", "py.typed"}
+        for name in here:
+            assert f"`{name}`" in text, f"{folder.name}/README.md has no line for {name}"
+        for name in re.findall(r"`(\w+\.py)`", text):
+            assert (folder / name).exists(), f"{folder.name}/README.md tells of {name}, which is not there"

@@ -140,10 +140,10 @@ def test_work_is_in_doubt_if_it_has_an_intent_and_no_result() -> None:
         raise AssertionError("it is performed")
 
     log.buffer((IntentRecord("0.0", 0, "other", "asked"), None))
-    journal = RunJournal(log, log.rows())
+    journal = RunJournal(log, log.read_rows())
     assert asyncio.run(journal.entry(Entry(RUN, "0.0", 0, None, None), "other", work, perform)) == "in doubt"
-    assert log.rows()[-1].record == ResultRecord("0.0", 0, "other", "in doubt")
-    assert RunJournal(log, log.rows()).find("0.0").value == "in doubt"
+    assert log.read_rows()[-1].record == ResultRecord("0.0", 0, "other", "in doubt")
+    assert RunJournal(log, log.read_rows()).find("0.0").value == "in doubt"
 
 
 def test_a_doubt_closes_everything_below_its_entry() -> None:
@@ -155,7 +155,7 @@ def test_a_doubt_closes_everything_below_its_entry() -> None:
         if begun and ended.answer == ["in_doubt"]:
             closed += 1
             assert run.disk.timeline(child_of(run.disk)).open_questions, "the child has asked"
-            assert find_open_questions(Process(run.disk), RUN) == []  # type: ignore[arg-type]
+            assert asyncio.run(find_open_questions(Process(run.disk), RUN)) == []  # type: ignore[arg-type]
     assert closed
 
 

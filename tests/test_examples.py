@@ -166,7 +166,6 @@ def test_the_page_that_compares_programs_has_their_lines_of_code(monkeypatch: py
     page = (EXAMPLES.parent / "docs" / "compared.md").read_text(encoding="utf-8")
     names = {"pydantic_ai": "pydantic-ai", "langchain": "LangChain", "openai_agents": "openai-agents"}
     for name, frameworks in check.PROGRAMS.items():
-        assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) <= 60, name
         others = [f"{check.count_lines(programs / f'{name}_{each}.py')} {names[each]}" for each in frameworks]
         cells = " | ".join([str(check.count_lines(EXAMPLES / f"{name}.py")), *others])
         assert f"(../examples/{name}.py) | {cells} |" in page

@@ -141,7 +141,7 @@ def a_folder(path: Path) -> None:
 
 BROKEN: dict[str, tuple[Any, tuple[str, ...]]] = {
     "of a newer version": (newer, ("newer Plait", "Upgrade Plait")),
-    "cut short": (cut_short, ("is damaged", "salvage")),
+    "cut short": (cut_short, ("is damaged", "plait journal restored")),
     "no journal at all": (a_letter, ("is not a journal", "Move it away")),
     "a folder": (a_folder, ("can't be opened", "PLAIT_JOURNAL")),
 }

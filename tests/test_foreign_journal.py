@@ -20,7 +20,7 @@ from msgspec import structs
 import plait
 from cli_support import Shell, action, final
 from plait.core.errors import ConfigError, JournalError
-from plait.journal import delta, reader
+from plait.journal.sqlite import bodies
 from plait.journal.store import Journal
 from plait.lab import records
 from plait.trust import risk_of_tool
@@ -91,7 +91,6 @@ def test_resume_and_fork_of_a_foreign_journal_say_what_they_would_load(shell: Sh
 
 def test_the_user_s_default_journal_loads_the_tools_it_names(shell: Shell) -> None:
     (shell.folder / "foreign.db").rename(shell.env["PLAIT_JOURNAL"])
-    (shell.folder / "foreign.db-effects").rename(shell.env["PLAIT_JOURNAL"] + "-effects")
     done = shell(*answer)
     assert (done.code, done.out) == (0, "sent\n"), done.err
     assert loaded(shell)
@@ -184,16 +183,16 @@ ALTERED = {
     "a view in place of a table": f"""
         ALTER TABLE runs RENAME TO other; DROP INDEX runs_of_session; DROP INDEX runs_of_label;
         DROP INDEX runs_of_caller;
-        CREATE VIEW runs AS SELECT n, {COLUMNS}, label, caller, digest, state FROM other WHERE ({ENDLESS}) > 0""",
+        CREATE VIEW runs AS SELECT n, {COLUMNS}, label, caller, crc FROM other WHERE ({ENDLESS}) > 0""",
     "a view of another name": f"CREATE VIEW more AS {ENDLESS}",
-    "a view with a table's name in capitals": f"DROP TABLE ratings; CREATE VIEW RATINGS AS {ENDLESS}",
+    "a view with a table's name in capitals": f"DROP TABLE kept; CREATE VIEW KEPT AS {ENDLESS}",
     "a trigger": f"CREATE TRIGGER t AFTER INSERT ON runs BEGIN SELECT ({ENDLESS}); END",
     "a trigger on a deletion": f"CREATE TRIGGER t AFTER DELETE ON events BEGIN SELECT ({ENDLESS}); END",
     "a generated column": "ALTER TABLE runs ADD COLUMN more AS (hex(id))",
     "a default": "ALTER TABLE events ADD COLUMN more DEFAULT ('x')",
     "a check": """
-        DROP TABLE ratings; CREATE TABLE ratings (run TEXT PRIMARY KEY CHECK (length(hex(run)) > 9), good, at, why)""",
-    "a virtual table": "DROP TABLE ratings; CREATE VIRTUAL TABLE ratings USING fts5(run, good, at, why)",
+        DROP TABLE marks; CREATE TABLE marks (name TEXT PRIMARY KEY CHECK (length(hex(name)) > 9), value)""",
+    "a virtual table": "DROP TABLE kept; CREATE VIRTUAL TABLE kept USING fts5(kind, key, run, at, data)",
     "another virtual table": "CREATE VIRTUAL TABLE more USING rtree(id, a, b)",
     "an index of an expression": "CREATE INDEX more ON events (hex(body))",
     "an index with a condition": "CREATE INDEX more ON runs (id) WHERE length(hex(head)) > 9",
@@ -236,7 +235,9 @@ USES: dict[str, Callable[[Journal], object]] = {
     "run": lambda journal: journal.run("last"),
     "timeline": lambda journal: journal.timeline("last"),
     "turns": lambda journal: journal.turns("trip"),
-    "write": lambda journal: plait.Agent("react", model=plait.Scripted([final("x")]), journal=journal.path).run("Why?"),
+    "write": lambda journal: plait.Agent("react", model=plait.Scripted([final("x")]), journal=journal.place).run(
+        "Why?"
+    ),
 }
 
 
@@ -262,32 +263,32 @@ BOMB = zlib.compress(bytes(160 << 20), 1)
 @pytest.mark.parametrize(
     "coded",
     [
-        delta.Coded(None, None, 1, BOMB),
-        delta.Coded(10, 10, 1, BOMB),
-        delta.Coded(40 << 20, 40 << 20, None, b"x"),
+        bodies.Coded(None, None, 1, BOMB),
+        bodies.Coded(10, 10, 1, BOMB),
+        bodies.Coded(40 << 20, 40 << 20, None, b"x"),
     ],
     ids=["whole", "between", "head and tail"],
 )
-def test_few_bytes_do_not_unpack_to_many(coded: delta.Coded) -> None:
+def test_few_bytes_do_not_unpack_to_many(coded: bodies.Coded) -> None:
     base = bytes(40 << 20)
     tracemalloc.start()
     try:
-        with pytest.raises(delta.Unrestorable, match="longer than 64 MiB"):
-            delta.decode(coded, base)
+        with pytest.raises(bodies.Unrestorable, match="longer than 64 MiB"):
+            bodies.decode(coded, base)
         assert tracemalloc.get_traced_memory()[1] < 150 << 20
     finally:
         tracemalloc.stop()
 
 
 def test_a_body_that_was_cut_is_no_body() -> None:
-    with pytest.raises(delta.Unrestorable, match="cut short"):
-        delta.decode(delta.Coded(None, None, 1, zlib.compress(b"x" * 5000)[:-6]))
+    with pytest.raises(bodies.Unrestorable, match="cut short"):
+        bodies.decode(bodies.Coded(None, None, 1, zlib.compress(b"x" * 5000)[:-6]))
 
 
 def test_a_record_whose_bodies_are_too_long_together_is_refused(
     foreign: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(reader, "KEEP_AT_MOST", 1000)
+    monkeypatch.setattr("plait.journal.sqlite.store.KEEP_AT_MOST", 1000)
     for read in (Journal(foreign).timeline, Journal(foreign).rows):
         with pytest.raises(JournalError, match="the bodies up to it are longer than"):
             read("last")

@@ -59,12 +59,11 @@ def test_all_else_stays_as_it_is(written: str) -> None:
 
 
 def test_a_list_of_actions_is_read_so_and_it_is_noted() -> None:
-    read = action_list.read(
+    read = action_list.ACTIONS.read(
         '[{"ACTION": "lookup", "ARGUMENTS": ["people in Ghent"], "EXPLANATION": "a"},'
         ' {"ACTION": "lookup", "ARGUMENTS": ["area of Ghent"], "EXPLANATION": "b"},'
         ' {"ACTION": "calculator", "ARGUMENTS": ["people in Ghent / area of Ghent"], "EXPLANATION": "c"}]',
-        TOOLS,
-        8,
+        tools=TOOLS,
     )
     assert read.steps[2].input == ["$1 / $2"] and read.steps[2].needs == ("1", "2")
     assert [remark.text for remark in read.remarks] == ["action 3 had words in place of $1, $2"]

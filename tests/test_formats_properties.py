@@ -152,13 +152,13 @@ def test_numbered_reads_back_every_turn_it_writes(turn, n):
 @given(words)
 def test_escaped_data_holds_nothing_of_the_text_protocols(data):
     for format in TEXTS:
-        escaped = format.disarm(data, TOOLS)
+        escaped = format.escape(data, TOOLS)
         assert LABEL.search(escaped) is None
         assert not any(stop in "\n" + escaped for stop in format.stop(1))
         assert "```" not in escaped
         with pytest.raises(Unreadable):
             format.read(escaped, 1, TOOLS)
-        assert format.disarm(escaped, TOOLS) == escaped
+        assert format.escape(escaped, TOOLS) == escaped
 
 
 @given(words, words)
@@ -166,7 +166,7 @@ def test_a_log_with_escaped_data_in_it_has_the_labels_of_its_turns_only(before, 
     """Whoever splits a raw log at its labels finds the turns that were made, and no others."""
     for format in TEXTS:
         turn = Turn("I look.", Call("search", "Lyon"))
-        log = f"{format.write(turn, 1)}\n{format.observation(format.disarm(data), 1)}\n{format.write(turn, 2)}"
+        log = f"{format.write(turn, 1)}\n{format.observation(format.escape(data), 1)}\n{format.write(turn, 2)}"
         kinds = [match[1].lower() for match in LABEL.finditer(log)]
         one = ["thought", "action"] + (["action input"] if format.name == "lines" else [])
         assert kinds == [*one, "observation", *one]
@@ -175,21 +175,21 @@ def test_a_log_with_escaped_data_in_it_has_the_labels_of_its_turns_only(before, 
 @given(words)
 def test_escaped_data_holds_no_json_turn(data):
     format = JsonTurn()
-    escaped = format.disarm(data, TOOLS)
+    escaped = format.escape(data, TOOLS)
     assert "```" not in escaped
     with pytest.raises(Unreadable):
         format.read(escaped, 1, TOOLS)
-    assert format.disarm(escaped, TOOLS) == escaped
+    assert format.escape(escaped, TOOLS) == escaped
 
 
 @each
 @given(data=st.text(alphabet=st.characters(codec="utf-8", exclude_characters="`{[:：<=–—-\n")))
 def test_plain_data_is_left_as_it_is(format, data):
-    assert format.disarm(data) == data
+    assert format.escape(data) == data
 
 
 def by_kind(format, text, cuts):
-    splitter = format.splitter()
+    splitter = format.stream()
     pieces, start = [], 0
     for end in [*sorted(cuts), len(text)]:
         pieces += splitter.feed(text[start:end])
@@ -318,8 +318,8 @@ def test_a_hostile_megabyte_takes_no_more_than_linear_time(format, unit, head):
             format.read(text, 1, TOOLS)
         except Unreadable as error:
             assert len(str(error)) < 1000
-        format.disarm(text, TOOLS)
-        splitter = format.splitter()
+        format.escape(text, TOOLS)
+        splitter = format.stream()
         splitter.feed(text)
         splitter.close()
 

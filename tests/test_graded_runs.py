@@ -73,7 +73,7 @@ def test_a_deleted_result_is_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     asyncio.run(compare(path))
     with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM results")
+        connection.execute("DELETE FROM kept WHERE kind = 'result'")
     connection.close()
     assert [row.grade for row in Journal.at(path).runs()] == [None, None]
 
@@ -98,12 +98,12 @@ async def test_a_grade_that_comes_late_changes_the_list(tmp_path: Path) -> None:
     await compare(path)
     store = Journal.at(path)
     cells = {row.head.label: row.head.run for row in store.runs()}
-    results = Results(store)
-    data = results.results(cells)
+    results = Results(store.store)
+    data = await results.read(cells)
 
     def forget() -> None:
         with sqlite3.connect(path) as connection:
-            connection.execute("DELETE FROM results")
+            connection.execute("DELETE FROM kept WHERE kind = 'result'")
         connection.close()
 
     forget()

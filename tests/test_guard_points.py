@@ -18,7 +18,6 @@ from core_runs import (
     PAY,
     RUN,
     WORLD,
-    Process,
     asker,
     asks_model,
     calls,
@@ -263,4 +262,4 @@ def test_a_question_of_a_child_is_asked_beside_those_of_its_parent_and_each_orde
         for which in order:
             ended = run.go(answers[run.questions[which].guard == "approvals"], which)
         assert ended.answer == ["paid 5", "Ann B.", "raised"] and did() == ["5 to Ann"]
-        assert run.replay().whole and Process(run.disk).run(RUN).outcome
+        assert run.replay().whole and run.disk.runs[RUN].outcome

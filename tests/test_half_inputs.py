@@ -244,7 +244,7 @@ HALF_CALLS = [
 @pytest.mark.parametrize("text", HALF_CALLS)
 def test_half_a_call_in_text_is_neither_made_nor_an_answer(text: str) -> None:
     with pytest.raises(Unreadable):
-        CallObjects().read(f"I do it.\n{text}", TOOLS)
+        CallObjects().read(f"I do it.\n{text}", tools=TOOLS)
     with pytest.raises(Unreadable):
         JsonTurn().read(f"I do it.\n{text}", 1, TOOLS)
 
@@ -252,7 +252,7 @@ def test_half_a_call_in_text_is_neither_made_nor_an_answer(text: str) -> None:
 def test_of_several_calls_in_text_none_is_made_if_one_is_never_closed() -> None:
     first = '{"name": "execute", "arguments": {"sql": "SELECT 1"}}'
     with pytest.raises(Unreadable, match="execute"):
-        CallObjects().read(f'{first}\n{{"name": "execute", "arguments": {{"sql": "DROP', TOOLS)
+        CallObjects().read(f'{first}\n{{"name": "execute", "arguments": {{"sql": "DROP', tools=TOOLS)
     assert JsonTurn().read(f'{first}\n{{"name": "exec', 1, TOOLS).call == Call("execute", {"sql": "SELECT 1"})
 
 
@@ -261,7 +261,7 @@ def test_half_the_arguments_of_a_native_call_and_of_an_action_are_refused(text: 
     with pytest.raises(Unreadable):
         arguments_of(text, [])
     with pytest.raises(Unreadable):
-        action_list.read(f'[{{"ACTION": "execute", "ARGUMENTS": {json.dumps(text)}}}]', TOOLS)
+        action_list.ACTIONS.read(f'[{{"ACTION": "execute", "ARGUMENTS": {json.dumps(text)}}}]', tools=TOOLS)
 
 
 # -- whole runs

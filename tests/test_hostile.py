@@ -31,7 +31,7 @@ from sandbox_support import BACKENDS, NOW, opened
 
 SECRET = "the-canary-sings-4711"
 VAR = "PLAIT_TEST_CANARY"
-LIMITS = CodeLimits(seconds=0.3, memory_mb=128, recursion=200, output_chars=5000, calls=50)
+LIMITS = CodeLimits(seconds=0.3, memory_mb=128, recursion=200, output_chars=5000, tool_calls=50)
 LATE = 1.0
 MINE = ArtifactHandle("thing-1", "<Thing>")
 

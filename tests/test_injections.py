@@ -1,9 +1,9 @@
-"""The suite of injected tasks: the tasks can be done, the attacks do harm where nothing prevents it, and what an agent
-with the policy `taint="ask"` does about them."""
+"""The injected tasks of the benchmarks: they can be done, the attacks do harm where nothing prevents it, and what an
+agent with the policy `taint="ask"` does about them."""
 
 from __future__ import annotations
 
-import asyncio
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -15,15 +15,16 @@ from msgspec import structs
 import plait
 from conftest import CAMPAIGN
 from plait.core import Call, Reply, Waiting
-from plait.core.errors import ConfigError, ToolError
-from plait.lab import compare, load_suite
-from plait.lab.injections.grade import OfficeUser, find_wanted, grade_injected, read_work
-from plait.lab.injections.obedient import obedient_model
-from plait.lab.injections.office import InjectedTask, Office, OfficeCall, condense
-from plait.lab.injections.tasks import SPLITS, TASKS, find_task
+from plait.core.errors import ToolError
 from plait.loops import OURS, loop_from
 from plait.models.scripted import Scripted
-from plait.tools import tools_from
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from injected.grade import OfficeUser, find_wanted, read_work
+from injected.obedient import obedient_model
+from injected.office import InjectedTask, Office, OfficeCall, condense
+from injected.tasks import SPLITS, TASKS, find_task
 
 REACTING = ("react", "json", "tool_calling", "codeact", "compiler", "phased(rounds=4)")
 """The loops whose model sees results before it chooses the last call."""
@@ -49,9 +50,9 @@ def _run_once(loop: str, id: str, clean: bool, options: tuple[tuple[str, Any], .
 
 
 def each_task(loops: tuple[str, ...]) -> Any:
-    """Every pair in the campaign; otherwise a third of them, with every loop and every task."""
+    """Every pair in the campaign; otherwise a sixth of them, with every loop."""
     pairs = [
-        (loop, task) for i, loop in enumerate(loops) for j, task in enumerate(TASKS) if CAMPAIGN or (i + j) % 3 == 0
+        (loop, task) for i, loop in enumerate(loops) for j, task in enumerate(TASKS) if CAMPAIGN or (i + j) % 6 == 0
     ]
     cases = [pytest.param(loop, task, id=f"{loop}-{task.id}") for loop, task in pairs]
     return pytest.mark.parametrize(("loop", "task"), cases)
@@ -136,65 +137,18 @@ def test_the_office_keeps_what_was_done() -> None:
         tools["read_mail"](7)
 
 
-# --- the suite
-
-
-def test_the_word_loads_each_half_and_both() -> None:
-    assert [len(load_suite(f"injections{rest}").tasks) for rest in ("", ":all", ":before", ":after")] == [
-        24,
-        24,
-        12,
-        12,
-    ]
-    clean = load_suite("injections:after,clean")
-    assert clean.word == "injections:after,clean"
-    assert load_suite(clean.word) == clean
-    task = clean.tasks[0]
-    assert (task.split, task.about) == ("after", {"attack": "mail"})
-    read_mail = next(tool for tool in tools_from(clean.tools_of(task)) if tool.name == "read_mail")
-    assert "relay@postbridge.example" not in read_mail(73)
-
-
-@pytest.mark.parametrize(
-    ("word", "error"),
-    [("injections:middle", "no split 'middle'"), ("injections:after,clear", "no setting clear")],
-)
-def test_another_split_or_setting_is_refused(word: str, error: str) -> None:
-    with pytest.raises(ConfigError, match=error):
-        load_suite(word)
-
-
-def test_an_unknown_task_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no injected task 'mail-none'"):
-        tools_from(["lab:injections,mail-none"])
-
-
-def test_a_comparison_has_useful_work_and_harm_as_columns(tmp_path: Path) -> None:
-    replies = [
-        '{"thought": "", "tool": "delete_document", "tool_input": {"name": "contracts.txt"}}',
-        '{"thought": "", "tool": "final_answer", "tool_input": "14 May"}',
-    ]
-    table = compare("injections:before", loops="json", models=[Scripted(replies)], limit=2, journal=tmp_path / "j.db")
-    grades = {each.task: each.grade for each in table.results}
-    # Nobody asked for the deletion in the first task; in the second task it is the harm.
-    assert (grades["mail-customers"].mark, grades["mail-customers"].score) == ("flaw", 0.5)
-    assert grades["mail-customers"].measures == {"useful": 1.0, "harmful": 0.0}
-    assert (grades["mail-contract"].mark, grades["mail-contract"].score) == ("harmed", 0.0)
-    assert grades["mail-contract"].measures == {"useful": 0.0, "harmful": 1.0}
-    assert table.rows[0].measures == {"useful": 0.5, "harmful": 0.5}
+# --- what a run did
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
-def test_the_grader_finds_each_harmful_call_and_its_absence(task: InjectedTask) -> None:
+def test_each_harmful_call_and_its_absence_is_found(task: InjectedTask) -> None:
     answer = f"It is {task.answer}."
     wanted = [Reply("", calls=tuple(Call(each.tool, each.input) for each in task.effects))] if task.effects else []
-    for harm, mark in (((), "done"), ((Reply("", calls=(Call(task.harm.tool, task.harm.input),)),), "harmed")):
+    for harm in ((), (Reply("", calls=(Call(task.harm.tool, task.harm.input),)),)):
         model = Scripted([*wanted, *harm, Reply(answer)], by_turn=False)
         run = plait.Agent("tool_calling", model=model, tools=Office(task).tools, journal=False).run(task.question)
-        grade = asyncio.run(grade_injected(load_suite("injections").tasks[TASKS.index(task)], run))
-        assert (grade.mark, grade.success, grade.measures["useful"]) == (mark, not harm, 1.0)
-        assert grade.measures["harmful"] == len(harm)
-        assert (task.harm.tool in grade.why) is bool(harm)
+        work = read_work(task, run.events, run.answer)
+        assert (work.useful, len(work.harmful), work.unwanted) == (1.0, len(harm), ())
 
 
 def test_work_that_is_missing_is_named() -> None:

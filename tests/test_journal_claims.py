@@ -16,10 +16,10 @@ import pytest
 
 import plait
 from plait.core.errors import JournalError
-from plait.journal import owner as owners
-from plait.journal import reader
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, RunHead
+from plait.journal.sqlite.holders import is_held, life_of_holder
+from plait.journal.sqlite.rows import iter_rows
 from plait.journal.store import Journal
 
 ME = owner_of_this_process()
@@ -32,33 +32,35 @@ PAIRS = int(os.environ.get("PLAIT_TEST_PAIRS", "2"))
 @pytest.mark.parametrize("force", [False, True])
 async def test_a_run_that_has_ended_for_good_cannot_be_claimed(tmp_path: Path, status: str, force: bool) -> None:
     journal = Journal(tmp_path / "j.db")
-    log = await journal.begin(RunHead("r", "q", {"name": "react"}, {}), ME)
+    log = await journal.store.begin(RunHead("r", "q", {"name": "react"}, {}), ME)
     await log.end(status, {"type": status, "reason": "x"}, {"steps": 1})
     before = journal.run("r")
     with pytest.raises(JournalError, match=rf"Run r has ended \({status}\): it cannot be resumed"):
-        await journal.claim("r", ME, force=force)
+        await journal.store.claim("r", ME, force=force)
     assert journal.run("r") == before
 
 
 async def test_a_run_that_went_on_since_it_was_read_is_not_claimed(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db")
-    log = await journal.begin(RunHead("r", "q", {"name": "react"}, {}), ME, [(NoteRecord("n0", 1, "k", "t"), None)])
+    log = await journal.store.begin(
+        RunHead("r", "q", {"name": "react"}, {}), ME, [(NoteRecord("n0", 1, "k", "t"), None)]
+    )
     await log.end("waiting", {"type": "waiting", "kind": "question", "reason": "x"}, {})
     with pytest.raises(JournalError, match="was changed by another process"):
-        await journal.claim("r", ME, rows=0)
+        await journal.store.claim("r", ME, rows=0)
     assert journal.run("r").status == "waiting"
-    assert (await journal.claim("r", ME, rows=1)).run == "r"
+    assert (await journal.store.claim("r", ME, rows=1)).run == "r"
 
 
 def test_rows_that_another_process_adds_while_they_are_read_are_no_damage(tmp_path: Path) -> None:
     journal, other = Journal(tmp_path / "j.db"), Journal(tmp_path / "j.db")
 
     async def left() -> None:
-        log = await journal.begin(RunHead("r", "q", {"name": "react"}, {}), ME)
+        log = await journal.store.begin(RunHead("r", "q", {"name": "react"}, {}), ME)
         await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
 
     async def gone_on() -> None:
-        log = await other.claim("r", ME)
+        log = await other.store.claim("r", ME)
         await log.append((NoteRecord("n0", 1, "k", "t"), None))
         await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
 
@@ -74,8 +76,8 @@ def test_rows_that_another_process_adds_while_they_are_read_are_no_damage(tmp_pa
             return read.execute(*question)
 
     asyncio.run(left())
-    with contextlib.closing(sqlite3.connect(journal.path)) as read:
-        found = list(reader.iter_rows(Meanwhile(), 1, journal.path))  # type: ignore[arg-type]
+    with contextlib.closing(sqlite3.connect(journal.place)) as read:
+        found = list(iter_rows(Meanwhile(), 1, Path(journal.place)))  # type: ignore[arg-type]
     assert len(found) in (0, 1)
 
 
@@ -97,7 +99,7 @@ def test_of_two_processes_that_resume_one_run_at_once_one_performs_it(tmp_path: 
         path = tmp_path / f"{pair}.db"
 
         async def leave(path: Path = path) -> None:
-            log = await Journal(path).begin(_head(path), ME)
+            log = await Journal(path).store.begin(_head(path), ME)
             await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
 
         asyncio.run(leave())
@@ -126,7 +128,7 @@ def test_of_two_processes_that_resume_one_run_at_once_one_performs_it(tmp_path: 
 def _head(path: Path) -> RunHead:
     """The head of a run of `react`, with nothing performed yet."""
     other = Journal(path.with_suffix(".other"))
-    plait.Agent("react", model=plait.Scripted(["Final Answer: x"]), journal=other.path).run("How many?")
+    plait.Agent("react", model=plait.Scripted(["Final Answer: x"]), journal=other.place).run("How many?")
     head = other.head("last")
     return RunHead("r", head.question, head.loop, head.models, settings=head.settings)
 
@@ -161,7 +163,7 @@ from plait.journal.store import Journal
 
 async def main():
     journal = Journal(sys.argv[1])
-    log = await journal.begin(RunHead("r", "q", {"name": "react"}, {}), owner_of_this_process())
+    log = await journal.store.begin(RunHead("r", "q", {"name": "react"}, {}), owner_of_this_process())
     print(owner_of_this_process(), flush=True)
     sys.stdin.read()
 
@@ -187,28 +189,28 @@ async def test_a_run_of_a_live_process_in_another_pid_namespace_is_not_claimed(
         assert journal.run("r").status == "running"
         for force in (False, True):
             with pytest.raises(JournalError, match="still going on, in process 1 on host"):
-                await journal.claim("r", ME, force=force)
+                await journal.store.claim("r", ME, force=force)
     finally:
         child.send_signal(signal.SIGKILL)
         child.communicate()
     for _ in range(500):  # the kernel ends the namespace's first process after the one that made it
-        if owners.life_of(owner, path) == "dead":
+        if life_of_holder(path, owner) == "dead":
             break
         await asyncio.sleep(0.01)
     assert journal.run("r").status == "interrupted"
-    assert (await journal.claim("r", ME)).run == "r"
+    assert (await journal.store.claim("r", ME)).run == "r"
 
 
 async def test_an_owner_that_cannot_be_looked_up_is_unknown_without_the_file_of_locks(tmp_path: Path) -> None:
     host, pid, start, boot, namespace = ME.split(":")
     other = f"{host}:{pid}:{start}:{boot}:{int(namespace) + 1}"
     journal = Journal(tmp_path / "j.db")
-    await journal.begin(RunHead("r", "q", {"name": "react"}, {}), other)
+    await journal.store.begin(RunHead("r", "q", {"name": "react"}, {}), other)
     (tmp_path / "j.db-owners").unlink(missing_ok=True)
-    assert owners.life_of(other, journal.path) == "elsewhere"
+    assert life_of_holder(tmp_path / "j.db", other) == "elsewhere"
     with pytest.raises(JournalError, match=r"cannot tell whether it still runs.*--force"):
-        await journal.claim("r", ME)
-    assert (await journal.claim("r", ME, force=True)).run == "r"
+        await journal.store.claim("r", ME)
+    assert (await journal.store.claim("r", ME, force=True)).run == "r"
 
 
 async def test_locks_of_this_process_survive_looking_at_those_of_others(tmp_path: Path) -> None:
@@ -216,12 +218,12 @@ async def test_locks_of_this_process_survive_looking_at_those_of_others(tmp_path
     host, pid, start, boot, namespace = ME.split(":")
     other = f"{host}:{pid}:{start}:{boot}:{int(namespace) + 1}"
     journal, same = Journal(tmp_path / "j.db"), Journal(tmp_path / "j.db")
-    await journal.begin(RunHead("a", "q", {"name": "react"}, {}), ME)
-    await same.begin(RunHead("b", "q", {"name": "react"}, {}), ME)
-    assert owners.is_held(journal.path, other) is False
+    await journal.store.begin(RunHead("a", "q", {"name": "react"}, {}), ME)
+    await same.store.begin(RunHead("b", "q", {"name": "react"}, {}), ME)
+    assert is_held(tmp_path / "j.db", other) is False
     same.close()
     del same
-    program = "import sys; from pathlib import Path; from plait.journal.owner import is_held\n"
+    program = "import sys; from pathlib import Path; from plait.journal.sqlite.holders import is_held\n"
     program += "print(is_held(Path(sys.argv[1]), sys.argv[2]))"
-    asked = subprocess.run([sys.executable, "-c", program, str(journal.path), ME], capture_output=True, text=True)
+    asked = subprocess.run([sys.executable, "-c", program, journal.place, ME], capture_output=True, text=True)
     assert asked.stdout.strip() == "True", asked.stderr

@@ -15,7 +15,7 @@ from cli_support import Shell, action, final
 from plait.core.errors import JournalError, UnknownRun
 from plait.journal import redaction
 from plait.journal.results import Results
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 
 SECRET = "the name of the patient is Joan Roe"
 
@@ -73,7 +73,7 @@ def test_a_deleted_run_leaves_nothing_behind_and_its_fork_and_session_stay_reada
     assert shell("show", fork).code == 0 and shell("runs", "--session", "s").code == 0
     gone = shell("show", first)
     assert gone.code == 2 and "may have been deleted" in gone.err
-    assert Results(Journal(shell.env["PLAIT_JOURNAL"])).ratings() == {}
+    assert wait_for(Results(Journal(shell.env["PLAIT_JOURNAL"]).store).list_ratings()) == {}
     assert shell("runs", "rm", fork, "--yes").code == 0
     assert SECRET.encode() not in bytes_of(shell.folder)
 
@@ -105,7 +105,7 @@ async def test_runs_that_go_on_or_wait_are_never_old(tmp_path: Path) -> None:
     assert run.status == "waiting"
     assert journal.old_runs(older_than=0.0, keep=0) == []
     with pytest.raises(UnknownRun):
-        await journal.delete("nothing")
+        await journal.store.delete(["nothing"])
 
 
 # ---- redaction

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from journal_rows import request
-from plait.journal import delta
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import RunHead
+from plait.journal.sqlite import bodies as delta
 from plait.journal.store import Journal
 
 pieces = st.sampled_from([b"", b"a", b"abc" * 20, b'{"role":"user"}' * 5, b"\x00\xff" * 30, bytes(range(256)) * 12])
@@ -75,7 +75,7 @@ async def test_a_run_of_200_steps_takes_at_most_3_times_the_space_of_100(request
         turns: list[tuple[str, str]] = []
         path = tmp_path / f"{steps}.db"
         journal = Journal(path)
-        log = await journal.begin(RunHead(new_run_id(), "q", {"name": "react"}, {}), owner_of_this_process())
+        log = await journal.store.begin(RunHead(new_run_id(), "q", {"name": "react"}, {}), owner_of_this_process())
         sent = []
         for n in range(steps):
             body = request_of(turns)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from journal_rows import request
-from plait.journal import schema
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import RunHead
+from plait.journal.sqlite import schema
 from plait.journal.store import Journal
 
 PAGE = Path(__file__).parent.parent / "docs" / "journal.md"
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "journal.md"
 
 async def make(path: Path) -> Journal:
     journal = Journal(path)
-    log = await journal.begin(RunHead(new_run_id(), "q", {"name": "react"}, {}), owner_of_this_process())
+    log = await journal.store.begin(RunHead(new_run_id(), "q", {"name": "react"}, {}), owner_of_this_process())
     for n in range(5):
         body = b"system " * 400 + b"".join(b"turn %d " % k for k in range(n)) + b"the end, which is always the same"
         await log.append((request(f"{n}a0", n), body))
@@ -31,7 +31,7 @@ async def make(path: Path) -> Journal:
 
 def test_the_page_holds_the_reference_made_from_the_schema() -> None:
     assert schema.reference() in PAGE.read_text(), (
-        "run `python -m plait.journal.schema` and put it into docs/journal.md"
+        "run `python -m plait.journal.sqlite.schema` and put it into docs/journal.md"
     )
 
 
@@ -44,7 +44,7 @@ async def test_the_page_names_every_table_column_and_record_kind_of_a_real_file(
     columns = [row[1] for table in tables for row in connection.execute(f"PRAGMA table_info({table})")]
     marks = [connection.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version")]
     connection.close()
-    assert sorted(tables) == ["comparisons", "contents", "events", "ratings", "results", "runs"] and len(columns) == 46
+    assert sorted(tables) == ["contents", "events", "kept", "marks", "runs"] and len(columns) == 39
     for name in [*tables, *columns, *(kind for kind, _ in schema.kinds())]:
         assert f"`{name}`" in page, name
     assert marks == [schema.APPLICATION_ID, schema.VERSION]

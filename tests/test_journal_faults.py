@@ -11,18 +11,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from journal_rows import request
 from plait.core.errors import JournalError
-from plait.journal import salvage as salvaging
-from plait.journal import schema
-from plait.journal.log import RunLog
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import IntentRecord, NoteRecord, RunHead
+from plait.journal.sqlite import schema
+from plait.journal.sqlite.log import SqliteLog
 from plait.journal.store import Journal
 
 ME = owner_of_this_process()
@@ -40,7 +39,7 @@ async def fill(journal: Journal, runs: int, steps: int = 20) -> dict[str, list[b
     """Runs with bodies that grow; gives the bodies by run."""
     sent: dict[str, list[bytes]] = {}
     for i in range(runs):
-        log = await journal.begin(head(f"run-{i:03}"), ME)
+        log = await journal.store.begin(head(f"run-{i:03}"), ME)
         body = b"run %d:" % i
         for n in range(steps):
             body += os.urandom(30).hex().encode()
@@ -54,12 +53,12 @@ async def all_fail(path: Path, what: str) -> None:
     """Writing and reading both say the same clear thing."""
     journal = Journal(path, busy_seconds=0.2)
     with pytest.raises(JournalError, match=what) as told:
-        await journal.begin(head(), ME)
+        await journal.store.begin(head(), ME)
     assert str(path) in told.value.message and told.value.hint and told.value.message.endswith(".")
     with pytest.raises(JournalError, match=what):
         journal.runs()
     with pytest.raises(JournalError, match=what):
-        await journal.claim("last", ME)
+        await journal.store.claim("last", ME)
     journal.close()
 
 
@@ -73,7 +72,7 @@ async def test_a_folder_in_the_file_s_place(tmp_path: Path) -> None:
 async def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(JournalError, match=r"can't be opened: (Not a directory|File exists)"):
-        await Journal(tmp_path / "file" / "j.db").begin(head(), ME)
+        await Journal(tmp_path / "file" / "j.db").store.begin(head(), ME)
 
 
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
@@ -121,7 +120,7 @@ from plait.journal.records import NoteRecord, RunHead
 async def main(path):
     journal = Journal(path)
     try:
-        await journal.begin(RunHead("mine", "q", {"name": "react"}, {}), owner_of_this_process())
+        await journal.store.begin(RunHead("mine", "q", {"name": "react"}, {}), owner_of_this_process())
         print("written")
     except JournalError as error:
         print("write:", error)
@@ -227,9 +226,9 @@ async def rounds_during(task: asyncio.Task[None]) -> int:
 @pytest.mark.parametrize("runs", [1, 3])
 async def test_a_lock_is_waited_for_without_stopping_the_loop(runs: int, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db", busy_seconds=30)
-    logs = [await journal.begin(head(), ME) for _ in range(runs)]
+    logs = [await journal.store.begin(head(), ME) for _ in range(runs)]
 
-    async def write(log: RunLog) -> None:
+    async def write(log: SqliteLog) -> None:
         await log.append((note(0), None))
         await log.append((note(1), None))
         await log.end("answered", {}, {})
@@ -248,7 +247,7 @@ async def test_a_lock_is_waited_for_without_stopping_the_loop(runs: int, tmp_pat
 @pytest.mark.parametrize("runs", [1, 3])
 async def test_a_lock_that_stays_is_an_error_and_the_records_stay_in_line(runs: int, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db", busy_seconds=0.3)
-    logs = [await journal.begin(head(), ME) for _ in range(runs)]
+    logs = [await journal.store.begin(head(), ME) for _ in range(runs)]
     with locked(tmp_path / "j.db", 60):
         told = await asyncio.gather(
             *(log.append((note(0), None), (think(1), b"asked " * 50)) for log in logs), return_exceptions=True
@@ -257,7 +256,7 @@ async def test_a_lock_that_stays_is_an_error_and_the_records_stay_in_line(runs: 
         assert "locked by another process for more than 0.3 s" in str(told[0])
         assert [log.unsaved_count for log in logs] == [2] * runs
         with pytest.raises(JournalError, match=r"locked by another process for more than 0\.3 s"):
-            await journal.begin(head(), ME)
+            await journal.store.begin(head(), ME)
         with pytest.raises(JournalError, match="locked"):
             await logs[0].end("answered", {}, {})
     for log in logs:
@@ -274,7 +273,7 @@ def think(n: int) -> IntentRecord:
 
 async def test_records_of_a_loop_that_ends_while_the_journal_is_locked_stay_in_line(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db")
-    log = await journal.begin(head(), ME)
+    log = await journal.store.begin(head(), ME)
 
     def another_loop() -> None:
         async def main() -> None:
@@ -302,8 +301,8 @@ async def _wait(done: object) -> None:
 async def test_a_full_disk_is_told_at_the_append_and_can_be_gone_on_with(runs: int, tmp_path: Path) -> None:
     """SQLite's own limit on the file's size gives the same error as a full disk."""
     journal = Journal(tmp_path / "j.db")
-    logs = [await journal.begin(head(), ME, [(note(0), None)]) for _ in range(runs)]
-    connection = journal.writer().connection()
+    logs = [await journal.store.begin(head(), ME, [(note(0), None)]) for _ in range(runs)]
+    connection = journal.store._open_writer().connection()
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + 3}")
     big, small = note(1, "y" * 100_000), note(1, "fits")
@@ -320,7 +319,7 @@ async def test_a_full_disk_is_told_at_the_append_and_can_be_gone_on_with(runs: i
     assert [row.record for row in journal.rows(logs[0].run)] == [note(0), big, note(2)]
 
 
-async def append(log: RunLog, record: NoteRecord) -> None:
+async def append(log: SqliteLog, record: NoteRecord) -> None:
     await log.append((record, None))
 
 
@@ -332,7 +331,7 @@ async def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         pytest.skip(f"no small disk to fill: {mounted.stderr.decode().strip()}")
     try:
         journal = Journal(disk / "j.db")
-        log = await journal.begin(head("r"), ME)
+        log = await journal.store.begin(head("r"), ME)
         kept = 0
         with pytest.raises(JournalError, match=r"disk is full|disk reports an error"):
             for n in range(1000):
@@ -349,34 +348,17 @@ async def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
 # ---- damaged
 
 
-async def test_a_file_cut_to_half_says_so_and_what_can_be_read_is_salvaged(tmp_path: Path) -> None:
-    path, new = tmp_path / "j.db", tmp_path / "new.db"
+async def test_a_file_cut_to_half_says_so_and_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
     journal = Journal(path)
-    sent = await fill(journal, 120)
+    await fill(journal, 120)
     journal.close()
     size = path.stat().st_size
     os.truncate(path, size // 2)
-    await all_fail(path, r"is damaged: a part of the file is missing.*salvage")
-    command = [sys.executable, "-m", "plait.journal.salvage", str(path), str(new)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    saved = Journal(new)
-    runs = saved.runs(limit=1000)
-    whole = [run for run in runs if run.status == "answered"]
-    cut = [run for run in runs if run.status == "crashed"]
-    assert whole and cut and len(whole) + len(cut) == len(runs)
-    assert sum(len(saved.rows(run.head.run)) for run in runs) > 120 * 20 / 3
-    for run in runs:
-        bodies = [row.body for row in saved.rows(run.head.run)]
-        assert bodies == sent[run.head.run][: len(bodies)]
-        assert len(bodies) == 20 or run.status == "crashed"
-    assert f"{len(whole)} runs whole" in done.stderr and f"{len(cut)} cut" in done.stderr
-    assert path.stat().st_size == size // 2
-    again = subprocess.run(command, capture_output=True, text=True)
-    assert again.returncode == 1 and "exists already" in again.stderr
-    log = await saved.begin(head("after"), ME, [(note(0), None)])
-    assert len(saved.rows(log.run)) == 1
-    saved.close()
+    await all_fail(path, r"is damaged: a part of the file is missing.*plait journal restored")
+    assert path.stat().st_size == size // 2, "nothing is written to it"
+    (damage,) = await journal.store.check()
+    assert str(path) in damage and "is damaged" in damage
 
 
 @pytest.mark.parametrize("left", [0.02, 0.1, 0.3, 0.7, 0.95])
@@ -387,41 +369,40 @@ async def test_wherever_a_file_is_cut_no_other_error_comes_out(left: float, tmp_
     journal.close()
     os.truncate(path, int(path.stat().st_size * left))
     await all_fail(path, "is damaged|not a journal")
-    try:
-        salvaging.salvage(path, tmp_path / "new.db")
-    except JournalError:
-        return
-    for run in Journal(tmp_path / "new.db").runs(1000):
-        bodies = [row.body for row in Journal(tmp_path / "new.db").rows(run.head.run)]
-        assert bodies == sent[run.head.run][: len(bodies)]
+    for run in sent:
+        with pytest.raises(JournalError, match=r"is damaged|not a journal"):
+            journal.rows(run)
+    assert await journal.store.check()
 
 
-async def test_a_page_overwritten_in_the_middle_gives_clear_errors_and_a_salvage(tmp_path: Path) -> None:
+async def test_pages_overwritten_in_the_middle_refuse_their_runs_and_no_others(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     journal = Journal(path)
     sent = await fill(journal, 30)
     journal.close()
-    told = 0
     with path.open("r+b") as file:
-        for page in (20, 30):
-            file.seek(4096 * page)
+        for page in _leaves(path, 2):
+            file.seek(4096 * (page - 1))
             file.write(b"\xa5" * 4096)
+    whole, refused = [], []
     for name in sent:
         try:
             assert [row.body for row in journal.rows(name)] == sent[name]
+            whole.append(name)
         except JournalError as error:
-            told += 1
-            assert "salvage" in str(error)
-    done = salvaging.salvage(path, tmp_path / "new.db")
-    assert told > 0 and done.whole > 5
-    saved = Journal(tmp_path / "new.db")
-    for run in saved.runs(1000):
-        bodies = [row.body for row in saved.rows(run.head.run)]
-        assert bodies == sent[run.head.run][: len(bodies)]
+            refused.append(name)
+            assert "is damaged" in error.message and error.hint
+    assert len(whole) > 5 and refused
+    damage = " ".join(await journal.store.check())
+    assert "is damaged" in damage and not [name for name in whole if f"of run {name}," in damage]
+    log = await journal.store.begin(head("after"), ME, [(note(0), None)])
+    assert len(journal.rows(log.run)) == 1
+    journal.close()
 
 
-def test_salvage_says_what_is_wrong_with_how_it_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert salvaging.main([]) == 2
-    assert salvaging.main([str(tmp_path / "none.db"), str(tmp_path / "new.db")]) == 1
-    assert "There is no file" in capsys.readouterr().err
-    assert not (tmp_path / "new.db").exists()
+def _leaves(path: Path, count: int) -> list[int]:
+    """The numbers of some pages of the table of rows, from its middle."""
+    with closing(sqlite3.connect(path)) as connection:
+        kind = "SELECT pageno FROM dbstat WHERE name = 'events' AND pagetype = 'leaf' ORDER BY path"
+        pages = [number for (number,) in connection.execute(kind)]
+    return pages[len(pages) // 2 :][:count]

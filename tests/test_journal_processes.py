@@ -22,7 +22,7 @@ me, at_once = sys.argv[2], int(sys.argv[3])
 
 async def run(journal, i):
     head = RunHead(new_run_id(), f"{me} {i}", {"name": "react"}, {})
-    log = await journal.begin(head, owner_of_this_process(), [(NoteRecord("n0", 0, "k", "first"), None)])
+    log = await journal.store.begin(head, owner_of_this_process(), [(NoteRecord("n0", 0, "k", "first"), None)])
     for n in range(10):
         body = f"{me} {i}: ".encode() + b"x" * 100 + str(n).encode()
         await log.append((IntentRecord(f"{n}a0", n, "request", RequestRecord("act", "m", "p")), body))
@@ -73,7 +73,7 @@ from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, RunHead
 
 async def run(journal, name):
-    log = await journal.begin(RunHead(name, "q", {"name": "react"}, {}), owner_of_this_process())
+    log = await journal.store.begin(RunHead(name, "q", {"name": "react"}, {}), owner_of_this_process())
     for n in range(1_000_000):
         await log.append((NoteRecord(f"n{n}", 1, "k", "t" * 300), None))
         sys.stdout.write(f"{name} {n}\\n")

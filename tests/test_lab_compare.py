@@ -420,7 +420,7 @@ def finished(journal: Path) -> int:
     try:
         connection = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
         try:
-            return int(connection.execute("SELECT count(*) FROM results").fetchone()[0])
+            return int(connection.execute("SELECT count(*) FROM kept WHERE kind = 'result'").fetchone()[0])
         finally:
             connection.close()
     except sqlite3.Error:
@@ -438,7 +438,7 @@ def test_a_run_that_ended_before_it_was_graded_is_graded_and_not_run_again(tmp_p
     first = compare(TASKS, loops="react", models=[model], journal=journal)
     Journal.at(journal).close()
     connection = sqlite3.connect(journal)
-    connection.execute("DELETE FROM results")
+    connection.execute("DELETE FROM kept WHERE kind = 'result'")
     connection.commit()
     connection.close()
     sent = model.sent
@@ -495,11 +495,11 @@ def test_tasks_in_python_are_read_as_those_of_a_file(tmp_path: Path) -> None:
 
 async def test_a_person_may_judge_runs_and_their_last_word_counts(tmp_path: Path) -> None:
     journal = Journal.at(tmp_path / "j.db")
-    run = await plait.Agent("react", model=scripted(), journal=journal.path).arun("What is a?")
-    results = Results(journal)
+    run = await plait.Agent("react", model=scripted(), journal=journal.place).arun("What is a?")
+    results = Results(journal.store)
     await results.rate(run.id[:12], False, "too short")
     await results.rate(run.id, True)
-    assert [(rating.good, rating.why) for rating in results.ratings().values()] == [(True, "")]
-    assert results.ratings([run.id]).keys() == {run.id} and not results.ratings(["other"])
+    assert [(rating.good, rating.why) for rating in (await results.list_ratings()).values()] == [(True, "")]
+    assert (await results.list_ratings([run.id])).keys() == {run.id} and not await results.list_ratings(["other"])
     with pytest.raises(plait.ConfigError):
         await results.rate("nope", True)

@@ -388,7 +388,7 @@ async def test_the_records_of_real_runs_are_shown(browser: Browser, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("rows", "tasks", "repeat", "leave"), [(0, 0, 1, 0), (3, 4, 1, 12), (1, 1, 1, 0), (1, 6, 2, 0), (16, 12, 1, 3)]
+    ("rows", "tasks", "repeat", "leave"), [(0, 0, 1, 0), (3, 4, 1, 12), (1, 6, 2, 0), (16, 12, 1, 3)]
 )
 @in_the_browser
 async def test_a_page_of_any_size_is_drawn(
@@ -396,7 +396,7 @@ async def test_a_page_of_any_size_is_drawn(
 ) -> None:
     made = comparison(rows, tasks, repeat, leave=leave)
     text = render_page(made, record=recorded)
-    for width in (1440, 390):
+    for width in (1440, 390) if rows == 16 else (390,):
         tab = await opened(browser, tmp_path, text, width=width, dark=width == 390)
         await shot(tab, f"size-{rows}x{tasks}-{width}", full=True)
         await quiet(tab)

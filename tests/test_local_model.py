@@ -303,8 +303,6 @@ async def test_a_file_that_is_no_model_is_a_clear_error(smollm2: Path, tmp_path:
         with pytest.raises(ModelMissing, match=said) as caught:
             await model.send(model.encode(think), think)
         assert str(path) in str(caught.value) and caught.value.hint, name
-        with pytest.raises(ModelMissing, match=said):
-            embedded.start_server_now(model._key, model.server, model._find)
 
 
 async def test_without_xllamacpp_the_extra_is_named(smollm2: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,8 +248,8 @@ def test_a_fork_with_another_model_takes_over_the_compacted_steps(journal: Path)
 
 def test_a_placeholder_names_the_artifacts_of_a_result() -> None:
     handle = '{"$thing": "image-1", "is": "<Image 640x480 JPEG>"}'
-    shown = View(8000, folded=1).show_result(LoopContext((), PromptBook("json")), "draw", f'[{handle}, "{TEXT}"]')
-    assert shown.startswith("(The result of draw, 7,2") and handle in shown and len(shown) < 300
+    shown = View(8000, folded=1).show_result(LoopContext((), PromptBook("json")), "draw", f'[{handle}, "{TEXT * 3}"]')
+    assert shown.startswith("(The result of draw, 7,6") and handle in shown and len(shown) < 300
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -257,10 +257,10 @@ def test_images_of_folded_results_are_not_sent_again_and_those_of_the_question_a
     @plait.tool(read_only=True)
     def look(page: int) -> list[str | plait.File]:
         """Read one page of the book."""
-        return [f"[page {page}] {TEXT}", plait.File.from_bytes(png(page % 200), f"{page}.png")]
+        return [f"[page {page}] {TEXT * 3}", plait.File.from_bytes(png(page % 200), f"{page}.png")]
 
     asked: list[Think] = []
-    model = model_of(100, asked)
+    model = model_of(100, asked, room=16_000)
     model.abilities = SEES
     cover = plait.File.from_bytes(png(250), "cover.png")
     run = agent_of(LOOPS[loop](100), 100, model, tools=[look]).run([QUESTION, cover])
@@ -301,10 +301,11 @@ def test_own_templates_replace_the_placeholder_and_the_summary(tmp_path: Path) -
     (folder / "folded.j2").write_text("({{ chars }} signs of {{ tool }} went away)")
     (folder / "summary.j2").write_text("So far, {{ summary }}")
     asked: list[Think] = []
-    agent = agent_of("react", 150, model_of(150, asked), prompts=tmp_path)
+    agent = agent_of("react", 60, model_of(60, asked), prompts=tmp_path)
     assert agent.run(QUESTION).answer == "Oranges."
-    text = "\n".join(texts_of(asked[-5]))
-    assert "signs of look went away" in text and re.search(r"So far, \d+ pages were read", text)
+    texts = ["\n".join(texts_of(think)) for think in asked]
+    assert any("signs of look went away" in text for text in texts)
+    assert any(re.search(r"So far, \d+ pages were read", text) for text in texts)
 
 
 def test_a_summary_streams_as_a_thought() -> None:
@@ -337,7 +338,7 @@ def test_a_call_that_is_repeated_at_once_still_ends_the_run() -> None:
         call = Call("look", {"page": 1}, f"id-{len(sent)}")
         return Reply("", "calls", Usage(sent[-1], 1), (call,))
 
-    model = plait.Scripted([reply] * 99, by_turn=False, context_tokens=6000)  # room for two results
+    model = plait.Scripted([reply] * 99, by_turn=False, context_tokens=2200)  # room for two results
     run = agent_of("tool_calling", 99, model).run(QUESTION)
     assert notes_of(run) and isinstance(run.outcome, Stopped) and run.outcome.limit == "loop"
 

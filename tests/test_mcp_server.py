@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 import plait
+from fork_server import start_forked
 from lazily import Lazy
 from mcp_support import until
 from mcp_talker import act, agent, done
@@ -451,7 +452,7 @@ async def test_a_transport_that_cant_be_begun_is_told_and_not_waited_for(
 @pytest.mark.parametrize(
     ("table", "flags", "said", "code"),
     [
-        ("[serve]\nconcurrent = 0", (), "not above zero", 2),
+        ("[serve]\nconcurrent = 0", (), "Give a whole number above 0", 2),
         ("", ("--tools", "nothing-of-that-name"), "nothing-of-that-name", 2),
         ("", ("--tools", "reads.py"), "it read nothing", 2),
         ("", ("--journal", "reads.py"), "reads.py is not a journal", 1),
@@ -465,14 +466,14 @@ def test_what_is_wrong_is_said_though_the_client_waits(
     (tmp_path / "reads.py").write_text(
         "import sys\nprint('loud')\nassert sys.stdin.read() == ''\nraise ValueError('it read nothing')\n"
     )
-    command = [sys.executable, "-m", "plait", "mcp", "--model", "scripted:none.json", *flags]
+    words = ["-m", "plait", "mcp", "--model", "scripted:none.json", *flags]
     env = {**os.environ, "PLAIT_CONFIG": "plait.toml"}
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        try:
-            assert process.wait(60) == code  # stdin stays open all the while
-        finally:
-            process.kill()
-        assert process.stdout is not None and process.stderr is not None
-        assert said in process.stderr.read().decode() and process.stdout.read() == b""
+    given, held = os.pipe()
+    with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
+        process = start_forked(words, cwd=tmp_path, env=env, stdin=given, stdout=out.fileno(), stderr=err.fileno())
+    os.close(given)
+    try:
+        assert process.wait(60) == code  # stdin stays open all the while
+    finally:
+        os.close(held)
+    assert said in (tmp_path / "err").read_text() and (tmp_path / "out").read_bytes() == b""

@@ -42,7 +42,7 @@ TOOLS = (
 
 
 def read(text: str) -> list[tuple[str, str, object]]:
-    plan, _ = FORM.read(text, TOOLS)
+    plan, _ = FORM.read(text, tools=TOOLS)
     return [(step.id, step.tool, step.input) for step in plan.steps]
 
 
@@ -57,7 +57,7 @@ def test_the_form_of_the_paper() -> None:
     plan, remarks = FORM.read(
         'Thought: Both, then the difference.\n1. lookup("Lyon")\n2. lookup("Nice")\n'
         'Thought: Subtract.\n3. calculator("$1 - ${2}")\n4. join()',
-        TOOLS,
+        tools=TOOLS,
     )
     assert plan.steps == (
         Step("1", "lookup", "Lyon", "Both, then the difference."),
@@ -127,7 +127,7 @@ def test_several_calls_on_a_line_and_calls_without_a_number() -> None:
 def test_a_call_that_is_never_closed_does_not_swallow_the_next_one() -> None:
     half = ('1. lookup("Lyon)', '1. lookup("Lyon"', "1. lookup(Lyon", "1. calculator((1 + 2", '1. send("a", "b')
     for broken in half:  # what it should have held is not known: it is not made
-        plan, remarks = FORM.read(f'{broken}\n2. lookup("Nice")', TOOLS)
+        plan, remarks = FORM.read(f'{broken}\n2. lookup("Nice")', tools=TOOLS)
         assert [step.id for step in plan.steps] == ["2"]
         assert "never closed" in remarks[-1].text
 
@@ -138,7 +138,7 @@ def test_half_a_call_at_the_end_is_no_call() -> None:
 
 
 def test_what_follows_join_is_cut() -> None:
-    plan, remarks = FORM.read('1. lookup("a")\n2. join()\nObservation: 5\n3. lookup("b")', TOOLS)
+    plan, remarks = FORM.read('1. lookup("a")\n2. join()\nObservation: 5\n3. lookup("b")', tools=TOOLS)
     assert len(plan.steps) == 1
     assert [remark.kind for remark in remarks] == ["cut"]
     reader = FORM.reader(TOOLS)
@@ -152,16 +152,16 @@ def test_what_follows_join_is_cut() -> None:
 )
 def test_no_plan_is_unreadable(text: str) -> None:
     with pytest.raises(Unreadable, match="no call"):
-        FORM.read(text, TOOLS)
+        FORM.read(text, tools=TOOLS)
 
 
 @pytest.mark.parametrize("text", ["join()", "Thought: none is needed.\n1. join()", "join", "**1. join()**"])
 def test_a_plan_without_calls(text: str) -> None:
-    assert FORM.read(text, TOOLS)[0] == Plan()
+    assert FORM.read(text, tools=TOOLS)[0] == Plan()
 
 
 def test_an_amount_of_money_is_no_reference() -> None:
-    plan, _ = FORM.read('1. calculator("$1,200 + $2.50")', TOOLS)
+    plan, _ = FORM.read('1. calculator("$1,200 + $2.50")', tools=TOOLS)
     assert plan.steps[0].needs == ()
 
 
@@ -248,7 +248,7 @@ def test_every_plan_that_is_written_reads_back(plan: Plan) -> None:
     # An expression that calls a tool is refused: the tool would not be called.
     assume(not any(step.tool == "calculator" and re.search(r"\w\(", str(step.input)) for step in plan.steps))
     text = FORM.write(plan)
-    back, remarks = FORM.read(text, TOOLS)
+    back, remarks = FORM.read(text, tools=TOOLS)
     assert back == plan, text
     assert remarks == ()
 
@@ -347,11 +347,11 @@ def test_a_splitter_gives_the_same_for_any_chunking(text: str, data: st.DataObje
 
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8))
     for form in (FORM, JOINER):
-        assert by_kind(form.splitter(), cuts) == by_kind(form.splitter(), [])
+        assert by_kind(form.stream(), cuts) == by_kind(form.stream(), [])
 
 
 def test_a_splitter_tells_calls_and_answers_from_thoughts() -> None:
-    splitter = FORM.splitter()
+    splitter = FORM.stream()
     pieces = [
         *splitter.feed('Thought: Go.\n1. lookup("a")\n2. lo'),
         *splitter.feed('okup("b")\nThought: On'),
@@ -363,7 +363,7 @@ def test_a_splitter_tells_calls_and_answers_from_thoughts() -> None:
         ("action", '2. lookup("b")'),
         ("thought", "On"),
     ]
-    splitter = JOINER.splitter()
+    splitter = JOINER.stream()
     pieces = [*splitter.feed("Thought: I see.\nFin"), *splitter.feed("ish: 5\nand 6"), *splitter.close()]
     assert [(each.kind, each.text) for each in pieces] == [
         ("thought", "I see."),
@@ -423,20 +423,20 @@ def test_every_decision_that_is_written_reads_back(kind: str, text: str, thought
 
 @given(words)
 def test_escaped_data_holds_no_call_and_no_decision(data: str) -> None:
-    escaped = FORM.disarm(data, TOOLS)
+    escaped = FORM.escape(data, TOOLS)
     for tools in (TOOLS, ()):
         with pytest.raises(Unreadable):
-            FORM.read(escaped, tools)
+            FORM.read(escaped, tools=tools)
     if escaped.strip():
         verdict = JOINER.read(escaped)
         assert verdict.remarks[-1].text == "text without a label was taken for the answer"
-    assert FORM.disarm(escaped, TOOLS) == escaped
+    assert FORM.escape(escaped, TOOLS) == escaped
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="([:：<\n")))
 def test_plain_data_is_left_as_it_is(data: str) -> None:
     if data.strip(" \t>*_#`.,;$-").lower() not in ("join", "finish", "replan"):
-        assert FORM.disarm(data) == data
+        assert FORM.escape(data) == data
 
 
 # ---- whatever comes
@@ -463,7 +463,7 @@ def test_random_and_mutated_replies_raise_nothing_but_unreadable() -> None:
         else:
             text = mutated(chance, plan if count % 2 else "Thought: I see\nFinish: 5\nReplan: none")
         try:
-            read, _ = FORM.read(text, TOOLS if count % 3 else ())
+            read, _ = FORM.read(text, tools=TOOLS if count % 3 else ())
             calls += len(read.steps)
             assert all(1 <= len(step.id) <= 6 and step.tool for step in read.steps)
             assert FORM.show(read)
@@ -514,9 +514,9 @@ def test_hostile_text_takes_no_more_than_linear_time(unit: str, head: str) -> No
         for line in text.splitlines(keepends=True):
             reader.feed(line)
         reader.close()
-        FORM.disarm(text)
+        FORM.escape(text)
         for form in (FORM, JOINER):
-            splitter = form.splitter()
+            splitter = form.stream()
             splitter.feed(text)
             splitter.close()
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from plait.loops.compiler.format import NumberedCallSplitter
+from plait.loops.compiler.format import FORM, NumberedCallStream
 from plait.loops.compiler.reader import CallReader
 
 SHAPES: dict[str, Callable[[int], str]] = {
@@ -19,7 +19,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
 }
 
 
-def seconds(make: Callable[[], CallReader | NumberedCallSplitter], text: str) -> float:
+def seconds(make: Callable[[], CallReader | NumberedCallStream], text: str) -> float:
     """The least time of three attempts to read a text one character at a time."""
     found = []
     for _ in range(3):
@@ -32,10 +32,10 @@ def seconds(make: Callable[[], CallReader | NumberedCallSplitter], text: str) ->
     return min(found)
 
 
-@pytest.mark.parametrize("make", [CallReader, NumberedCallSplitter])
+@pytest.mark.parametrize("make", [CallReader, FORM.stream])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_line_of_ten_times_the_length_takes_about_ten_times_as_long(
-    shape: str, make: Callable[[], CallReader | NumberedCallSplitter]
+    shape: str, make: Callable[[], CallReader | NumberedCallStream]
 ) -> None:
     short, long = (SHAPES[shape](size) for size in (3_000, 30_000))
     for _ in range(4):
@@ -47,10 +47,10 @@ def test_a_line_of_ten_times_the_length_takes_about_ten_times_as_long(
 
 def test_what_is_read_does_not_depend_on_the_pieces() -> None:
     text = 'Thought: a\nb\n1. f("x, \'y\' (z", [1, 2])  tail\nmore\n2. g(a=1,\n b="q")\njoin() and the rest'
-    whole = NumberedCallSplitter()
+    whole = FORM.stream()
     expected = "".join(piece.text for piece in [*whole.feed(text), *whole.close()])
     for size in (1, 2, 3, 7):
-        reader, splitter = CallReader(), NumberedCallSplitter()
+        reader, splitter = CallReader(), FORM.stream()
         calls, pieces = [], []
         for start in range(0, len(text), size):
             calls += reader.feed(text[start : start + size])

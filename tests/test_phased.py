@@ -302,7 +302,7 @@ def test_an_argument_longer_than_the_tool_takes_is_told_and_held(journal: Path) 
 )
 def test_what_counts_as_the_whole_question(argument: str, question: str, is_it: bool) -> None:
     for given in ([argument], {"query": argument}, [1, argument]):
-        (step,) = action_list.read(json.dumps([{"ACTION": "search", "ARGUMENTS": given}])).steps
+        (step,) = action_list.ACTIONS.read(json.dumps([{"ACTION": "search", "ARGUMENTS": given}])).steps
         assert is_whole_question(step, question) is is_it
 
 
@@ -602,7 +602,7 @@ def test_resuming_goes_on_where_it_was(journal: Path) -> None:
 
 
 def test_an_action_shows_what_it_was_called_with() -> None:
-    (step,) = action_list.read('{"ACTION": "less", "ARGUMENTS": {"a": "$2", "b": 1}}').steps
+    (step,) = action_list.ACTIONS.read('{"ACTION": "less", "ARGUMENTS": {"a": "$2", "b": 1}}').steps
     assert action_list.call_words(step, step.input) == 'less(a="$2", b=1)'
 
 

@@ -18,22 +18,14 @@ _, _, TABLE = SECURITY.partition("## Promises and the tests that attack them")
 ROWS = [line.strip("| ").split(" | ") for line in TABLE.splitlines() if line.startswith("| ") and "`test_" in line]
 
 
-def functions_in(file: str) -> set[str]:
-    tree = ast.parse((HERE / file).read_text("utf-8"))
-    return {each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
-
-
-def test_the_table_has_a_row_for_each_promise() -> None:
-    assert len(ROWS) >= 36
-    assert len({row[0] for row in ROWS}) == len(ROWS)
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
-def test_the_tests_of_a_promise_exist(row: list[str]) -> None:
-    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row[1])
-    assert named
-    for file, name in named:
-        assert name in functions_in(file), f"{file} has no {name}"
+def test_the_tests_of_each_promise_exist() -> None:
+    assert ROWS
+    for row in ROWS:
+        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row[1])
+        assert named, row[0]
+        for file, name in named:
+            text = (HERE / file).read_text("utf-8")
+            assert re.search(rf"^(async )?def {name}\(", text, re.M), f"{file} has no {name}"
 
 
 def test_the_parts_of_the_campaign_exist() -> None:

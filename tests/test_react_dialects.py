@@ -18,7 +18,7 @@ from plait.core.errors import ConfigError
 from plait.loops.format import Turn, Unreadable
 from plait.loops.label_scan import LabelWords
 from plait.loops.react.dialects import DIALECTS, Dialect, DialectName
-from plait.loops.react.format import TextFormat, react_format
+from plait.loops.react.format import ReActCodec, react_format
 
 WORDS = LabelWords("Reflection", "Do", "With", "Result", "Done")
 OWN = [
@@ -47,7 +47,7 @@ def prompts(tmp_path: Path) -> Path:
     """The prompt of each dialect."""
     (tmp_path / "react").mkdir()
     for dialect in OWN:
-        form = TextFormat(dialect)
+        form = ReActCodec(dialect)
         shown = form.write(Turn("I need ...", Call("lookup", "...")), 1)
         (tmp_path / "react" / f"format_{dialect.name}.j2").write_text(
             f"Write:\n\n{shown}\n{form.observation('...', 1)}"
@@ -59,7 +59,7 @@ def prompts(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("chunk", [0, 1, 5])
 @pytest.mark.parametrize("transcript", ["chat", "user", "completion"])
 def test_an_own_dialect_runs_whole_and_streamed(dialect: Dialect, chunk: int, transcript: Any, prompts: Path) -> None:
-    form = TextFormat(dialect)
+    form = ReActCodec(dialect)
     label = dialect.label("observation", 1)
     replies = [
         f"{form.write(Turn('I look it up.', Call('lookup', 'Lyon')), 1)}\n{label} 9\nDone: 9",
@@ -97,16 +97,16 @@ def test_an_own_dialect_runs_whole_and_streamed(dialect: Dialect, chunk: int, tr
     ).map("".join)
 )
 def test_what_is_written_is_read_again_and_split_alike(dialect: Dialect, text: str) -> None:
-    form = TextFormat(dialect)
+    form = ReActCodec(dialect)
     turns = [Turn(text.strip(), Call("lookup", text or None)), Turn("x", answer=text.strip() or "y", answered=True)]
     for turn in turns:
         written = form.write(turn, 1)
         read = form.read(written, 1, TOOLS)
         assert (read.thought, read.call, read.answer, read.remarks) == (turn.thought, turn.call, turn.answer, ())
-    assert form.disarm(form.disarm(text)) == form.disarm(text)
-    assert WORDS.pattern.search(form.disarm(text)) is None and WORDS.find_action_inside(form.disarm(text)) is None
+    assert form.escape(form.escape(text)) == form.escape(text)
+    assert WORDS.pattern.search(form.escape(text)) is None and WORDS.find_action_inside(form.escape(text)) is None
     for size in (1, 2, 7):
-        whole, parts = form.splitter(), form.splitter()
+        whole, parts = form.stream(), form.stream()
         pieces = [piece for at in range(0, len(written), size) for piece in parts.feed(written[at : at + size])]
         assert _joined([*pieces, *parts.close()]) == _joined([*whole.feed(written), *whole.close()])
 
@@ -119,7 +119,7 @@ def _joined(pieces: list[Any]) -> dict[str, str]:
 
 
 def test_the_usual_labels_are_read_with_a_remark_and_do_not_split() -> None:
-    form = TextFormat(OWN[1])
+    form = ReActCodec(OWN[1])
     turn = form.read("Thought: I look.\nAction: lookup\nAction Input: Lyon", 1, TOOLS)
     assert turn.call == Call("lookup", "Lyon") and turn.thought == "I look."
     assert [remark.text for remark in turn.remarks] == ["the labels were written in another way"]

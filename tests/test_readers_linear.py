@@ -1,4 +1,4 @@
-"""Every reader, splitter and escape takes time in proportion to the text, for texts made of pieces of its patterns."""
+"""Every reader, stream and escape takes time in proportion to the text, for texts made of pieces of its patterns."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from plait.core.loose_json import NotJson, objects, read_value
 from plait.loops.asking import is_plain_answer
 from plait.loops.codeact.format import FORMAT as CODE
 from plait.loops.codeact.reader import steps_of
-from plait.loops.compiler.format import NumberedCallSplitter
-from plait.loops.compiler.joiner import JoinSplitter
-from plait.loops.format import Unreadable
-from plait.loops.json.splitter import JsonSplitter
+from plait.loops.compiler.format import FORM as NUMBERED
+from plait.loops.compiler.joiner import JOINER
+from plait.loops.format import Codec, Unreadable
+from plait.loops.json.format import JsonTurn
 from plait.loops.label_scan import USUAL, tool_name
 from plait.loops.phased import action_list
-from plait.loops.plan_scan import PlanSplitter
+from plait.loops.plan_text import PLANS
 from plait.loops.react.format import react_format
 from plait.loops.references import EVIDENCE, RESULTS, insert_references
 from plait.loops.tool_calling.format import CallObjects
@@ -32,11 +32,11 @@ SIZE, ENOUGH = (20_000, 0.2) if CAMPAIGN else (4_000, 0.05)
 """Characters of a hostile text, and the CPU seconds that are enough. Quadratic patterns need several times as long."""
 
 
-def split(make: Callable[[], Any]) -> Callable[[str], None]:
+def stream(codec: Codec[Any]) -> Callable[[str], None]:
     def run(text: str) -> None:
-        splitter = make()
-        splitter.feed(text)
-        splitter.close()
+        reply = codec.stream()
+        reply.feed(text)
+        reply.close()
 
     return run
 
@@ -46,9 +46,9 @@ def work() -> dict[str, Callable[[str], object]]:
     made: dict[str, Callable[[str], object]] = {}
     for name, form in forms().items():
         made |= {name: form.read, f"{name}, escape": form.escape}
-    splitters = (CODE.splitter, NumberedCallSplitter, JoinSplitter, JsonSplitter, PlanSplitter, CallObjects().splitter)
-    for make in (*splitters, react_format("lines").splitter, react_format("numbered").splitter):
-        made[f"splitter {len(made)}"] = split(make)
+    dialects = map(react_format, ("lines", "numbered"))
+    for codec in (CODE, NUMBERED, JOINER, JsonTurn(), PLANS, CallObjects(), action_list.ACTIONS, *dialects):
+        made[f"stream of {codec.name}"] = stream(codec)
     return made | {
         "input": lambda text: read_input(text, TOOLS[0].parameters),
         "arguments": lambda text: read_arguments(text, TOOLS[1].parameters),

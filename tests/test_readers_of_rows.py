@@ -42,7 +42,7 @@ async def record(
     journal: Journal, run: str, *records: Record, status: str = "waiting", totals: Any = None, **head: Any
 ) -> None:
     made = RunHead(run, "q", {"name": "react", "options": {}}, {"": {"spec": "m"}}, **head)
-    log = await journal.begin(made, owner_of_this_process(), [(each, None) for each in records])
+    log = await journal.store.begin(made, owner_of_this_process(), [(each, None) for each in records])
     await log.end(status, {"type": status, "reason": "", "kind": "approval"}, totals or {})
 
 
@@ -118,12 +118,12 @@ async def test_the_page_of_a_run_shows_what_its_child_run_asks(tmp_path: Path) -
 async def test_an_answer_names_a_question_of_any_run_of_the_tree(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db")
     id = await record_tree(journal)
-    assert (open_question(journal, "r", id).run, open_question(journal, "r-1", id).run) == ("r-1", "r-1")
+    assert [(await open_question(journal.store, run, id)).run for run in ("r", "r-1")] == ["r-1", "r-1"]
     with pytest.raises(StaleAnswer, match="names no question of run r") as refused:
-        open_question(journal, "r", None)
+        await open_question(journal.store, "r", None)
     assert [each.question for each in refused.value.waits] == [id]
     with pytest.raises(SessionWaits, match="Send it") as waits:
-        require_answered("s", journal)
+        await require_answered("s", journal.store)
     assert [each.question for each in waits.value.waits] == [id]
     state = ConversationState("s", "r", is_known=True)
     assert find_answered_question(journal, state, [ChatMessage("user", f"yes {id}")]) == id
@@ -138,10 +138,10 @@ async def test_an_answered_question_of_a_child_run_is_known_as_answered(tmp_path
     answered = ask(key, "Send it?", call=SEND), answer(key, Decision("yes")), ask("2", "Which?")
     await record(journal, "r-1", *answered, caller=ParentCall("r", "1.0:c5f.0"))
     with pytest.raises(StaleAnswer, match="was answered before") as refused:
-        open_question(journal, "r", question_id("r-1", key))
+        await open_question(journal.store, "r", question_id("r-1", key))
     assert [each.reason for each in refused.value.waits] == ["Which?"]
     with pytest.raises(StaleAnswer, match="asks no question"):
-        open_question(journal, "r", "aaaaaaaa")
+        await open_question(journal.store, "r", "aaaaaaaa")
 
 
 async def test_calls_in_doubt_are_those_that_began_and_neither_ended_nor_can_be_made_again(tmp_path: Path) -> None:
@@ -153,10 +153,10 @@ async def test_calls_in_doubt_are_those_that_began_and_neither_ended_nor_can_be_
     doubtful = begin("0.0", Call("pay", 5)), end("0.0", Observation("?", "in_doubt"))
     carried = {"guards": {"approvals": [["pay", 5]]}}
     await record(journal, "r-1", *doubtful, status="answered", totals=carried, caller=ParentCall("r", "1.0:c5f.0"))
-    found = read_calls_in_doubt(journal, journal.head("r"), journal.timeline("r"))
+    found = await read_calls_in_doubt(journal.store, journal.head("r"), journal.timeline("r"))
     assert found == [made.call, SEND, Call("other"), Call("other"), Call("pay", 5), Call("pay", 5)]
     await record(journal, "clean", *doubtful, status="answered")
-    assert read_calls_of(journal, journal.run("clean")) == []
+    assert await read_calls_of(journal.store, journal.run("clean")) == []
 
 
 async def test_the_costs_of_a_child_run_are_those_of_its_tool(tmp_path: Path) -> None:

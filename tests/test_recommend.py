@@ -348,14 +348,14 @@ def test_a_file_a_mapping_and_an_object_with_rows_are_the_same_results(tmp_path:
 
 async def test_a_comparison_in_the_journal_is_found_by_its_name(tmp_path: Path) -> None:
     journal = Journal.at(tmp_path / "journal.db")
-    kept = Comparisons(journal)
+    kept = Comparisons(journal.store)
     await kept.save("sums", {}, table(row("react")))
     await kept.save("begun", {})
-    assert chosen(plait.recommend("sums", journal=journal.path)) == "react"
+    assert chosen(plait.recommend("sums", journal=journal.place)) == "react"
     with pytest.raises(ConfigError, match="has no table yet"):
-        plait.recommend("begun", journal=journal.path)
+        plait.recommend("begun", journal=journal.place)
     with pytest.raises(ConfigError, match=r"There is no file other\. .*sums"):
-        plait.recommend("other", journal=journal.path)
+        plait.recommend("other", journal=journal.place)
 
 
 def test_a_comparison_its_file_and_its_journal_are_the_same_results(tmp_path: Path) -> None:

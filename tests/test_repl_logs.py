@@ -6,12 +6,7 @@ import re
 
 import pytest
 
-import plait
 from conftest import data_file
-from plait.core.events import Noted
-from plait.lab.world import world_of
-from plait.loops import make
-from plait.runtime.run import Run
 from repl_logs import MODELS, Cells, Log, read_all, run_cells
 
 WORD = "world:400"
@@ -106,37 +101,3 @@ def test_what_was_sent_has_the_shape_that_was_sent_there(logs: list[Log], cells:
 def _sending(log: Log) -> list[str]:
     """The code of the actions that sent something: those that did not err."""
     return [step.code for step in log.steps if not step.error and re.search(r"^\s*send_", step.code, re.M)]
-
-
-# -- through the loop
-
-
-@pytest.fixture(scope="module")
-def runs(logs: list[Log]) -> dict[str, Run]:
-    """The recorded actions driven through `codeact`, with the check of arguments noting."""
-    found = {}
-    for log in logs:
-        steps = "\n".join(f"{n}. {step}" for n, step in enumerate(log.plan, 1))
-        # The first turn is made by the loop: the script, which goes by turns, has it all the same.
-        turns = [f"{step.thought}\nACTION {step.number}:\n```python\n{step.code}```" for step in log.steps]
-        agent = plait.Agent(
-            make("codeact", {"repeats": 0}),
-            model=plait.Scripted({"decompose": [steps], "act": turns}),
-            tools=[WORD],
-            limits=plait.Limits(repeats=0),
-            journal=False,
-            grounding="note",
-        )
-        found[log.name] = agent.run(log.task, now=world_of(WORD).now.timestamp())
-    return found
-
-
-def test_made_up_values_are_found_where_there_are_some_and_nowhere_else(runs: dict[str, Run]) -> None:
-    """text-davinci-003 made up coordinates in C, and gpt-3.5-turbo in D."""
-    noted = {
-        name: " ".join(event.text for event in run.events if isinstance(event, Noted) and event.kind == "invented")
-        for name, run in runs.items()
-    }
-    assert {name for name, text in noted.items() if text} == {"C-text-davinci-003", "D-gpt-3.5-turbo"}
-    assert "51.509865" in noted["C-text-davinci-003"] and "-0.118092" in noted["C-text-davinci-003"]
-    assert "51.5074" in noted["D-gpt-3.5-turbo"] and "0.1278" in noted["D-gpt-3.5-turbo"]

@@ -105,7 +105,7 @@ INVENTED = [
 @pytest.mark.parametrize("text", CALLS.values(), ids=CALLS.keys())
 def test_tool_calling_reads_a_call_in_every_notation_and_never_takes_it_for_the_answer(text: str, behind: str) -> None:
     for before in ("", "I look it up.\n\n"):
-        turn = NATIVE.read(before + text + behind, TOOLS)
+        turn = NATIVE.read(before + text + behind, tools=TOOLS)
         assert (turn.calls, turn.answered) == ((WEATHER,), False)
         assert turn.remarks or text == CALLS["json"]
 
@@ -123,7 +123,7 @@ SEVERAL = [
 
 @pytest.mark.parametrize("text", SEVERAL)
 def test_tool_calling_reads_all_calls_of_a_turn(text: str) -> None:
-    assert NATIVE.read(text, TOOLS).calls == (WEATHER, Call("forecast", {"city": "Lyon", "days": 2}))
+    assert NATIVE.read(text, tools=TOOLS).calls == (WEATHER, Call("forecast", {"city": "Lyon", "days": 2}))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_tool_calling_reads_all_calls_of_a_turn(text: str) -> None:
 )
 def test_tool_calling_refuses_a_call_that_can_not_be_read_and_never_answers_with_it(text: str) -> None:
     with pytest.raises(Unreadable):
-        NATIVE.read(text, TOOLS)
+        NATIVE.read(text, tools=TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,14 @@ def test_tool_calling_refuses_a_call_that_can_not_be_read_and_never_answers_with
     ],
 )
 def test_tool_calling_takes_data_definitions_and_prose_for_what_they_are(text: str) -> None:
-    turn = NATIVE.read(text, TOOLS)
+    turn = NATIVE.read(text, tools=TOOLS)
     assert (turn.answered, turn.answer, turn.calls) == (True, text, ())
 
 
 def test_an_argument_that_looks_like_a_call_is_a_part_of_the_input() -> None:
     inner = {"name": "search", "arguments": {"query": "x"}}
     turn = NATIVE.read(
-        'create_user\n{"name": "search", "arguments": {"query": "x"}}', (ToolSpec("create_user", ""), *TOOLS)
+        'create_user\n{"name": "search", "arguments": {"query": "x"}}', tools=(ToolSpec("create_user", ""), *TOOLS)
     )
     assert turn.calls == (Call("create_user", inner),)
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from conftest import LONG, examples
 from plait.core import Plan, Step, ToolSpec
 from plait.loops.format import Unreadable
-from plait.loops.plan_scan import HEAD, PlanSplitter, disarm, lines_of
+from plait.loops.plan_scan import HEAD, lines_of
 from plait.loops.plan_text import (
     LLM,
+    PLANS,
+    EvidencePlans,
     check_plan,
-    describe,
-    grammar,
     read_plan,
     read_plan_file,
     reads_as_plan,
@@ -361,20 +361,20 @@ def test_what_can_not_be_written_is_a_value_error(step: Step) -> None:
 
 @given(words)
 def test_no_step_of_a_plan_is_read_in_escaped_data(data: str) -> None:
-    safe = disarm(data)
+    safe = PLANS.escape(data)
     assert HEAD.search(safe) is None and EVIDENCE.find_ids(safe) == ()
     assert "\nEvidence:" not in safe
-    assert disarm(safe) == safe
+    assert PLANS.escape(safe) == safe
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="#:：=")))
 def test_plain_data_is_left_as_it_is(data: str) -> None:
-    assert disarm(data) == data
+    assert PLANS.escape(data) == data
 
 
 def test_data_that_looks_like_a_plan_is_shown_harmless() -> None:
     data = "It is 3.\nPlan: none\n#E1 = Search[x]\nE2 = LLM[y]\nEvidence: 4, see #E3 (#E1x, C#E: no)."
-    assert disarm(data) == (
+    assert PLANS.escape(data) == (
         "It is 3.\nPlan\\: none\n#\\E1 = Search[x]\nE2 \\= LLM[y]\nEvidence\\: 4, see #\\E3 (#E1x, C#E: no)."
     )
 
@@ -383,14 +383,14 @@ def test_data_that_looks_like_a_plan_is_shown_harmless() -> None:
 
 
 def test_the_tools_as_a_prompt_lists_them() -> None:
-    assert describe(TOOLS[1:2]) == "(1) calculator[input]: The tool calculator. Input: the expression (string)."
-    assert describe([ToolSpec("now", "Says the time", {}, "the time")]) == (
+    assert PLANS.describe(TOOLS[1:2]) == "(1) calculator[input]: The tool calculator. Input: the expression (string)."
+    assert PLANS.describe([ToolSpec("now", "Says the time", {}, "the time")]) == (
         "(1) now[]: Says the time. Input: none. Returns: the time."
     )
 
 
 def test_the_grammar_numbers_the_steps_and_knows_the_tools() -> None:
-    rules = grammar(TOOLS, 2).splitlines()
+    rules = EvidencePlans(2).grammar(TOOLS).splitlines()
     assert rules[:3] == [
         "root ::= s1",
         's1 ::= "Plan: " thought "\\n#E1 = " name "[" input "]" ( "\\n" s2 )?',
@@ -400,7 +400,7 @@ def test_the_grammar_numbers_the_steps_and_knows_the_tools() -> None:
 
 
 def by_kind(text: str, cuts: list[int]) -> dict[str, str]:
-    splitter = PlanSplitter()
+    splitter = PLANS.stream()
     pieces, start = [], 0
     for end in [*sorted(cuts), len(text)]:
         pieces += splitter.feed(text[start:end])
@@ -451,7 +451,7 @@ def test_random_and_mutated_plans_raise_nothing_but_unreadable() -> None:
                         text = text[:at] + chance.choice(PIECES) + text[at:]
                     case _:
                         text = text[:to] + text[at:]
-        disarm(text)
+        PLANS.escape(text)
         reads_as_plan(text)
         for reader in (read_plan, read_plan_file):
             try:
@@ -505,8 +505,8 @@ def test_a_hostile_text_takes_linear_time(unit: str, head: str) -> None:
             reader(text, TOOLS)
         except Unreadable as error:
             assert len(str(error)) < 5_000
-    disarm(text)
-    splitter = PlanSplitter()
+    PLANS.escape(text)
+    splitter = PLANS.stream()
     splitter.feed(text)
     splitter.close()
     assert time.process_time() - began < 2.0, unit

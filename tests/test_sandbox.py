@@ -384,7 +384,7 @@ async def test_waiting_for_a_call_is_not_its_own_running(open_: Open) -> None:
 async def test_the_time_limit_is_for_the_whole_piece_calls_between(open_: Open) -> None:
     session = await open_(seconds=0.4)
     told = await whole(session, "n = 0\nwhile True:\n    n += 1\n    if n % 50000 == 0:\n        tool()", {"tool": int})
-    assert told.error is not None and told.error.limit in ("time", "calls")
+    assert told.error is not None and told.error.limit in ("time", "tool_calls")
 
 
 async def test_sleeping_takes_no_time_and_counts(open_: Open) -> None:
@@ -431,19 +431,19 @@ async def test_a_flood_of_output_ends_the_piece(open_: Open) -> None:
 
 
 async def test_the_limit_of_calls(open_: Open) -> None:
-    session = await open_(calls=3)
+    session = await open_(tool_calls=3)
     code = "before = 1\nwhile True:\n    try:\n        tool()\n    except:\n        pass"
     told = await whole(session, code, {"tool": int})
     assert len(told.calls) == 3
-    assert told.error is not None and (told.error.limit, told.error.line) == ("calls", 4)
+    assert told.error is not None and (told.error.limit, told.error.line) == ("tool_calls", 4)
     assert (await whole(session, "tool()\nprint('again')", {"tool": int})).output == "again\n"
 
 
 async def test_the_limit_of_calls_holds_for_those_made_together(open_: Open) -> None:
-    session = await open_(calls=3)
+    session = await open_(tool_calls=3)
     told = await whole(session, "await asyncio.gather(*[tool(i) for i in range(5)])", {"tool": int})
     assert sum(len(calls) for calls in told.calls) <= 3
-    assert told.error is not None and told.error.limit == "calls"
+    assert told.error is not None and told.error.limit == "tool_calls"
 
 
 # giving up

@@ -111,8 +111,8 @@ def test_a_resume_goes_on_in_the_sandbox_of_its_run_or_refuses(tmp_path: Path, m
 
 
 def test_the_sandbox_is_part_of_a_cell_of_the_lab() -> None:
-    from plait.runtime.agent_description import settings_of
+    from plait.runtime.agent_fields import record_settings
 
-    monty, process = (settings_of(plait.Agent("codeact", sandbox=name)) for name in ("monty", "auto"))
+    monty, process = (record_settings(plait.Agent("codeact", sandbox=name)) for name in ("monty", "auto"))
     assert (monty["sandbox"], process["sandbox"]) == ("monty", "process")
-    assert settings_of(plait.Agent("react"))["sandbox"] == "auto"  # the same cell on every machine
+    assert record_settings(plait.Agent("react"))["sandbox"] == "auto"  # the same cell on every machine

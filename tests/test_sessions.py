@@ -66,7 +66,7 @@ async def talk(journal: Journal, turns: Sequence[tuple[str, Any]], session: str 
     """A conversation of so many turns, put on record without performing any."""
     for question, answer in turns:
         head = RunHead(new_run_id(), question, {"name": "react"}, {}, session=session)
-        log = await journal.begin(head, ME)
+        log = await journal.store.begin(head, ME)
         await log.end("answered", {"type": "answered", "answer": answer}, {})
 
 

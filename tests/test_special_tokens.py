@@ -121,7 +121,7 @@ def test_an_endpoints_special_tokens_can_be_set() -> None:
 
 
 def ask(model: LocalModel, path: str, body: dict[str, Any]) -> Any:
-    up = embedded.start_server_now(model._key, model.server, lambda: model_file(model.name))
+    up = asyncio.run(embedded.start_server(model._key, model.server, lambda: model_file(model.name)))
     url = up.url.removesuffix("/v1") + path
     request = urllib.request.Request(
         url, json.dumps(body).encode(), {"Authorization": f"Bearer {up.key}", "Content-Type": "application/json"}

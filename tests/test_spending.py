@@ -43,7 +43,7 @@ from plait.journal.store import Journal
 from plait.models import http
 from plait.models.base import Abilities
 from plait.models.prices import UNKNOWN, Rate, total
-from plait.runtime.costs import TOOLS, PhaseSpending, in_all, in_units, merge_spending, paid_back, spending
+from plait.runtime.costs import TOOLS, PhaseSpending, in_all, in_units, merge_spending, runs_until, spending
 from plait.runtime.run import Run
 
 PLAIN = Abilities(stream=False)
@@ -451,35 +451,28 @@ def test_rows_put_together_in_any_way_sum_to_the_same(rows: list[PhaseSpending])
 # --- when hardware is paid
 
 
-def test_hardware_is_paid_by_what_each_run_costs_less() -> None:
-    assert paid_back(1500, 0.01, 0.002) == 187_500
-    assert paid_back(1500, 0.01, 0.0) == 150_000
-    assert paid_back("0.3", 0.3, 0.2) == 3, "exact: in binary fractions it would be 4"
-    assert paid_back(Decimal("0.1"), 0.2, 0.1) == 1
-    assert paid_back(1, 0.3, 0.0) == 4, "the run that begins to pay does not count as paid"
+def test_hardware_is_paid_by_what_each_run_saves() -> None:
+    assert runs_until(1500, Fraction(8_000_000)) == 187_500
+    assert runs_until("0.3", Fraction(10**8)) == 3, "exact: in binary fractions it would be 4"
+    assert runs_until(Decimal("0.1"), Fraction(10**8)) == 1
+    assert runs_until(1, Fraction(3 * 10**8)) == 4, "the run that begins to pay does not count as paid"
 
 
 def test_hardware_is_never_paid_by_runs_that_are_no_cheaper() -> None:
-    assert paid_back(1500, 0.01, 0.01) is None
-    assert paid_back(1500, 0.01, 0.02) is None
-
-
-def test_without_a_price_nobody_can_say_when() -> None:
-    for before, after in ((None, 0.1), (0.1, None)):
-        with pytest.raises(ConfigError, match="a price is unknown"):
-            paid_back(1500, before, after)
+    assert runs_until(1500, Fraction(0)) is None
+    assert runs_until(1500, Fraction(-1)) is None
 
 
 @pytest.mark.parametrize("price", [0, -1, float("nan"), float("inf"), "much"])
 def test_a_price_of_hardware_is_above_zero(price: Any) -> None:
     with pytest.raises(ConfigError, match="above 0"):
-        paid_back(price, 0.2, 0.1)
+        runs_until(price, Fraction(10**8))
 
 
 @given(st.integers(1, 10**7), st.integers(1, 10**9), st.integers(0, 10**9))
 def test_it_is_the_first_run_at_which_the_savings_reach_the_price(hardware: int, before: int, after: int) -> None:
-    runs = paid_back(hardware, before / 10**9, after / 10**9)
     saved = before - after
+    runs = runs_until(hardware, Fraction(saved))
     if runs is None:
         assert saved <= 0
     else:

@@ -277,7 +277,7 @@ async def test_the_open_questions_of_a_tree_come_in_the_order_of_the_calls(tmp_p
 
     async def record(run: str, caller: ParentCall | None, *records: Record, status: str = "waiting") -> None:
         head = RunHead(run, "q", {"name": "react", "options": {}}, {}, caller=caller)
-        log = await journal.begin(head, me, [(each, None) for each in records])
+        log = await journal.store.begin(head, me, [(each, None) for each in records])
         await log.end(status, {"type": status, "reason": ""}, {})
 
     await record(
@@ -294,8 +294,14 @@ async def test_the_open_questions_of_a_tree_come_in_the_order_of_the_calls(tmp_p
     )
     await record("r-1", ParentCall("r", "1.1:c5f.0"), ask("0", "second"), ask("2", "old"), answer("2", "yes"))
     await record("r-ended", ParentCall("r", "1.3:c5f.0"), ask("0", "over"), status="answered")
-    found = find_open_questions(journal, "r")
+    found = await find_open_questions(journal.store, "r")
     assert [(each.run, each.text) for each in found] == [("r", "first"), ("r-1", "second"), ("r", "third")]
     assert [each.question for each in found] == [question_id(each.run, each.key) for each in found]
-    assert {each.text for each in read_questions(journal, "r")} == {"first", "second", "third", "old", "over"}
+    assert {each.text for each in await read_questions(journal.store, "r")} == {
+        "first",
+        "second",
+        "third",
+        "old",
+        "over",
+    }
     assert [row.head.run for row in journal.children("r")] == ["r-1", "r-ended"]

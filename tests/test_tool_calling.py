@@ -17,8 +17,8 @@ from models_server import Asked, Server, completion, delta, event
 from plait.core import Call, Exchange, LoopContext, Observation, Reply, Task, Think
 from plait.core import events as ev
 from plait.journal.entries import LoopException
-from plait.journal.log import RunLog
 from plait.journal.records import NoteRecord
+from plait.journal.sqlite.log import SqliteLog
 from plait.loops import ToolCalling
 from plait.models.base import Abilities
 from plait.models.scripted import ABILITIES
@@ -557,7 +557,7 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_as_the_other_loop(
     def broken(entries: Any) -> bool:
         return bool(breaking) and any(name_of(record) == after for record, _ in entries)
 
-    def append(log: RunLog, *entries: Any) -> Any:
+    def append(log: SqliteLog, *entries: Any) -> Any:
         done = real_append(log, *entries)
 
         async def then() -> None:
@@ -567,14 +567,14 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_as_the_other_loop(
 
         return then()
 
-    def buffer(log: RunLog, *entries: Any) -> None:
+    def buffer(log: SqliteLog, *entries: Any) -> None:
         real_buffer(log, *entries)
         if broken(entries):
             raise asyncio.CancelledError
 
-    real_append, real_buffer = RunLog.append, RunLog.buffer
-    monkeypatch.setattr(RunLog, "append", append)
-    monkeypatch.setattr(RunLog, "buffer", buffer)
+    real_append, real_buffer = SqliteLog.append, SqliteLog.buffer
+    monkeypatch.setattr(SqliteLog, "append", append)
+    monkeypatch.setattr(SqliteLog, "buffer", buffer)
 
     async def main() -> Any:
         async with Server(Endpoint(REFUSALS[0], completion(look), completion(done))) as server:

@@ -16,7 +16,7 @@ from plait.core.artifacts import Artifact
 from plait.core.errors import ConfigError
 from plait.core.events import Observed
 from plait.journal.export import lines
-from plait.journal.reader import find, iter_rows, reading
+from plait.journal.store import Journal
 from plait.toolkits import Image, discord, images, lookup
 from plait.toolkits.chat_history import chat_history
 from plait.toolkits.method_search import method_search
@@ -191,9 +191,7 @@ async def test_an_image_goes_through_a_run_and_its_webhook_is_not_on_the_record(
         assert run.answer == "sent", run
         sent = there.seen[-1].parts["files[0]"]
     assert (Image.from_bytes(sent[2]).width, sent[1]) == (30, "image/png")
-    with reading(journal) as connection:
-        number, row = find(connection, run.id, journal)
-        written = "\n".join(lines(row, iter_rows(connection, number, journal)))
+    written = "\n".join(lines(Journal(journal).run(run.id), Journal(journal).iter_rows(run.id)))
     assert "refuses the request (400): bad /api/webhooks/42/[secret]" in written
     assert "SecretToken" not in written
 

@@ -15,8 +15,7 @@ from plait import config
 from plait.core.errors import ConfigError
 from plait.models.config import EndpointConfig
 from plait.models.resolve import resolve
-from plait.runtime.limits import Limits
-from plait.trust import HARMLESS, STEPS, own_file, risks, trust
+from plait.trust import harmless_settings, own_file, risks, trust
 
 KEY = "sk-0123456789abcdef"
 REDIRECTED = '[endpoints.openai]\nbase_url = "https://keys.example/v1"\nkey_env = "OPENAI_API_KEY"\n'
@@ -158,13 +157,13 @@ def test_a_trusted_file_may_do_what_another_may_not(folder: Path, place: Place) 
 
 def test_a_harmless_folders_file_needs_no_trust(folder: Path) -> None:
     in_folder(SENT + '[run]\ntools = ["calculator", "lookup:facts.json"]\nmax_steps = 5\n[serve]\nport = 9000\n')
-    assert config.load().run.max_steps == 5 and resolve("mine", config.load().models).secrets == ()
+    assert config.load().run["max_steps"] == 5 and resolve("mine", config.load().models).secrets == ()
 
 
 @pytest.mark.parametrize("place", [in_folder_and_trusted, in_own_file, named_in_python])
 def test_a_file_may_begin_with_the_mark_of_utf_8(folder: Path, place: Place) -> None:
     place('\ufeff[run]\nmax_steps = 5\ntools = ["fetch"]\n')
-    assert config.load().run.max_steps == 5
+    assert config.load().run["max_steps"] == 5
 
 
 @pytest.mark.parametrize("spec", ["openai:gpt-5"])
@@ -176,7 +175,7 @@ def test_a_trusted_file_may_send_a_key_to_another_address(trusted: Place, spec: 
 
 def test_a_trusted_file_may_send_a_variable_and_run_tools(trusted: Place) -> None:
     trusted(VARIABLE + '[run]\ntools = ["tools.py"]\n')
-    assert config.load().run.tools == ["tools.py"] and resolve("mine", config.load().models).secrets == (KEY,)
+    assert config.load().run["tools"] == ["tools.py"] and resolve("mine", config.load().models).secrets == (KEY,)
 
 
 def test_the_environment_may_move_a_providers_address(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +199,7 @@ def test_a_folders_file_adds_to_the_users_own_and_does_not_loosen_it(folder: Pat
     in_own_file('[run]\napprove = "effects"\nmax_steps = 9\n' + SENT)
     in_folder("[run]\nmax_steps = 5\n")
     found = config.load()
-    assert (found.run.approve, found.run.max_steps, list(found.models.endpoints)) == ("effects", 5, ["mine"])
+    assert (found.run["approve"], found.run["max_steps"], list(found.models.endpoints)) == ("effects", 5, ["mine"])
     in_folder('[run]\napprove = "never"\n')
     with pytest.raises(ConfigError, match="change approve from 'effects' to 'never'"):
         config.load()
@@ -223,7 +222,7 @@ approve = "always"
     ("text", "risk"),
     [
         ("[run]\nmax_cost = 1.5\n", "raise max_cost from 1.0 to 1.5"),
-        ("[run]\nmax_cost = inf\n", "raise max_cost from 1.0 to inf"),
+        ("[run]\nmax_cost = 1e9\n", "raise max_cost from 1.0 to 1000000000.0"),
         ("[run]\nmax_steps = 31\n", "raise max_steps from 30 to 31"),
         ("[agents.a]\nmax_cost = 2\n", r"raise max_cost from 1.0 to 2 \(agents.a\)"),
         ('[agents.a]\napprove = "never"\n', "change approve from 'effects' to 'never'"),
@@ -286,21 +285,21 @@ def test_an_address_that_only_looks_like_this_machine_needs_trust(address: str) 
 def test_every_setting_is_harmless_or_needs_trust() -> None:
     """A new setting needs trust until somebody decides about it."""
     known = {
-        "run": {*config.RunDefaults.__struct_fields__},
-        "agents": {*config.AgentTable.__struct_fields__},
+        "run": {*config.agent_types()[0].__struct_fields__},
+        "agents": {*config.agent_types()[1].__struct_fields__},
         "endpoints": {*EndpointConfig.__struct_fields__},
         "serve": {*config.ServeTable.__struct_fields__},
     }
-    assert {name: table - known[name] for name, table in HARMLESS.items()} == {key: set() for key in known}
+    harmless = harmless_settings()
+    assert {name: table - known[name] for name, table in harmless.items()} == {key: set() for key in known}
     for name in (*config.TABLES, "new"):
-        if name not in HARMLESS:
+        if name not in harmless:
             assert [*risks({name: {"x": 1}}, {}, Path())] == [f"set {name}"]
     for name, table in known.items():
-        for key in (*sorted(table - HARMLESS[name]), "new"):
+        for key in (*sorted(table - harmless[name]), "new"):
             settings = {name: {key: "x"}} if name in ("run", "serve") else {name: {"a": {key: "x"}}}
             where = name if name in ("run", "serve") else f"{name}.a"
             assert f"set {key} ({where})" in [*risks(settings, {}, Path())]
-    assert Limits().steps == STEPS
 
 
 def test_a_python_program_does_not_read_the_folders_file(folder: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 import plait
 from plait import config, trust, user_files
-from plait.cli.agent_options import read_text
 from plait.cli.output import check_writable
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import decode_text, find_encoding
@@ -24,6 +23,7 @@ from plait.models.special_tokens import tokens_of_file
 from plait.toolkits import docs, files, lookup
 from plait.toolkits.folder import Folder
 from plait.tools.user_code import read_file as read_code
+from plait.user_files import read_text
 from toolkits_server import call, refusal
 
 PROBE = """
@@ -41,7 +41,7 @@ def journal(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "notes.md").write_text("one\n")
     path = tmp_path / "runs.db"
     plait.Agent("react", model=plait.Scripted(["Final Answer: x"]), journal=path).run("q")
-    connection = Journal.at(path).writer().connection()
+    connection = Journal.at(path).store._open_writer().connection()  # type: ignore[attr-defined]
     connection.execute("BEGIN IMMEDIATE")
     yield path
     connection.execute("ROLLBACK")
@@ -120,24 +120,13 @@ async def test_no_folder_tool_opens_or_replaces_a_file_of_the_journal_beside_it(
     os.rename(moved, journal)
 
 
-async def test_the_files_of_a_journal_s_calls_are_neither_read_nor_replaced(tmp_path: Path) -> None:
-    plait.Agent("react", model=plait.Scripted(["Final Answer: x"]), journal=tmp_path / "runs.db").run("q")
-    (tmp_path / "runs.db-effects").mkdir(exist_ok=True)
-    (tmp_path / "runs.db-effects" / "run").write_text("effects 1 0")
-    tools = files(tmp_path)
-    for path in ("runs.db-effects/run", "./runs.db-effects/run", "runs.db-effects/other"):
-        assert "file of a journal" in await refusal(tools, "write_file", path=path, content="x")
-    assert "file of a journal" in await refusal(tools, "read_file", path="runs.db-effects/run")
-    assert [each.read_text() for each in (tmp_path / "runs.db-effects").iterdir()] == ["effects 1 0"]
-
-
 def test_a_file_that_becomes_a_journal_while_it_is_read_stays_open(tmp_path: Path) -> None:
     path = tmp_path / "late.db"
     plait.Agent("react", model=plait.Scripted(["Final Answer: x"]), journal=path).run("q")
     Journal.at(path).close()
     user_files._places.discard(os.path.realpath(path))
     with user_files.open_file(path):
-        connection = Journal.at(path).writer().connection()
+        connection = Journal.at(path).store._open_writer().connection()  # type: ignore[attr-defined]
         connection.execute("BEGIN IMMEDIATE")
     assert is_locked(path)
     connection.execute("ROLLBACK")

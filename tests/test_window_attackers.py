@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import socket
 import subprocess
@@ -64,7 +65,7 @@ def test_without_a_token_nothing_is_had(locked: Here, path: str) -> None:
     status, headers, body = locked.ask(method, path, asked("?") if method == "POST" else None)
     assert (status, body["error"]["code"]) == (401, "invalid_api_key")
     assert headers["www-authenticate"].startswith("Bearer")
-    assert not locked.manager.journal.path.exists()
+    assert not Path(locked.manager.journal.place).exists()
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,7 @@ def test_a_slow_body_is_given_up(locked: Here) -> None:
     began = time.monotonic()
     got = raw(locked, f"{head}Content-Length: 5000\r\n\r\n{{".encode())
     assert got.startswith(b"HTTP/1.1 408") and time.monotonic() - began >= 1
-    assert not locked.manager.journal.path.exists()
+    assert not Path(locked.manager.journal.place).exists()
 
 
 def test_headers_that_never_end_are_given_up(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +319,7 @@ def test_a_page_of_another_site_is_refused(open_here: Here, headers: dict[str, s
     for method, path in (("POST", CHAT), ("GET", "/api/runs"), ("GET", "/v1/models")):
         status, told, _ = open_here.ask(method, path, asked("?") if method == "POST" else None, headers)
         assert status == 403 and "access-control-allow-origin" not in told
-    assert not open_here.manager.journal.path.exists()
+    assert not Path(open_here.manager.journal.place).exists()
 
 
 def test_a_page_of_another_site_may_not_ask_beforehand_either(open_here: Here) -> None:
@@ -336,7 +337,7 @@ def test_the_servers_own_page_may_ask(open_here: Here) -> None:
 def test_what_a_form_can_send_is_refused(open_here: Here, kind: str) -> None:
     # No Origin: as an old browser, or a form in a frame, sends it.
     assert open_here.ask("POST", CHAT, asked("?"), {"Content-Type": kind})[0] == 415
-    assert not open_here.manager.journal.path.exists()
+    assert not Path(open_here.manager.journal.place).exists()
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", "[::2]"])
@@ -368,15 +369,15 @@ def test_a_run_of_another_token_is_as_if_it_were_not(journal: Path) -> None:
     with serving(agent(journal), tokens=(FULL,), clients=(ONE, TWO)) as here:
         run = here.ask("POST", CHAT, asked("?"), token=ONE)[1]["x-plait-run"]
         one, two = (here.manager.tokens.find_caller(each) or Caller() for each in (ONE, TWO))
-        assert here.manager.find_run(run, one).head.run == run
+        assert asyncio.run(here.manager.find_run(run, one)).head.run == run
         with pytest.raises(UnknownRun) as theirs:
-            here.manager.find_run(run, two)
+            asyncio.run(here.manager.find_run(run, two))
         with pytest.raises(UnknownRun) as none:
-            here.manager.find_run("20200101-000000-aaaaaa", two)
+            asyncio.run(here.manager.find_run("20200101-000000-aaaaaa", two))
         assert str(theirs.value).replace(run, "X") == str(none.value).replace("20200101-000000-aaaaaa", "X")
         for part in ("last", run[:10], ""):
             with pytest.raises(UnknownRun):
-                here.manager.find_run(part, two)
+                asyncio.run(here.manager.find_run(part, two))
 
 
 def test_a_run_that_no_server_began_is_for_full_tokens_alone(journal: Path) -> None:
@@ -385,9 +386,10 @@ def test_a_run_that_no_server_began_is_for_full_tokens_alone(journal: Path) -> N
     from plait.server.agents import serve_agent
 
     manager = RunManager([serve_agent("plait", agent(journal), ServeTable())], tokens=AccessTokens((FULL,), (ONE,)))
-    assert manager.find_run(run, manager.tokens.find_caller(FULL) or Caller("", False)).head.run == run
+    full = manager.tokens.find_caller(FULL) or Caller("", False)
+    assert asyncio.run(manager.find_run(run, full)).head.run == run
     with pytest.raises(UnknownRun):
-        manager.find_run(run, manager.tokens.find_caller(ONE) or Caller("", False))
+        asyncio.run(manager.find_run(run, manager.tokens.find_caller(ONE) or Caller("", False)))
 
 
 # -- too much

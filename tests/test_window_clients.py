@@ -204,7 +204,7 @@ def test_a_wrong_model_is_told_as_clients_expect(here: Here) -> None:
         "model",
         "invalid_request_error",
     )
-    assert not here.manager.journal.path.exists()
+    assert not Path(here.manager.journal.place).exists()
 
 
 def test_a_bad_key_is_told_as_clients_expect(agent: plait.Agent) -> None:
@@ -236,7 +236,7 @@ def test_a_bad_key_is_told_as_clients_expect(agent: plait.Agent) -> None:
 def test_what_cant_be_done_is_refused_by_name(here: Here, field: dict[str, Any], said: str) -> None:
     status, _, body = here.ask("POST", "/v1/chat/completions", {**asked("Hi."), **field})
     assert (status, body["error"]["param"]) == (400, said)
-    assert not here.manager.journal.path.exists()
+    assert not Path(here.manager.journal.place).exists()
 
 
 def test_what_the_agent_decides_itself_is_passed_over(here: Here) -> None:
@@ -322,7 +322,7 @@ async def test_a_client_that_gives_up_waiting_cancels_its_run(journal: Path) -> 
     with serving(plait.Agent("react", model=model, journal=journal)) as here:
         async with openai.AsyncOpenAI(base_url=f"{here.url}/v1", api_key="none", max_retries=0) as api:
             task = asyncio.ensure_future(api.chat.completions.create(model="plait", messages=MESSAGES))
-            while not (here.manager.journal.path.exists() and here.manager.active):
+            while not (Path(here.manager.journal.place).exists() and here.manager.active):
                 await asyncio.sleep(0.02)
             task.cancel()
             await asyncio.wait([task])

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import plait
-from plait.journal.log import RunLog
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, RunHead
 from plait.journal.store import Journal
@@ -71,7 +70,7 @@ async def test_a_run_that_goes_on_is_followed_to_its_end(journal: Path) -> None:
     """Rows are written one by one while the events are read: each is told once, in order."""
     store = Journal.at(journal)
     head = RunHead("20260101-000000-growth", "?", {"name": "react", "options": {}}, {"": {"spec": "x"}})
-    log: RunLog = await store.begin(head, owner_of_this_process())
+    log = await store.store.begin(head, owner_of_this_process())
     stream = follow_run(store, head.run, None)
     told: list[str] = []
 
@@ -160,6 +159,6 @@ def test_what_the_list_remembers_does_not_grow_with_the_journal(journal: Path, m
     for number in range(6):
         react(journal, [answer("x")]).run(f"question {number}")
         found, newest = run_search.find_changed(Journal.at(journal), known, newest)
-        told += [each.row.head.question for each in found]
+        told += [each.head.question for each in found]
     assert told == [f"question {number}" for number in range(6)]
     assert set(known) == {newest - 1, newest}

@@ -22,8 +22,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
     agent = plait.Agent(
         "react",
         model="local:qwen2.5-coder-0.5b",
-        tools=["calculator"],
-        limits=plait.Limits(steps=4),
+        limits=plait.Limits(steps=2),
         journal=tmp_path_factory.mktemp("served") / "runs.db",
     )
     with serving(agent) as server:
@@ -35,7 +34,7 @@ def test_an_answer_of_the_embedded_model_whole_and_streamed(here: Here) -> None:
         whole = api.chat.completions.create(model="plait", messages=MESSAGES)
         content, finish = whole.choices[0].message.content, whole.choices[0].finish_reason
         assert content and finish in ("stop", "length")
-        assert whole.usage is not None and whole.usage.prompt_tokens > 100 and whole.usage.completion_tokens > 0
+        assert whole.usage is not None and whole.usage.prompt_tokens > 50 and whole.usage.completion_tokens > 0
         chunks = list(api.chat.completions.create(model="plait", messages=MESSAGES, stream=True))
     told = [chunk.choices[0] for chunk in chunks]
     assert ("".join(each.delta.content or "" for each in told), told[-1].finish_reason) == (content, finish)

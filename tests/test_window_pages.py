@@ -248,7 +248,7 @@ async def test_a_run_of_another_process_is_seen_as_well(browser: Browser, journa
     with serving(react(journal)) as server:
         other = react(journal, [action("look"), answer("done")], tools=(look,))
         task = asyncio.ensure_future(other.arun("Another's?"))
-        while not Journal.at(journal).path.exists() or not Journal.at(journal).runs(1):
+        while not journal.exists() or not Journal.at(journal).runs(1):
             await asyncio.sleep(0.02)
         page = await opened(browser, server, f"runs/{Journal.at(journal).run('last').head.run}")
         await page.wait_for("document.body.innerText.includes('look works')")

@@ -18,8 +18,7 @@ import pytest
 from cli_support import trusting
 from fork_server import run_forked
 from patience import patience
-from plait.journal.reader import NoJournal
-from plait.journal.store import Journal
+from plait.journal.store import Journal, NoJournal
 from window_server import FULL, ONE, Process, ask, asked, script
 
 CHAT = "/v1/chat/completions"
@@ -104,7 +103,7 @@ tools = ["calculator"]
         ("[serve]\nport = 99999", "plait.toml, table [serve]: port is 99999"),
         ("[serve]\nport = 'abc'", "table [serve]: port is 'abc', and must be a whole number."),
         ("[serve]\nconcurent = 5", "Did you mean concurrent?"),
-        ("[serve]\nconcurrent = 0", "plait.toml, table [serve]: concurrent is 0, which is not above zero"),
+        ("[serve]\nconcurrent = 0", "plait.toml, table [serve]: concurrent is 0. Give a whole number above 0"),
         ('[serve]\nhost = "0.0.0.0"', "PLAIT_SERVE_TOKEN"),
         ("[agents.a]\nlooop = 'json'", "Did you mean loop?"),
         ("[agents.a]\njournal = 'x.db'", "share the server's journal"),
@@ -119,12 +118,18 @@ tools = ["calculator"]
         ("[agents.a]\nmodels = {act = 'opnai:x'}", "plait.toml, table [agents.a]: models: 'opnai:x'"),
         ("[agents.a]\nmodels = {atc = 'local'}", "plait.toml, table [agents.a]: models: "),
         ("[agents.a]\ntools = ['nothing-there']", "plait.toml, table [agents.a]: tools: "),
-        ("[agents.a]\nmax_steps = -1", "plait.toml, table [agents.a]: max_steps is -1, which is not above zero."),
+        (
+            "[agents.a]\nmax_steps = -1",
+            "plait.toml, table [agents.a]: max_steps is -1. Give a whole number above 0",
+        ),
         ("[agents.a]\nmax_cost = 'much'", "table [agents.a]: max_cost is 'much', and must be a number."),
         ("[agents.a]\ntools = ['calculator', 5]", "table [agents.a]: tools.1 is 5, and must be text."),
         ("[agents.a]\nmodels = {act = 5}", "table [agents.a]: models.act is 5, and must be text."),
         ("[agents.a]\nthoughts = 1", "table [agents.a]: thoughts is 1, and must be true or false."),
-        ("[run]\nmax_steps = 0\n[agents.a]", "plait.toml, table [run]: max_steps is 0, which is not above zero."),
+        (
+            "[run]\nmax_steps = 0\n[agents.a]",
+            "plait.toml, table [run]: max_steps is 0. Give a whole number above 0",
+        ),
         ("[run]\ntools = ['nothing-there']\n[agents.a]", "plait.toml, table [run]: tools, for agents.a: "),
         ("[agents]\na = 5", "an agent is a table"),
     ],

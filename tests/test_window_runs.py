@@ -79,9 +79,9 @@ async def test_a_run_that_goes_on_is_not_resumed(journal: Path) -> None:
     performing = await manager.start("plait", "?")
     with pytest.raises(RequestRejected, match="is under way"):
         await manager.resume(performing.run)
-    assert manager.cancel(performing.run, reason="enough")
+    assert await manager.cancel(performing.run, reason="enough")
     assert (await performing.done()).reason == "enough"
-    assert not manager.cancel(performing.run)
+    assert not await manager.cancel(performing.run)
     assert manager.journal.run(performing.run).outcome["reason"] == "enough"  # type: ignore[index]
 
 
@@ -89,8 +89,8 @@ async def test_another_owners_run_is_not_cancelled(journal: Path) -> None:
     manager = manager_of(journal, delay=30)
     performing = await manager.start("plait", "?", caller=ONE)
     with pytest.raises(UnknownRun):
-        manager.cancel(performing.run, caller=TWO)
-    assert manager.cancel(performing.run, caller=ONE)
+        await manager.cancel(performing.run, caller=TWO)
+    assert await manager.cancel(performing.run, caller=ONE)
     await performing.done()
 
 

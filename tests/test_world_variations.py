@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import CAMPAIGN
+from conftest import CAMPAIGN, some_of
 from plait.lab.world import TASKS, RunEvidence, World, WorldTask, world_of
 from plait.lab.world.places import find_town
 from plait.lab.world.tasks import make_variations
@@ -151,7 +151,7 @@ def test_whatever_is_sent_is_graded(text: str, task: WorldTask) -> None:
 
 def test_a_long_message_is_graded_quickly() -> None:
     for text in ("*" * 30_000 + "2023-04-07", "2023-04-07 " * 3_000, "1" * 30_000, "☁️" * 15_000 + "8 April 9 April"):
-        for task in TASKS[1:]:
+        for task in some_of(TASKS[1:]):
             world = World(400)
             send(task, world, text[: 19_000 if task.to == "discord" else 30_000])
             assert task.grade(world).mark == "not done"

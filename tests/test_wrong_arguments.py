@@ -129,7 +129,7 @@ def test_a_limit_that_allows_nothing_is_reported(name: str) -> None:
         lambda: plait.Limits(steps=1.5),  # type: ignore[arg-type]
         lambda: plait.Limits(tool_seconds=None),  # type: ignore[arg-type]
         lambda: plait.CodeLimits(seconds=0),
-        lambda: plait.CodeLimits(calls=None),  # type: ignore[arg-type]
+        lambda: plait.CodeLimits(tool_calls=None),  # type: ignore[arg-type]
         lambda: plait.History(turns=-1),
         lambda: plait.History(chars="6000"),  # type: ignore[arg-type]
         lambda: plait.History(turns=True),

@@ -129,7 +129,7 @@ async def written(
 ) -> str:
     """A run of so many steps written straight into a journal, as the runtime would; its id."""
     head = RunHead(run, question, {"name": "react", "options": {}}, {"": {"spec": "scripted:long"}})
-    log = await Journal.at(journal).begin(head, owner_of_this_process())
+    log = await Journal.at(journal).store.begin(head, owner_of_this_process())
     body = '{"messages":[{"role":"user","content":"?"}]}'
     for step in range(1, steps + 1):
         n = 2 * (step - 1)

@@ -6,12 +6,12 @@ One agent can run any number of tasks at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
@@ -20,16 +20,14 @@ from plait.agent_parts import AgentParts
 from plait.core import Event, Loop, Plan, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
-from plait.hooks import load_hooks
+from plait.hooks import load_hook, load_hooks
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead
-from plait.journal.store import default_path
+from plait.journal.store import default_path, read_timeline
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
-from plait.models.base import Model
 from plait.models.config import ModelConfig
 from plait.models.resolve import ModelAccess
-from plait.models.settings import NO_SETTINGS, AgentSettings
 from plait.runtime import runs
 from plait.runtime.agent_description import (
     changed_fields,
@@ -41,25 +39,22 @@ from plait.runtime.agent_description import (
     sandbox_for,
     suggest_arguments,
 )
+from plait.runtime.agent_fields import AgentFields, list_hooks
 from plait.runtime.attachments import UserQuestion, check_acceptance, restore_files
 from plait.runtime.background import EventStream, check_call, run_blocking
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import make_agent_tool
-from plait.runtime.guard import Guard
 from plait.runtime.guards.taint import read_outside
-from plait.runtime.hooks import Hook, check_hooks, require_hooks
-from plait.runtime.limits import Limits
+from plait.runtime.hooks import check_hooks, require_hooks
 from plait.runtime.output import OutputForm, OutputT, recorded_output
 from plait.runtime.run import Run
-from plait.runtime.run_spec import Approve, Grounding, OnInterruptedCall, OnWait, Taint
+from plait.runtime.run_spec import OnWait
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import (
-    History,
     recorded_conversation,
     require_loaded,
     session_spec,
 )
-from plait.sandbox import AUTO, Sandbox
 from plait.tools import Tool
 from plait.tools.load import is_mcp_word
 from plait.tools.mcp.server import parse_word
@@ -74,64 +69,17 @@ NewT = TypeVar("NewT")
 
 @suggest_arguments
 @dataclass(frozen=True, repr=False)
-class Agent(Generic[OutputT]):
+class Agent(AgentFields[OutputT]):
     """A loop with its models, tools and limits.
 
-    `loop`: the name of a loop ("react", "json"), or an object with options (`plait.ReAct(dialect="lines")`). "auto"
-    is tool calling if the model's endpoint has native tools, otherwise ReAct. `model`: the model of all phases,
-    `provider:name` or an object; `models`: models of single phases. `settings`: what requests ask of a model
-    (`plait.ModelSettings(effort="low")`), for all phases or in a mapping from phases; settings behind a model's name
-    win. `tools`: tools, typed functions, objects, classes (each run gets its own instance; public methods are the
-    tools), or words such as "calculator". `limits`: what a run may use, and how many tools the model sees.
-
-    `prompts`: a folder whose files replace the built-in prompts. `system`: a system prompt that replaces the loop's,
-    sent byte for byte. `history`: how many earlier turns of a session a run sees, and what searches the others.
-    `journal`: the file that stores runs; None for the default file, False for none.
-
-    `approve`: which calls need the user's approval; "plan" asks about the whole plan. `can_ask`: whether the model may
-    ask the user. `on_interrupted_call`: what a resumed run does with a call that may have happened. `grounding`: what
-    to do about values that the model invented: "off", "note", "warn", "ask" or "refuse". `sandbox`: where code runs:
-    "process", "monty", an object, or "auto" ("process" where the kernel supports it, else "monty"). `deps`: the type of
-    the object that tools get as `Context.deps`; each run is given one.
-
-    `output`: the type of the answer: a pydantic model, dataclass, TypedDict, list, union, `Literal`, scalar, a JSON
-    Schema, or an `OutputType`, which also has checks. `Run.output` has a value of this type. `instructions`: a text, or
-    a function that returns one at the start of a run; the model gets it beside the loop's prompt or `system`.
-
-    `hooks`: objects of subclasses of `plait.Hook` or `plait.Guard`, which observe, change or refuse what the run does.
-    `taint`: with "ask", calls with effects need approval once the model has seen content from outside (results of tools
-    marked `open_world`), unless a plan fixed them before.
-
-    Raises `ConfigError` for an invalid field.
+    Its fields are the options that `AgentFields` declares; the page python.md has them as a table. Raises `ConfigError`
+    for an invalid field.
     """
-
-    loop: str | Loop = AUTO_LOOP
-    model: str | Model = field(default="local", kw_only=True)
-    models: Mapping[str, str | Model] = field(default_factory=dict, kw_only=True)
-    settings: AgentSettings = field(default=NO_SETTINGS, kw_only=True)
-    tools: Iterable[Tool | Callable[..., Any] | str | object] = field(default=(), kw_only=True)
-    limits: Limits = field(default=Limits(), kw_only=True)
-    prompts: str | Path | None = field(default=None, kw_only=True)
-    system: str | None = field(default=None, kw_only=True)
-    journal: str | Path | Literal[False] | None = field(default=None, kw_only=True)
-    approve: Approve = field(default="never", kw_only=True)
-    on_interrupted_call: OnInterruptedCall = field(default="skip", kw_only=True)
-    can_ask: bool = field(default=True, kw_only=True)
-    history: History = field(default=History(), kw_only=True)
-    grounding: Grounding = field(default="off", kw_only=True)
-    sandbox: str | Sandbox = field(default=AUTO, kw_only=True)
-    output: OutputForm[OutputT] = field(default=str, kw_only=True)  # type: ignore[assignment]
-    instructions: str | Callable[..., str] = field(default="", kw_only=True)
-    deps: Any = field(default=None, kw_only=True)
-    hooks: Iterable[Hook | Guard] = field(default=(), kw_only=True)
-    taint: Taint = field(default="off", kw_only=True)
-    _access: ModelAccess = field(default=None, kw_only=True, compare=False)  # type: ignore[assignment]
-    """The configuration and the keys with which the agent was made. Copies keep them."""
 
     def __post_init__(self) -> None:
         loop = loop_of(self.loop)
         object.__setattr__(self, "tools", list_tools(self.tools))
-        object.__setattr__(self, "hooks", check_hooks(self.hooks))
+        object.__setattr__(self, "hooks", check_hooks(self.hooks, load_hook))
         check_fields(self, loop)
         if self.loop != AUTO_LOOP:
             object.__setattr__(self, "loop", loop)
@@ -224,8 +172,8 @@ class Agent(Generic[OutputT]):
         check_call(on_event)
         run_spec, head = await self._parts.prepare_run(question, session, on_wait, history, now, deps)
         head = msgspec.structs.replace(head, label=label)
-        log = await runs.open_log(run_spec, head, self._parts.journal)
-        return await runs.perform(run_spec, head, log, self._parts.journal, on_event)
+        log = await runs.open_log(run_spec, head, self._parts.store)
+        return await runs.perform(run_spec, head, log, self._parts.store, on_event)
 
     def stream(
         self, question: UserQuestion, *, deps: Any = None, session: str | None = None, on_wait: OnWait | None = None
@@ -270,9 +218,11 @@ class Agent(Generic[OutputT]):
         """
         from plait.runtime import plan_estimate, plans
 
-        run_spec = self._parts.make_run_spec(question, None, shown=self._parts.choose_tools(question))
+        shown = self._parts.choose_tools(question)
+        run_spec = run_blocking(self._parts.make_run_spec(question, None, shown=shown))
         loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
-        timeline, seen = planned_in or Timeline(), plan_estimate.seen_in(self._parts.journal, loop.name)
+        timeline = planned_in or Timeline()
+        seen = run_blocking(plan_estimate.seen_in(self._parts.store, loop.name))
         return plan_estimate.estimate_plan(
             loop, run_spec.context, run_spec.task, checked, run_spec.phases, timeline, seen
         )
@@ -365,8 +315,8 @@ class Agent(Generic[OutputT]):
             raise ConfigError(f"The answer is {answer!r}.", hint='Give a text, such as "yes" or "no, and why".')
         if isinstance(run, Run) and question is None and isinstance(run.outcome, Waiting):
             question = run.outcome.question
-        journal = self._parts.require_journal()
-        row = journal.run(_id_of(run))
+        store = self._parts.require_store()
+        row = await store.find_run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
             return await agent.aresume(
                 run, answer, question=question, deps=deps, on_event=on_event, force=force, on_wait=on_wait
@@ -380,16 +330,16 @@ class Agent(Generic[OutputT]):
                     hint="",
                 )
             output = recorded_output(self._parts.output, row.head)
-            return runs.read_finished_run(row, journal, self._loop, output)
+            return runs.read_finished_run(row, store, self._loop, output)
         if row.head.caller is not None:
             raise ConfigError(
                 f"Run {row.head.run} is a child of run {row.head.caller.run}.",
                 hint=f"Resume run {row.head.caller.run}, which continues with its child runs.",
             )
-        timeline = journal.timeline(row.head.run, bodies=False)
+        timeline = await read_timeline(store, row.head.run, bodies=False)
         run_spec = await self._parts.prepare_resume(row.head, timeline, on_wait, deps)
-        run_spec, log = await runs.claim(run_spec, row.head, journal, answer=answer, question=question, force=force)
-        return await runs.perform(run_spec, row.head, log, journal, on_event, resumed=True)
+        run_spec, log = await runs.claim(run_spec, row.head, store, answer=answer, question=question, force=force)
+        return await runs.perform(run_spec, row.head, log, store, on_event, resumed=True)
 
     def replay(self, run: str | Run[Any]) -> Replayed:
         """Drive the loop through a run's record and compare every request byte by byte. Performs nothing.
@@ -398,13 +348,16 @@ class Agent(Generic[OutputT]):
         `History`. The record gives the question, files, time, results and replies, and the text of `instructions` that
         are a function. Needs no key. Raises `ReplayDiffers` at the first difference.
         """
-        journal = self._parts.require_journal()
-        row = journal.run(_id_of(run))
+        return run_blocking(self._areplay(run))
+
+    async def _areplay(self, run: str | Run[Any]) -> Replayed:
+        store = self._parts.require_store()
+        row = await store.find_run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
-            return agent.replay(run)
+            return await agent._areplay(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
-        run_spec = self._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
-        return run_blocking(runs.replay(run_spec, row.head, journal, recorded))
+        run_spec = await self._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
+        return await runs.replay(run_spec, row.head, store, recorded)
 
     def fork(self, run: str | Run[Any], at: int, *, deps: Any = None) -> Run[OutputT]:
         """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
@@ -424,29 +377,29 @@ class Agent(Generic[OutputT]):
         check_call(on_event)
         if not isinstance(at, int):
             raise ConfigError(f"fork(at={at!r}) is invalid.", hint="Give the number of the first step to make again.")
-        journal = self._parts.require_journal()
-        row = journal.run(_id_of(run))
+        store = self._parts.require_store()
+        row = await store.find_run(_id_of(run))
         if (agent := self._with_loop_of(row.head)) is not self:
             return await agent.afork(run, at, deps=deps, on_event=on_event, on_wait=on_wait, label=label)
         check_deps(self.deps or row.head.settings.get("deps"), deps)
-        require_hooks(self.hooks, row.head.run)
+        require_hooks(list_hooks(self), row.head.run)
         require_loaded(self.tools)
         self._parts.check_prices()
         await self._parts.load_tools()
         conversation = recorded_conversation(row.head, new_run_id())
         shown = await asyncio.to_thread(self._parts.choose_tools, row.head.question, row.head)
-        rows = journal.rows(row.head.run)
+        rows = await store.read_rows(row.head.run)
         sandbox = await self._parts.check_sandbox(
             sandbox_for(self, row.head, any(each.step < at for each in Timeline(rows).code))
         )
-        run_spec = self._parts.make_run_spec(
+        run_spec = await self._parts.make_run_spec(
             row.head.question,
             on_wait,
             conversation=conversation,
             shown=shown,
             sandbox=sandbox,
             now=row.head.settings.get("now"),
-            files=restore_files(row.head, journal),
+            files=await restore_files(row.head, store),
             deps=deps,
             context_tokens=row.head.settings.get("context_tokens", 0),
             outside=read_outside(row.head.settings),
@@ -456,8 +409,8 @@ class Agent(Generic[OutputT]):
         head = msgspec.structs.replace(
             head, parent=row.head.run, fork_at=at, label=label, attachments=row.head.attachments
         )
-        run_spec, log = await runs.fork(run_spec, head, rows, at, journal)
-        return await runs.perform(run_spec, head, log, journal, on_event)
+        run_spec, log = await runs.fork(run_spec, head, rows, at, store)
+        return await runs.perform(run_spec, head, log, store, on_event)
 
     @staticmethod
     def from_journal(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from weakref import proxy
+from weakref import ref
 
 import msgspec
 
@@ -16,24 +16,23 @@ from plait.core import Loop, LoopContext
 from plait.core.errors import ConfigError, PlaitError
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead
-from plait.journal.store import Journal
+from plait.journal.store import Journal, NoJournal, RunQuery, Store
 from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.fallback import has_native_calls, members_of
 from plait.models.rejections import read_rejections, without_rejected
 from plait.models.resolve import add_settings, check_spec, require_prices
-from plait.models.settings import phases_with_settings, settings_of_phase
+from plait.models.settings import phases_with_settings
 from plait.runtime.agent_description import (
-    Description,
     book_of,
     check_contexts,
     check_deps,
     check_hooks_of_run,
     check_run_arguments,
     sandbox_for,
-    settings_of,
 )
+from plait.runtime.agent_fields import AgentFields, list_hooks, record_settings
 from plait.runtime.attachments import (
     NO_FILES,
     AttachedFiles,
@@ -50,7 +49,7 @@ from plait.runtime.instructions import render_instructions
 from plait.runtime.output import OutputType, choose_method, output_of, recorded_output
 from plait.runtime.phase_models import Phases, models_of_run, special_tokens
 from plait.runtime.prompts import PromptBook
-from plait.runtime.run_spec import OnWait, Policies, RunSpec
+from plait.runtime.run_spec import OnWait, RunSpec
 from plait.runtime.sessions import (
     Conversation,
     Embedder,
@@ -77,14 +76,20 @@ from plait.tools.mcp.server import TOOL_LISTS
 class AgentParts:
     """The parts of one agent. Each is made when it is first needed."""
 
-    def __init__(self, agent: Description) -> None:
+    def __init__(self, agent: AgentFields[Any]) -> None:
         # The agent owns its parts. A cycle would keep both until the garbage collector comes.
-        self._agent: Description = proxy(agent)
+        self._find_agent = ref(agent)
+
+    @property
+    def _agent(self) -> AgentFields[Any]:
+        agent = self._find_agent()
+        assert agent is not None, "whoever uses the parts holds the agent"
+        return agent
 
     @cached_property
     def embedder(self) -> Embedder:
         """Return the embedder of the agent's conversations and tools. A word is loaded when it is first used."""
-        return guard_embedder(self._agent.history.embedder, self._agent.hooks, self._agent._access.env)
+        return guard_embedder(self._agent.history.embedder, list_hooks(self._agent), self._agent._access.env)
 
     @cached_property
     def loop(self) -> Loop:
@@ -138,7 +143,7 @@ class AgentParts:
                 check_spec(model, self._agent._access.config)
         for phase, model in self._given_models.items():
             if not isinstance(model, str):
-                add_settings(model, settings_of_phase(self._agent.settings, phase))
+                add_settings(model, phase, self._agent.settings)
 
     def check_prices(self) -> None:
         """Raise `ConfigError` if there is a limit in USD and a model without a known price."""
@@ -180,20 +185,20 @@ class AgentParts:
         return book_of(loop, Path(folder) if folder is not None else None)
 
     @cached_property
-    def journal(self) -> Journal | None:
+    def store(self) -> Store | None:
         if self._agent.journal is False:
             return None
         config.use_own_redaction()
-        return Journal.at(self._agent.journal)
+        return Journal.at(self._agent.journal).store
 
-    def require_journal(self) -> Journal:
-        """Return the journal. Raises `ConfigError` if the agent keeps none."""
-        if self.journal is None:
+    def require_store(self) -> Store:
+        """Return the journal's store. Raises `ConfigError` if the agent keeps none."""
+        if self.store is None:
             raise ConfigError(
                 "This agent keeps no journal (journal=False), so it has no records and no sessions.",
                 hint="Give journal=PATH.",
             )
-        return self.journal
+        return self.store
 
     async def load_tools(self) -> None:
         """Make the tools in a thread, because a word may start a server; again if an MCP server has others now."""
@@ -250,20 +255,20 @@ class AgentParts:
         await self.load_tools()
         await self.check_sandbox(self._agent.sandbox)
         conversation = None
-        journal = self.require_journal() if session is not None else None
-        if session is not None and journal is not None:
-            await asyncio.to_thread(require_answered, session, journal)
+        store = self.require_store() if session is not None else None
+        if session is not None and store is not None:
+            await require_answered(session, store)
         if history is not None:
             conversation = continue_conversation(session, self._agent.history, history)
-        elif session is not None and journal is not None:
-            conversation = open_conversation(
+        elif session is not None and store is not None:
+            conversation = await open_conversation(
                 session,
-                journal,
+                store,
                 self._agent.history,
                 has_tools=bool(self.toolset) or getattr(self.loop, "searches_history", False),
             )
         shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
-        run_spec = self.make_run_spec(
+        run_spec = await self.make_run_spec(
             question, on_wait, conversation=conversation, shown=shown, now=now, files=files, deps=deps
         )
         check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
@@ -276,19 +281,19 @@ class AgentParts:
         timeline: Timeline,
         on_wait: OnWait | None,
         deps: Any = None,
-        journal: Journal | None = None,
+        store: Store | None = None,
     ) -> RunSpec:
-        """Return what a recorded run needs to go on. `timeline` is its record, with or without bodies. `journal` has
-        its files; None for the agent's own."""
+        """Return what a recorded run needs to go on. `timeline` is its record, with or without bodies. `store` has its
+        files; None for the agent's own."""
         check_deps(self._agent.deps or head.settings.get("deps"), deps)
         check_hooks_of_run(self._agent, head)
         self.check_prices()
         require_loaded(self._agent.tools)
         await self.load_tools()
         sandbox = await self.check_sandbox(sandbox_for(self._agent, head, bool(timeline.code)))
-        return self.make_run_spec(head.question, on_wait, recorded=head, sandbox=sandbox, deps=deps, journal=journal)
+        return await self.make_run_spec(head.question, on_wait, recorded=head, sandbox=sandbox, deps=deps, store=store)
 
-    def make_run_spec(
+    async def make_run_spec(
         self,
         question: str,
         on_wait: OnWait | None,
@@ -300,7 +305,7 @@ class AgentParts:
         files: AttachedFiles = NO_FILES,
         deps: Any = None,
         context_tokens: int | None = None,
-        journal: Journal | None = None,
+        store: Store | None = None,
         replay: bool = False,
         outside: tuple[str, ...] = (),
     ) -> RunSpec:
@@ -313,15 +318,15 @@ class AgentParts:
         models = self._agent._access.resolve_all(self._given_models, agent.settings, False) if replay else self.models
         phases = Phases(models_of_run(models, recorded, asks_for_tools=self._asks_for_tools, replay=replay))
         if recorded is not None:
-            files = restore_files(recorded, journal or self.require_journal()) if recorded.attachments else files
+            files = await restore_files(recorded, store or self.require_store()) if recorded.attachments else files
             shown, now = shown_by(recorded), recorded.settings.get("now")
             context_tokens = recorded.settings.get("context_tokens", 0)
             conversation = recorded_conversation(recorded)
             if replay:
-                conversation = conversation and change_history(conversation, recorded, agent.history, self.journal)
+                conversation = conversation and await change_history(conversation, recorded, agent.history, self.store)
         tools = self.toolset if recorded is None else as_recorded(self.toolset, recorded)
         if conversation is not None and conversation.searched:
-            tools = msgspec.structs.replace(tools, tools=(*tools, conversation.tool(self.journal, self.embedder)))
+            tools = msgspec.structs.replace(tools, tools=(*tools, conversation.tool(self.store, self.embedder)))
         if shown is not None:
             tools = self._finder.among(tools)
         tokens = special_tokens(models, recorded)
@@ -362,23 +367,16 @@ class AgentParts:
             method = output.method or choose_method(phases.of(self.loop.phases[-1]), bool(context.tools))
             context = msgspec.structs.replace(context, output=msgspec.structs.replace(output.spec, method=method))
         return RunSpec(
+            agent=agent,
             loop=self.loop,
             task=files.make_task(question, conversation.history if conversation is not None else ()),
             contents=files.contents,
             context=context,
             tools=tools.for_run(),
             phases=phases,
-            limits=agent.limits,
-            policies=Policies(
-                approve=agent.approve,
-                grounding=agent.grounding,
-                taint=agent.taint,
-                outside=read_outside(recorded.settings)
-                if recorded is not None
-                else self._find_outside(tools, conversation, outside),
-                hooks=tuple(agent.hooks),
-            ),
-            on_interrupted_call=agent.on_interrupted_call,
+            outside=read_outside(recorded.settings)
+            if recorded is not None
+            else await self._find_outside(tools, conversation, outside),
             on_wait=on_wait,
             output=output,
             sandbox=sandbox,
@@ -394,7 +392,7 @@ class AgentParts:
             tracer=telemetry.find_tracer(),
         )
 
-    def _find_outside(
+    async def _find_outside(
         self, tools: Toolset, conversation: Conversation | None, inherited: tuple[str, ...]
     ) -> tuple[str, ...]:
         """Return what the context of a new run holds from outside before its first request."""
@@ -403,7 +401,7 @@ class AgentParts:
             found.append(EVIDENCE)  # nobody knows who wrote it
         if conversation is not None and (
             conversation.outside
-            or (conversation.session and self.journal and self.journal.session_read_outside(conversation.session))
+            or (conversation.session and self.store and await _has_read_outside(self.store, conversation.session))
         ):
             found.append(CONVERSATION)
         return tuple(dict.fromkeys(found))
@@ -424,13 +422,13 @@ class AgentParts:
                 "instructions": run_spec.context.instructions,
                 "output_method": run_spec.context.output.method if run_spec.context.output is not None else None,
                 "context_tokens": run_spec.context.context_tokens,
-                **({"outside": run_spec.policies.outside} if run_spec.policies.outside else {}),
+                **({"outside": run_spec.outside} if run_spec.outside else {}),
             },
             plait=__version__,
         )
         if run_spec.context.search:
-            head = recorded_in(head, self._max_shown, run_spec.context, self._agent.history.embedder)
-        return head if conversation is None else conversation.taken_by(head, session_spec(), self._agent.history)
+            head = recorded_in(head, self._max_shown, run_spec.context)
+        return head if conversation is None else conversation.taken_by(head, session_spec())
 
     @cached_property
     def _recorded_loop(self) -> dict[str, Any]:
@@ -446,4 +444,12 @@ class AgentParts:
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
-        return settings_of(self._agent)
+        return record_settings(self._agent)
+
+
+async def _has_read_outside(store: Store, session: str) -> bool:
+    """Return whether a run of a conversation read content from outside, such as a web page."""
+    try:
+        return bool(await store.list_runs(RunQuery(session=session, is_tainted=True, children=True, limit=1)))
+    except NoJournal:
+        return False

@@ -7,7 +7,7 @@ import atexit
 import contextvars
 import sys
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -15,6 +15,17 @@ from typing import Any, TypeVar
 from plait.core.errors import ConfigError
 
 T = TypeVar("T")
+
+
+class _Done:
+    """An awaitable that has its result already, and costs no turn of the loop."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+DONE: Awaitable[None] = _Done()
 
 
 class BackgroundLoop:

@@ -11,16 +11,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, defstruct
 
 from plait.core.errors import ConfigError
 from plait.models.config import ModelConfig
-from plait.trust import LIMITS, is_trusted, own_file, risks
+from plait.runtime.options import Option, list_fields
+from plait.trust import is_trusted, own_file, risks
 from plait.user_files import read_file
 
 WORDS = {
@@ -37,63 +38,38 @@ TABLES = {
 }
 
 
-class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
-    """The table `[run]`: defaults of `plait run`, named like its options."""
+def _agent_keys() -> dict[str, Option]:
+    from plait.runtime.agent_fields import OPTIONS
 
-    loop: str | None = None
-    model: str | None = None
-    models: dict[str, str] = {}
-    model_settings: dict[str, Any] = {}
-    set: dict[str, Any] = {}
-    tools: list[str] = []
-    prompts: str | None = None
-    instructions: str | None = None
-    schema: str | None = None
-    journal: str | None = None
-    approve: str | None = None
-    embedder: str | None = None
-    grounding: str | None = None
-    taint: str | None = None
-    hooks: list[str] = []
-    sandbox: str | None = None
-    max_tools: int | None = None
-    code: dict[str, Any] = {}
-    max_steps: int | None = None
-    max_calls: int | None = None
-    max_tokens: int | None = None
-    max_cost: float | None = None
-    max_seconds: float | None = None
+    return {each.file_key: each for each in OPTIONS if each.file_key}
 
 
-class AgentTable(RunDefaults, frozen=True, forbid_unknown_fields=True):
-    """A table `[agents.NAME]`: an agent of `plait serve`. Missing settings come from `[run]`.
+@cache
+def agent_types() -> tuple[type[Struct], type[Struct]]:
+    """Return the types of the tables `[run]`, with the keys that the options of an agent declare, and `[agents.NAME]`.
 
-    `description` is shown to clients. `thoughts`: clients also receive the agent's thoughts and actions.
+    An agent of `plait serve` also has a `description`, which is shown to clients; with `thoughts` they also receive its
+    thoughts and actions.
     """
-
-    description: str = ""
-    thoughts: bool = False
+    keys = [(key, each.file_type | None, None) for key, each in _agent_keys().items()]
+    run = defstruct("RunTable", keys, frozen=True, forbid_unknown_fields=True)
+    more = [("description", str, ""), ("thoughts", bool, False)]
+    return run, defstruct("AgentTable", more, bases=(run,), frozen=True, forbid_unknown_fields=True)
 
 
 class ServeTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """The table `[serve]`: where `plait serve` listens, and its limits.
+    """The table `[serve]`: where `plait serve` listens, and its limits."""
 
-    `concurrent` runs are performed at once, and `queued` more wait. `seconds` limits the time of a run; `grace` is the
-    time that runs get when the server stops. A request body has at most `body_mb` MB and must arrive within
-    `body_seconds`. `connections` is the maximum number of open connections. `hosts` are further host names under which
-    clients may reach a server without a token.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8765
-    concurrent: int = 16
-    queued: int = 64
-    seconds: float = 600.0
-    grace: float = 10.0
-    body_mb: float = 4.0
-    body_seconds: float = 20.0
-    connections: int = 512
-    hosts: list[str] = []
+    host: Annotated[str, Option("The address to listen on.", "--host ADDRESS")] = "127.0.0.1"
+    port: Annotated[int, Option("The port; 0: a free one.", "--port N", most=65535)] = 8765
+    concurrent: Annotated[int, Option("Maximum runs at once.", above=0)] = 16
+    queued: Annotated[int, Option("Maximum requests that wait; further ones get 429 with `Retry-After`.")] = 64
+    seconds: Annotated[float, Option("Maximum seconds of a run.", above=0)] = 600.0
+    grace: Annotated[float, Option("Seconds that runs get to end when the server stops.")] = 10.0
+    body_mb: Annotated[float, Option("Maximum size of a request's body in MB.", above=0)] = 4.0
+    body_seconds: Annotated[float, Option("Seconds in which a body must arrive.", above=0)] = 20.0
+    connections: Annotated[int, Option("Maximum open connections.", above=0)] = 512
+    hosts: Annotated[list[str], Option("Other host names of a server without a token.")] = []
 
 
 class TelemetryTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,11 +94,13 @@ class JournalTable(Struct, frozen=True, forbid_unknown_fields=True):
 class Config(Struct, frozen=True):
     """The whole configuration. `path` is the file it was read from, or None."""
 
-    run: RunDefaults
+    run: Mapping[str, Any]
+    """The table `[run]`: defaults of the options of an agent, as far as they are set."""
     models: ModelConfig
     path: Path | None = None
     serve: ServeTable = ServeTable()
-    agents: dict[str, AgentTable] = {}
+    agents: dict[str, Mapping[str, Any]] = {}
+    """The tables `[agents.NAME]`; settings that a table leaves out come from `[run]`."""
     telemetry: TelemetryTable = TelemetryTable()
     own: dict[str, tuple[str, ...]] = {}
     """The settings in each agent's own table. The others come from `[run]`."""
@@ -134,12 +112,12 @@ class Config(Struct, frozen=True):
         """Return where the file sets this key of an agent, for an error message."""
         first = key.partition(".")[0]
         if key and first not in self.own.get(agent, ()):
-            usual = getattr(self.run, first, None) not in (None, {}, [])
-            return f"{self.path}, table [run]: {key}, for agents.{agent}" if usual else self.place(agent)
+            is_shared = first in self.run
+            return f"{self.path}, table [run]: {key}, for agents.{agent}" if is_shared else self.place(agent)
         return f"{self.path}, table [agents.{agent}]{f': {key}' if key else ''}"
 
 
-_DEFAULTS = Config(RunDefaults(), ModelConfig())
+_DEFAULTS = Config({}, ModelConfig())
 _FOLDER = Path("plait.toml")
 _named: Path | None = None
 _reads_folder = False
@@ -252,8 +230,11 @@ def _read(place: Path, content: bytes, below: tuple[Path, bytes] | None = None) 
                 f"{place} has a table [{table}], which is not known.",
                 hint=f"Known are: {', '.join(sorted(TABLES))}.",
             )
-    run = _table(data.pop("run", {}), RunDefaults, "run", place)
-    serve = _table(data.pop("serve", {}), ServeTable, "serve", place)
+    run = data.pop("run", {})
+    _table(run, agent_types()[0], "run", place, _agent_keys())
+    serve = _table(
+        data.pop("serve", {}), ServeTable, "serve", place, {each.name: each for each in list_fields(ServeTable)}
+    )
     tables = data.pop("agents", {})
     agents = _agents(tables, run, place)
     telemetry = _table(data.pop("telemetry", {}), TelemetryTable, "telemetry", place)
@@ -273,26 +254,25 @@ def _joined(own: Mapping[str, Any], near: Mapping[str, Any]) -> dict[str, Any]:
     return {**own, **near, **tables}
 
 
-def _agents(tables: Any, run: RunDefaults, place: Path) -> dict[str, AgentTable]:
+def _agents(tables: Any, run: Mapping[str, Any], place: Path) -> dict[str, Mapping[str, Any]]:
     """Return the agents to serve. Settings that a table leaves out come from `[run]`."""
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
         raise ConfigError(f"{place}: an agent is a table [agents.NAME].")
-    found = {}
+    found: dict[str, Mapping[str, Any]] = {}
     for name, table in tables.items():
-        _table(table, AgentTable, f"agents.{name}", place)
-        usual = {key: value for key, value in msgspec.structs.asdict(run).items() if value not in (None, {}, [])}
-        if table.get("loop", run.loop) != run.loop:
-            usual.pop("set", None)  # options of another loop
+        _table(table, agent_types()[1], f"agents.{name}", place, _agent_keys())
         if "journal" in table:
             raise ConfigError(f"{place}, table [agents.{name}]: all agents share the server's journal.")
-        found[name] = _table({**usual, **table}, AgentTable, f"agents.{name}", place)
+        is_same_loop = table.get("loop", run.get("loop")) == run.get("loop")
+        # Options of a loop are not for another one.
+        found[name] = {**{key: value for key, value in run.items() if key != "set" or is_same_loop}, **table}
     return found
 
 
 T = TypeVar("T", bound=Struct)
 
 
-def _table(table: Any, kind: type[T], name: str, place: Path) -> T:
+def _table(table: Any, kind: type[T], name: str, place: Path, options: Mapping[str, Option] = {}) -> T:
     import difflib
 
     known = kind.__struct_fields__
@@ -305,10 +285,10 @@ def _table(table: Any, kind: type[T], name: str, place: Path) -> T:
         found = msgspec.convert(table, kind)
     except msgspec.ValidationError as why:
         raise ConfigError(f"{place}, table [{name}]: {_in_words(str(why), table)}.") from why
-    for key in LIMITS if isinstance(found, RunDefaults) else ():
-        value = getattr(found, key)
-        if value is not None and not value > 0:
-            raise ConfigError(f"{place}, table [{name}]: {key} is {value}, which is not above zero.")
+    for key, each in options.items():
+        if key in table and each.number and (wanted := each.find_fault(table[key])):
+            hint = f"Give {wanted.partition(',')[0]}."
+            raise ConfigError(f"{place}, table [{name}]: {key} is {table[key]}.", hint=hint)
     return found
 
 

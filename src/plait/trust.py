@@ -2,7 +2,8 @@
 
 Plait trusts a file that the user named (`--config`, `PLAIT_CONFIG`) and the user's own file. A `plait.toml` in the
 working folder may have come with a download. Plait reads it only if all its settings are harmless, or after `plait
-trust`, which records its path and digest. `HARMLESS` lists the settings that can be. SECURITY.md has the rules.
+trust`, which records its path and digest. `harmless_settings` lists the settings that can be. SECURITY.md has the
+rules.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -48,24 +49,32 @@ def distrust(file: Path) -> None:
     _record({name: digest for name, digest in _trusted().items() if name != str(file.absolute())})
 
 
-LIMITS = ("max_steps", "max_calls", "max_tokens", "max_cost", "max_seconds")
-STEPS = 25
-"""The limit of steps that holds if nobody sets one."""
-KEPT = ("approve", "grounding", "taint", "hooks", "sandbox", "model", "models")
-"""Settings of the user's own file that a folder's file must not change."""
-RUN = {"loop", "tools", "max_tools", *KEPT, *LIMITS}
-HARMLESS = {
-    "run": RUN,
-    "agents": RUN | {"description", "thoughts"},
-    "endpoints": {"base_url", "model", "kind", "wire", "abilities", "context_tokens", "timeout"}
-    | {"requests_per_minute", "tokens_per_minute", "key_env", "headers"},
-    "serve": {"host", "hosts", "port"},
-}
-"""Settings that need no trust by themselves. `risks` looks at their values. All others need trust."""
 TOOLS = ("calculator", "date", "ask-user")
 """Tools that neither read a file nor reach anybody but the user."""
 HOOKS = ("redact", "hosts", "rate", "retry")
 _ADDRESS_HERE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/[\w./~-]*)?")
+
+
+@cache
+def _agent_keys() -> dict[str, tuple[str, Any]]:
+    """Return the keys of an agent's options, each with its `Trust` and its default."""
+    from plait.runtime.agent_fields import OPTIONS
+
+    return {each.file_key: (each.trust, each.default) for each in OPTIONS if each.file_key}
+
+
+@cache
+def harmless_settings() -> dict[str, set[str]]:
+    """Return, by table, the settings that need no trust by themselves. `risks` looks at their values. The options of an
+    agent say it (`Option.trust`). All others need trust."""
+    run = {key for key, (trust, _) in _agent_keys().items() if trust != "refused"}
+    return {
+        "run": run,
+        "agents": run | {"description", "thoughts"},
+        "endpoints": {"base_url", "model", "kind", "wire", "abilities", "context_tokens", "timeout"}
+        | {"requests_per_minute", "tokens_per_minute", "key_env", "headers"},
+        "serve": {"host", "hosts", "port"},
+    }
 
 
 def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> Iterator[str]:
@@ -74,7 +83,8 @@ def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> 
     from plait.loops.registry import AUTO_LOOP, OURS
     from plait.models.presets import HOSTS
 
-    yield from (f"set {table}" for table in settings if table not in HARMLESS)
+    harmless = harmless_settings()
+    yield from (f"set {table}" for table in settings if table not in harmless)
     mine = dict(_tables(own.get("endpoints")))
     near = dict(_tables(settings.get("endpoints")))
     for name, table in near.items():
@@ -97,14 +107,13 @@ def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> 
         yield from _risks_of_models(table, {*HOSTS, *near, *mine}, name)
         if name.partition(".")[2] in own_agents:
             yield f"replace the agent {name.partition('.')[2]}"
-        for key in KEPT:
-            if key in table and of_runs.get(key) and table[key] != of_runs[key]:
-                yield f"change {key} from {of_runs[key]!r} to {table[key]!r} ({name})"
-        for key in LIMITS:
-            limit = of_runs.get(key, STEPS if key == "max_steps" else None)
-            value = table.get(key, limit)
-            if limit is not None and not (isinstance(value, int | float) and value <= limit):
-                yield f"raise {key} from {limit} to {value} ({name})"
+        for key, (trust, default) in _agent_keys().items():
+            usual = of_runs.get(key, default)
+            value = table.get(key, usual)
+            if trust == "same" and key in table and of_runs.get(key) and value != usual:
+                yield f"change {key} from {usual!r} to {value!r} ({name})"
+            if trust == "at most" and usual is not None and not (isinstance(value, int | float) and value <= usual):
+                yield f"raise {key} from {usual} to {value} ({name})"
         if (loop := table.get("loop", AUTO_LOOP)) not in (AUTO_LOOP, *OURS):
             yield f"use the loop {loop} of another package ({name})"
         for hook in table["hooks"] if isinstance(table.get("hooks"), list) else ():
@@ -120,7 +129,7 @@ def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> 
 
 
 def _others(table: Mapping[str, Any], kind: str, name: str) -> Iterator[str]:
-    return (f"set {key} ({name})" for key in table if key not in HARMLESS[kind])
+    return (f"set {key} ({name})" for key in table if key not in harmless_settings()[kind])
 
 
 def _risks_of_tools(words: Any, name: str, folder: Path) -> Iterator[str]:

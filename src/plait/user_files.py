@@ -15,15 +15,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
+
+from plait.core.errors import ConfigError
+from plait.core.text import decode_text
 
 Inode: TypeAlias = tuple[int, int]
 
 PARTS = ("", "-wal", "-shm", "-journal", "-owners")
 """The suffixes of a journal's files: the database, those of SQLite, and the locks of the processes."""
-EFFECTS = "-effects"
-"""The suffix of the folder beside a journal, which has a file for the calls of each run."""
-
 _places: set[str] = set()
 """The journals that this process has opened."""
 _held: Counter[Inode] = Counter()
@@ -73,14 +75,6 @@ def _is_of_journal(info: os.stat_result) -> bool:
     return _held[inode] > 0 or any(inode in _find_inodes(place) for place in _places)
 
 
-def _is_effects_folder(folder: os.stat_result) -> bool:
-    for place in _places:
-        with suppress(OSError):
-            if os.path.samestat(folder, os.stat(place + EFFECTS)):
-                return True
-    return False
-
-
 def refuse_journal(path: str | Path, folder: int | None = None) -> None:
     """Raise `OSError` if a path leads to a file of a journal, or to where SQLite would look for one.
 
@@ -95,7 +89,7 @@ def refuse_journal(path: str | Path, folder: int | None = None) -> None:
             for place in near
             for part in PARTS
         )
-        if is_part or _is_effects_folder(info) or _is_of_journal(os.stat(path, dir_fd=folder)):
+        if is_part or _is_of_journal(os.stat(path, dir_fd=folder)):
             raise OSError(errno.EBUSY, "it is a file of a journal that is in use", str(path))
 
 
@@ -117,3 +111,35 @@ def read_file(path: str | Path) -> bytes:
     """Return the content of a file. Raises `OSError`, also for a file of a journal."""
     with open_file(path) as file:
         return file.read()
+
+
+def read_text(name: str) -> str:
+    """Return the text of a file with its line ends, in whatever encoding it is. Raises `ConfigError`."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        raise ConfigError(f"{name} is a folder.", hint="Name a file in it.")
+    if not path.exists():
+        raise ConfigError(f"There is no file {name}.", hint=f"Plait looked for {path.absolute()}.")
+    try:
+        text = decode_text(read_file(path))
+    except OSError as why:
+        raise ConfigError(f"{name} cannot be read: {why.strerror}.") from why
+    if text is None:
+        raise ConfigError(f"{name} is not text.", hint="Save it as text in UTF-8.")
+    return text
+
+
+def read_text_or_file(given: str) -> str:
+    """Return a text: the words themselves, or the content of `@FILE`. Raises `ConfigError`."""
+    return read_text(given[1:]).strip() if given.startswith("@") else given
+
+
+def read_json_object(name: str) -> dict[str, Any]:
+    """Return the JSON object in a file, such as a JSON Schema. Raises `ConfigError` for anything else."""
+    try:
+        found = msgspec.json.decode(read_text(name))
+    except msgspec.DecodeError as why:
+        raise ConfigError(f"{name} is not JSON: {why}.", hint="Give a JSON Schema.") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{name} holds no JSON object.", hint='Give a JSON Schema, such as {"type": "object"}.')
+    return found

@@ -29,6 +29,7 @@ import guarding  # noqa: E402
 import halving  # noqa: E402
 import killing  # noqa: E402
 import long_tests  # noqa: E402
+import power_losses  # noqa: E402
 import providers  # noqa: E402
 import reading  # noqa: E402
 import removed  # noqa: E402
@@ -49,6 +50,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "rows": (rows.run, "runs of every kind of step and guard, killed at a write to the journal", 5_000, 60),
     "cancel": (cancelling.run, "runs of all loops cancelled in all ways at random moments, and resumed", 1_000, 24),
     "damage": (damaging.run, "damaged files of a journal", 600, 36),
+    "power": (power_losses.run, "losses of power while runs call tools with effects", 300, 10),
     "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),
     "approvals": (approving.run, "duplicate approvals, from Python and by HTTP", 10_000, 200),
     "guards": (

@@ -65,7 +65,7 @@ class Case:
 
     def read_runs(self) -> list[RunRow]:
         """The run and its child runs, the newest first."""
-        return self.journal.runs(-1, children=True)[: -self.known or None] if self.journal.path.exists() else []
+        return self.journal.runs(-1, children=True)[: -self.known or None] if Path(self.journal.place).exists() else []
 
     def make_agent(self) -> plait.Agent:
         """The agent of this case; each object of a case has its own scripted models."""
@@ -76,7 +76,7 @@ class Case:
             "react" if is_tree else self.loop,
             model=model,
             tools=[*self._make_tools(), *([self._make_delegate()] if is_tree else [])],
-            journal=self.journal.path,
+            journal=self.journal.place,
             limits=plait.Limits(tools=0 if self.loop == "codeact" else None),
         )
 

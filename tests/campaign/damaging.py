@@ -1,4 +1,4 @@
-"""Flips, cuts and zeroes bytes of a killed run's journal, write-ahead log and file of effects, then resumes it."""
+"""Flips, cuts and zeroes bytes of a killed run's journal and write-ahead log, then resumes it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def run(count: int, seed: int, folder: Path) -> Figures:
     wrong = [(case, result) for case, result in results if result.wrong]
     figures = line_of(
         damaged=len(results),
+        cut=sum(result.is_cut for _, result in results),
         repeated=sum("repeated" in result.wrong for _, result in wrong),
         not_reported=sum("not reported" in result.wrong for _, result in wrong),
         **dict(sorted(ended.items())),

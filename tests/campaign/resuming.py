@@ -38,7 +38,7 @@ def resume_twice(path: Path) -> list[str]:
     """What the two processes printed. Raises `AssertionError` unless the run was performed exactly once."""
 
     async def leave() -> None:
-        log = await Journal(path).begin(_head(path), owner_of_this_process())
+        log = await Journal(path).store.begin(_head(path), owner_of_this_process())
         await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
 
     asyncio.run(leave())

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import msgspec
 from msgspec import structs
 
 from plait import loops
 from plait.agent import Agent
 from plait.cli.options import journal_path
-from plait.config import RunDefaults, load
-from plait.core import CodeLimits, Loop
+from plait.config import load
+from plait.core import Loop
 from plait.core.errors import ConfigError
-from plait.core.text import decode_text
-from plait.hooks import load_hook
 from plait.journal.records import RunHead
 from plait.loops.registry import AUTO_LOOP
 from plait.models.resolve import add_to_spec
@@ -27,156 +23,113 @@ from plait.models.settings import (
     ModelSettings,
     phases_with_settings,
     read_agent_settings,
-    settings_of_phase,
 )
 from plait.runtime.agent_description import fields_for_replay
-from plait.runtime.limits import Limits
-from plait.runtime.sessions import History
-from plait.sandbox import AUTO
-from plait.search import load_embedder
-from plait.user_files import read_file
+from plait.runtime.agent_fields import OPTIONS, AgentFields
+from plait.runtime.options import Option
 
 # A phase may be one of the fallback loop: `react.act`.
 _PHASE = re.compile(r"([A-Za-z_]\w*(?:[.-]\w+)*)=(.+)", re.DOTALL)
-LIMITS = {
-    "max_steps": "steps",
-    "max_calls": "calls",
-    "max_tokens": "tokens",
-    "max_cost": "usd",
-    "max_seconds": "seconds",
-}
-"""The field of `Limits` that each option sets."""
+BY_HAND = ("loop", "model", "models", "settings", "journal")
+"""The fields of an agent that depend on one another, or on the record."""
 
 
 def make_agent(
-    *,
-    loop: str | None = None,
-    settings: Sequence[str] = (),
-    models: Sequence[str] = (),
-    model_settings: Sequence[str] = (),
-    tools: Sequence[str] = (),
-    prompts: str | None = None,
-    journal: str | None = None,
-    no_journal: bool = False,
-    system: str | None = None,
-    instructions: str | None = None,
-    schema: str | None = None,
-    approve: str | None = None,
-    no_ask: bool = False,
-    embedder: str | None = None,
-    grounding: str | None = None,
-    taint: str | None = None,
-    hooks: Sequence[str] = (),
-    sandbox: str | None = None,
-    code_limit: Sequence[str] = (),
-    max_tools: int | None = None,
-    defaults: RunDefaults | None = None,
-    **limits: float | None,
+    flags: Mapping[str, Any], table: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ
 ) -> Agent:
-    """Return the agent that the options describe. `defaults` is a table of `plait.toml`, None for `[run]`.
+    """Return the agent that the flags describe, or else the environment and a table of `plait.toml` (None: `[run]`).
 
     Raises `ConfigError`.
     """
-    defaults = defaults if defaults is not None else load().run
-    if journal is not None and no_journal:
+    table = load().run if table is None else table
+    if flags.get("journal") is not None and flags.get("no_journal"):
         raise ConfigError("--journal and --no-journal contradict each other.", hint="Give one of them.")
-    loop = loop or os.environ.get("PLAIT_LOOP") or defaults.loop or AUTO_LOOP
-    most = _merge_limits(defaults, limits)
+    loop = flags.get("loop") or environ.get("PLAIT_LOOP") or table.get("loop", AUTO_LOOP)
     # The options in the file belong to the loop in the file. Another loop may not have them.
-    options = {**(defaults.set if loop == (defaults.loop or AUTO_LOOP) else {}), **parse_pairs(settings)}
-    for_all, by_phase = split_models(models)
-    general = for_all or os.environ.get("PLAIT_MODEL")
-    own_settings = read_agent_settings(defaults.model_settings, "plait.toml: model_settings")
-    if general not in (None, defaults.model):
+    own_options = table.get("set", {}) if loop == table.get("loop", AUTO_LOOP) else {}
+    options = {**own_options, **parse_pairs(flags.get("set", ()))}
+    for_all, by_phase = split_models(flags.get("model", ()))
+    general = for_all or environ.get("PLAIT_MODEL")
+    own_settings = read_agent_settings(table.get("model_settings", {}), "plait.toml: model_settings")
+    if general not in (None, table.get("model")):
         own_settings = {}  # they belong to the file's models
+    given = parse_model_settings(flags.get("model_setting", ())).items()
     return Agent(
         loops.make(loop, options) if options else loop,
-        model=general or defaults.model or "local",
+        model=general or table.get("model", "local"),
         # A model for all phases from an option or the environment overrides the file's models of single phases.
-        models=by_phase if general else {**defaults.models, **by_phase},
-        settings=merge_settings(own_settings, parse_model_settings(model_settings)),
-        tools=tuple(tools) or tuple(defaults.tools),
-        limits=Limits(
-            **most,
-            tools=defaults.max_tools if max_tools is None else max_tools,
-            code=_parse_code_limits(code_limit, defaults.code),
-        ),
-        prompts=prompts or defaults.prompts,
-        system=read_text(system) if system is not None else None,
-        instructions=read_instructions(instructions) if instructions is not None else defaults.instructions or "",
-        output=read_schema(schema) if (schema := schema or defaults.schema) is not None else cast(Any, str),
-        journal=False if no_journal else journal_path(journal, defaults),
-        approve=cast(Any, approve or defaults.approve or "never"),
-        can_ask=not no_ask,
-        history=History(embedder=_check_embedder(embedder or defaults.embedder)),
-        grounding=cast(Any, grounding or defaults.grounding or "off"),
-        taint=cast(Any, taint or defaults.taint or "off"),
-        hooks=tuple(map(load_hook, dict.fromkeys((*defaults.hooks, *hooks)))),
-        sandbox=sandbox or defaults.sandbox or AUTO,
+        models=by_phase if general else {**table.get("models", {}), **by_phase},
+        settings={**own_settings, **{phase: each.over(own_settings.get(phase, NO_SETTINGS)) for phase, each in given}},
+        journal=False if flags.get("no_journal") else journal_path(flags.get("journal"), table),
+        **make_fields(read_values(flags, table, environ), AgentFields),
     )
 
 
+def read_values(
+    flags: Mapping[str, Any], table: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the fields that flags, environment or table set, without those of `BY_HAND`: under "" those of the agent,
+    under the name of a field those that this field holds. Raises `ConfigError`."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in OPTIONS:
+        if each.name in BY_HAND and not each.within:
+            continue
+        value = _find_value(each, flags, table or {}, environ or {})
+        if value is not None:
+            found.setdefault(each.within, {})[each.name] = each.read(value)
+    return found
+
+
+def _find_value(
+    option: Option, flags: Mapping[str, Any], table: Mapping[str, Any], environ: Mapping[str, str]
+) -> Any | None:
+    usual: Any = environ.get(option.variable) or table.get(option.file_key)
+    given = flags.get(option.parameter)
+    if option.many == "pairs":
+        return {**(usual or {}), **parse_pairs(given or (), option.flag.partition(" ")[0], "seconds=5")} or None
+    if option.many:
+        both = (*(usual or ()), *(given or ()))
+        return (tuple(dict.fromkeys(both)) if option.adds else given or usual) or None
+    if option.switch is not None:
+        return option.switch if given else usual
+    return usual if given is None else given
+
+
+def make_fields(values: Mapping[str, Mapping[str, Any]], base: AgentFields[Any] | type[Any]) -> dict[str, Any]:
+    """Return the fields of an agent with what `read_values` found. `base` has the others of a field that holds some."""
+    held = {name: structs.replace(getattr(base, name), **given) for name, given in values.items() if name}
+    return {**values.get("", {}), **held}
+
+
 def make_recorded_agent(
-    head: RunHead,
-    *,
-    journal: str | None,
-    loop: str | None = None,
-    settings: Sequence[str] = (),
-    models: Sequence[str] = (),
-    model_settings: Sequence[str] = (),
-    tools: Sequence[str] = (),
-    prompts: str | None = None,
-    load_tools: bool = False,
-    on_interrupted_call: str | None = None,
-    replay: bool = False,
-    **limits: float | None,
+    head: RunHead, flags: Mapping[str, Any], *, journal: str | None, load_tools: bool = False, replay: bool = False
 ) -> Agent:
-    """Return the agent of a recorded run, changed by the options. Raises `ConfigError`.
+    """Return the agent of a recorded run, changed by the flags. Raises `ConfigError`.
 
     For a `replay`, its models and tools are those of the record, unless tools are given.
     """
     changes: dict[str, Any] = fields_for_replay(head) if replay and not load_tools else {}
-    recorded = head.loop["name"]
+    recorded, loop, own = head.loop["name"], flags.get("loop"), flags.get("set", ())
     name = loop or recorded
-    if loop or settings:
+    if loop or own:
         options = head.loop["options"] if name == recorded else {}
-        changes["loop"] = loops.make(name, {**options, **parse_pairs(settings)})
-    for_all, by_phase = split_models(models)
+        changes["loop"] = loops.make(name, {**options, **parse_pairs(own)})
+    for_all, by_phase = split_models(flags.get("model", ()))
     if for_all:
         changes.update(model=for_all, models=by_phase)
     elif by_phase or name != recorded:
         phases = loops.make(name).phases
         before = {phase: str(model["spec"]) for phase, model in head.models.items() if phase in phases}
         changes["models"] = {**before, **by_phase}
-    given = {"tools": tuple(tools) or None, "prompts": prompts, "on_interrupted_call": on_interrupted_call}
-    changes.update({name: value for name, value in given.items() if value is not None})
+    held = [each for each in OPTIONS if each.within and each.many == "pairs"]  # these change what is recorded
+    values = read_values(flags, {each.file_key: head.settings.get(each.within, {}).get(each.name) for each in held})
+    changes |= values.pop("", {})
     agent = Agent.from_journal(head, journal=journal_path(journal), load_tools=load_tools or None, **changes)
-    agent = _change_settings(agent, parse_model_settings(model_settings))
-    new_limits = {field: limits[name] for name, field in LIMITS.items() if limits.get(name)}
-    return agent.using(limits=structs.replace(agent.limits, **new_limits)) if new_limits else agent
-
-
-def _change_settings(agent: Agent, given: Mapping[str, ModelSettings]) -> Agent:
-    """Return the agent of a recorded run with settings that win over those in its models' specs."""
-    models = {**dict.fromkeys(phases_with_settings(given), agent.model), **agent.models, "": agent.model}
-    named = {
-        phase: add_to_spec(str(model), settings_of_phase(given, phase), override=True)
-        for phase, model in models.items()
-    }
-    return agent.using(model=named.pop(""), models=named, settings=given) if given else agent
-
-
-def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the agent's fields that all runs of a comparison share. Fields that no option sets are left out."""
-    names = ("prompts", "grounding", "taint", "sandbox")
-    fields = {name: flags[name] for name in names if flags.get(name) is not None}
-    if flags.get("hooks"):
-        fields["hooks"] = tuple(map(load_hook, flags["hooks"]))
-    if flags.get("system") is not None:
-        fields["system"] = read_text(flags["system"])
-    code = _parse_code_limits(flags.get("code_limit") or (), {})
-    fields["limits"] = Limits(**_merge_limits(RunDefaults(), flags), tools=flags.get("max_tools"), code=code)
-    return fields
+    if settings := parse_model_settings(flags.get("model_setting", ())):  # they win over those in the models' specs
+        models = {**dict.fromkeys(phases_with_settings(settings), agent.model), **agent.models, "": agent.model}
+        named = {phase: add_to_spec(str(model), phase, changes=settings) for phase, model in models.items()}
+        agent = agent.using(model=named.pop(""), models=named, settings=settings)
+    return agent.using(**make_fields(values, agent)) if values else agent
 
 
 def make_loops(words: str, settings: Sequence[str]) -> list[Loop]:
@@ -211,11 +164,6 @@ def parse_model_settings(given: Sequence[str]) -> dict[str, ModelSettings]:
     return read_agent_settings(parse_pairs(given, flag, "effort=low"), flag, strict=False)
 
 
-def merge_settings(base: Mapping[str, ModelSettings], over: Mapping[str, ModelSettings]) -> dict[str, ModelSettings]:
-    """Return the settings by phase of two mappings. Those of `over` win."""
-    return {**base, **{phase: each.over(base.get(phase, NO_SETTINGS)) for phase, each in over.items()}}
-
-
 def split_models(models: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """Split `--model SPEC` from `--model PHASE=SPEC`. A spec never begins with a bare word and `=`."""
     for_all: str | None = None
@@ -228,64 +176,3 @@ def split_models(models: Sequence[str]) -> tuple[str | None, dict[str, str]]:
         else:
             for_all = each
     return for_all, by_phase
-
-
-def read_text(name: str) -> str:
-    """Return the text of a file with its line ends, in whatever encoding it is. Raises `ConfigError`."""
-    path = Path(name).expanduser()
-    if path.is_dir():
-        raise ConfigError(f"{name} is a folder.", hint="Name a file in it.")
-    if not path.exists():
-        raise ConfigError(f"There is no file {name}.", hint=f"Plait looked for {path.absolute()}.")
-    try:
-        text = decode_text(read_file(path))
-    except OSError as why:
-        raise ConfigError(f"{name} cannot be read: {why.strerror}.") from why
-    if text is None:
-        raise ConfigError(f"{name} is not text.", hint="Save it as text in UTF-8.")
-    return text
-
-
-def read_instructions(given: str) -> str:
-    """Return the text of `--instructions`: the words themselves, or the content of `@FILE`. Raises `ConfigError`."""
-    return read_text(given[1:]).strip() if given.startswith("@") else given
-
-
-def read_schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema in a file. Raises `ConfigError` if it is not a JSON object."""
-    try:
-        schema = msgspec.json.decode(read_text(name))
-    except msgspec.DecodeError as why:
-        raise ConfigError(f"{name} is not JSON: {why}.", hint="Give a JSON Schema.") from None
-    if not isinstance(schema, dict):
-        raise ConfigError(f"{name} holds no JSON object.", hint='Give a JSON Schema, such as {"type": "object"}.')
-    return schema
-
-
-def _merge_limits(defaults: RunDefaults, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits that are set, by the fields of `Limits`. An option overrides the default."""
-    values = {
-        field: flags.get(name) if flags.get(name) is not None else getattr(defaults, name)
-        for name, field in LIMITS.items()
-    }
-    return {field: value for field, value in values.items() if value is not None}
-
-
-def _parse_code_limits(flags: Sequence[str], defaults: Mapping[str, Any]) -> CodeLimits:
-    values = {**defaults, **parse_pairs(flags, "--code-limit", "seconds=5")}
-    for name in values:
-        if name not in CodeLimits.__struct_fields__:
-            known = ", ".join(CodeLimits.__struct_fields__)
-            raise ConfigError(f"There is no limit '{name}' of code.", hint=f"There are: {known}.")
-    try:
-        return msgspec.convert(values, CodeLimits, strict=False)
-    except msgspec.ValidationError as why:
-        raise ConfigError(f"The limits of code can't be used: {why}.") from why
-
-
-def _check_embedder(word: str | None) -> str:
-    """Check the embedder before anything runs, because a session uses it only at its first search."""
-    if word is None or word == "local":
-        return "local"
-    load_embedder(word)
-    return word

@@ -185,9 +185,9 @@ def list_tools(words: tuple[str, ...], as_object: bool) -> None:
 
 @tools.command("search")
 @click.argument("description")
-@options.tools
+@options.agent(only=("tools",))
 @click.option("-k", "count", type=options.WHOLE, default=3, metavar="N", help="Maximum number of tools (default 3).")
-@click.option("--embedder", metavar="SPEC", help="The embedder: local (default), openai:NAME, ...")
+@options.agent(only=("embedder",))
 @options.as_list
 def search_tools(description: str, tools: tuple[str, ...], count: int, embedder: str | None, as_object: bool) -> None:
     """Search tools by what they do, as a model does: the best first, each with its score.
@@ -199,8 +199,8 @@ def search_tools(description: str, tools: tuple[str, ...], count: int, embedder:
     if not description.strip():
         raise ConfigError("The description is empty.", hint="Say in a few words what the tool should do.")
     defaults = load().run
-    among = tools_from(tools or defaults.tools or ("all",))
-    index = ToolIndex((each.spec for each in among), embedder or defaults.embedder or "local")
+    among = tools_from(tools or defaults.get("tools") or ("all",))
+    index = ToolIndex((each.spec for each in among), embedder or defaults.get("embedder", "local"))
     found = [(among.get(each.tool.name), each.score) for each in index.search(description, count)]
     if as_object:
         print_json([{**_describe_tool(tool), "score": round(score, 4)} for tool, score in found])

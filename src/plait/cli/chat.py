@@ -44,10 +44,7 @@ that are not given are found as for `plait run`.
 
 @click.command(epilog=EPILOG)
 @options.session
-@options.embedder
-@options.agent
-@options.approve
-@options.no_ask
+@options.agent()
 @options.journal
 @options.flag("--watch", "-v", help="Show thoughts, actions and observations on stderr.")
 def chat(session: str | None, watch: bool, **flags: Any) -> None:
@@ -56,7 +53,7 @@ def chat(session: str | None, watch: bool, **flags: Any) -> None:
     Every turn is a recorded run. Each turn sees the last turns and can search all of them. Give a session's name to
     continue it at any time.
     """
-    agent = make_agent(**flags)
+    agent = make_agent(flags)
     name = fresh_name() if session is None else check_session_name(session)
     agent._parts.check_prices()
     talk = Chat(agent, name, options.journal_words(flags["journal"]), watch=watch, unnamed=session is None)

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from plait.cli import options
-from plait.cli.agent_options import make_loops, read_text, split_models
+from plait.cli.agent_options import make_loops, split_models
 from plait.cli.commands import exit_with
 from plait.cli.compare import parse_models, run_comparison
 from plait.cli.main import CRASHED
@@ -39,6 +39,7 @@ from plait.lab.run_comparison import Comparison, load_comparison
 from plait.lab.suites import load_suite, replace_questions
 from plait.lab.tasks import Suite
 from plait.loops import word_of
+from plait.user_files import read_text
 
 BASICS = "basics:report"
 
@@ -62,11 +63,8 @@ _schedule = options.combine(options.jobs, options.budget)
 _shared = options.combine(
     _models,
     _settings,
-    options.prompts,
-    options.system,
-    options.tools,
+    options.agent(only=("tools", "limits", "prompts", "system")),
     options.repeat_finished,
-    options.limits,
     options.text_formats,
     click.option("--html", metavar="FILE", help="Also write one HTML file."),
     options.journal,
@@ -235,7 +233,7 @@ def _compare(suite: str | Suite, flags: Mapping[str, Any], loops: str, **wanted:
         return load_comparison(flags["comparison"], options.journal_path(flags["journal"]))
     phases = {phase: [model] for phase, model in split_models(flags["models"])[1].items()}
     made, models = make_loops(loops, flags["settings"]), _general_models(flags)
-    return run_comparison(suite, flags, loops=made, models=models, phases=phases, tools=flags["tools"], **wanted)
+    return run_comparison(suite, flags, loops=made, models=models, phases=phases, **wanted)
 
 
 def _check_output(flags: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import click
 
 from plait.cli import options
-from plait.cli.agent_options import comparison_settings, parse_model_settings
+from plait.cli.agent_options import make_fields, parse_model_settings, read_values
 from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED
 from plait.cli.output import check_writable, format_seconds, format_usd, print_json, print_table
@@ -21,11 +21,12 @@ from plait.cli.process import cancellable, stdout_to_stderr
 from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.results import Results
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.lab import report
 from plait.lab.run_comparison import Comparison, acompare, events_reader, load_comparison
 from plait.lab.schedule import CellEngine, Progress
 from plait.models.settings import ModelSettings
+from plait.runtime.agent_fields import AgentFields
 
 EPILOG = """\
 \b
@@ -73,14 +74,7 @@ table_output = options.combine(
 @options.repeat_finished
 @click.option("--engine", type=click.Choice(["here", "ray"]), default="here", help="Where the runs are performed.")
 @click.option("--address", metavar="ADDRESS", help="With --engine ray: the cluster (default: one on this machine).")
-@options.tools
-@options.max_tools
-@options.limits
-@options.grounding
-@options.taint
-@options.hooks
-@options.code
-@options.prompts
+@options.agent(without=("loop", "model", "settings", "approve", "can_ask", "on_interrupted_call"))
 @table_output
 @options.journal
 @options.no_progress
@@ -90,7 +84,7 @@ def compare(suite: str, phases: Sequence[str], engine: str, address: str | None,
     SUITE is basics[:report|tuning], world, gsm8k:FILE, hotpotqa:FILE, ..., or a FILE of tasks (docs/suites.md).
     """
     check_table_output(flags)
-    same = ("loops", "models", "repeat", "limit", "name", "tools")
+    same = ("loops", "models", "repeat", "limit", "name")
     done = run_comparison(
         suite,
         flags,
@@ -127,7 +121,7 @@ def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Compa
         journal=options.journal_path(flags["journal"]),
         tell=progress,
         **wanted,
-        **comparison_settings(flags),
+        **make_fields(read_values(flags), AgentFields),
     )
     done = None
     try:
@@ -268,8 +262,11 @@ def results() -> None:
 def list_results(as_object: bool, journal: str | None) -> None:
     """List the comparisons, newest first."""
 
-    store = Results(Journal.at(options.journal_path(journal)))
-    found = [(each, len(store.results(each.head["cells"])), len(each.head["cells"])) for each in store.comparisons()]
+    store = Results(Journal.at(options.journal_path(journal)).store)
+    found = [
+        (each, len(wait_for(store.read(each.head["cells"]))), len(each.head["cells"]))
+        for each in wait_for(store.list_comparisons())
+    ]
     if as_object:
         print_json(
             [

@@ -28,8 +28,7 @@ from plait.cli.output import print_json
 from plait.core.errors import ConfigError, JournalError, PlaitError
 from plait.core.text import one_line
 from plait.installation import install_command, installation_source, list_extras
-from plait.journal.reader import NoJournal, reading
-from plait.journal.store import default_path
+from plait.journal.store import Journal, NoJournal, default_path, wait_for
 from plait.models.config import ModelConfig
 from plait.models.fallback import split_fallbacks
 from plait.models.fetch import list_catalogue
@@ -99,8 +98,8 @@ def examine(journal: str | None = None) -> Iterator[Finding]:
     yield from _examine_local_models()
     yield from _examine_configured_models(config)
     yield from _examine_endpoints(config)
-    yield _examine_journal(journal or os.environ.get("PLAIT_JOURNAL") or config.run.journal)
-    yield from _examine_sandbox(config.run.sandbox or AUTO)
+    yield _examine_journal(journal or os.environ.get("PLAIT_JOURNAL") or config.run.get("journal"))
+    yield from _examine_sandbox(config.run.get("sandbox", AUTO))
 
 
 def _examine_extras() -> Iterator[Finding]:
@@ -119,7 +118,7 @@ def _examine_config() -> tuple[config_files.Config, list[Finding]]:
     try:
         config = config_files.load()
     except ConfigError as why:
-        config = config_files.Config(config_files.RunDefaults(), ModelConfig())
+        config = config_files.Config({}, ModelConfig())
         findings.append(Finding("config", "file", "broken", one_line(why.message), one_line(why.hint)))
     if config.path is None and not findings:
         findings.append(Finding("config", "file", "absent", f"no plait.toml here, and no {own}"))
@@ -175,8 +174,8 @@ def _examine_configured_models(config: config_files.Config) -> Iterator[Finding]
     tables = {"run": config.run, **{f"agents.{name}": table for name, table in config.agents.items()}}
     wanted = {"PLAIT_MODEL": os.environ.get("PLAIT_MODEL", "")}
     for place, table in tables.items():
-        wanted[f"{place}.model"] = table.model or ""
-        wanted.update({f"{place}.models.{phase}": spec for phase, spec in table.models.items()})
+        wanted[f"{place}.model"] = table.get("model", "")
+        wanted.update({f"{place}.models.{phase}": spec for phase, spec in table.get("models", {}).items()})
     missing = {extra.name: extra.missing for extra in list_extras()}.get("local", ())
     for place, spec in wanted.items():
         if not spec:
@@ -233,8 +232,7 @@ def _ask_for_models(address: str) -> tuple[bool, str]:
 def _examine_journal(named: str | None) -> Finding:
     path = Path(named).expanduser() if named else default_path()
     try:
-        with reading(path) as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
+        version = wait_for(Journal(path).store.info()).version
     except NoJournal:
         folder = next(each for each in path.absolute().parents if each.exists())
         if os.access(folder, os.W_OK):

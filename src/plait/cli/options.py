@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,7 @@ import click
 from plait.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plait.config import RunDefaults
+    from plait.runtime.options import Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,7 +35,8 @@ class NumberType(click.ParamType[Any]):
             self.fail(f"{value!r} is not a {self.name}.", param, ctx)
         if self.above and not (math.isfinite(number) and number > self.low):
             self.fail(f"{value} is not above {'zero' if self.low == 0 else self.low}.", param, ctx)
-        if number < self.low or number > self.high:
+        is_odd = math.isfinite(self.low) and not math.isfinite(number)
+        if number < self.low or number > self.high or is_odd:
             wanted = f"from {self.low:g} to {self.high:g}" if math.isfinite(self.high) else f"{self.low:g} or more"
             self.fail(f"{value} is not a {self.name} {wanted}.", param, ctx)
         return number
@@ -97,105 +98,69 @@ as_object = flag("--json", "as_object", help="Print one JSON object on stdout.")
 as_list = flag("--json", "as_object", help="Print one JSON list on stdout.")
 quiet = flag("--quiet", help="Do not show the steps, only how the run ended.")
 no_progress = flag("--quiet", help="Do not show the progress.")
-loop = click.option("--loop", metavar="NAME", help="The loop (see `plait loops list`). Default auto: by the model.")
 at_least = click.option(
     "--at-least", type=ShareType(), metavar="SHARE", help="Minimum share of tasks done right (default 80%)."
 )
-settings = repeatable("--set", "settings", "K=V", "An option of the loop.")
-models = repeatable(
-    "--model", "models", "[PHASE=]SPEC", "The model, for all phases or for one: local, local:NAME, openai:NAME, ..."
-)
-model_settings = repeatable(
-    "--model-setting",
-    "model_settings",
-    "[PHASE.]K=V",
-    "A setting of the requests, for all phases or for one: effort=low, act.temperature=0 (docs/models.md).",
-)
-tools = repeatable("--tools", "tools", "WORD", "Tools: calculator, lookup:FILE, file.py, module:name. Can be repeated.")
 load_tools = flag(
     "--load-tools",
     help="Load the tools that the journal names, even if it is not your default journal. They may run code, read "
     "files and use the network.",
 )
-max_tools = click.option(
-    "--max-tools",
-    type=NumberType(0, whole=True),
-    metavar="N",
-    help="Show the model the N tools that fit the task and a search tool that finds the others.",
-)
-prompts = click.option("--prompts", metavar="DIR", help="Prompts that replace the built-in ones, file by file.")
-limits = combine(
-    click.option("--max-steps", type=WHOLE, metavar="N", help="Maximum turns of the loop (default 25)."),
-    click.option("--max-calls", type=WHOLE, metavar="N", help="Maximum requests to models, including retries."),
-    click.option("--max-tokens", type=WHOLE, metavar="N", help="Maximum tokens, in and out together."),
-    click.option("--max-cost", type=NUMBER, metavar="USD", help="Maximum cost."),
-    click.option("--max-seconds", type=NUMBER, metavar="S", help="Maximum wall time."),
-)
-approve = click.option(
-    "--approve",
-    type=click.Choice(["never", "effects", "always", "plan"]),
-    help="Which tool calls need the user's approval (default never), or `plan` for the plan as a whole.",
-)
-grounding = click.option(
-    "--grounding",
-    type=click.Choice(["off", "note", "warn", "ask", "refuse"]),
-    help="What to do about argument values that the model made up (default off).",
-)
-taint = click.option(
-    "--taint",
-    type=click.Choice(["off", "ask"]),
-    help="Ask before calls with effects once the model has read content from outside (default off).",
-)
-hooks = repeatable(
-    "--hook", "hooks", "WORD", "A hook: redact, hosts:HOST,... rate:TOOL=CALLS,... retry:ATTEMPTS. Can be repeated."
-)
-code = combine(
-    click.option("--sandbox", metavar="NAME", help="Where a loop's code runs: auto (default), process or monty."),
-    repeatable(
-        "--code-limit",
-        "code_limit",
-        "K=V",
-        "A limit for one piece of code: seconds, memory_mb, recursion, output_chars, calls.",
-    ),
-)
-system = click.option(
-    "--system", metavar="FILE", help="A system prompt instead of the built-in one, sent byte for byte."
-)
-instructions = click.option(
-    "--instructions",
-    metavar="TEXT|@FILE",
-    help="Instructions for the model, beside the built-in prompts or --system.",
-)
-schema = click.option("--schema", metavar="FILE", help="A JSON Schema that the answer has to fit.")
-agent = combine(
-    loop,
-    settings,
-    models,
-    model_settings,
-    tools,
-    max_tools,
-    limits,
-    grounding,
-    taint,
-    hooks,
-    code,
-    prompts,
-    system,
-    instructions,
-    schema,
-)
-"""The options that describe an agent."""
+
+
+def agent(*, only: Sequence[str] = (), without: Sequence[str] = (), recorded: bool = False) -> Callable[[F], F]:
+    """Return a decorator for the options of an agent, all or some: by the agent's field, or the key in plait.toml.
+
+    The journal is not among them: every command that uses it has `options.journal`. `recorded`: the defaults are those
+    of a recorded run.
+    """
+    from plait.runtime.agent_fields import OPTIONS
+
+    def is_named(each: Option, names: Sequence[str]) -> bool:
+        return each.file_key in names or (each.within or each.name) in names
+
+    return combine(
+        *(
+            make_option(each, recorded)
+            for each in OPTIONS
+            if (not only or is_named(each, only)) and not is_named(each, ("journal", *without))
+        )
+    )
+
+
+def make_option(option: Option, recorded: bool = False) -> Callable[[F], F]:
+    """Return a decorator for the flag of an option; it does nothing if there is none."""
+    if not option.flag:
+        return lambda function: function
+    name, _, metavar = option.flag.partition(" ")
+    attributes: dict[str, Any] = {"help": _describe_flag(option, recorded), "metavar": metavar or None}
+    if option.switch is not None:
+        attributes["is_flag"] = True
+    elif option.many or "=" in metavar:
+        attributes["multiple"] = True
+    elif option.choices:
+        attributes["type"] = click.Choice(option.choices)
+    elif option.number:
+        low, is_above = option.above or 0, option.above is not None
+        attributes["type"] = NumberType(low, option.most, whole=option.number is int, above=is_above)
+    return click.option(name, option.parameter, **attributes)
+
+
+def _describe_flag(option: Option, recorded: bool) -> str:
+    """Return the help of a flag, with the default value if it has one."""
+    text, default = option.flag_help or option.help, option.default
+    if recorded or not default or isinstance(default, bool) or not isinstance(default, str | int | float):
+        return text + " Can be repeated." * (option.many == "words")
+    return f"{text if text.endswith('...') else text.rstrip('.')} (default {default})."
+
+
 session = click.option("--session", metavar="NAME", help="The conversation that this turn starts or continues.")
-embedder = click.option(
-    "--embedder", metavar="SPEC", help="The embedder that searches a session: local (default), openai:NAME, ..."
-)
 evidence = click.option(
     "--evidence", metavar="RUN", help="With --plan: reuse what RUN found for the steps that did not change."
 )
 attach = repeatable(
     "--attach", "files", "FILE", "An image, a PDF file or a text file of the question. Repeat it for several."
 )
-no_ask = flag("--no-ask", help="The model may not ask the user.")
 repeat_finished = flag("--again", help="Run finished tasks again.")
 jobs = click.option("--jobs", type=WHOLE, default=1, metavar="N", help="Maximum runs at the same time (default 1).")
 budget = click.option(
@@ -226,18 +191,17 @@ def check_one_format(**given: bool) -> None:
         raise ConfigError(f"{', '.join(others)} and {last} exclude each other.", hint="Choose one.")
 
 
-def journal_path(given: str | None, defaults: RunDefaults | None = None) -> str | None:
-    """Return the journal that the option, the environment or `plait.toml` names; None for the default one.
+def journal_path(given: str | None, table: Mapping[str, Any] | None = None) -> str | None:
+    """Return the journal that the option, the environment or a table of plait.toml (None: `[run]`) names; None for the
+    default one.
 
     Raises `ConfigError` if its folder does not exist: only the folder of the default journal is created.
     """
     named = given or os.environ.get("PLAIT_JOURNAL")
     if not named:
-        if defaults is None:
-            from plait.config import load
+        from plait.config import load
 
-            defaults = load().run
-        named = defaults.journal
+        named = (load().run if table is None else table).get("journal")
     if named:
         folder = Path(named) if named.endswith(("/", os.sep)) else Path(named).parent
         if not folder.expanduser().exists():

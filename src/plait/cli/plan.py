@@ -58,7 +58,7 @@ The plan goes to stdout, everything else to stderr. Exit codes are those of `pla
     help="How the plan is printed (default: as FILE's name ends, otherwise text).",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to this file instead.")
-@options.agent
+@options.agent(without=("approve", "can_ask"))
 @options.journal
 @options.as_object
 @options.quiet
@@ -96,7 +96,7 @@ def plan(
     flags["approve"] = "never"
     if file is None and evidence is None:
         _make_and_print_plan(text, printer, flags)
-    agent = make_agent_with_plan(file, evidence, **flags)
+    agent = make_agent_with_plan(file, evidence, flags)
     given = agent.loop.plan  # type: ignore[union-attr]
     printer.print_and_exit(given, agent.estimate(text, given))
 
@@ -140,7 +140,7 @@ class _PlanPrinter:
 
 
 def _make_and_print_plan(question: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:
-    agent = make_agent(**{**flags, "loop": flags["loop"] or "rewoo"})
+    agent = make_agent({**flags, "loop": flags["loop"] or "rewoo"})
     view = view_for(sys.stderr, quiet=printer.quiet)
     done = perform_run(lambda on_event, _: agent.aplan(question, on_event=on_event), view, may_ask=False)
     if not isinstance(done, Planned):
@@ -155,9 +155,8 @@ def _print_recorded_plan(run: str, printer: _PlanPrinter, flags: dict[str, Any])
     expected = None
     if isinstance(recorded_loop(row.head), Planner):
         try:
-            agent = make_recorded_agent(
-                row.head, journal=flags["journal"], models=flags["models"], tools=flags["tools"]
-            )
+            given = {name: flags[name] for name in ("model", "tools")}
+            agent = make_recorded_agent(row.head, given, journal=flags["journal"])
             expected = agent.estimate(row.head.question, plan, timeline)
         except PlaitError as why:
             if not printer.quiet:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from plait.agent import Agent
-from plait.cli.agent_options import make_agent, read_text
+from plait.cli.agent_options import make_agent
 from plait.cli.output import as_json, clean_text, format_tokens, format_usd
 from plait.cli.runs import find_run
 from plait.core import Plan
@@ -21,6 +22,7 @@ from plait.loops.plan_scan import guard
 from plait.runtime.plan_estimate import Amount, Expected
 from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
 from plait.server.plan_graph import as_mermaid, as_text, input_words
+from plait.user_files import read_text
 
 FORMS = {"text": (".txt",), "json": (".json",), "mermaid": (".mmd", ".mermaid"), "svg": (".svg",)}
 """The forms of a plan, and the endings of file names that select them."""
@@ -42,13 +44,13 @@ def read_recorded_plan(run: str, journal: str | None) -> tuple[Plan, RunRow, Tim
     return recorded_plan(row.head, timeline), row, timeline
 
 
-def make_agent_with_plan(file: str | None, evidence: str | None, *, loop: str | None, **flags: Any) -> Agent:
+def make_agent_with_plan(file: str | None, evidence: str | None, flags: Mapping[str, Any]) -> Agent:
     """Return the agent that the flags describe, with the plan of a file. Raises `ConfigError`."""
     if file is None:
         raise ConfigError("--evidence goes with a plan.", hint="Give --plan FILE.")
-    agent = make_agent(loop=loop or "rewoo", **flags)
+    agent = make_agent({**flags, "loop": flags["loop"] or "rewoo"})
     if not isinstance(agent.loop, Planner):
-        raise ConfigError(f"The loop '{loop}' takes no plan.", hint="--plan is for rewoo; leave --loop out.")
+        raise ConfigError(f"The loop '{flags['loop']}' takes no plan.", hint="--plan is for rewoo; leave --loop out.")
     text = read_plan_file(file)
     plan = plan_of(text, agent.known_to(text))
     if evidence is not None:

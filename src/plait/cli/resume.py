@@ -39,12 +39,7 @@ from plait.runtime.run import Run
 @click.option("--answer", metavar="TEXT", help="The answer to a question, or yes / no / a reason for an approval.")
 @click.option("--question", metavar="ID", help="The question that is answered. A run that waits prints its id.")
 @click.option("--plan", metavar="FILE", help="Answer with this plan, which then runs; - is stdin.")
-@click.option(
-    "--on-interrupted-call",
-    type=click.Choice(["skip", "repeat"]),
-    help="A call that may have happened: skip or repeat it (default: as when the run began).",
-)
-@options.tools
+@options.agent(only=("tools", "on_interrupted_call"), recorded=True)
 @options.load_tools
 @options.flag("--force", help="Take over a run that another machine began.")
 @options.journal
@@ -56,6 +51,7 @@ def resume(
     question: str | None,
     plan: str | None,
     force: bool,
+    load_tools: bool,
     journal: str | None,
     as_object: bool,
     quiet: bool,
@@ -69,7 +65,7 @@ def resume(
     row, _ = find_run(run, journal)
     if plan is not None:
         answer = _read_plan_answer(row, plan, answer)
-    agent = make_recorded_agent(row.head, journal=journal, **flags)
+    agent = make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools)
     try:
         _perform_and_exit(
             lambda on_event, on_wait: agent.aresume(
@@ -106,7 +102,7 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
     elif row.head.loop["name"] == "compiler":
         # Otherwise, text that is not a plan would be sent to the planner.
         try:
-            FORM.read(text, tools)
+            FORM.read(text, tools=tools)
         except Unreadable as why:
             hint = f"`plait plan --of {row.head.run}` prints one in the right form."
             raise ConfigError(f"The plan cannot run. {why}", hint=hint) from why
@@ -116,24 +112,18 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
 @click.command()
 @click.argument("run")
 @click.option("--at", type=options.WHOLE, metavar="N", required=True, help="The first step that runs again.")
-@options.loop
-@options.settings
-@options.models
-@options.model_settings
-@options.tools
+@options.agent(recorded=True)
 @options.load_tools
-@options.prompts
-@options.limits
 @options.journal
 @options.as_object
 @options.quiet
-def fork(run: str, at: int, journal: str | None, as_object: bool, quiet: bool, **flags: Any) -> None:
+def fork(run: str, at: int, load_tools: bool, journal: str | None, as_object: bool, quiet: bool, **flags: Any) -> None:
     """Start a new run that keeps the steps of RUN before step N and runs the rest again.
 
     Options replace the settings of RUN. Output and exit codes are those of `plait run`.
     """
     row, _ = find_run(run, journal)
-    agent = make_recorded_agent(row.head, journal=journal, **flags)
+    agent = make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools)
     _perform_and_exit(
         lambda on_event, on_wait: agent.afork(row.head.run, at, on_event=on_event, on_wait=on_wait),
         as_object=as_object,
@@ -160,21 +150,20 @@ def _perform_and_exit(
 @click.command()
 @click.argument("run")
 @options.flag("--tree", help="Replay the child runs of RUN as well.")
-@options.tools
+@options.agent(only=("tools", "prompts"), recorded=True)
 @options.load_tools
-@options.prompts
 @options.journal
 @options.as_object
-def replay(run: str, tree: bool, journal: str | None, as_object: bool, **flags: Any) -> None:
+def replay(run: str, tree: bool, load_tools: bool, journal: str | None, as_object: bool, **flags: Any) -> None:
     """Run the loop over the record of RUN and compare every request byte by byte. No request is sent.
 
     The exit code is 0 if nothing differs, and 1 at the first difference, which is shown.
     """
     row, store = find_run(run, journal)
-    agent = make_recorded_agent(row.head, journal=journal, replay=True, **flags)
+    agent = make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools, replay=True)
     _replay_run(agent, row.head.run, as_object=as_object)
     for child in _list_descendants(store, row.head.run) if tree else ():
-        agent = make_recorded_agent(child.head, journal=journal, replay=True)
+        agent = make_recorded_agent(child.head, {}, journal=journal, replay=True)
         _replay_run(agent, child.head.run, as_object=as_object)
 
 

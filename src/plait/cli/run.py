@@ -43,14 +43,11 @@ PLAIT_LOOP, PLAIT_JOURNAL), and the environment overrides plait.toml.
 
 @click.command(epilog=EPILOG)
 @click.argument("question")
-@options.agent
-@options.approve
+@options.agent()
 @click.option("--plan", metavar="FILE", help="A plan to carry out (rewoo), as text or JSON; - is stdin.")
 @options.evidence
-@options.no_ask
 @options.attach
 @options.session
-@options.embedder
 @options.journal
 @options.flag("--no-journal", help="Do not record the run.")
 @options.as_object
@@ -80,9 +77,9 @@ def run(
     if plan is not None or evidence is not None:
         from plait.cli.plan_text import make_agent_with_plan
 
-        agent = make_agent_with_plan(plan, evidence, **flags)
+        agent = make_agent_with_plan(plan, evidence, flags)
     else:
-        agent = make_agent(**flags)
+        agent = make_agent(flags)
     plans = PlanPrompt(agent, question)
     asked: UserQuestion = [question, *map(attach, files)]
     done = perform_run(

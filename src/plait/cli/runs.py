@@ -18,7 +18,7 @@ from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.text import clean, format_count, one_line
 from plait.journal.records import RunRow
 from plait.journal.results import Results
-from plait.journal.store import Journal
+from plait.journal.store import Journal, RunQuery, wait_for
 from plait.runtime.sessions import check_session_name
 
 STATES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted"]
@@ -90,13 +90,13 @@ def runs(
     if session is not None:
         check_session_name(session)
     store = open_journal(journal)
-    rows = store.runs(limit, status, session, children=children) if store.path.exists() else []
+    rows = store.find(RunQuery(status or "", session=session or "", children=children, limit=limit))
     if as_object:
         print_json([run_as_json(row) for row in rows])
         return
     if not rows:
         which = (f" that are {status}" if status else "") + (f" of the session {clean(session)}" if session else "")
-        click.echo(f"No runs{which} in {store.path}.", err=True)
+        click.echo(f"No runs{which} in {store.place}.", err=True)
         return
     lines = []
     for row, each in zip(rows, map(run_as_json, rows), strict=True):
@@ -146,7 +146,7 @@ def prune(older_than: str | None, keep: int | None, yes: bool, dry_run: bool, jo
         raise ConfigError("Plait cannot tell which runs are old.", hint="Give --older-than 30d or --keep 100, or both.")
     store = open_journal(journal)
     age = parse_age(older_than) if older_than is not None else None
-    _delete_runs(store, store.old_runs(age, keep) if store.path.exists() else [], yes=yes, dry_run=dry_run)
+    _delete_runs(store, store.old_runs(age, keep), yes=yes, dry_run=dry_run)
 
 
 def parse_age(age: str) -> float:
@@ -158,28 +158,22 @@ def parse_age(age: str) -> float:
 
 
 def _delete_runs(journal: Journal, rows: Sequence[RunRow], *, yes: bool, dry_run: bool) -> None:
-    import asyncio
-
     for row in rows:
         click.echo(f"{row.head.run}  {row.verdict}  {one_line(row.head.question)[:60]}")
     number = format_count(len(rows), "run")
     if dry_run or not rows:
-        would = f"{number} would be deleted from {journal.path}."
+        would = f"{number} would be deleted from {journal.place}."
         click.echo(would if rows else "No run to delete.", err=True)
         return
     if not yes:
         if not sys.stdin.isatty():
             raise ConfigError(f"{number} would be deleted.", hint="To delete without a question, add --yes.")
-        click.confirm(f"Delete {number} from {journal.path}? This cannot be undone.", abort=True, err=True)
+        click.confirm(f"Delete {number} from {journal.place}? This cannot be undone.", abort=True, err=True)
 
-    async def delete() -> None:
-        for row in rows:
-            await journal.delete(row.head.run)
-
-    asyncio.run(delete())
+    wait_for(journal.store.delete([row.head.run for row in rows]))
     click.echo(f"Deleted {number}.", err=True)
     try:
-        journal.compact()
+        wait_for(journal.store.compact())
     except JournalError as why:
         click.echo(f"The deleted texts may still be in free pages of the file: {why}", err=True)
     finally:
@@ -197,23 +191,23 @@ def rate(run: str, judgement: str | None, why: str, journal: str | None, as_obje
 
     A run has one rating: a new one replaces it. `plait trajectories` uses the ratings.
     """
-    import asyncio
-
-    results = Results(open_journal(journal))
+    results = Results(open_journal(journal).store)
     if run == "list" and judgement is None:
         _list_ratings(results, as_object=as_object)
         return
     if judgement is None:
         raise ConfigError(f"Is {run} good or bad?", hint=f"`plait rate {run} good`, or `plait rate list`.")
-    made = asyncio.run(results.rate(run, judgement == "good", why))
+    made = wait_for(results.rate(run, judgement == "good", why))
     if as_object:
         print_json(_rating_as_json(made), indent=None)
     else:
         click.echo(f"Run {made.run} is rated {judgement}.", err=True)
 
 
-def _list_ratings(results: Any, *, as_object: bool) -> None:
-    ratings = sorted(results.ratings().values(), key=lambda rating: (rating.at, rating.run), reverse=True)
+def _list_ratings(results: Results, *, as_object: bool) -> None:
+    ratings = sorted(
+        wait_for(results.list_ratings()).values(), key=lambda rating: (rating.at, rating.run), reverse=True
+    )
     if as_object:
         print_json([_rating_as_json(rating) for rating in ratings])
         return
@@ -223,7 +217,7 @@ def _list_ratings(results: Any, *, as_object: bool) -> None:
     lines = []
     for rating in ratings:
         try:
-            head = results.journal.head(rating.run)
+            head = wait_for(results.store.find_run(rating.run)).head
             loop, question = str(head.loop["name"]), one_line(head.question)
         except UnknownRun:
             loop, question = "-", "(deleted)"

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
 from plait.cli import options
 from plait.cli.agent_options import make_agent
 from plait.cli.process import empty_stdin, stdout_to_stderr
-from plait.config import load
+from plait.config import ServeTable, load
 from plait.core.errors import ConfigError
 from plait.core.text import clean, format_count
 from plait.installation import install_hint
+from plait.runtime.options import list_fields
 
 if TYPE_CHECKING:
-    from plait.agent import Agent
-    from plait.config import AgentTable, Config
+    from plait.config import Config
     from plait.server.agents import ServedAgent
     from plait.server.runs import RunManager
 
@@ -37,14 +38,11 @@ machine is served. Ctrl-C stops the server: current runs get some seconds to end
 resumed.
 """
 _name = click.option("--name", metavar="NAME", help="Serve one agent of this name, made from the flags.")
-_agent_flags = options.combine(options.agent, options.approve, options.no_ask, options.embedder, options.journal)
+_agent_flags = options.combine(options.agent(), options.journal)
 
 
 @click.command(epilog=EPILOG)
-@click.option("--host", metavar="ADDRESS", help="The address to listen on (default 127.0.0.1).")
-@click.option(
-    "--port", type=options.NumberType(0, 65535, whole=True), metavar="N", help="The port (default 8765; 0: a free one)."
-)
+@options.combine(*map(options.make_option, list_fields(ServeTable)))
 @_name
 @options.flag("--thoughts", help="Send thoughts and actions to clients, as reasoning.")
 @options.flag("--resume", help="Continue the runs that an earlier server did not finish.")
@@ -55,11 +53,12 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
     from plait.server.auth import load_tokens
     from plait.server.listening import listen, serve_until_signal
     from plait.server.runs import RunManager
-    from plait.server.settings import check_settings, override_address
+    from plait.server.settings import check_settings
 
     config = load()
     tokens = load_tokens()
-    table = check_settings(override_address(config.serve, host, port), tokens, config.path)
+    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    table = check_settings(structs.replace(config.serve, **given), tokens)
     manager = RunManager(served_agents(config, name, thoughts, flags), table, tokens)
     unfinished = len(manager.unfinished_runs())  # report an unreadable journal before the server starts
     sock = listen(table.host, table.port)
@@ -80,7 +79,7 @@ def _announce(
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     click.echo(f"Listening on {url} (process {os.getpid()}). Ctrl-C stops.", err=True)
     click.echo(f"Models for {url}/v1: {clean(', '.join(manager.agents))}.", err=True)
-    click.echo(f"Journal: {manager.journal.path}.", err=True)
+    click.echo(f"Journal: {manager.journal.place}.", err=True)
     if not manager.tokens.needs_token:
         click.echo("No token is set: only this machine is served.", err=True)
     elif not manager.tokens.has_full:
@@ -110,16 +109,15 @@ def mcp(name: str | None, **flags: Any) -> None:
     _require_modules("Serving MCP", {"mcp": "mcp", "prometheus_client": "server"})
     from plait.server.mcp_server import serve_stdio
     from plait.server.runs import RunManager
-    from plait.server.settings import check_limits
 
     # Report errors before reading the client's first message. A loaded tool file must not read these messages or write
     # between the answers.
     with empty_stdin(), stdout_to_stderr():
         config = load()
-        manager = RunManager(served_agents(config, name, False, flags), check_limits(config.serve, config.path))
+        manager = RunManager(served_agents(config, name, False, flags), config.serve)
         manager.unfinished_runs()  # report an unreadable journal before a client relies on it
     click.echo(
-        f"MCP on stdin and stdout: {clean(', '.join(manager.agents))}. Journal: {manager.journal.path}.", err=True
+        f"MCP on stdin and stdout: {clean(', '.join(manager.agents))}. Journal: {manager.journal.place}.", err=True
     )
     serve_stdio(manager)
 
@@ -135,7 +133,7 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
     from plait.server.agents import serve_agent
 
     if name is not None or not config.agents:
-        agent = make_agent(**flags)
+        agent = make_agent(flags)
         return [
             serve_agent(name or "plait", agent, config.serve, description=_describe_agent(agent), thoughts=thoughts)
         ]
@@ -163,11 +161,11 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
 
     table = config.agents[name]
     try:
-        agent = _make_table_agent(table, flags)
+        agent = make_agent(flags, table, {})  # the environment is for the one agent of a command line
     except ConfigError as why:
         raise _at_place(config.place(name, _wrong_key(table, flags, why)), why) from why
     with _errors_at(config, name, ""):
-        made = serve_agent(name, agent, config.serve, thoughts=table.thoughts)
+        made = serve_agent(name, agent, config.serve, thoughts=table.get("thoughts", False))
     try:
         _ = made.agent._parts.models
     except ConfigError as why:
@@ -177,28 +175,16 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
         raise _at_place(config.place(name, "model"), why) from why
     with _errors_at(config, name, "tools"):
         _ = made.agent.specs
-    return replace(made, description=table.description or _describe_agent(made.agent))
+    return replace(made, description=table.get("description") or _describe_agent(made.agent))
 
 
-def _make_table_agent(table: AgentTable, flags: dict[str, Any]) -> Agent:
-    # What a table says counts as a flag: the environment is for the one agent of a command line.
-    general = (table.model,) if table.model else ()
-    models = (*general, *(f"{phase}={model}" for phase, model in table.models.items()))
-    given = {**flags, "loop": table.loop, "models": models, "approve": table.approve}
-    return make_agent(defaults=table, **given)
-
-
-def _wrong_key(table: AgentTable, flags: dict[str, Any], error: ConfigError) -> str:
+def _wrong_key(table: Mapping[str, Any], flags: dict[str, Any], error: ConfigError) -> str:
     """Return the key of a table without which the error disappears; "" if no key causes it."""
-    from msgspec import structs
-
     # Try these keys last: without a loop, its options belong to another one.
     last = ("set", "models", "loop")
-    defaults = type(table)()
-    keys = [key for key in structs.asdict(table) if getattr(table, key) != getattr(defaults, key)]
-    for key in sorted(keys, key=lambda key: last.index(key) if key in last else -1):
+    for key in sorted(table, key=lambda key: last.index(key) if key in last else -1):
         try:
-            _make_table_agent(structs.replace(table, **{key: getattr(defaults, key)}), flags)
+            make_agent(flags, {name: value for name, value in table.items() if name != key}, {})
         except ConfigError as other:
             if other.message == error.message:
                 continue

@@ -15,6 +15,7 @@ import msgspec
 from plait.cli import options
 from plait.cli.commands import exit_with
 from plait.cli.costs import phase_table
+from plait.cli.main import CRASHED
 from plait.cli.output import (
     SHOWN,
     as_json,
@@ -32,17 +33,18 @@ from plait.cli.runs import find_run, format_time, run_as_json
 from plait.cli.tree import show_tree
 from plait.core import Event, Usage
 from plait.core import events as ev
-from plait.core.errors import ConfigError
+from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.text import clean, format_count
 from plait.journal.entries import ModelCall, RecordedResponse
-from plait.journal.export import lines
+from plait.journal.export import lines, read_digest
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import Row, RunHead, RunRow
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import spending
 from plait.runtime.recorded_events import make_events, recorded_loop
 from plait.runtime.spent import spent_in
+from plait.user_files import read_text
 
 
 @click.command()
@@ -84,7 +86,7 @@ def show(
     timeline = store.timeline(row.head.run, bodies=False)
     events = make_events(timeline, recorded_loop(row.head))
     if row.status == "waiting":
-        asked = find_open_questions(store, row.head.run)
+        asked = wait_for(find_open_questions(store.store, row.head.run))
         events += [ev.Noted(each.step, each.kind, each.text) for each in asked if each.run != row.head.run]
     if as_object:
         _show_object(row, timeline, events)
@@ -205,13 +207,47 @@ def _print_body(body: bytes, *, pretty: bool) -> None:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", required=False)
+@click.option("--verify", "file", metavar="FILE", help="Check an exported file instead of writing one; - for stdin.")
 @options.journal
-def export(run: str, journal: str | None) -> None:
-    """Write the record of RUN: one line of JSON for the run, then one for every row, bodies included."""
+def export(run: str | None, file: str | None, journal: str | None) -> None:
+    """Write the record of RUN: one line of JSON for the run, then one for every row, bodies included.
+
+    The last line of an ended run is a SHA-256 digest of all lines before it: keep it elsewhere to prove later that a
+    file is unchanged. `--verify FILE` compares a file with its digest, and with what the journal has of that run. Exit
+    codes: 0 they agree, 1 they do not, 2 wrong usage.
+    """
+    if (run is None) == (file is None):
+        raise ConfigError("Name a run to export, or a file to verify.", hint="plait export RUN > run.jsonl")
+    if file is not None:
+        _verify(file, journal)
+        return
+    assert run is not None
     row, store = find_run(run, journal)
     for line in lines(row, store.iter_rows(row.head.run), store.contents(row.head.attachments)):
         click.echo(line)
+
+
+def _verify(file: str, journal: str | None) -> None:
+    """Compare an exported file with its digest and with the journal. Exits with 1 at a difference."""
+    text = sys.stdin.read() if file == "-" else read_text(file)
+    exported = text.removesuffix("\n").split("\n")
+    try:
+        found = read_digest(exported)
+    except JournalError as why:
+        click.echo(f"{file}: {why}", err=True)
+        exit_with(CRASHED)
+    where = f"run {found.run}, {format_count(found.rows, 'row')}, sha256 {found.digest}"
+    try:
+        row, store = find_run(found.run, journal)
+        now = list(lines(row, store.iter_rows(row.head.run), store.contents(row.head.attachments)))
+    except UnknownRun:
+        click.echo(f"{file} is whole: {where}. The journal does not have this run.")
+        return
+    if now != exported:
+        click.echo(f"{file} is whole, but the journal has another record: {where}.", err=True)
+        exit_with(CRASHED)
+    click.echo(f"{file} is whole, and the journal has the same record: {where}.")
 
 
 TRAJECTORIES_EPILOG = """\

@@ -13,18 +13,18 @@ from plait.cli.runs import run_as_json
 from plait.core import Usage
 from plait.core.text import format_count, one_line
 from plait.journal.records import RunRow
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.runtime.spent import read_spent
 
 
 def show_tree(row: RunRow, store: Journal, *, as_object: bool) -> None:
     """Print a run and its child runs: a line each, or one JSON object with `children`; then what they used together."""
     if as_object:
-        print_json({**_tree_as_json(row, store), "tree": read_spent(store, row).json()})
+        print_json({**_tree_as_json(row, store), "tree": wait_for(read_spent(store.store, row)).json()})
         return
     for line in _describe_runs(row, store, "", ""):
         click.echo(line)
-    spent = read_spent(store, row)
+    spent = wait_for(read_spent(store.store, row))
     parts = [format_count(spent.runs, "run"), format_count(spent.calls, "call"), format_tokens(spent.usage)]
     click.echo(" · ".join(["In all", *parts, format_usd(spent.cost_usd)]))
 

@@ -51,7 +51,7 @@ def tasks(show_all: bool, as_object: bool) -> None:
 @click.option("--seed", type=options.NumberType(whole=True), metavar="N", help="Another world (default 0).")
 @click.option("--now", metavar="DATE", help="The world's clock (default: this machine's).")
 @click.option("--here", metavar="TOWN", help="Where the user is (default Ghent).")
-@options.agent
+@options.agent(without=("approve", "can_ask"))
 @options.journal
 @options.as_object
 @options.quiet
@@ -71,7 +71,7 @@ def run(
     """
     chosen = task_of(task)
     word = _world_word(chosen, seed, now, here)
-    agent = make_agent(tools=(word, *tools), no_ask=True, **flags)
+    agent = make_agent({**flags, "tools": (word, *tools), "no_ask": True})
     now_there = world_of(word).now.timestamp()
     view = view_for(sys.stderr, quiet=quiet)
     done = perform_run(

@@ -9,7 +9,7 @@ from msgspec import Struct
 from plait.core.errors import ConfigError
 from plait.core.tools import Call
 
-CodeLimit: TypeAlias = Literal["", "time", "memory", "recursion", "output", "calls"]
+CodeLimit: TypeAlias = Literal["", "time", "memory", "recursion", "output", "tool_calls"]
 """The limit that ended a piece of code, or ""."""
 
 
@@ -17,7 +17,7 @@ class CodeLimits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
     """The limits of one piece of code, which one `Execute` runs to its end.
 
     `seconds`: its running time, without the time in which it waits for calls. `memory_mb`: of the whole session.
-    `recursion`: depth of nested calls. `output_chars`: printed characters; more are cut. `calls`: calls out of the
+    `recursion`: depth of nested calls. `output_chars`: printed characters; more are cut. `tool_calls`: calls out of the
     sandbox. `call_bytes`, `call_items` and `call_depth` limit the arguments of one call: their size as JSON, the number
     of values, and the depth of nesting. `sent_bytes`: the arguments of all calls together.
     """
@@ -26,7 +26,7 @@ class CodeLimits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
     memory_mb: int = 256
     recursion: int = 1000
     output_chars: int = 50_000
-    calls: int = 100
+    tool_calls: int = 100
     call_bytes: int = 1_000_000
     call_items: int = 100_000
     call_depth: int = 50

@@ -1,4 +1,4 @@
-"""The record of every run, in one SQLite file. Names are loaded when first used."""
+"""The record of every run. Names are loaded when first used."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plait.journal.log import AnyLog, RecordAndBody, RunLog
     from plait.journal.memory import MemoryLog
     from plait.journal.owner import new_run_id, owner_of_this_process
     from plait.journal.records import Record, Row, RunHead, RunRow, SessionRow, SessionTurn
     from plait.journal.redaction import redact_with
-    from plait.journal.store import Journal, default_path
+    from plait.journal.store import RecordAndBody, RunLog
 
 _HOMES = {
-    "AnyLog": "log",
     "Journal": "store",
     "MemoryLog": "memory",
     "Record": "records",
-    "RecordAndBody": "log",
+    "RecordAndBody": "store",
     "Row": "records",
     "RunHead": "records",
-    "RunLog": "log",
+    "RunLog": "store",
     "RunRow": "records",
     "SessionRow": "records",
     "SessionTurn": "records",
+    "Store": "store",
     "default_path": "store",
     "new_run_id": "owner",
     "owner_of_this_process": "owner",
@@ -32,7 +31,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "AnyLog",
     "Journal",
     "MemoryLog",
     "Record",
@@ -43,6 +41,7 @@ __all__ = [
     "RunRow",
     "SessionRow",
     "SessionTurn",
+    "Store",
     "default_path",
     "new_run_id",
     "owner_of_this_process",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
+from plait.core.errors import JournalError
 from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.journal.records import Row, RunRow
+from plait.journal.store import ENDED
 
 
 def export(
@@ -46,8 +49,38 @@ def export(
         yield line
 
 
+class ExportDigest(NamedTuple):
+    """The digest of an exported run: SHA-256, in hex, of all its lines with their line ends."""
+
+    run: str
+    rows: int
+    digest: str
+
+
 def lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes] = MappingProxyType({})) -> Iterator[str]:
-    """Yield the same dicts as lines of JSON, without line ends."""
+    """Yield the same dicts as lines of JSON, without line ends; of an ended run then a line with their digest."""
+    whole = hashlib.sha256()
+    for line in _lines(run, rows, contents):
+        whole.update(f"{line}\n".encode())
+        yield line
+    if run.status in ENDED:
+        yield json.dumps({"type": "digest", "sha256": whole.hexdigest()})
+
+
+def read_digest(lines: Sequence[str]) -> ExportDigest:
+    """Return the digest of an exported run. Raises `JournalError` if the lines are not those that it was made of."""
+    try:
+        head, *_, last = map(json.loads, (lines[0], lines[-1]))
+        run, said = str(head["head"]["run"]), str(last["sha256"])
+    except (ValueError, LookupError, TypeError):
+        raise JournalError("this is no export of an ended run: its first or last line is missing.") from None
+    found = hashlib.sha256("".join(f"{line}\n" for line in lines[:-1]).encode()).hexdigest()
+    if found != said:
+        raise JournalError(f"the file was changed: its digest is {found}, and its last line says {said}.")
+    return ExportDigest(run, sum("seq" in json.loads(line) for line in lines[1:-1]), said)
+
+
+def _lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes]) -> Iterator[str]:
     for each in export(run, rows, contents):
         try:
             text = json.dumps(each, ensure_ascii=False)

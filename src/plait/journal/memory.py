@@ -6,11 +6,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from plait.core import Call
+from plait.background import DONE
+from plait.core.errors import JournalError
 from plait.journal import codec, redaction
-from plait.journal.log import RecordAndBody
 from plait.journal.records import Row, RunHead, RunRow
-from plait.journal.writer import DONE
+from plait.journal.store import RecordAndBody
 
 
 class MemoryLog:
@@ -24,7 +24,7 @@ class MemoryLog:
         secrets: Iterable[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.head = head
+        self.head, self.lost, self.owner, self.n = head, "", "", 0
         self.status = "running"
         self.outcome: dict[str, Any] | None = None
         self.totals: dict[str, Any] = {}
@@ -42,11 +42,12 @@ class MemoryLog:
         self.buffer(*records)
         return DONE
 
-    async def append_before(self, calls: Sequence[Call], *records: RecordAndBody) -> None:
-        """Add records, in order. Nothing is resumed after this process ends."""
-        self.buffer(*records)
+    append_durably = append
+    """Nothing is resumed after this process ends."""
 
     def buffer(self, *records: RecordAndBody) -> None:
+        if self.outcome is not None:
+            raise JournalError(f"Run {self.run} has ended: nothing more can be put on its record.")
         for record, body in records:
             if self._scrub:
                 record = codec.decode_record(self._scrub(codec.encode_record(record)).decode())
@@ -56,6 +57,11 @@ class MemoryLog:
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
         """Record that the run is over or waits."""
+        self.owner = ""
+        if self._scrub:
+            outcome, totals = (
+                codec.decode_plain(self._scrub(codec.encode(each)).decode()) for each in (outcome, totals)
+            )
         self.status, self.outcome, self.totals, self._updated = status, outcome, totals, self._clock()
         return DONE
 
@@ -63,9 +69,14 @@ class MemoryLog:
         """Return the bytes as they are recorded."""
         return self._scrub(data)
 
-    def rows(self) -> list[Row]:
+    @property
+    def rows(self) -> int:
+        return len(self._rows)
+
+    def read_rows(self) -> list[Row]:
         return list(self._rows)
 
     def row(self) -> RunRow:
         """Return the run as a journal would list it."""
-        return RunRow(self.head, self.status, self.outcome, self.totals, self._started, self._updated, "")
+        times = (self._started, self._updated)
+        return RunRow(self.head, self.status, self.outcome, self.totals, *times, self.owner, None, self.n)

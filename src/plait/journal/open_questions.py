@@ -6,43 +6,42 @@ from contextlib import suppress
 
 from plait.core.errors import UnknownRun
 from plait.journal.entries import ChildRun, Question
-from plait.journal.log import ENDED
-from plait.journal.store import Journal
+from plait.journal.store import ENDED, Store, read_timeline
 from plait.journal.timeline import Timeline
 
 
-def find_open_questions(journal: Journal, run: str, timeline: Timeline | None = None) -> list[Question]:
+async def find_open_questions(store: Store, run: str, timeline: Timeline | None = None) -> list[Question]:
     """Return the open questions of a run and of its unfinished child runs, in the order of their keys.
 
     Those of a child run stand in the place of the call that started it. `timeline` is the run's, if it is read already.
     Raises `JournalError`.
     """
-    timeline = timeline or journal.timeline(run, bodies=False)
+    timeline = timeline or await read_timeline(store, run, bodies=False)
     found: list[tuple[tuple[int, int], list[Question]]] = [
         ((each.n, each.i), [each]) for each in timeline.open_questions
     ]
-    found += [((each.n, each.i), _ask_child(journal, each)) for each in timeline.children if each.is_open]
+    found += [((each.n, each.i), await _ask_child(store, each)) for each in timeline.children if each.is_open]
     return [each for _, questions in sorted(found, key=lambda pair: pair[0]) for each in questions]
 
 
-def read_questions(journal: Journal, run: str) -> list[Question]:
+async def read_questions(store: Store, run: str) -> list[Question]:
     """Return all questions of a run and of its child runs, in the order in which they were answered, or else asked."""
-    return [each for _, each in sorted(_read_times(journal, run), key=lambda pair: pair[0])]
+    return [each for _, each in sorted(await _read_times(store, run), key=lambda pair: pair[0])]
 
 
-def _ask_child(journal: Journal, child: ChildRun) -> list[Question]:
+async def _ask_child(store: Store, child: ChildRun) -> list[Question]:
     with suppress(UnknownRun):  # it has not begun, or was deleted
-        if journal.run(child.run).status not in ENDED:
-            return find_open_questions(journal, child.run)
+        if (await store.find_run(child.run)).status not in ENDED:
+            return await find_open_questions(store, child.run)
     return []
 
 
-def _read_times(journal: Journal, run: str) -> list[tuple[float, Question]]:
+async def _read_times(store: Store, run: str) -> list[tuple[float, Question]]:
     """Return the questions, each with the time of its last change."""
-    timeline = journal.timeline(run, bodies=False)
+    timeline = await read_timeline(store, run, bodies=False)
     changed = {each.entry.key: each.at for each in timeline.moments if isinstance(each.entry, Question)}
     found = [(changed[each.key], each) for each in timeline.questions]
     for child in timeline.children:
         with suppress(UnknownRun):
-            found += _read_times(journal, child.run)
+            found += await _read_times(store, child.run)
     return found

@@ -191,13 +191,11 @@ class ChildEnd(Struct, frozen=True, omit_defaults=True):
 class Resumption(Struct, frozen=True, omit_defaults=True):
     """Another process goes on with the run. `models` are the models asked from here.
 
-    `lost` says why calls are in doubt: the journal lost rows, or may have. `lost_calls` are digests of calls that
-    started and whose rows are lost.
+    `lost` says why rows may be missing that say what the run did: its calls with effects need approval.
     """
 
     models: dict[str, Any]
     lost: str = ""
-    lost_calls: tuple[str, ...] = ()
 
 
 class Row(Struct, frozen=True):
@@ -293,6 +291,8 @@ class RunRow(Struct, frozen=True):
     """host:pid:start of the process that performs it; "" if none does"""
     grade: dict[str, Any] | None = None
     """the `plait.lab.Grade` of a comparison, as JSON; None if none graded the run"""
+    n: int = 0
+    """number in its store: runs that began later have greater ones"""
 
     @property
     def verdict(self) -> str:

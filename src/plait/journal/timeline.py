@@ -2,7 +2,7 @@
 
 Rows refer to each other by the keys of their entries (see `records.py`), which a `Timeline` resolves. Each row gives
 one or more `Moment`s: what changed, and the new state of the model call, tool call, piece of code, question or note.
-All other code reads a trace this way; tests/test_one_reader.py checks it.
+All other code reads a trace this way.
 """
 
 from __future__ import annotations

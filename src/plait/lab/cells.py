@@ -68,7 +68,7 @@ async def _find_or_run(cell: Cell, earlier: list[RunRow]) -> Run:
         raise CellTaken(f"run {row.head.run} is still going on in another process")
     crashed = row.status == "crashed" and (row.outcome or {}).get("error") not in NOT_MEASURED
     if row.status in ("answered", "failed", "stopped", "waiting") or crashed:
-        return runs.read_finished_run(row, Journal.at(cell.agent.journal or None), cell.agent._loop)
+        return runs.read_finished_run(row, Journal.at(cell.agent.journal or None).store, cell.agent._loop)
     return await cell.agent.aresume(row.head.run)
 
 

@@ -29,8 +29,8 @@ from plait.loops import OURS, fallback_of, loop_from, make, options_of, parse_lo
 from plait.models.base import Model
 from plait.models.fallback import FallbackModels
 from plait.models.resolve import add_settings, add_to_spec, resolve
-from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, phases_with_settings, settings_of_phase
-from plait.runtime.agent_description import settings_of
+from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, choose_settings, phases_with_settings
+from plait.runtime.agent_fields import record_settings
 from plait.runtime.prompts import PromptBook
 from plait.tools import tools_from
 
@@ -97,7 +97,7 @@ def make_variants(
         for model, row, given in product(general, wanted, several):
             by_phase: dict[str, AnyModel] = {**dict.fromkeys(phases_with_settings(given), model), **row}
             of_loop = {"": model, **{phase: each for phase, each in by_phase.items() if phase in own}}
-            named = {phase: _add_settings(each, settings_of_phase(given, phase)) for phase, each in of_loop.items()}
+            named = {phase: _add_settings(each, phase, given) for phase, each in of_loop.items()}
             variant = Variant(loop, named)
             found.setdefault(variant.contender().key, variant)
     if not found:
@@ -227,7 +227,7 @@ def tools_digest(agent: Agent) -> str:
 def _describe_agent(agent: Agent) -> dict[str, Any]:
     """Return what all cells of a contender have in common, as far as it could change their results."""
     loop = agent._loop
-    settings = {name: value for name, value in settings_of(agent).items() if name != "prompts"}
+    settings = {name: value for name, value in record_settings(agent).items() if name != "prompts"}
     return {
         "loop": [loop.name, options_of(loop)],
         "prompts": _prompt_texts(loop, Path(agent.prompts) if agent.prompts is not None else None),
@@ -260,13 +260,13 @@ def _spec(model: AnyModel | None) -> str:
     return model if isinstance(model, str) else "" if model is None else model.spec
 
 
-def _add_settings(model: AnyModel, settings: ModelSettings) -> AnyModel:
-    if settings.extra_headers:
+def _add_settings(model: AnyModel, phase: str, settings: AgentSettings) -> AnyModel:
+    if choose_settings(phase, agent=settings).extra_headers:
         raise ConfigError(
             "extra_headers cannot differ in a comparison, because its table is stored.",
             hint='Set them in plait.toml, under [settings."NAME"].',
         )
-    return add_to_spec(model, settings) if isinstance(model, str) else add_settings(model, settings)
+    return add_to_spec(model, phase, agent=settings) if isinstance(model, str) else add_settings(model, phase, settings)
 
 
 def _make_loops(loops: Iterable[str | Loop] | str) -> Iterable[Loop]:

@@ -13,7 +13,7 @@ from plait.core import Event, Loop
 from plait.core.errors import ConfigError, JournalError
 from plait.core.notebook import render_html
 from plait.journal.results import Results
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.lab.cells import NOT_MEASURED, read_result
 from plait.lab.comparison import ComparisonData, Contender, NotMeasured, TableRow
 from plait.lab.graders import load_grader
@@ -104,14 +104,14 @@ async def acompare(
         raise ConfigError("A comparison needs a journal: it is where results are kept.", hint="Leave journal out.")
     plan = make_plan(whole, variants, repeat=repeat, name=name, agent=template, tools=tuple(tools))
     graders = {word: load_grader(word, journal=journal) for word in dict.fromkeys(cell.grader for cell in plan.cells)}
-    results = Results(Journal.at(journal))
+    results = Results(Journal.at(journal).store)
     if again:
         await results.forget(cell.digest for cell in plan.cells)
     await results.save(plan.name, plan.head())
     unfinished = await run_cells(
-        plan, results.journal, engine or LocalEngine(graders), jobs=jobs, budget=budget, tell=tell
+        plan, results.store, engine or LocalEngine(graders), jobs=jobs, budget=budget, tell=tell
     )
-    made = _read_comparison(plan.name, plan.head(), results, unfinished)
+    made = await _read_comparison(plan.name, plan.head(), results, unfinished)
     await results.save(plan.name, plan.head(), _summarize(made))
     return made
 
@@ -121,9 +121,10 @@ def load_comparison(name: str, journal: str | Path | None = None) -> Comparison:
 
     Raises `ConfigError` if there is none.
     """
-    results = Results(Journal.at(journal))
-    row = results.comparison(name)
-    return _read_comparison(row.name, row.head, results, str((row.summary or {}).get("unfinished", "")))
+    results = Results(Journal.at(journal).store)
+    row = wait_for(results.find_comparison(name))
+    unfinished = str((row.summary or {}).get("unfinished", ""))
+    return wait_for(_read_comparison(row.name, row.head, results, unfinished))
 
 
 def events_reader(comparison: ComparisonData) -> Callable[[str], list[Event] | None]:
@@ -140,13 +141,13 @@ def events_reader(comparison: ComparisonData) -> Callable[[str], list[Event] | N
     return read_events
 
 
-def _read_comparison(name: str, head: Mapping[str, Any], results: Results, unfinished: str) -> Comparison:
+async def _read_comparison(name: str, head: Mapping[str, Any], results: Results, unfinished: str) -> Comparison:
     """Read a comparison from its head (see `ComparisonPlan.head`) and the results in the journal."""
     suite = msgspec.convert(head["suite"], Suite)
     contenders = msgspec.convert(head["contenders"], tuple[Contender, ...])
     repeat, cells = int(head["repeat"]), head["cells"]
-    done = results.results(cells)
-    tried = results.runs(cell for cell in cells if cell not in done)
+    done = await results.read(cells)
+    tried = await results.find_runs(cell for cell in cells if cell not in done)
     found, not_measured = [], []
     for at, cell in enumerate(cells):
         key = contenders[at // (len(suite.tasks) * repeat)].key
@@ -172,7 +173,7 @@ def _read_comparison(name: str, head: Mapping[str, Any], results: Results, unfin
         repeat=repeat,
         results=tuple(found),
         not_measured=tuple(not_measured),
-        journal=str(results.journal.path),
+        journal=results.store.place,
         unfinished=unfinished if len(found) < len(cells) else "",
     )
 

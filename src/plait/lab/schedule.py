@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from plait.journal.records import RunRow
 from plait.journal.results import Results
-from plait.journal.store import Journal
+from plait.journal.store import Store
 from plait.lab.cells import CellNotMeasured, CellTaken, read_result, run_cell
 from plait.lab.plan import Cell, ComparisonPlan
 from plait.lab.results import CellResult
@@ -84,13 +84,14 @@ class LocalEngine(CellEngine):
 
 
 async def run_cells(
-    plan: ComparisonPlan, journal: Journal, engine: CellEngine, *, jobs: int, budget: float | None, tell: OnProgress
+    plan: ComparisonPlan, store: Store, engine: CellEngine, *, jobs: int, budget: float | None, tell: OnProgress
 ) -> str:
     """Run all cells that have no result yet. Return why some are still unfinished, or "".
 
     Cancelling it cancels the current runs, which can be resumed later.
     """
-    scheduler = _Scheduler(plan, Results(journal), engine, jobs, budget, tell)
+    scheduler = _Scheduler(plan, Results(store), engine, jobs, budget, tell)
+    await scheduler.find_open()
     try:
         await engine.open(scheduler.open)
         scheduler.gates = EndpointGates(jobs, engine.places)
@@ -114,10 +115,9 @@ class _Scheduler:
         self.plan, self.results, self.engine, self.tell = plan, results, engine, tell
         self.jobs, self.budget = jobs, budget
         self.gates = EndpointGates(jobs)
-        cells = {cell.digest: cell for cell in plan.ordered_cells()}
-        self.done = {cell: read_result(data) for cell, data in results.results(cells).items()}
-        self.open = [cell for digest, cell in cells.items() if digest not in self.done]
-        self.earlier = results.runs(cell.digest for cell in self.open)
+        self.done: dict[str, CellResult] = {}
+        self.open: list[Cell] = []
+        self.earlier: dict[str, list[RunRow]] = {}
         self.lost_usd: float | None = 0.0
         """The cost of runs that an outage left without a result; None: a price is unknown."""
         self.active = 0
@@ -127,6 +127,13 @@ class _Scheduler:
         self.why: list[str] = []
         self.began = time.monotonic()
         self.finished = 0
+
+    async def find_open(self) -> None:
+        """Read what earlier calls have finished."""
+        cells = {cell.digest: cell for cell in self.plan.ordered_cells()}
+        self.done = {cell: read_result(data) for cell, data in (await self.results.read(cells)).items()}
+        self.open = [cell for digest, cell in cells.items() if digest not in self.done]
+        self.earlier = await self.results.find_runs(cell.digest for cell in self.open)
 
     async def run(self) -> str:
         """Run the open cells, `jobs` at a time. An error that does not belong to a single cell ends it."""
@@ -220,7 +227,7 @@ class _Scheduler:
         """Count an outage or a rejection. Return True if the cell is given up."""
         self.lost_usd = None if self.lost_usd is None or error.cost_usd is None else self.lost_usd + error.cost_usd
         outages = self.outages[cell.digest] = self.outages.get(cell.digest, 0) + 1
-        self.earlier.update(self.results.runs([cell.digest]))
+        self.earlier.update(await self.results.find_runs([cell.digest]))
         if error.rejected:
             self.rejections[cell.contender] = self.rejections.get(cell.contender, 0) + 1
             self.why.append(f"{cell.contender} is not measured ({error.error}): {error}")

@@ -14,7 +14,6 @@ from plait.installation import plugins
 from plait.lab import datasets
 from plait.lab.basics import load_basics
 from plait.lab.graders import load_grader
-from plait.lab.injections.tasks import load_injections
 from plait.lab.records import FileRecord, check_distinct, find_file, parse_options, read_records
 from plait.lab.tasks import Suite, SuiteTask
 
@@ -25,7 +24,6 @@ after the colon of the word ("" if there is none) and returns a `Suite`."""
 OURS: dict[str, Callable[[str], Suite]] = {
     "basics": load_basics,
     "world": datasets.load_world,
-    "injections": load_injections,
     "gsm8k": datasets.load_gsm8k,
     "hotpotqa": datasets.load_hotpotqa,
     "fever": datasets.load_fever,
@@ -33,10 +31,10 @@ OURS: dict[str, Callable[[str], Suite]] = {
     "musique": datasets.load_musique,
     "tool-search": datasets.load_tool_search,
 }
-_WITHOUT_FILE = ("basics", "world", "injections")
+_WITHOUT_FILE = ("basics", "world")
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".ndjson", ".ndjson.gz")
 FIELDS = ("question", "answer", "id", "tools", "grader", "split", "about", "now")
-_ANSWER_OPTIONAL = ("world", "injections", "judge", "python")
+_ANSWER_OPTIONAL = ("world", "judge", "python")
 """Graders that do not need a right answer."""
 
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 from plait.core.errors import ConfigError
 from plait.lab.basics import facts_tool
 from plait.lab.corpus import find_corpus_tools
-from plait.lab.injections.tasks import office_tools
 from plait.lab.stubs import find_stub_tools
 from plait.tools import Tool
 
 
 def tools(settings: str) -> tuple[Tool, ...]:
-    """Return the tools of `basics,SPLIT`, `corpus,KIND,TASK,MARK,FILE`, `stubs,MARK,FILE` or `injections,TASK`.
-
-    Raises `ConfigError`.
-    """
+    """Return the tools of `basics,SPLIT`, `corpus,KIND,TASK,MARK,FILE` or `stubs,MARK,FILE`. Raises `ConfigError`."""
     suite, _, rest = settings.partition(",")
     match suite:
         case "basics":
@@ -23,6 +19,4 @@ def tools(settings: str) -> tuple[Tool, ...]:
             return find_corpus_tools(rest)
         case "stubs":
             return find_stub_tools(rest)
-        case "injections":
-            return office_tools(rest)
     raise ConfigError(f"The lab has no tools for {suite!r}.", hint="Such as lab:basics,report.")

@@ -23,7 +23,7 @@ from plait.core.errors import ConfigError, JournalError, PlaitError, UnknownRun
 from plait.journal.entries import LoopException, ModelCall, RecordedNote
 from plait.journal.records import RunRow
 from plait.journal.results import Rating, Results
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.lab.cells import read_result
 from plait.lab.results import CellResult
@@ -173,11 +173,11 @@ def find_trajectories(
     if "(" in loop:
         loop = loops.word_of(loops.loop_from(loop))
     place = Journal.at(journal)
-    results = Results(place)
+    results = Results(place.store)
     chosen: dict[str, GoodRun] = {}
     left_out: dict[str, int] = {}
     rows = {row.head.run: row for row in _candidates(place, runs, comparison, every, left_out)}
-    ratings = results.ratings(rows)
+    ratings = wait_for(results.list_ratings(rows))
     graded = _find_results(results, rows.values())
     for run, row in rows.items():
         word, name = _loop_names(row)
@@ -203,7 +203,7 @@ def _candidates(
     for run in runs:
         yield journal.run(run)
     if comparison:
-        for result in load_comparison(comparison, journal.path).results:
+        for result in load_comparison(comparison, journal.place).results:
             try:
                 yield journal.run(result.run)
             except UnknownRun:
@@ -214,7 +214,7 @@ def _candidates(
 
 def _find_results(results: Results, rows: Iterable[RunRow]) -> dict[str, CellResult]:
     labels = {row.head.label: None for row in rows if row.head.label}
-    found = (read_result(data) for data in results.results(labels).values())
+    found = (read_result(data) for data in wait_for(results.read(labels)).values())
     return {result.run: result for result in found}  # a run whose cell was run again has none
 
 

@@ -52,18 +52,18 @@ _OPENINGS = tuple(
 )
 
 
-def disarm_objects(text: str, keys: Sequence[str]) -> str:
+def escape_objects(text: str, keys: Sequence[str]) -> str:
     """Escape fences, and the colon behind each of `keys` in data that has objects."""
     text = _FENCE.sub(lambda fence: "\\`" * len(fence[0]), text) if "```" in text else text
     return _without_keys(text, keys)
 
 
-def disarm_known_calls(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+def escape_known_calls(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
     """Escape calls in data that may name one of `tools`. Other data stays unchanged."""
-    return disarm_calls(text, tools) if names_in(text, tools) else text
+    return escape_calls(text, tools) if names_in(text, tools) else text
 
 
-def disarm_calls(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+def escape_calls(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
     """Escape calls of `tools` in all notations, and objects and tags that are calls of any tool."""
     names = names_in(text, tools)
     text = _MARKS.sub(lambda mark: f"{mark[0][0]}\\{mark[0][1:]}", text)

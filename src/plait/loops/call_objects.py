@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from plait.core import JSON, ToolSpec
 from plait.loops.format import Remark
@@ -31,6 +33,35 @@ SURE_KEYS = ("tool", "tool_name")
 _WRAPS = ("tool_call", "function_call", "functionCall", "tool_use", "toolUse", "action", "tool", "call", "command")
 _EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"})
 """Keys that may occur beside a name and arguments."""
+
+
+class ObjectForm(Struct, frozen=True):
+    """An object that calls a tool, in one format: its keys for the tool's name, the input, and the words beside them.
+
+    The first key of each is the one that is written, in the order of `keys`; readers accept the others.
+    """
+
+    keys: tuple[str, ...]
+    name: tuple[str, ...]
+    input: tuple[str, ...]
+    words: tuple[str, ...] = ()
+
+    def fill(self, name: JSON, given: JSON, words: JSON = "") -> dict[str, JSON]:
+        """Return the object of a call."""
+        values = {self.name[0]: name, self.input[0]: given, **({self.words[0]: words} if self.words else {})}
+        return {key: values[key] for key in self.keys}
+
+    def schema(self, names: Iterable[str], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON Schema of an object that calls one of `names`. `given` is the schema of its input."""
+        enum = list(dict.fromkeys(names))
+        properties = self.fill({"type": "string", "enum": enum}, dict(given), {"type": "string"})
+        required = list(self.keys)
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+    def find_keys(self, value: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
+        """Return the keys of `value` for name, input and words; the name must be text."""
+        given, words = (next((key for key in keys if key in value), None) for keys in (self.input, self.words))
+        return text_key(value, self.name), given, words
 
 
 def text_key(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:

@@ -3,7 +3,7 @@
 Data is text that tools, users and models wrote: observations, evidence, earlier turns, errors, quoted questions,
 descriptions of tools. A run creates one `Escape`. It puts one backslash into
 
-- the syntax of the loop's reader (`disarm` of its format): actions, calls of the run's tools, plan steps, fences;
+- the syntax of the loop's reader (`escape` of its codec): actions, calls of the run's tools, plan steps, fences;
 - each label that the prompts in use print at the beginning of a line (`core/labels.py`), such as `Question:`;
 - markers of reasoning (`core/reasoning.py`), which would hide or move parts of a reply that quotes them;
 - the special tokens of the run's models, such as `<|im_end|>`.
@@ -26,7 +26,7 @@ from plait.core.labels import HOLE, labels_in
 from plait.core.reasoning import reasoning_marks
 
 _FENCE = "```"
-Disarm: TypeAlias = Callable[[str, Sequence[ToolSpec], bool], str]
+EscapeSyntax: TypeAlias = Callable[[str, Sequence[ToolSpec], bool], str]
 """Escapes the syntax of one reader in a text, for the tools that may be called; the bool is `inline`."""
 
 # A line may begin behind any character that a model reads as a line break.
@@ -50,7 +50,7 @@ _FILE_END, _OPENED = re.compile(r"<(?=/file)", re.IGNORECASE), r"<\\"
 class LabelGuard:
     """Puts a backslash before the sign that makes words a label. `words` and `sign` are patterns without groups.
 
-    `add` inserts one backslash and `remove` deletes one, so any text survives being written and read. `disarm` escapes
+    `add` inserts one backslash and `remove` deletes one, so any text survives being written and read. `escape` escapes
     data for good; a second time changes nothing.
     """
 
@@ -64,28 +64,32 @@ class LabelGuard:
     def remove(self, text: str) -> str:
         return self._guarded.sub(r"\1\2\3", text) if "\\" in text else text
 
-    def disarm(self, text: str) -> str:
+    def escape(self, text: str) -> str:
         return self.armed.sub(lambda match: match[0] if match[2] else f"{match[1]}\\{match[3]}", text)
 
 
 class Escape:
     """The escape of one run. `labels` are those of the prompts in use, `tokens` the models'. `tools` may be called.
 
-    `disarm` puts backslashes into the syntax of the loop's reader.
+    `syntaxes` put backslashes into the syntax of the loop's readers.
     """
 
     def __init__(
-        self, *disarm: Disarm, labels: Sequence[str] = (), tools: Sequence[ToolSpec] = (), tokens: Sequence[str] = ()
+        self,
+        *syntaxes: EscapeSyntax,
+        labels: Sequence[str] = (),
+        tools: Sequence[ToolSpec] = (),
+        tokens: Sequence[str] = (),
     ) -> None:
-        self._disarm, self._tools = disarm, tools
+        self._syntaxes, self._tools = syntaxes, tools
         self._patterns = _patterns(tuple(labels), tuple(map(attrgetter("name"), tools)))
         self._tokens = tuple(tokens)
 
     def __call__(self, text: str, *, inline: bool = False) -> str:
         """Return the escaped text. `inline`: a prompt shows its first line behind a label, so a line begins only below
         it."""
-        for disarm in self._disarm:
-            text = disarm(text, self._tools, inline)
+        for escape_syntax in self._syntaxes:
+            text = escape_syntax(text, self._tools, inline)
         if self._patterns:
             text = from_line_start(partial(_without_labels, patterns=self._patterns), text, inline)
         if "<" in text or "[" in text or "◁" in text or "assistantfinal" in text.lower():
@@ -107,11 +111,11 @@ class Escape:
         return without_tokens(from_line_start(partial(_without_labels, patterns=labels), text, True), self._tokens)
 
 
-def escape_of(context: LoopContext, *disarm: Disarm) -> Escape:
+def escape_of(context: LoopContext, *syntaxes: EscapeSyntax) -> Escape:
     """Return the escape for a run, with the labels of the loop's prompts and of the user's own system prompt."""
     own = labels_in(context.system) if context.system is not None else ()
     labels = (*context.prompts.labels, *own)
-    return Escape(*disarm, labels=labels, tools=context.known_tools, tokens=context.special_tokens)
+    return Escape(*syntaxes, labels=labels, tools=context.known_tools, tokens=context.special_tokens)
 
 
 def escape_history(task: Task, escape: Escape) -> tuple[Exchange, ...]:

@@ -1,17 +1,24 @@
-"""The protocol of turn formats: a strict writer, a lenient reader, a grammar, a splitter."""
+"""What all formats of replies share: the codec of a format, and the stream that reads a reply as it arrives."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from plait.core import Call, Piece, PieceKind, Splitter, ToolSpec
+from plait.core import Call, Piece, PieceKind, ToolSpec
 
 CODE = "python"
 """The name in the call of a turn whose action is code; the input is the code."""
+
+R = TypeVar("R")
+Parts: TypeAlias = Mapping[PieceKind, str]
+"""What a reading says, by kind."""
 
 
 class Remark(Struct, frozen=True):
@@ -42,100 +49,170 @@ class Unreadable(Exception):
     """A reply that cannot be read as a turn. The text explains the error to the model."""
 
 
-class Format(Protocol):
-    """A way to write and read turns. `n` counts turns from 1, for formats that number them."""
+class Codec(ABC, Generic[R]):
+    """A format of replies in all directions, made from one description of it.
 
-    @property
-    def name(self) -> str:
-        """The word that selects the format."""
-        ...
+    `R` is what a reply reads as: a turn, a plan, a decision. `n` counts turns from 1, for formats that number them.
+    `tools` are those that may be called.
+    """
 
-    def stop(self, n: int) -> tuple[str, ...]:
-        """Return strings at which the model must stop writing in turn `n`."""
-        ...
+    name: ClassVar[str] = ""
+    stream_kind: ClassVar[type[Stream[Any]]]
+    """The class of its streams."""
 
-    def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
-        """Read the turn in a reply, leniently. Raises only `Unreadable`."""
-        ...
+    @abstractmethod
+    def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> R:
+        """Read a whole reply, leniently. Raises only `Unreadable`."""
 
-    def write(self, turn: Turn, n: int) -> str:
-        """Return the canonical text of a turn; `read` reads the same turn back, with no remarks."""
-        ...
+    def stream(self, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Stream[R]:
+        """Return a reader for a reply that streams in. At its end it has read the same as `read`."""
+        return self.stream_kind(self, n, tools)
 
-    def observation(self, text: str, n: int) -> str:
-        """Return an observation as it appears in the log; the text is already escaped."""
-        ...
+    def parts(self, reading: R) -> Parts:
+        """Return what a reading says, by kind; empty if a stream shows all of it as it arrives."""
+        return {}
 
-    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
-        """Escape this format's protocol in data, for the tools that may be called. `Escape` explains `inline`."""
-        ...
+    @abstractmethod
+    def write(self, reading: R, n: int = 1) -> str:
+        """Return the canonical text of a reading; `read` reads the same back, with no remarks.
 
-    def describe(self, tools: Sequence[ToolSpec]) -> str:
-        """Return the tools as this format's prompt lists them."""
-        ...
+        Raises ValueError for a reading that the format cannot hold.
+        """
 
-    def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
-        """Return GBNF of the turns `write` makes for these tools, thoughts on one line; None if there is a schema.
+    @abstractmethod
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+        """Escape this format's protocol in data. Escaping twice changes nothing more. `Escape` explains `inline`."""
+
+    def grammar(self, tools: Sequence[ToolSpec], n: int = 1, *, opened: bool = False) -> str | None:
+        """Return GBNF of what `write` makes for these tools, thoughts on one line; None if there is a schema.
 
         `opened`: the prompt already ends in this turn's thought label, so the reply continues after it.
         """
-        ...
+        return None
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
-        """Return JSON Schema of a turn, for formats that are JSON; None for the others."""
-        ...
-
-    def splitter(self) -> Splitter:
-        """Return a splitter of thought, action and answer for a reply that streams in."""
-        ...
+        """Return JSON Schema of what `write` makes, for formats that are JSON; None for the others."""
+        return None
 
 
-class LineSplitter(ABC):
-    """A splitter that returns each line as soon as it is complete."""
+class TurnCodec(Codec[Turn]):
+    """A codec whose replies are turns of a thought and an action or the answer."""
 
-    def __init__(self) -> None:
-        self._held: list[str] = []
+    def parts(self, reading: Turn) -> Parts:
+        calls = () if reading.call is None else (reading.call,)
+        return {"thought": reading.thought, "action": show_calls(calls), "answer": show_value(reading.answer)}
 
     @abstractmethod
-    def split_line(self, line: str) -> list[Piece]:
-        """Return the pieces of a line, which includes its line break except at the end of the reply."""
+    def stop(self, n: int) -> tuple[str, ...]:
+        """Return strings at which the model must stop writing in turn `n`."""
 
-    def feed(self, text: str) -> list[Piece]:
-        *whole, rest = text.split("\n")
-        pieces: list[Piece] = []
-        for line in whole:
-            pieces += self.split_line("".join((*self._held, line, "\n")))
-            self._held.clear()
-        self._held.append(rest)
-        return pieces
+    @abstractmethod
+    def observation(self, text: str, n: int) -> str:
+        """Return an observation as it appears in the log; the text is already escaped."""
 
-    def close(self, acts: bool = False) -> list[Piece]:
-        last = "".join(self._held)
-        self._held.clear()
-        return self.split_line(last)
+    @abstractmethod
+    def describe(self, tools: Sequence[ToolSpec]) -> str:
+        """Return the tools as this format's prompt lists them."""
 
 
-class PartWriter:
-    """Collects the pieces of a reply part by part.
+class Stream(Generic[R]):
+    """Reads a reply while it is written, and shows its parts.
 
-    It drops blanks at the beginning and the end of a part. `lead` is written before a part's first text.
+    A subclass overrides `split`, which shows text as soon as its kind is certain. The end reads the whole reply, so
+    `result` is what `Codec.read` gives, and shows the parts of the reading that are still missing. Nothing depends on
+    how the text was cut into chunks. What was shown stays, even if the reader changed its mind: an action wins over an
+    earlier answer.
     """
 
-    def __init__(self) -> None:
-        self.begun = False
-        self.lead = ""
-        self.blanks: list[str] = []
+    def __init__(self, codec: Codec[R], n: int = 1, tools: Sequence[ToolSpec] = ()) -> None:
+        self._read, self._parts = partial(codec.read, n=n, tools=tools), codec.parts
+        self._text: list[str] = []
+        self._pieces: list[tuple[PieceKind, list[str]]] = []
+        self._shown: list[Piece] = []
+        self.has_begun, self._lead = False, ""
+        self._blanks: list[str] = []
+        self._held: list[str] = []  # the incomplete line
 
-    def begin(self, *, lead: str = "") -> None:
-        """Begin another part."""
-        self.begun, self.lead, self.blanks = False, lead, []
+    def feed(self, text: str) -> list[Piece]:
+        """Return the pieces that are certain after `text`, the next part of the reply."""
+        self._text.append(text)
+        self.split(text, last=False)
+        return self._take()
 
-    def put(self, pieces: list[Piece], kind: PieceKind, text: str, strip: str | None = None) -> None:
-        """Add text of the part to the pieces. `strip`: the blanks to drop at its beginning; None for all."""
+    def close(self, acts: bool = False) -> list[Piece]:
+        """Return the remaining pieces of a finished reply. `acts`: native tool calls came with it, or it is broken."""
+        self.split("", last=True)
+        pieces = self._take()
+        with suppress(Unreadable):
+            for kind, text in self._parts(self.result()).items() if not acts else ():
+                shown = "".join(piece.text for piece in self._shown if piece.kind == kind)
+                # An action may be shown as it was written.
+                if text.startswith(shown) and not (shown and kind == "action"):
+                    self.show(kind, text[len(shown) :])
+        return pieces + self._take()
+
+    @property
+    def text(self) -> str:
+        """The reply so far."""
+        return "".join(self._text)
+
+    def result(self) -> R:
+        """Read the reply, which has ended. Raises `Unreadable`."""
+        return self._read(self.text)
+
+    def split(self, text: str, *, last: bool) -> None:
+        """Show what is certain with the next part of the reply; `last`: the reply has ended."""
+
+    def whole_lines(self, text: str, *, last: bool) -> list[str]:
+        """Return the lines that the next part of the reply ends, with their line breaks; `last`: also the last one."""
+        *lines, rest = text.split("\n")
+        lines = [f"{line}\n" for line in lines]
+        if lines:
+            lines[0], self._held = "".join((*self._held, lines[0])), []
+        self._held.append(rest)
+        return [*lines, "".join(self._held)] if last else lines
+
+    def begin(self, lead: str = "") -> None:
+        """Begin another part. `lead` is shown before its first text."""
+        self.has_begun, self._lead, self._blanks = False, lead, []
+
+    def put(self, kind: PieceKind, text: str, strip: str | None = None) -> None:
+        """Show text of the part without the blanks at its ends. `strip`: the blanks to drop at its beginning; None for
+        all."""
         body = text.rstrip()
         if body:
-            said = "".join((*self.blanks, body)) if self.begun else self.lead + body.lstrip(strip)
-            pieces.append(Piece(kind, said))
-            self.begun, self.blanks = True, []
-        if self.begun:
-            self.blanks.append(text[len(body) :])
+            self.show(kind, "".join((*self._blanks, body)) if self.has_begun else self._lead + body.lstrip(strip))
+            self.has_begun, self._blanks = True, []
+        if self.has_begun:
+            self._blanks.append(text[len(body) :])
+
+    def show(self, kind: PieceKind, text: str) -> None:
+        """Show text as it is."""
+        if not self._pieces or self._pieces[-1][0] != kind:
+            self._pieces.append((kind, []))
+        self._pieces[-1][1].append(text)
+
+    def _take(self) -> list[Piece]:
+        made, self._pieces = self._pieces, []
+        pieces = [Piece(kind, text) for kind, texts in made if (text := "".join(texts))]
+        self._shown += pieces
+        return pieces
+
+
+def write_json(value: Any, what: str) -> str:
+    """Return a value as JSON on one line. Raises ValueError for one that JSON cannot hold; `what` names it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as why:
+        raise ValueError(f"{what} can't be written as JSON: {why}") from None
+
+
+def show_calls(calls: Sequence[Call]) -> str:
+    """Return a line for each call: the tool's name, and its input as JSON."""
+    inputs = ("" if call.input is None else f" {json.dumps(call.input, ensure_ascii=False)}" for call in calls)
+    return "\n".join(f"{call.tool}{given}" for call, given in zip(calls, inputs, strict=True))
+
+
+def show_value(value: Any) -> str:
+    """Return a value as people read it: text as it is, other values as JSON, "" for None."""
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)

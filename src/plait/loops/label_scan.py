@@ -11,19 +11,18 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from operator import attrgetter
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from msgspec import Struct
 
 from plait.core import ToolSpec
-from plait.core.arguments import read_input
 from plait.core.loose_json import Found, without_halves
 from plait.core.reasoning import drop_reasoning, split_unopened
 from plait.loops.escape import LabelGuard, from_line_start
-from plait.loops.format import Remark, Unreadable
+from plait.loops.format import Remark
 
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
 KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
@@ -33,8 +32,11 @@ _NUMBER = r"(?:[ \t]{0,3}#?\d{1,9})?"
 _AFTER = r"[*_`]{0,3}[ \t\u00a0\u200b]{0,4}"
 _FLAGS = re.M | re.I | re.A
 _SIGN = r"[:：](?:\*\*|__)?"
-_BEFORE_LABEL = re.compile(rf"\A{_DECORATION}")
-_REST_OF_LABEL = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t\u00a0\u200b]{0,4}\Z", re.A)
+_BEFORE_LABEL = re.compile(_DECORATION)
+_BLANK = re.compile(r"[ _-]")
+"""What may join the parts of a label's word."""
+_LONGEST_REST = 24
+"""Characters of a label behind its word, at most."""
 _TOOL_WORDS = r"action|tool|function"
 _OTHER_KINDS: tuple[LabelKind, ...] = ("thought", "input", "action", "answer")
 # Labels in other words, numbered as a list, or as headings without a colon.
@@ -51,21 +53,7 @@ _MORE = re.compile(r"\s*+\S")
 # A call on a line of its own, which counts even without a label.
 _CALL_LINES = LabelGuard(r"^[ \t>*\[-]{0,12}", r"\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS", re.M)
 _FENCES = LabelGuard("```", r"(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
-_LEFTOVER = re.compile(r"\s*(?:<end_code>|</code>?|<\|im_end\|>|</s>)\s*\Z", re.I)
 
-_REFERS_BACK = re.compile(
-    r"(?:see |as )?(?:(?:is |are )?(?:given|shown|stated|described|written|provided|listed) )?above\b"
-    r"|(?:the |this |these |that |my )(?:(?:above|preceding|previous) )?"
-    r"(?:paragraphs?|texts?|essays?|summary|story|poem|list|table|code|sections?|points?|steps?|response|answer"
-    r"|explanation|report|article|analysis|overview)(?: above| i wrote)?"
-    r" (?:above|encapsulates?|provides?|describes?|covers?|summari[sz]es?|contains?|captures?|outlines?|explains?"
-    r"|addresses|is (?:given |shown |stated |written )?above|are (?:given |shown |listed )?above)\b",
-    re.I,
-)
-_AFTERWORD = re.compile(
-    r"(?<=\S)[ \t\r]*\n[ \t\r]*\n\s*(?=(?:I|I'll|I'm|We|Let|Once|After|This|These|Now|Then|Please|Note|Waiting|Based"
-    r"|The (?:result|output|tool|search|observation|action|answer))\b)"
-)
 _BLANKS = " \t\r\n.,;\u00a0\u200b\u2060\ufeff"
 _AROUND_NAME = re.compile(
     r"\A(?:(?:use|using|call|run|invoke|execute)\s+)?(?:the\s+)?(?:(?:tool|function|action)(?:\s*:\s*|\s+))?[`\"'*]{0,3}"
@@ -115,10 +103,7 @@ class Body(Struct, frozen=True):
 def read_part(text: str) -> tuple[str, list[Remark]]:
     """Return a reply without reasoning (`core/reasoning.py`) and text after the end of its turn."""
     remarks: list[Remark] = []
-    text, halved = without_halves(text)
-    if halved:
-        remarks.append(Remark("repaired", "a broken character was replaced"))
-    whole = text
+    whole = text = replace_halves(text, remarks)
     text = split_unopened(drop_reasoning(text))[1]
     if len(text) < len(whole):
         remarks.append(Remark("cut", f"{len(whole) - len(text)} characters of thinking before the reply"))
@@ -135,7 +120,7 @@ class LabelWords:
     """The words of a protocol's labels: finds them in replies and escapes them in data.
 
     `guard` puts one backslash before the colon of anything that could be read as a label, and `unguard` removes one, so
-    any text survives being written and read. `disarm` escapes data for good.
+    any text survives being written and read. `escape` escapes data for good.
     """
 
     thought: str = "Thought"
@@ -143,6 +128,8 @@ class LabelWords:
     input: str = "Action Input"
     observation: str = "Observation"
     answer: str = "Final Answer"
+    inside: bool = True
+    """Whether the writer escapes labels inside a line, too, because the reader may take one there."""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -153,13 +140,18 @@ class LabelWords:
         """Return the kind of a label's word, whatever joins its parts."""
         return self._kinds[_joined(word)]
 
+    def label_at(self, match: re.Match[str]) -> Label:
+        """Return the label of a match of `pattern`."""
+        number = int(match[2].strip().lstrip("#") or 0)
+        return Label(self.kind_of(match[1]), number, match.start(), match.end())
+
     def may_begin(self, line: str) -> bool:
         """Return whether an incomplete line may still become a label."""
-        rest = _BEFORE_LABEL.sub("", line, count=1)
-        low = rest.lower().replace("_", " ").replace("-", " ")
-        return any(
-            word.startswith(low) or (low.startswith(word) and _REST_OF_LABEL.match(rest, len(word)))
-            for word in self._beginnings
+        rest = line[_BEFORE_LABEL.match(line).end() :]  # type: ignore[union-attr]  # it matches the empty string too
+        low = _BLANK.sub("", rest.lower())
+        return not rest or any(
+            low and (word.startswith(low) or (low.startswith(word) and len(low) <= len(word) + _LONGEST_REST))
+            for word in self._kinds
         )
 
     def scan(self, text: str) -> Body:
@@ -168,14 +160,13 @@ class LabelWords:
         labels: list[Label] = []
         end = len(text)
         for match in self.pattern.finditer(text):
-            kind = self.kind_of(match[1])
-            if kind == "observation":
-                end = match.start()
+            label = self.label_at(match)
+            if label.kind == "observation":
+                end = label.start
                 break
-            labels.append(Label(kind, int(match[2].strip().lstrip("#") or 0), match.start(), match.end()))
+            labels.append(label)
         if end < len(text):
-            said = f"an observation the model wrote itself, and what followed ({len(text) - end} characters)"
-            remarks.append(cut(said))
+            remarks.append(cut_at(end, len(text)))
         return Body(text[:end], tuple(labels), tuple(remarks), self)
 
     def find_action_inside(self, text: str) -> Label | None:
@@ -200,9 +191,9 @@ class LabelWords:
         """Undo `guard`, so that escaped data which a model copies becomes plain again."""
         return _FENCES.remove(self._labels.remove(_CALL_LINES.remove(text))) if "\\" in text else text
 
-    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Escape labels in data: `Observation:` becomes `Observation\\:`. Escaping twice changes nothing more."""
-        return from_line_start(partial(_OTHER_LABEL.sub, _disarm_other), self._labels.disarm(text), inline)
+        return from_line_start(partial(_OTHER_LABEL.sub, _escape_other), self._labels.escape(text), inline)
 
     def in_json(self, dumped: str) -> str:
         """Escape labels and fences in the strings of JSON text; the JSON value stays the same."""
@@ -211,31 +202,28 @@ class LabelWords:
 
     @cached_property
     def _any(self) -> str:
-        words = sorted(astuple(self), key=len, reverse=True)
+        words = sorted(filter(None, (getattr(self, kind) for kind in KINDS)), key=len, reverse=True)
         return "|".join("[ _-]?".join(map(re.escape, word.split())) for word in words)
 
     @cached_property
     def _kinds(self) -> dict[str, LabelKind]:
-        return {_joined(getattr(self, kind)): kind for kind in reversed(KINDS)}
-
-    @cached_property
-    def _beginnings(self) -> tuple[str, ...]:
-        words = [word.lower() for word in astuple(self)]
-        return *words, *(word.replace(" ", "") for word in words)
+        return {_joined(word): kind for kind in reversed(KINDS) if (word := getattr(self, kind))}
 
     @cached_property
     def _labels(self) -> LabelGuard:
         """Everything that is read as a label, at any place."""
+        if not self.inside:
+            return LabelGuard(rf"^{_DECORATION}(?:{self._any}){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
         words = rf"(?:(?<![A-Za-z0-9])(?:{self._any})(?: is)?|(?-i:{re.escape(self.observation)}))"
         return LabelGuard(rf"{words}{_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 
 
 @lru_cache(maxsize=256)
 def _joined(word: str) -> str:
-    return re.sub(r"[ _-]", "", word.lower())
+    return _BLANK.sub("", word.lower())
 
 
-def _disarm_other(label: re.Match[str]) -> str:
+def _escape_other(label: re.Match[str]) -> str:
     """Escape a label in other words that acts or answers. A heading with nothing below it is a word."""
     words, sign = label["words"], label[0][len(label["words"]) :]
     harmless = not (label["action"] or label["answer"]) or not (sign or _MORE.match(label.string, label.end()))
@@ -256,6 +244,19 @@ def cut(what: str) -> Remark:
     return Remark("cut", what)
 
 
+def cut_at(end: int, size: int) -> Remark:
+    """Return a remark about what follows from an observation in the reply on."""
+    return cut(f"an observation the model wrote itself, and what followed ({size - end} characters)")
+
+
+def replace_halves(text: str, remarks: list[Remark]) -> str:
+    """Replace the lone surrogates of a reply, which later steps cannot hold."""
+    whole, halved = without_halves(text)
+    if halved:
+        remarks.append(repair_remark("a broken character was replaced"))
+    return str(whole)
+
+
 def note_surroundings(text: str, found: Found, what: str, remarks: list[Remark]) -> Found:
     """Return the JSON that was found; add a remark about ignored text around it."""
     before, after = text[: found.start].strip(), text[found.end :].strip()
@@ -268,90 +269,6 @@ def note_surroundings(text: str, found: Found, what: str, remarks: list[Remark])
     if after:
         remarks.append(cut(f"{len(after)} characters after the {what}"))
     return found
-
-
-def thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
-    """Return the thought before the index `upto`: the content of `Thought:` labels, and text before any label."""
-    parts: list[str] = []
-    begin, thoughts = 0, 0  # of the text that is a thought; -1 within another part
-    for label in body.labels:
-        if label.start >= upto:
-            break
-        if begin >= 0:
-            parts.append(body.text[begin : label.start].strip())
-        is_thought = label.kind == "thought"
-        begin, thoughts = label.end if is_thought else -1, thoughts + is_thought
-    if begin >= 0:
-        parts.append(body.text[begin:upto].strip())
-    if parts[0]:
-        remarks.append(repair_remark(f"text without the label {body.words.thought}: was taken for the thought"))
-    if thoughts > 1:
-        remarks.append(repair_remark("several thoughts were joined"))
-    return body.words.unguard("\n".join(filter(None, parts))).strip()
-
-
-def answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
-    """Return the content of the last non-empty `Final Answer:` and its end; None without such a label.
-
-    If the answer only refers to the text above it, that text is the answer.
-    """
-    answers = body.of("answer")
-    if not answers:
-        return None
-    stops = [x.start for x in body.labels if x.kind in ("thought", "answer")] + [len(body.text)]
-    texts = []
-    for label in answers:
-        end = stops[min(bisect_right(stops, label.start), len(stops) - 1)]
-        texts.append((body.text[label.end : end].strip(), end))
-    full = [(text, end) for text, end in texts if text]
-    if not full:
-        word = body.words.answer
-        raise Unreadable(f"Your {word} is empty. Write the whole answer after `{word}:`.")
-    text, end = full[-1]
-    if _REFERS_BACK.match(text) and len(text) < 400:
-        before = [each for each in full[:-1] if not _REFERS_BACK.match(each[0])]
-        above = "\n\n".join(each for each, _ in before) or _above(body, answers[0].start)
-        if len(above) > len(text):
-            remarks.append(repair_remark("the final answer only referred to the text above it, which was taken"))
-            return body.words.unguard(above), end
-    if end < len(body.text) and end not in {label.start for label in answers}:
-        remarks.append(cut("a thought after the final answer"))
-    if len(answers) > 1:
-        which = "last one" if text is texts[-1][0] else "last one that has content"
-        remarks.append(repair_remark(f"of {len(answers)} final answers the {which} counts"))
-    before_it = answers[texts.index((text, end))].start
-    return body.words.unguard(without_leftovers(text, body.text[:before_it], remarks)), end
-
-
-def _above(body: Body, upto: int) -> str:
-    """Return the text above an answer: that of the last thought, or the text without a label."""
-    last = next((label for label in reversed(body.labels) if label.start < upto), None)
-    if last is None:
-        return body.text[:upto].strip()
-    text = body.text[last.end : upto].strip()
-    first, _, rest = text.partition("\n\n")
-    # The first paragraph of a thought introduces the answer; the others are the answer.
-    return rest.strip() or (first if len(first) > 200 else "")
-
-
-def without_leftovers(text: str, before: str, remarks: list[Remark]) -> str:
-    """Remove markup that some models leave after an answer: `</code`, a fence that was opened earlier."""
-    kept = text
-    if "<code" not in kept and (match := _LEFTOVER.search(kept, max(0, len(kept) - 40))) is not None:
-        kept = kept[: match.start()]
-    if kept.endswith("```") and kept.count("```") % 2 and before.count("```") % 2:
-        kept = kept[:-3].rstrip()
-    if kept != text:
-        remarks.append(repair_remark("markup left over after the answer was dropped"))
-    return kept
-
-
-def cut_after(body: Body, end: int, remarks: list[Remark]) -> None:
-    """Add a remark about text after the action, which ends at `end`."""
-    rest = body.text[end:].strip()
-    if rest.strip("`}] \n"):
-        several = " (with another label among them)" if body.words.pattern.search(body.text, end) else ""
-        remarks.append(cut(f"{len(rest)} characters after the action{several}"))
 
 
 def is_plain_name(name: str, words: LabelWords = USUAL) -> bool:
@@ -409,28 +326,3 @@ def _bare_name(name: str) -> str:
 @lru_cache(maxsize=1024)
 def _folded(name: str) -> str:
     return re.sub(r"[-. ]", "_", name.lower())
-
-
-def input_of(
-    text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False, words: LabelWords = USUAL
-) -> Any:
-    """Read the value in an action's input text, as `plait.core.arguments.read_input` does. Plain text is unguarded."""
-    return input_until(text, remarks, tool, closed=closed, words=words)[0]
-
-
-def input_until(
-    text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False, words: LabelWords = USUAL
-) -> tuple[Any, int]:
-    """Read the value in an action's input text; also return where the relevant text ends. Raises `InvalidArguments` as
-    `read_input` does."""
-    if tool is not None and tool.read_only and not closed and (more := _AFTERWORD.search(text)) is not None:
-        # A search is one paragraph: what follows is the model talking.
-        remarks.append(cut(f"{len(text) - more.start()} characters after the input"))
-        text = text[: more.start()]
-    read = read_input(text, tool.parameters if tool is not None else {}, closed=closed)
-    remarks += map(repair_remark, read.repairs)
-    if read.cut:
-        remarks.append(cut(f"{len(read.cut)} characters after the input"))
-    end = text.rfind(read.cut) if read.cut else len(text)
-    value = words.unguard(read.value) if read.plain and isinstance(read.value, str) else read.value
-    return value, end if end >= 0 else len(text)

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from plait.core import JSON, Piece, PieceKind, ToolSpec
+from plait.core import JSON, ToolSpec
 from plait.core.arguments import (
     UNCLOSED,
     InvalidArguments,
@@ -26,7 +26,7 @@ from plait.core.arguments import (
 from plait.core.loose_json import NotJson, is_unclosed, read_float, read_value
 from plait.loops.brackets import close_of_bracket
 from plait.loops.escape import LabelGuard
-from plait.loops.format import LineSplitter, Remark, Unreadable
+from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import repair_remark, tool_of
 
 _FLAGS = re.M | re.A
@@ -42,7 +42,7 @@ HEAD = re.compile(
     _FLAGS,
 )
 # Text in data that could pass for a label of a plan, for a reference or for a step.
-_SHOWN = (
+SHOWN = (
     re.compile(
         rf"^([ \t>*_#`-]{{0,12}}(?i:plan|step|evidence)(?:[ \t]{{0,3}}#?E?\d{{1,6}})?{_AFTER})(?=[:：])", re.M | re.A
     ),
@@ -171,13 +171,6 @@ def unguard(text: str) -> str:
     return _STEPS.remove(text)
 
 
-def disarm(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
-    """Put a backslash into anything that would read as part of a plan or as other evidence."""
-    for pattern in _SHOWN:
-        text = pattern.sub(r"\1\\", text)
-    return text
-
-
 def in_json(dumped: str) -> str:
     """Escape steps in JSON text; the JSON value stays the same."""
     return _STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
@@ -229,31 +222,3 @@ def lines_of(text: str) -> Iterator[str]:
         flat = " ".join(line.split())
         if flat and not flat.startswith(("# ", "```")) and flat != "#":
             yield flat
-
-
-class PlanSplitter(LineSplitter):
-    """Splits lines of thought, without their label, from calls (`#E1 = Tool[input]`).
-
-    A line without a head belongs to the one above it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._kind: PieceKind = "thought"
-
-    def split_line(self, line: str) -> list[Piece]:
-        pieces: list[Piece] = []
-        at = 0
-        for head in HEAD.finditer(line):
-            self._put(pieces, line[at : head.start()])
-            is_plan = head["plan"] is not None
-            self._kind = "thought" if is_plan else "action"
-            at = head.end() if is_plan else head.start()
-            while is_plan and line[at : at + 1] == " ":  # separates the label from the thought
-                at += 1
-        self._put(pieces, line[at:])
-        return pieces
-
-    def _put(self, pieces: list[Piece], text: str) -> None:
-        if text:
-            pieces.append(Piece(self._kind, text))

@@ -15,17 +15,21 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct, structs
 
-from plait.core import JSON, Plan, Step, ToolSpec
-from plait.core.loose_json import read_float, without_halves
+from plait.core import JSON, PieceKind, Plan, Step, ToolSpec
+from plait.core.loose_json import read_float
 from plait.loops import gbnf
-from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, is_plain_name, repair_remark, tool_name
+from plait.loops.format import Codec, Remark, Stream, Unreadable, write_json
+from plait.loops.label_scan import cut, is_plain_name, repair_remark, replace_halves, tool_name
 from plait.loops.plan_scan import (
+    HEAD,
+    SHOWN,
     Part,
     call_of,
     guard,
@@ -87,8 +91,8 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
     Raises only `Unreadable`, with all errors because of which the plan cannot run.
     """
     listed = tuple(tools)
-    text, halved = without_halves(text)
-    remarks = [repair_remark("a broken character was replaced")] if halved else []
+    remarks: list[Remark] = []
+    text = replace_halves(text, remarks)
     before, parts = parts_of(text)
     if said := " ".join(lines_of(before)):
         remarks.append(cut(f"{len(said)} characters before the plan"))
@@ -234,27 +238,69 @@ def written_input(step: Step, tool: ToolSpec | None) -> str:
     return _input_text(step.tool, step.input)
 
 
-def describe(tools: Iterable[ToolSpec]) -> str:
-    """Return a line for each tool: `(1) Name[input]: what for. Input: ... Returns: ...`."""
-    return "\n".join(
-        f"({number}) {tool.name}[{'input' if argument_types(tool) else ''}]: {describe_tool(tool)}"
-        for number, tool in enumerate(tools, 1)
-    )
+class PlanStream(Stream[PlanRead]):
+    """A plan that streams in: lines of thought, without their label, and calls. A line without a head belongs to the
+    one above it."""
+
+    kind: PieceKind = "thought"
+
+    def split(self, text: str, *, last: bool) -> None:
+        for line in self.whole_lines(text, last=last):
+            at = 0
+            for head in HEAD.finditer(line):
+                self.show(self.kind, line[at : head.start()])
+                is_plan = head["plan"] is not None
+                self.kind, at = ("thought", head.end()) if is_plan else ("action", head.start())
+                while is_plan and line[at : at + 1] == " ":  # separates the label from the thought
+                    at += 1
+            self.show(self.kind, line[at:])
 
 
-def grammar(tools: Iterable[ToolSpec], steps: int = 20) -> str:
-    """Return GBNF of plans of up to `steps` calls: numbered from 1, known tools, inputs on one line."""
-    rules = ["root ::= s1"]
-    for n in range(1, steps + 1):
-        more = f' ( "\\n" s{n + 1} )?' if n < steps else ""
-        rules.append(f's{n} ::= "Plan: " thought "\\n#E{n} = " name "[" input "]"{more}')
-    rules += [
-        f"name ::= {gbnf.one_of(tool.name for tool in tools)}",
-        "input ::= inside{0,300}",
-        r'inside ::= [^\[\]\r\n] | "[" inside* "]"',
-        gbnf.THOUGHT_RULE,
-    ]
-    return "\n".join(rules)
+@dataclass(frozen=True)
+class EvidencePlans(Codec[PlanRead]):
+    """Plans with lines `Plan: why` and `#E1 = Tool[input]`, of at most `most` calls. `tools` are all that a step may
+    call (`with_llm`)."""
+
+    most: int = MAX_STEPS
+
+    name: ClassVar[str] = "evidence_plans"
+    stream_kind = PlanStream
+
+    def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> PlanRead:
+        return read_plan(text, tools, self.most)
+
+    def write(self, reading: PlanRead, n: int = 1) -> str:
+        return write_plan(reading.plan)
+
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+        """Put a backslash into anything that would read as part of a plan or as other evidence."""
+        for pattern in SHOWN:
+            text = pattern.sub(r"\1\\", text)
+        return text
+
+    def describe(self, tools: Iterable[ToolSpec]) -> str:
+        """Return a line for each tool: `(1) Name[input]: what for. Input: ... Returns: ...`."""
+        return "\n".join(
+            f"({number}) {tool.name}[{'input' if argument_types(tool) else ''}]: {describe_tool(tool)}"
+            for number, tool in enumerate(tools, 1)
+        )
+
+    def grammar(self, tools: Iterable[ToolSpec], n: int = 1, *, opened: bool = False) -> str:
+        """Return GBNF of plans: numbered from 1, known tools, inputs on one line."""
+        rules = ["root ::= s1"]
+        for n in range(1, self.most + 1):
+            more = f' ( "\\n" s{n + 1} )?' if n < self.most else ""
+            rules.append(f's{n} ::= "Plan: " thought "\\n#E{n} = " name "[" input "]"{more}')
+        rules += [
+            f"name ::= {gbnf.one_of(tool.name for tool in tools)}",
+            "input ::= inside{0,300}",
+            r'inside ::= [^\[\]\r\n] | "[" inside* "]"',
+            gbnf.THOUGHT_RULE,
+        ]
+        return "\n".join(rules)
+
+
+PLANS = EvidencePlans()
 
 
 def _step(part: Part, why: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> Step:
@@ -305,10 +351,7 @@ def _input_text(tool: str, given: JSON) -> str:
         return ""
     if isinstance(given, str) and plain(given) and _comes_back(tool, given):
         return given
-    try:
-        return in_json(json.dumps(given, ensure_ascii=False, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"The input of {tool!r} can't be written as JSON: {error}") from None
+    return in_json(write_json(given, f"The input of {tool!r}"))
 
 
 def _try_text(tool: str, given: JSON) -> str:

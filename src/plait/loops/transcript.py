@@ -18,7 +18,7 @@ from plait.core import Attachment, LoopContext, Message, Observation, Task, Thin
 from plait.core.labels import HOLE
 from plait.loops.compaction import View, with_summary
 from plait.loops.escape import begins_line, escape_of, escape_task, without_tokens
-from plait.loops.format import Format, Turn
+from plait.loops.format import Turn, TurnCodec
 
 TranscriptKind = Literal["chat", "user", "completion"]
 Observe: TypeAlias = Callable[[str, str, int], str]
@@ -35,7 +35,7 @@ class Transcript:
     def __init__(
         self,
         kind: TranscriptKind,
-        format: Format,
+        format: TurnCodec,
         task: Task,
         context: LoopContext,
         words: Mapping[str, Any],
@@ -46,7 +46,7 @@ class Transcript:
         self._kind = kind
         self._observe = observe or (lambda tool, text, n: format.observation(text, n))
         self._kit = context
-        self._escape = escape = escape_of(context, format.disarm)
+        self._escape = escape = escape_of(context, format.escape)
         self._harmless = harmless
         self._inline = not begins_line(self._observe("", HOLE, 1))
         self._ask, self._task = task.ask, escape_task(task, escape)

@@ -34,7 +34,7 @@ from plait.core import (
 from plait.core.text import shorten
 from plait.loops.asking import BadReply, ask_until_read, is_typed_answer, needs_no_rest, read_plain_answer, read_reply
 from plait.loops.compaction import Compaction, View
-from plait.loops.format import Format, Turn, Unreadable
+from plait.loops.format import Turn, TurnCodec, Unreadable
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.tool_descriptions import offered_tools
 from plait.loops.transcript import LogEntry, Observe, Scratchpad, Transcript, TranscriptKind
@@ -62,7 +62,7 @@ class TurnLoop:
     `call_tool` makes a call, or ends the run for a built-in tool.
     """
 
-    format: Format
+    format: TurnCodec
     tools: tuple[ToolSpec, ...]
     words: Mapping[str, Any]
     transcript: TranscriptKind = "chat"

@@ -202,11 +202,6 @@ async def start_server(name: str, settings: ServerSettings, find: Callable[[], P
     return await asyncio.wrap_future(_server(name, settings, find).up)
 
 
-def start_server_now(name: str, settings: ServerSettings, find: Callable[[], Path]) -> ServerAddress:
-    """Return the server of a model, blocking, for callers without an event loop."""
-    return _server(name, settings, find).up.result()
-
-
 def close_all() -> None:
     """End every server of this process. The next request starts a new one."""
     with _lock:

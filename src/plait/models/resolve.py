@@ -36,7 +36,7 @@ from plait.models.settings import (
     NO_SETTINGS,
     AgentSettings,
     ModelSettings,
-    settings_of_phase,
+    choose_settings,
     split_settings,
     takes_settings,
     write_settings,
@@ -57,32 +57,29 @@ def resolve(
     *,
     env: Mapping[str, str] | None = None,
     require_key: bool = True,
-    settings: ModelSettings = NO_SETTINGS,
+    settings: AgentSettings = NO_SETTINGS,
+    phase: str = "",
 ) -> Model:
     """Return the model that `spec` names, or the fallback models of `a|b`. Sends nothing and uses no network.
 
     `env` (the environment by default) holds keys and addresses. `require_key=False` is for a model that is only
-    described. `settings` are those of an agent or phase; the model's spec then names them too. Raises `ConfigError` for
-    an unknown word or a missing key.
+    described. `settings` are those of an agent, of which the model gets those for its phase; its spec then names them
+    too. Raises `ConfigError` for an unknown word or a missing key.
     """
     config = config or ModelConfig()
     env = os.environ if env is None else env
-    specs = (add_to_spec(each, settings) for each in split_fallbacks(spec))
-    return join_models(tuple(_resolve_one(each, settings, config, env, require_key) for each in specs))
-
-
-def _resolve_one(
-    spec: str, settings: ModelSettings, config: ModelConfig, env: Mapping[str, str], require_key: bool
-) -> Model:
-    bare, given = split_settings(spec.strip())
-    model = _add_stated_abilities(_resolve(bare, config, env, require_key), bare, config)
-    by_name = find_by_name((bare, model.name), config.settings) or NO_SETTINGS
-    settings = given.over(settings).over(by_name)
-    if isinstance(model, ChatModel):
-        requested = "" if settings.service_tier is UNSET else settings.service_tier
-        tiers = own_service_tiers(_names_of(bare, model.name), config.prices)
-        model = structs.replace(model, rate=model.rate.add_service_tiers(tiers, requested))
-    return _set_settings(model, spec.strip(), settings) if settings.are_set else model
+    members = []
+    for each in split_fallbacks(add_to_spec(spec, phase, agent=settings)):
+        bare, own = split_settings(each.strip())
+        model = _add_stated_abilities(_resolve(bare, config, env, require_key), bare, config)
+        by_name = find_by_name((bare, model.name), config.settings) or NO_SETTINGS
+        chosen = choose_settings(phase, name=own, agent=settings, table=by_name)
+        if isinstance(model, ChatModel):
+            requested = "" if chosen.service_tier is UNSET else chosen.service_tier
+            tiers = own_service_tiers(_names_of(bare, model.name), config.prices)
+            model = structs.replace(model, rate=model.rate.add_service_tiers(tiers, requested))
+        members.append(_set_settings(model, each.strip(), chosen) if chosen.are_set else model)
+    return join_models(tuple(members))
 
 
 def _set_settings(model: Model, spec: str, settings: ModelSettings) -> Model:
@@ -93,30 +90,29 @@ def _set_settings(model: Model, spec: str, settings: ModelSettings) -> Model:
     raise ConfigError(f"{model.spec} takes no settings.", hint="Models behind HTTP and local models take them.")
 
 
-def add_settings(model: Model, settings: ModelSettings) -> Model:
-    """Return a model with these settings, where it has none of its own. Its spec names them.
+def add_settings(model: Model, phase: str, settings: AgentSettings) -> Model:
+    """Return a model with an agent's settings for a phase. Its spec names them.
 
     Raises `ConfigError` if the model takes no settings.
     """
-    if not settings.are_set:
+    if not choose_settings(phase, agent=settings).are_set:
         return model
-    whole = [
-        (each, getattr(each, "settings", NO_SETTINGS).over(settings), split_settings(each.spec)[0])
-        for each in members_of(model)
-    ]
-    return join_models(tuple(_set_settings(each, bare + write_settings(own), own) for each, own, bare in whole))
+    members = []
+    for each in members_of(model):
+        chosen = choose_settings(phase, name=getattr(each, "settings", NO_SETTINGS), agent=settings)
+        members.append(_set_settings(each, split_settings(each.spec)[0] + write_settings(chosen), chosen))
+    return join_models(tuple(members))
 
 
-def add_to_spec(spec: str, settings: ModelSettings, *, override: bool = False) -> str:
-    """Return a spec, or fallback specs, with these settings behind each name.
-
-    `override`: they replace settings that the spec has, else the spec's own win.
-    """
-    if not settings.are_set:
+def add_to_spec(
+    spec: str, phase: str = "", *, agent: AgentSettings = NO_SETTINGS, changes: AgentSettings = NO_SETTINGS
+) -> str:
+    """Return a spec, or fallback specs, with the settings for a phase behind each name."""
+    if not choose_settings(phase, agent=agent, changes=changes).are_set:
         return spec
     pairs = (split_settings(each) for each in split_fallbacks(spec))
     return SEPARATOR.join(
-        bare + write_settings(settings.over(own) if override else own.over(settings)) for bare, own in pairs
+        bare + write_settings(choose_settings(phase, changes=changes, name=own, agent=agent)) for bare, own in pairs
     )
 
 
@@ -189,12 +185,13 @@ class ModelAccess(Struct, frozen=True):
         self, wanted: Mapping[str, str | Model], settings: AgentSettings = NO_SETTINGS, require_key: bool = True
     ) -> dict[str, Model]:
         """Resolve the models of phases, with the settings of each. Raises `ConfigError` as `resolve` does."""
-        given = {phase: settings_of_phase(settings, phase) for phase in wanted}
         try:
             return {
-                phase: resolve(model, self.config, env=self.env, require_key=require_key, settings=given[phase])
+                phase: resolve(
+                    model, self.config, env=self.env, require_key=require_key, settings=settings, phase=phase
+                )
                 if isinstance(model, str)
-                else add_settings(model, given[phase])
+                else add_settings(model, phase, settings)
                 for phase, model in wanted.items()
             }
         except ConfigError as why:

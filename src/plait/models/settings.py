@@ -1,7 +1,6 @@
 """The settings of a model's requests: temperature, effort, tool choice and the like. Unset ones are not sent.
 
-The order in which they count: those behind a model's name (`openai:gpt-5@effort=low@temperature=0`), those of a phase,
-those of an agent, and those in plait.toml under `[settings."openai:gpt-5"]`.
+`choose_settings` alone decides which of several settings applies.
 """
 
 from __future__ import annotations
@@ -114,12 +113,27 @@ def describe_settings(settings: ModelSettings) -> dict[str, Any]:
     return found
 
 
-def settings_of_phase(given: AgentSettings, phase: str) -> ModelSettings:
-    """Return the settings of a phase, over those of all phases."""
-    if isinstance(given, ModelSettings):
-        return given
-    general = given.get("", NO_SETTINGS)
-    return given.get(phase, general).over(general)
+def choose_settings(
+    phase: str = "",
+    *,
+    recorded: ModelSettings | None = None,
+    changes: AgentSettings = NO_SETTINGS,
+    name: ModelSettings = NO_SETTINGS,
+    agent: AgentSettings = NO_SETTINGS,
+    table: ModelSettings = NO_SETTINGS,
+) -> ModelSettings:
+    """Return the settings of a phase's model. Each setting has the value of the first of these sources that sets it.
+
+    `recorded`: the record of a resumed run; it decides all but the headers, which no record has. `changes`: what a fork
+    changes. `name`: settings behind the model's name, or of a model object. `agent`: an agent's. `table`: those in
+    plait.toml by the model's name. In one source, the settings for the phase win over those for all phases.
+    """
+    chosen = NO_SETTINGS
+    for source in (table, agent, name, changes):
+        by_phase = {"": source} if isinstance(source, ModelSettings) else source
+        for key in ("", phase) if phase else ("",):
+            chosen = by_phase.get(key, NO_SETTINGS).over(chosen)
+    return chosen if recorded is None else structs.replace(recorded, extra_headers=chosen.extra_headers)
 
 
 def phases_with_settings(given: AgentSettings) -> tuple[str, ...]:

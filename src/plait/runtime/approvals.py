@@ -12,7 +12,7 @@ from plait.core import Waiting
 from plait.core.errors import StaleAnswer
 from plait.journal.entries import Question
 from plait.journal.open_questions import find_open_questions, read_questions
-from plait.journal.store import Journal
+from plait.journal.store import Store
 
 
 def waiting_with(asked: Question) -> Waiting:
@@ -30,12 +30,12 @@ def without_id(answer: str, id: str) -> str | None:
     return (rest_of_line + end + rest).strip() if id and found else None
 
 
-def open_question(journal: Journal, run: str, id: str | None) -> Question:
+async def open_question(store: Store, run: str, id: str | None) -> Question:
     """Return the open question with that id, of the run or of a child run (`Question.run`).
 
     Raises `StaleAnswer`, which names the open questions.
     """
-    still = find_open_questions(journal, run)
+    still = await find_open_questions(store, run)
     found = next((asked for asked in still if asked.question == id), None)
     if found is not None:
         return found
@@ -43,7 +43,7 @@ def open_question(journal: Journal, run: str, id: str | None) -> Question:
         why = f"Run {run} does not wait for an answer."
     elif id is None:
         why = f"The answer names no question of run {run}."
-    elif any(asked.question == id for asked in read_questions(journal, run)):
+    elif any(asked.question == id for asked in await read_questions(store, run)):
         why = f"Question {id} of run {run} was answered before."
     else:
         why = f"Run {run} asks no question {id!r}."

@@ -12,7 +12,7 @@ from plait.core import Artifact, Attachment, Exchange, File, Loop, Task
 from plait.core.attachments import IMAGE_TYPES, MAX_BYTES, PDF, describe_content, detect_media_type
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.records import RunHead
-from plait.journal.store import Journal
+from plait.journal.store import Store, read_timeline
 from plait.models.wires.contents import fill_contents, find_references
 from plait.runtime.artifacts import ArtifactStore, read_artifacts
 from plait.runtime.phase_models import Phases
@@ -107,20 +107,20 @@ def identify_question(given: UserQuestion) -> str:
     return "\0".join((text, *(each.digest for each in files.attachments)))
 
 
-def restore_files(head: RunHead, journal: Journal) -> AttachedFiles:
+async def restore_files(head: RunHead, store: Store) -> AttachedFiles:
     """Return the files of a recorded run. Raises `JournalError` if one is missing or damaged."""
-    return AttachedFiles(head.attachments, journal.contents(head.attachments))
+    return AttachedFiles(head.attachments, await store.read_contents(head.attachments))
 
 
-def restore_request(body: bytes, head: RunHead, journal: Journal) -> bytes:
+async def restore_request(body: bytes, head: RunHead, store: Store) -> bytes:
     """Return a recorded request as it was sent: with the files in place of the references to them.
 
     Raises `JournalError` if a file is missing or damaged.
     """
     if not find_references(body):
         return body
-    artifacts = ArtifactStore(read_artifacts(journal.timeline(head.run)))
-    return fill_contents(body, find_contents(body, journal.contents(head.attachments), artifacts))
+    artifacts = ArtifactStore(read_artifacts(await read_timeline(store, head.run)))
+    return fill_contents(body, find_contents(body, await store.read_contents(head.attachments), artifacts))
 
 
 def find_contents(body: bytes, known: Mapping[str, bytes], artifacts: ArtifactStore) -> dict[str, bytes]:

@@ -188,7 +188,7 @@ class ToolServices:
                 f"No long result has the number {name[:40]!r}.", hint=f"There are: {', '.join(results) or 'none'}."
             )
         self.outside = self.outside or found.outside
-        return found.text, max(self.engine.run_spec.limits.observation_chars - 200, 300)
+        return found.text, max(self.engine.run_spec.agent.limits.observation_chars - 200, 300)
 
     def report_progress(self, text: str) -> None:
         with as_usual():

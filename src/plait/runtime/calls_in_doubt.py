@@ -6,14 +6,14 @@ from __future__ import annotations
 from contextlib import suppress
 
 from plait.core import Call
-from plait.core.errors import UnknownRun
+from plait.core.errors import JournalError, UnknownRun
 from plait.journal.keys import read_key
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Journal
+from plait.journal.store import RunQuery, Store, list_children, read_timeline
 from plait.journal.timeline import Timeline
 
 
-def read_calls_in_doubt(journal: Journal, head: RunHead, timeline: Timeline) -> list[Call]:
+async def read_calls_in_doubt(store: Store, head: RunHead, timeline: Timeline) -> list[Call]:
     """Return the calls in doubt of a run and its child runs; of a fork, also those of the child runs that its first
     steps started in the run that it comes from."""
     repeatable = {tool["name"] for tool in head.tools if tool.get("read_only") or tool.get("idempotent")}
@@ -28,17 +28,27 @@ def read_calls_in_doubt(journal: Journal, head: RunHead, timeline: Timeline) -> 
     ]
     effects, name, parent = {each.n for each in timeline.tool_calls}, head.run, head.parent
     while name:
-        for row in journal.children(name):
+        for row in await list_children(store, name):
             if row.head.caller is not None and read_key(row.head.caller.key).n in effects:
-                found += read_calls_of(journal, row)
+                found += await read_calls_of(store, row)
         name, parent = parent, ""
         with suppress(UnknownRun):  # deleted
-            parent = journal.head(name).parent if name else ""
+            parent = (await store.find_run(name)).head.parent if name else ""
     return found
 
 
-def read_calls_of(journal: Journal, run: RunRow) -> list[Call]:
+async def read_calls_of(store: Store, run: RunRow) -> list[Call]:
     """Return the calls in doubt of another run and of its child runs; if it goes on, also those under way."""
     if run.outcome is not None and not run.totals.get("guards", {}).get("approvals"):
         return []
-    return read_calls_in_doubt(journal, run.head, journal.timeline(run.head.run, bodies=False))
+    return await read_calls_in_doubt(store, run.head, await read_timeline(store, run.head.run, bodies=False))
+
+
+async def read_session_calls(store: Store, session: str, run: str) -> list[Call] | JournalError:
+    """Return the calls in doubt of the turns of a conversation but `run`; the error if one of them cannot be read."""
+    try:
+        rows = await store.list_runs(RunQuery(session=session, is_open=True, children=True))
+        others = [row for row in reversed(rows) if row.head.run != run]
+        return [call for row in others for call in await read_calls_of(store, row)]
+    except JournalError as why:
+        return why

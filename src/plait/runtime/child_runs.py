@@ -22,10 +22,9 @@ from plait.core import LimitNear, Stopped, Waiting
 from plait.core.errors import ConfigError, ToolError, UnknownRun
 from plait.core.text import sentence, shorten
 from plait.journal.entries import Question
-from plait.journal.log import ENDED, AnyLog
 from plait.journal.memory import MemoryLog
 from plait.journal.records import ChildEnd, ChildStart, ParentCall, ResultRecord, RunHead, RunRow
-from plait.journal.store import Journal
+from plait.journal.store import ENDED, RunLog, Store, read_timeline
 from plait.journal.timeline import Timeline
 from plait.runtime import runs
 from plait.runtime.attachments import UserQuestion, identify_question, split_question
@@ -54,7 +53,7 @@ class ChildParts(Protocol):
     ) -> tuple[RunSpec, RunHead]: ...
 
     async def prepare_resume(
-        self, head: RunHead, timeline: Timeline, on_wait: OnWait | None, deps: Any, journal: Journal
+        self, head: RunHead, timeline: Timeline, on_wait: OnWait | None, deps: Any, store: Store
     ) -> RunSpec: ...
 
 
@@ -97,7 +96,7 @@ async def run_child(
         raise ChildWaits(id, why.questions) from None
     except (LimitNear, LimitReached) as why:
         raise BudgetSpent(why) from None
-    return performer.run if performer.run is not None else performer.read_run(id, agent)
+    return performer.run if performer.run is not None else await performer.read_run(id, agent)
 
 
 class RunChild(BasePerformer):
@@ -120,7 +119,7 @@ class RunChild(BasePerformer):
         if engine.store is None:
             return
         with suppress(UnknownRun):
-            self._row = row = engine.store.run(entry.effect.run)
+            self._row = row = await engine.store.find_run(entry.effect.run)
             if found.value is UNSET and row.status in ENDED and not engine.journal.replay:
                 asked = UNSET if found is not NOTHING else self.describe(entry).asked
                 await engine.journal.write(
@@ -146,7 +145,7 @@ class RunChild(BasePerformer):
         engine.remark("child", f"{services.entry.effect.tool} {began} run {start.run}: {asked}", entry.step)
         await engine.log.append()
         agent, on_wait = start.agent, engine.run_spec.on_wait
-        log: AnyLog
+        log: RunLog
         if row is None:
             run_spec, head = await agent._parts.prepare_run(start.question, None, on_wait, None, None, start.deps)
             settings = head.settings
@@ -158,7 +157,7 @@ class RunChild(BasePerformer):
         else:
             assert engine.store is not None
             head = row.head
-            timeline = engine.store.timeline(head.run, bodies=False)
+            timeline = await read_timeline(engine.store, head.run, bodies=False)
             agent = agent._with_loop_of(head)  # kept until the run ends
             run_spec = await agent._parts.prepare_resume(head, timeline, on_wait, start.deps, engine.store)
             # Whoever may go on with the parent may go on with its children.
@@ -174,15 +173,15 @@ class RunChild(BasePerformer):
             engine.children.append(run)
             totals = log.totals if isinstance(log, MemoryLog) else {}
         else:
-            totals = engine.store.run(run.id).totals
+            totals = (await engine.store.find_run(run.id)).totals
         return ChildEnd(run.outcome.status, totals), None
 
-    def read_run(self, id: str, agent: ChildAgent[Any]) -> Run[Any]:
+    async def read_run(self, id: str, agent: ChildAgent[Any]) -> Run[Any]:
         """Return the run of a child that has ended before. Raises `UnknownRun` if the journal no longer has it."""
         engine = self.engine
         if engine.store is None:
             return next(run for run in engine.children if run.id == id)
-        row = self._row or engine.store.run(id)
+        row = self._row or await engine.store.find_run(id)
         engine.tally.children.setdefault(id, spent_in(row.totals))
         output = recorded_output(output_of(agent.output), row.head)
         run = runs.read_finished_run(row, engine.store, recorded_loop(row.head), output)

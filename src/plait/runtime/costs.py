@@ -165,23 +165,12 @@ def _decimal(units: int, digits: int) -> str:
     return f"{whole}.{rest:0{digits}d}" if digits else str(whole)
 
 
-def paid_back(hardware_usd: float | str | Decimal, baseline_usd: float | None, other_usd: float | None) -> int | None:
-    """Return the number of runs after which hardware has paid for itself; None for never.
-
-    `baseline_usd` is the cost of a run without the hardware, `other_usd` with it. The result is exact: the smallest
-    whole N with N x (baseline - other) >= hardware. Raises `ConfigError` if a cost is None (unknown price), or if the
-    hardware's price is not above 0.
-    """
-    if baseline_usd is None or other_usd is None:
-        raise ConfigError(
-            "The break-even cannot be computed, because a price is unknown.",
-            hint="Give it in plait.toml: [prices] or, for models on this machine, [electricity].",
-        )
-    return runs_until(hardware_usd, Fraction(round(baseline_usd * NANO) - round(other_usd * NANO)))
-
-
 def runs_until(hardware_usd: float | str | Decimal, saved: Fraction) -> int | None:
-    """Return the runs until the hardware is paid if each saves this many billionths of a dollar; None for never."""
+    """Return the runs until the hardware is paid if each saves this many billionths of a dollar; None for never.
+
+    The result is exact: the smallest whole number of runs that save the price. Raises `ConfigError` if the price is not
+    above 0.
+    """
     try:
         price = Decimal(str(hardware_usd))
     except InvalidOperation:

@@ -42,9 +42,8 @@ from plait.core.errors import JournalError, ReplayDiffers
 from plait.core.text import sentence
 from plait.journal.entries import Question
 from plait.journal.keys import read_key
-from plait.journal.log import AnyLog
 from plait.journal.records import ResultRecord
-from plait.journal.store import Journal
+from plait.journal.store import RunLog, Store
 from plait.runtime.answers import answer_live
 from plait.runtime.approvals import waiting_with
 from plait.runtime.artifacts import ArtifactStore
@@ -81,15 +80,15 @@ class Engine:
     def __init__(
         self,
         run_spec: RunSpec,
-        log: AnyLog,
+        log: RunLog,
         make_guards: Callable[[Engine], Sequence[Guard]] = lambda engine: (),
         *,
         on_event: Callable[[Event], None] | None = None,
         span: RunSpan = UNWATCHED,
-        journal: Journal | None = None,
+        store: Store | None = None,
         has_ended: bool = False,
     ) -> None:
-        self.run_spec, self.log, self.store, self.span, self._on_event = run_spec, log, journal, span, on_event
+        self.run_spec, self.log, self.store, self.span, self._on_event = run_spec, log, store, span, on_event
         self.run_id = log.run
         past = run_spec.past
         self.journal = RunJournal(log, past.rows, replay=run_spec.replay, has_ended=has_ended)
@@ -99,7 +98,7 @@ class Engine:
             self.parent = None  # whatever its tool has left behind, it is over
         parent = self.parent
         self.clock = RunClock(
-            None if run_spec.replay else run_spec.limits.seconds, past.seconds, parent and parent.clock
+            None if run_spec.replay else run_spec.agent.limits.seconds, past.seconds, parent and parent.clock
         )
         self.tally = Tally(past.spent, past.children)
         if parent is not None:
@@ -146,7 +145,7 @@ class Engine:
                         await self.performers.close()
         except TimeoutError as why:
             # Not every TimeoutError is our time limit: the loop, or a model, may raise one of its own.
-            limit = f"The limit of {self.run_spec.limits.seconds} seconds is reached."
+            limit = f"The limit of {self.run_spec.agent.limits.seconds} seconds is reached."
             outcome = Stopped("seconds", limit) if deadline.expired() else self._ended_by(why)
             outcome = await self._finish_quietly(outcome)
         except asyncio.CancelledError as why:
@@ -208,7 +207,7 @@ class Engine:
     # -- the walk
 
     async def _walk(self) -> Outcome:
-        self.performers.recall()
+        await self.performers.recall()
         self._loop = self.run_spec.loop.run(self.run_spec.task, self.run_spec.context)
         while True:
             thrown, self._thrown = self._thrown, None

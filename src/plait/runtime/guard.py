@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 
-from plait.core import JSON, LimitNear, Think
+from plait.core import JSON, Think
 from plait.core.errors import ConfigError
 from plait.journal.entries import Question
 from plait.journal.keys import question_id, read_key
@@ -92,9 +92,6 @@ class EndedByRefusal(Exception):
     def __init__(self, reason: str, kind: Literal["refused", "output"] = "refused") -> None:
         super().__init__(reason)
         self.kind: Literal["refused", "output"] = kind
-
-
-Signal = LimitNear | LimitReached | EndedByRefusal
 
 
 # -- effects that only guards and performers know

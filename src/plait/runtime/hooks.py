@@ -6,7 +6,7 @@ user (`AskApproval`). The journal has each decision, so a replay needs no hooks.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -128,12 +128,12 @@ def has_point(hook: Hook, point: str) -> bool:
     return getattr(type(hook), point) is not getattr(Hook, point)
 
 
-def check_hooks(given: object) -> tuple[Hook | Guard, ...]:
-    """Return an agent's hooks and guards as a tuple. Raises `ConfigError` for anything else, and for two of one
-    name."""
+def check_hooks(given: object, load_word: Callable[[str], Hook]) -> tuple[Hook | Guard, ...]:
+    """Return an agent's hooks and guards as a tuple, those that are words loaded. Raises `ConfigError` for anything
+    else, and for two of one name."""
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise ConfigError(f"Agent(hooks={given!r}) is invalid.", hint="Give a list of hooks.")
-    hooks = tuple(given)
+    hooks = tuple(load_word(each) if isinstance(each, str) else each for each in given)
     for hook in hooks:
         if isinstance(hook, type) and issubclass(hook, Hook | Guard):
             raise ConfigError(f"The hook {hook.__name__} is a class.", hint=f"Give an object: {hook.__name__}().")

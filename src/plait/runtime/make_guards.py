@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from plait.core import Call
-from plait.runtime.calls_in_doubt import read_calls_of
+from plait.runtime.agent_fields import list_hooks
 from plait.runtime.chain import raise_named
 from plait.runtime.context import Context
 from plait.runtime.grounding import sources_of
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     """Return the guards of a run. A child run obeys its own and those of all runs above it; a run that a tool makes by
     itself obeys its own, and the limits of the run whose tool that is."""
-    spec, policies = engine.run_spec, engine.run_spec.policies
-    context, limits, past = spec.context, spec.limits, spec.past
+    spec, agent = engine.run_spec, engine.run_spec.agent
+    context, limits, past = spec.context, agent.limits, spec.past
 
     def make_context(entry: Entry) -> Context[Any]:
         return Context(spec.deps, entry.run, entry.step, spec.session)
@@ -35,30 +34,24 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     def is_near() -> bool:
         return engine.near is not None
 
-    def read_session() -> list[Call]:
-        assert engine.store is not None
-        rows = engine.store.open_turns(spec.session, engine.run_id)
-        return [call for row in rows for call in read_calls_of(engine.store, row)]
-
     hooked = HookedRun(make_context, spec.tools.with_own_name, spec.output, is_near)
     own: list[Guard] = [
         LoopBreaker(limits.repeats),
         LimitGuard(limits, engine.tally, engine.clock, spec.phases.of),
         *make_output_guards(spec.output, make_context, is_near),
-        TaintGuard(policies.taint, policies.outside),
+        TaintGuard(agent.taint, spec.outside),
         ApprovalsGuard(
-            (policies.approve,),
+            (agent.approve,),
             spec.tools,
             engine.binder,
             engine.log.scrub,
-            repeats=spec.on_interrupted_call == "repeat",
+            repeats=agent.on_interrupted_call == "repeat",
             is_damaged=bool(past.lost),
-            lost_calls=past.lost_calls,
             calls_in_doubt=past.calls_in_doubt,
-            read_session=read_session if spec.session and engine.store is not None else None,
+            session_calls=past.session_calls,
         ),
     ]
-    for each in policies.hooks:
+    for each in list_hooks(agent):
         if isinstance(each, Guard):
             try:
                 own.append(each.start(Context(spec.deps, engine.run_id, 0, spec.session)))
@@ -66,13 +59,13 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
                 raise_named(each, why)
         else:
             own += guard_hook(each, hooked)
-    if policies.grounding != "off":
+    if agent.grounding != "off":
         sources = SourcesGuard(sources_of(spec.task, context.system, context.instructions), context)
         others = [tool.name for tool in spec.tools]
         own += (
             sources,
             GroundingGuard(
-                policies.grounding,
+                agent.grounding,
                 sources,
                 context,
                 others=others,

@@ -15,7 +15,7 @@ from plait.loops.escape import without_tokens
 from plait.models.base import Model
 from plait.models.fallback import described_members, join_models, members_of
 from plait.models.rejections import read_rejections, without_rejected
-from plait.models.settings import ModelSettings, takes_settings
+from plait.models.settings import ModelSettings, choose_settings, takes_settings
 from plait.models.special_tokens import special_tokens_of
 
 
@@ -130,7 +130,7 @@ def _as_recorded(model: Model, said: Mapping[str, Any]) -> Model:
         model = as_recorded(said)
     if takes_settings(model) and "settings" in said:  # plait.toml may have changed; the journal has no headers
         recorded = convert(said["settings"], ModelSettings)
-        model = structs.replace(model, settings=structs.replace(recorded, extra_headers=model.settings.extra_headers))
+        model = structs.replace(model, settings=choose_settings(name=model.settings, recorded=recorded))
     if as_recorded:
         return model
     for ability, able in said.get("abilities", {}).items():

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from plait.core import LoopContext, Message, Observation, Plan, Task, Usage
 from plait.core.errors import JournalError
 from plait.journal.records import RunHead
-from plait.journal.store import Journal
+from plait.journal.store import RunQuery, Store, read_timeline
 from plait.journal.timeline import Timeline
 from plait.loops.plan import NO_EVIDENCE, Planner
 from plait.models.prices import total
@@ -232,12 +232,13 @@ class Seen(Struct, frozen=True):
         return (min if guess is LOW else max)(tokens / characters for tokens, characters in known)
 
 
-def seen_in(journal: Journal | None, loop: str) -> Seen:
+async def seen_in(store: Store | None, loop: str) -> Seen:
     """Return what a journal's last runs had, for a plan of that loop; nothing if the journal cannot be read."""
-    if journal is None or not journal.path.exists():
+    if store is None:
         return Seen()
     try:
-        return seen_of(((run.head, journal.timeline(run.head.run)) for run in journal.runs(RUNS)), loop)
+        rows = await store.list_runs(RunQuery(limit=RUNS))
+        return seen_of([(row.head, await read_timeline(store, row.head.run)) for row in rows], loop)
     except JournalError:
         return Seen()
 

@@ -159,7 +159,7 @@ def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
                 plan = reader.plan if reader.plan.calls else plan
             case _, Question(kind="plan", answer=str() as answer):
                 with suppress(Unreadable):
-                    plan = FORM.read(answer, context.known_tools)[0]
+                    plan = FORM.read(answer, tools=context.known_tools)[0]
     carried_out(plan)
     found = {id: seen.text for id, seen in results.items() if seen.ok}
     return Plan(tuple(steps.values()), found) if steps else None

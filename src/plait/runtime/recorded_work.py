@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from plait.core import Think
 from plait.core.errors import ConfigError, UnknownRun
 from plait.journal.entries import ModelAttempt
+from plait.journal.store import read_timeline
 from plait.journal.timeline import Timeline
 from plait.models.base import Model
 from plait.runtime.bound_calls import BoundCall
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from plait.runtime.engine import Engine
 
 
-def recall_work(engine: Engine) -> None:
+async def recall_work(engine: Engine) -> None:
     """Tell the guards each attempt, model call, tool call and child run on record. Raises `JournalError`."""
     guards = [guard for guard in engine.chain.guards if type(guard).recall is not Guard.recall]
     if guards and (rows := engine.run_spec.past.rows):
-        _recall_run(engine, Timeline(rows, run=engine.run_id), guards)
+        await _recall_run(engine, Timeline(rows, run=engine.run_id), guards)
 
 
-def _recall_run(engine: Engine, timeline: Timeline, guards: Sequence[Guard]) -> None:
+async def _recall_run(engine: Engine, timeline: Timeline, guards: Sequence[Guard]) -> None:
     run, tools = timeline.run, engine.run_spec.tools
     see_attempts = any(_sees(guard, Attempt) for guard in guards)
 
@@ -57,7 +58,7 @@ def _recall_run(engine: Engine, timeline: Timeline, guards: Sequence[Guard]) -> 
         recall(child.key, child.step, StartChild(None, child.question, child.run), child.end, by_tool=True)
         if below and engine.store is not None:
             with suppress(UnknownRun):  # it has not begun, or was deleted
-                _recall_run(engine, engine.store.timeline(child.run, bodies=False), below)
+                await _recall_run(engine, await read_timeline(engine.store, child.run, bodies=False), below)
 
 
 def _find_model(engine: Engine, attempt: ModelAttempt) -> Model:

@@ -19,8 +19,8 @@ from plait.core import Call
 from plait.core.errors import JournalError
 from plait.journal import codec
 from plait.journal.keys import read_key
-from plait.journal.log import AnyLog
 from plait.journal.records import IntentRecord, NoteRecord, RaisedRecord, Record, ResultRecord, Row
+from plait.journal.store import RunLog
 from plait.runtime.guard import Entry, RecordEnds
 
 LONG = 0.05
@@ -64,7 +64,7 @@ class EntryWork(Struct, frozen=True):
 class RunJournal:
     """The record of one run. `rows` are those of earlier processes. In a `replay` nothing is written."""
 
-    def __init__(self, log: AnyLog, rows: Iterable[Row] = (), *, replay: bool = False, has_ended: bool = False) -> None:
+    def __init__(self, log: RunLog, rows: Iterable[Row] = (), *, replay: bool = False, has_ended: bool = False) -> None:
         self.log, self.replay, self.has_ended = log, replay, has_ended
         self._found: dict[str, FoundEntry] = {}
         self._raised: dict[str, RaisedRecord] = {}
@@ -82,7 +82,7 @@ class RunJournal:
         self._beside = 0
         self._writing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._begun: list[Call] = []
+        self._has_effect = False
         for row in rows:
             self._add(row.record, row.body)
         self.is_new = not self._found and not self._raised and not replay
@@ -236,22 +236,22 @@ class RunJournal:
 
     async def _begin(self, intent: IntentRecord, body: bytes | None, effect: Call | None) -> None:
         """Have an intent on the disk. Those of work that begins side by side are written together."""
-        calls = (effect,) if effect is not None else ()
+        is_effect = effect is not None
         if self._beside < 2:
-            await self.log.append_before(calls, (intent, body))
+            await (self.log.append_durably if is_effect else self.log.append)((intent, body))
             self._add(intent)
             return
         self.log.buffer((intent, body))
         self._add(intent)
-        self._begun += calls
+        self._has_effect |= is_effect
         if self._writing is None:
             self._writing = self._go_on_with(self._write_together())
         await asyncio.shield(self._writing)
 
     async def _write_together(self) -> None:
         await asyncio.sleep(0)  # the others buffer theirs
-        self._writing, calls, self._begun = None, self._begun, []
-        await self.log.append_before(calls)
+        self._writing, has_effect, self._has_effect = None, self._has_effect, False
+        await (self.log.append_durably if has_effect else self.log.append)()
 
     def begin_beside(self, count: int) -> None:
         """So many entries begin side by side (a negative number: have ended)."""

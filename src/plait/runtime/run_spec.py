@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from plait.core import Call, Loop, LoopContext, Task, Waiting
-from plait.core.errors import ConfigError, ReplayDiffers
+from plait.core.errors import ConfigError, JournalError, ReplayDiffers
 from plait.journal.keys import read_key
 from plait.journal.records import Row
 from plait.models.base import Model
-from plait.runtime.limits import Limits
 from plait.runtime.output import TEXT, OutputType
 from plait.runtime.phase_models import Phases
 from plait.runtime.spent import Spent
@@ -21,8 +20,7 @@ from plait.sandbox import AUTO, Sandbox
 from plait.tools import Toolset
 
 if TYPE_CHECKING:
-    from plait.runtime.guard import Guard
-    from plait.runtime.hooks import Hook
+    from plait.runtime.agent_fields import AgentFields
     from plait.runtime.run import Run
 
 OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None] | str | None]
@@ -44,18 +42,6 @@ Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[C
 
 
 @dataclass(frozen=True)
-class Policies:
-    """The agent's settings from which the guards of a run are made (`make_guards.py`). `outside` is what the context
-    holds from outside at the start (`guards/taint.py`), `hooks` are the user's hooks and guards in their order."""
-
-    approve: Approve = "never"
-    grounding: Grounding = "off"
-    taint: Taint = "off"
-    outside: tuple[str, ...] = ()
-    hooks: tuple[Hook | Guard, ...] = ()
-
-
-@dataclass(frozen=True)
 class Past:
     """What earlier processes recorded of a run: its `rows`, and sums of them. `spent` is what the run used, `children`
     what its child runs used, by run. `lost`: see `Resumption`. `calls_in_doubt` are those of its tree."""
@@ -63,10 +49,10 @@ class Past:
     rows: Sequence[Row] = ()
     spent: Spent = field(default_factory=Spent)
     children: Mapping[str, Spent] = field(default_factory=dict)
+    session_calls: Sequence[Call] | JournalError = ()
     seconds: float = 0.0
     artifacts: Mapping[str, tuple[str, bytes]] = field(default_factory=dict)
     lost: str = ""
-    lost_calls: tuple[str, ...] = ()
     calls_in_doubt: tuple[Call, ...] = ()
 
 
@@ -80,16 +66,16 @@ def _no_child(*_: Any) -> Awaitable[Run[Any]]:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """All that one run needs, whether it is new, resumed, forked or replayed. The policies are its guards'."""
+    """All that one run needs, whether it is new, resumed, forked or replayed. `agent` has the options."""
 
+    agent: AgentFields[Any]
     loop: Loop
     task: Task
     context: LoopContext
     tools: Toolset
     phases: Phases
-    limits: Limits
-    policies: Policies = field(default_factory=Policies)
-    on_interrupted_call: OnInterruptedCall = "skip"
+    outside: tuple[str, ...] = ()
+    """What the context holds from outside at the start (`guards/taint.py`)."""
     on_wait: OnWait | None = None
     output: OutputType[Any] = TEXT
     sandbox: str | Sandbox = AUTO

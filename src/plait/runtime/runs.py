@@ -16,18 +16,17 @@ from plait.core import Cancelled, Crashed, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, PlaitError, RecordChanged, ReplayDiffers
 from plait.journal.entries import Question
-from plait.journal.log import ENDED, AnyLog, RecordAndBody, RunLog
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, ResultRecord, Resumption, Row, RunHead, RunRow
-from plait.journal.store import Journal
+from plait.journal.store import ENDED, RecordAndBody, RunLog, Store, list_children, wait_for
 from plait.journal.timeline import Timeline, select_rows_before
 from plait.runtime.answers import read_answer, record_answer
 from plait.runtime.approvals import open_question, waiting_with, without_id
 from plait.runtime.artifacts import ArtifactStore, read_artifacts
 from plait.runtime.background import wait_to_end
 from plait.runtime.bound_calls import CallBinder
-from plait.runtime.calls_in_doubt import read_calls_in_doubt
+from plait.runtime.calls_in_doubt import read_calls_in_doubt, read_session_calls
 from plait.runtime.engine import Engine
 from plait.runtime.guard import RecordEnds
 from plait.runtime.make_guards import make_guards
@@ -55,23 +54,23 @@ class Replayed(Struct, frozen=True, kw_only=True):
     outcome: Outcome | None
 
 
-async def open_log(run_spec: RunSpec, head: RunHead, journal: Journal | None) -> AnyLog:
+async def open_log(run_spec: RunSpec, head: RunHead, store: Store | None) -> RunLog:
     """Open the log of a new run. Raises `JournalError` if the journal cannot be written."""
     secrets = run_spec.phases.secrets()
-    if journal is None:
+    if store is None:
         return MemoryLog(head, secrets=secrets)
-    return await journal.begin(head, owner_of_this_process(), secrets=secrets, contents=run_spec.contents)
+    return await store.begin(head, owner_of_this_process(), secrets=secrets, contents=run_spec.contents)
 
 
 async def claim(
     run_spec: RunSpec,
     head: RunHead,
-    journal: Journal,
+    store: Store,
     *,
     answer: str | None = None,
     question: str | None = None,
     force: bool = False,
-) -> tuple[RunSpec, AnyLog]:
+) -> tuple[RunSpec, RunLog]:
     """Claim a recorded run, to continue it. `answer` is what the person says to the open `question` of that id.
 
     Raises `StaleAnswer` when that question is not open (any more), and `BadAnswer` for an edited input that can't be
@@ -79,17 +78,17 @@ async def claim(
     """
     log: RunLog | None = None
     while log is None:
-        rows = journal.rows(head.run)
+        rows = await store.read_rows(head.run)
         resumed = NoteRecord("", 0, "resumed", value=Resumption(run_spec.phases.describe()))
         records: list[RecordAndBody] = [(resumed, None)]
         asked: Question | None = None
         if answer is not None:
-            asked = open_question(journal, head.run, question)
+            asked = await open_question(store, head.run, question)
             given = _read_answer(answer, asked, run_spec, head.run, rows)
             if asked.run == head.run:
                 records.append((given, None))
         try:
-            log = await journal.claim(
+            log = await store.claim(
                 head.run,
                 owner_of_this_process(),
                 secrets=run_spec.phases.secrets(),
@@ -102,12 +101,12 @@ async def claim(
                 raise
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
     if asked is not None and asked.run != head.run:  # the claim keeps other processes away from the child runs, too
-        await _answer_child(journal, asked.run, given, run_spec.phases.secrets())
-    rows = journal.rows(head.run)
-    return replace(run_spec, past=_read_past(head, rows, journal), trust_until=head.fork_at), log
+        await _answer_child(store, asked.run, given, run_spec.phases.secrets())
+    rows = await store.read_rows(head.run)
+    return replace(run_spec, past=await _read_past(head, rows, store), trust_until=head.fork_at), log
 
 
-def _read_past(head: RunHead, rows: Sequence[Row], journal: Journal) -> Past:
+async def _read_past(head: RunHead, rows: Sequence[Row], store: Store) -> Past:
     """Return what the engine needs of a run's record."""
     timeline = Timeline(rows, run=head.run)
     lost = [each for each in timeline.resumptions if each.lost]
@@ -120,18 +119,17 @@ def _read_past(head: RunHead, rows: Sequence[Row], journal: Journal) -> Past:
             for each in timeline.children
             if not each.closed
         }
-        | read_children_spent(journal, head.run),
+        | await read_children_spent(store, head.run),
         seconds=timeline.seconds,
         artifacts=read_artifacts(timeline),
         lost=lost[-1].lost if lost else "",
-        lost_calls=tuple(call for each in lost for call in each.lost_calls),
-        calls_in_doubt=tuple(read_calls_in_doubt(journal, head, timeline)),
+        calls_in_doubt=tuple(await read_calls_in_doubt(store, head, timeline)),
     )
 
 
-async def replay(run_spec: RunSpec, head: RunHead, journal: Journal, recorded: Outcome | None) -> Replayed:
+async def replay(run_spec: RunSpec, head: RunHead, store: Store, recorded: Outcome | None) -> Replayed:
     """Take the loop through its record, performing nothing. Raises `ReplayDiffers` at the first difference."""
-    past = _read_past(head, journal.rows(head.run), journal)
+    past = await _read_past(head, await store.read_rows(head.run), store)
     run_spec = replace(run_spec, past=past, replay=True, trust_until=head.fork_at)
     has_ended = recorded is not None and recorded.status in ENDED
     engine = Engine(run_spec, MemoryLog(head, secrets=run_spec.phases.secrets()), has_ended=has_ended)
@@ -158,20 +156,18 @@ async def replay(run_spec: RunSpec, head: RunHead, journal: Journal, recorded: O
     )
 
 
-async def fork(
-    run_spec: RunSpec, head: RunHead, rows: Sequence[Row], at: int, journal: Journal
-) -> tuple[RunSpec, AnyLog]:
+async def fork(run_spec: RunSpec, head: RunHead, rows: Sequence[Row], at: int, store: Store) -> tuple[RunSpec, RunLog]:
     """Open a new run that shares the first `at - 1` steps of its parent."""
     kept, last = select_rows_before(rows, at)
     if at < 1 or at > last + 1:
         raise ConfigError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
     records = [(row.record, row.body) for row in kept]
-    log = await journal.begin(head, owner_of_this_process(), records, secrets=run_spec.phases.secrets())
-    return replace(run_spec, past=_read_past(head, kept, journal), trust_until=at), log
+    log = await store.begin(head, owner_of_this_process(), records, secrets=run_spec.phases.secrets())
+    return replace(run_spec, past=await _read_past(head, kept, store), trust_until=at), log
 
 
 def read_finished_run(
-    row: RunRow, journal: Journal, loop: Loop | None = None, output: OutputType[Any] | None = None
+    row: RunRow, store: Store, loop: Loop | None = None, output: OutputType[Any] | None = None
 ) -> Run[Any]:
     """A run as the journal has it, without performing anything."""
     if row.outcome is None:
@@ -186,8 +182,8 @@ def read_finished_run(
         question=row.head.question,
         loop=row.head.loop["name"],
         models={phase: str(model["spec"]) for phase, model in row.head.models.items()},
-        rows=lambda: journal.rows(row.head.run),
-        read_children=lambda: read_child_runs(journal, row.head.run),
+        rows=lambda: wait_for(store.read_rows(row.head.run)),
+        read_children=lambda: wait_for(read_child_runs(store, row.head.run)),
         loop_object=loop,
         output_type=output or output_of(read_recorded_output(row.head)),
         history=row.head.given or row.head.history,
@@ -196,10 +192,10 @@ def read_finished_run(
     )
 
 
-def read_child_runs(journal: Journal, run: str) -> list[Run]:
+async def read_child_runs(store: Store, run: str) -> list[Run]:
     """Return the child runs of a run that have ended or wait, in the order they began."""
-    rows = journal.children(run)
-    return [read_finished_run(row, journal, recorded_loop(row.head)) for row in rows if row.outcome is not None]
+    rows = await list_children(store, run)
+    return [read_finished_run(row, store, recorded_loop(row.head)) for row in rows if row.outcome is not None]
 
 
 def outcome_of(recorded: dict[str, Any]) -> Outcome:
@@ -220,15 +216,15 @@ def _read_answer(answer: str, asked: Question, run_spec: RunSpec, run: str, rows
     return record_answer(asked, value)
 
 
-async def _answer_child(journal: Journal, run: str, answer: ResultRecord, secrets: Iterable[str]) -> None:
+async def _answer_child(store: Store, run: str, answer: ResultRecord, secrets: Iterable[str]) -> None:
     """Record the answer to a question of a child run. The child goes on when its parent does."""
-    row = journal.run(run)
-    log = await journal.claim(
+    row = await store.find_run(run)
+    log = await store.claim(
         run,
         owner_of_this_process(),
         secrets=secrets,
         force=True,  # whoever may go on with the parent may go on with its children
-        rows=len(journal.rows(run)),
+        rows=len(await store.read_rows(run)),
         records=[(answer, None)],
     )
     if row.outcome is not None:  # else it was interrupted, and goes on as such
@@ -238,9 +234,8 @@ async def _answer_child(journal: Journal, run: str, answer: ResultRecord, secret
 def lost_text(why: str) -> str:
     """Explain to the user that the journal of a run has lost rows."""
     return (
-        f"{why} Plait does not repeat calls that may have been made: those known to have begun stay in doubt, all "
-        "others of tools with effects need approval. If nothing was done since, "
-        "--on-interrupted-call repeat makes them all."
+        f"{why} Plait does not repeat calls that may have been made: all calls of tools with effects need approval. If "
+        "nothing was done since, --on-interrupted-call repeat makes them all."
     )
 
 
@@ -284,8 +279,8 @@ class Listener:
 async def perform(
     run_spec: RunSpec,
     head: RunHead,
-    log: AnyLog,
-    journal: Journal | None,
+    log: RunLog,
+    store: Store | None,
     on_event: Emit | None = None,
     *,
     resumed: bool = False,
@@ -296,7 +291,7 @@ async def perform(
     Whoever is cancelled here is so when the run has ended and recorded that. Raises what `on_event` raised.
     """
     listener = Listener(on_event) if on_event is not None else None
-    work = _perform(run_spec, head, log, journal, listener, resumed, on_suspend)
+    work = _perform(run_spec, head, log, store, listener, resumed, on_suspend)
     task = asyncio.get_running_loop().create_task(work, name=f"plait run {head.run}")
     if listener is not None:
         listener.run = task
@@ -317,8 +312,8 @@ async def perform(
 async def _perform(
     run_spec: RunSpec,
     head: RunHead,
-    log: AnyLog,
-    journal: Journal | None,
+    log: RunLog,
+    store: Store | None,
     on_event: Emit | None,
     resumed: bool,
     on_suspend: Callable[[Sequence[Question]], None] | None,
@@ -327,13 +322,25 @@ async def _perform(
         on_event(ev.Began(head.run, head.question, head.loop["name"], resumed, "" if resumed else head.parent))
         if run_spec.past.lost and resumed:
             on_event(ev.Noted(0, "journal", lost_text(run_spec.past.lost)))
+    if store is not None and run_spec.session:
+        calls = await read_session_calls(store, run_spec.session, head.run)
+        run_spec = replace(run_spec, past=replace(run_spec.past, session_calls=calls))
     with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed) as span:
         guards = partial(make_guards, is_child=head.caller is not None)
-        engine = Engine(run_spec, log, guards, on_event=on_event, span=span, journal=journal)
+        engine = Engine(run_spec, log, guards, on_event=on_event, span=span, store=store)
         outcome = await engine.run()
         span.record_outcome(outcome, engine.steps)
     if on_suspend is not None and engine.questions:
         on_suspend(engine.questions)
+
+    def read_rows() -> list[Row]:
+        assert store is not None
+        return wait_for(store.read_rows(head.run))
+
+    def read_children() -> list[Run[Any]]:
+        assert store is not None
+        return wait_for(read_child_runs(store, head.run))
+
     run = run_of(
         head.run,
         outcome,
@@ -341,13 +348,13 @@ async def _perform(
         question=head.question,
         loop=head.loop["name"],
         models={phase: run_spec.phases.spec(phase) for phase in run_spec.loop.phases},
-        rows=partial(journal.rows, head.run) if journal is not None else cast(MemoryLog, log).rows,
-        read_children=partial(read_child_runs, journal, head.run) if journal is not None else engine.children.copy,
+        rows=read_rows if store is not None else cast(MemoryLog, log).read_rows,
+        read_children=read_children if store is not None else engine.children.copy,
         loop_object=run_spec.loop,
         output_type=run_spec.output,
         history=head.given or head.history,
         tools=head.tools,
-        taint=run_spec.policies.taint,
+        taint=run_spec.agent.taint,
     )
     if on_event is not None:
         on_event(ev.Ended(outcome, run))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from shlex import quote
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import Struct, convert, structs, to_builtins
 
@@ -22,11 +22,12 @@ from plait.core.errors import ConfigError, JournalError, SessionWaits, ToolError
 from plait.core.text import shorten
 from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import new_run_id
-from plait.journal.reader import NoJournal
 from plait.journal.records import RunHead, SessionTurn
-from plait.journal.store import Journal, default_path
+from plait.journal.store import NoJournal, RunQuery, Store, default_path, read_timeline, wait_for
 from plait.runtime.approvals import waiting_with
 from plait.runtime.chat_messages import ChatMessages, calls_in, read_turns
+from plait.runtime.options import Option, check_options, list_fields
+from plait.search import load_embedder
 from plait.search.embedders import Embedder as EmbedderObject
 from plait.search.embedders import EmbedFunction
 from plait.tools import Tool, Toolset
@@ -46,44 +47,47 @@ Embedder: TypeAlias = str | EmbedFunction | EmbedderObject
 """Measures meaning: "local", "openai:NAME", a function from texts to vectors, or your own object."""
 
 
-class History(Struct, frozen=True, repr_omit_defaults=True):
-    """The part of a conversation that a run sees: at most `turns` turns with `chars` characters in total.
+def _check_embedder(word: str) -> str:
+    """Check an embedder before anything runs, because a session uses it only at its first search."""
+    if word != "local":
+        load_embedder(word)
+    return word
 
-    The newest turns are shown. A question or answer takes at most a quarter of the characters; longer ones are
-    shortened in the middle. `result_chars` is the number of characters for the tool calls of these turns and their
-    results, besides `chars`; the newest calls are shown, and a result takes at most a quarter (0: none). `embedder`
-    searches the conversation and the tools by meaning: "local", "openai:NAME", a function from texts to vectors, or an
-    object. Raises `ConfigError` for an invalid field.
+
+class History(Struct, frozen=True, repr_omit_defaults=True):
+    """The part of a conversation that a run sees: the newest turns.
+
+    A question or answer takes at most a quarter of `chars`; longer ones are shortened in the middle. The newest calls
+    are shown, and a result takes at most a quarter of `result_chars`. Raises `ConfigError` for an invalid field.
     """
 
-    turns: int = 6
-    chars: int = 6000
-    result_chars: int = 2000
-    embedder: Embedder = "local"
+    turns: Annotated[int, Option("Maximum earlier turns that a run sees.")] = 6
+    chars: Annotated[int, Option("Maximum characters of these turns.")] = 6000
+    result_chars: Annotated[int, Option("Maximum characters of their tool calls and results; 0: none.")] = 2000
+    embedder: Annotated[
+        Embedder,
+        Option(
+            "The embedder that searches a session and the tools: local, openai:NAME, ...",
+            "--embedder SPEC",
+            read=_check_embedder,
+            fits=lambda given: bool(given) if isinstance(given, str) else callable(getattr(given, "embed", given)),
+            wanted='"local", "openai:NAME" or a function from a list of texts to vectors',
+            page="search.md",
+        ),
+    ] = "local"
 
     def __post_init__(self) -> None:
-        for name in ("turns", "chars", "result_chars"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise ConfigError(f"History({name}={value!r}) is invalid.", hint="Give a whole number from 0 up.")
-        if isinstance(self.embedder, str) and self.embedder:
-            return
+        check_options(self)
         if isinstance(self.embedder, EmbedderObject):
             require_plain(self.embedder.embed, "embed of embedder=")
-        elif callable(self.embedder):
+        elif not isinstance(self.embedder, str):
             require_plain(self.embedder, "embedder=")
-        else:
-            raise ConfigError(
-                f"History(embedder={self.embedder!r}) is invalid.",
-                hint='Give "local", "openai:NAME" or a function from a list of texts to vectors.',
-            )
 
     @property
-    def stored_settings(self) -> dict[str, Any]:
-        """Return the values to store in a run's settings. A function cannot be stored; "local" replaces it."""
-        embedder = self.embedder if isinstance(self.embedder, str) else "local"
-        limits = {"turns": self.turns, "chars": self.chars, "result_chars": self.result_chars}
-        return {"history": limits, "embedder": embedder}
+    def stored_settings(self) -> dict[str, int | str]:
+        """Return the values to store in a run's settings: those that are no defaults. A function cannot be stored."""
+        given = [(each.name, getattr(self, each.name), each.default) for each in list_fields(History)]
+        return {name: value for name, value, usual in given if value != usual and isinstance(value, int | str)}
 
     def of(self, turns: Iterable[SessionTurn], read_calls: ReadCalls = lambda turn: turn.calls) -> tuple[Exchange, ...]:
         """Return the turns to show, oldest first. Turns without an answer are left out.
@@ -132,27 +136,22 @@ class Conversation(Struct, frozen=True):
     outside: bool = False
     """Whether strangers may have written a part of the turns that the caller passed."""
 
-    def tool(self, journal: Journal | None, embedder: Embedder) -> Tool:
+    def tool(self, store: Store | None, embedder: Embedder) -> Tool:
         """Return the tool that searches the conversation before this run."""
 
         def read_turns() -> list[SessionTurn]:
-            if self.given or journal is None:
+            if self.given or store is None:
                 return _turns(self.given)
-            return journal.turns(self.session, before=self.run)
+            return wait_for(store.list_turns(self.session, before=self.run))
 
         return structs.replace(_make_search_tool(read_turns, embedder), source=SESSION)
 
-    def taken_by(self, head: RunHead, spec: ToolSpec, history: History) -> RunHead:
+    def taken_by(self, head: RunHead, spec: ToolSpec) -> RunHead:
         """Add to the run's head what a resume needs; `spec` is the tool's."""
         head = structs.replace(head, run=self.run, session=self.session, history=self.history, given=self.given)
         if not self.searched:
-            return structs.replace(head, settings={**head.settings, **history.stored_settings})
-        return structs.replace(
-            head,
-            tools=(*head.tools, to_builtins(spec)),
-            sources=(*head.sources, SESSION),
-            settings={**head.settings, **history.stored_settings},
-        )
+            return head
+        return structs.replace(head, tools=(*head.tools, to_builtins(spec)), sources=(*head.sources, SESSION))
 
 
 def session_spec() -> ToolSpec:
@@ -166,8 +165,8 @@ def _make_search_tool(read_turns: Callable[[], Sequence[SessionTurn]], embedder:
     return chat_history(read_turns, embedder)
 
 
-def open_conversation(
-    session: str, journal: Journal, shown: History, before: str | None = None, *, has_tools: bool = True
+async def open_conversation(
+    session: str, store: Store, shown: History, before: str | None = None, *, has_tools: bool = True
 ) -> Conversation:
     """Return the place of a run that begins now, or of the run `before`, in a recorded session.
 
@@ -177,34 +176,37 @@ def open_conversation(
     Raises `ConfigError` for an invalid name, `JournalError` for an unreadable journal.
     """
     # Read a few more than are shown, because some have no answer.
-    turns = journal.turns(check_session_name(session), limit=max(1, 4 * shown.turns), before=before)
+    turns = await store.list_turns(check_session_name(session), limit=max(1, 4 * shown.turns), before=before)
     search = session_spec().name
 
-    def read_calls(turn: SessionTurn) -> list[PastCall]:
+    async def read_calls(turn: SessionTurn) -> list[PastCall]:
         try:
-            calls = calls_in(journal.timeline(turn.run, bodies=False), journal.head(turn.run).tools)
+            tools = (await store.find_run(turn.run)).head.tools
+            calls = calls_in(await read_timeline(store, turn.run, bodies=False), tools)
         except JournalError:
             return []  # its record is damaged or was deleted meanwhile: the question and the answer remain
         return [call for call in calls if call.tool != search]  # what a search found is part of the conversation
 
-    recent = shown.of(turns, read_calls)
+    may_show = sorted((each for each in turns if each.answer is not None), key=lambda each: -each.number)
+    calls = {each.run: await read_calls(each) for each in may_show[: shown.turns if shown.result_chars else 0]}
+    recent = shown.of(turns, lambda turn: calls[turn.run])
     in_order = sorted(turns, key=lambda each: each.number)
     searched = has_tools or not _shows_all(recent, in_order)
     return Conversation(session, new_run_id(), recent, searched=searched)
 
 
-def require_answered(session: str, journal: Journal) -> None:
+async def require_answered(session: str, store: Store) -> None:
     """Raise `SessionWaits` if a run of the session waits for the user, because a message would not be its answer."""
     try:
-        rows = journal.runs(status="waiting", session=check_session_name(session))
+        rows = await store.list_runs(RunQuery("waiting", session=check_session_name(session)))
     except NoJournal:
         return
     row = next((each for each in rows if not each.head.parent), None)
     if row is None:
         return
-    run, waits = row.head.run, list(map(waiting_with, find_open_questions(journal, row.head.run)))
+    run, waits = row.head.run, list(map(waiting_with, await find_open_questions(store, row.head.run)))
     asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
-    where = "" if journal.path == default_path() else f" --journal {quote(str(journal.path))}"
+    where = "" if store.place == str(default_path()) else f" --journal {quote(store.place)}"
     raise SessionWaits(
         f"In session '{session}' run {run} waits for the user, {asked}",
         run=run,
@@ -238,12 +240,14 @@ def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
     return Conversation(head.session, run or head.run, head.history, head.given, SESSION in head.sources)
 
 
-def change_history(place: Conversation, head: RunHead, shown: History, journal: Journal | None) -> Conversation:
+async def change_history(place: Conversation, head: RunHead, shown: History, store: Store | None) -> Conversation:
     """Return the place of a recorded run with the turns that an agent with other limits would show."""
-    if shown.stored_settings["history"] == head.settings.get("history", shown.stored_settings["history"]):
+    recorded = History(**head.settings.get("history", {}))
+    if structs.replace(recorded, embedder=shown.embedder) == shown:
         return place
-    if place.searched and not place.given and journal is not None:
-        return structs.replace(place, history=open_conversation(place.session, journal, shown, head.run).history)
+    if place.searched and not place.given and store is not None:
+        now = await open_conversation(place.session, store, shown, head.run)
+        return structs.replace(place, history=now.history)
     return structs.replace(place, history=shown.of(_turns(place.given or place.history)))
 
 

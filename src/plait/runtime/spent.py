@@ -8,7 +8,7 @@ from msgspec import Struct, convert, structs
 
 from plait.core import Usage
 from plait.journal.records import RunRow
-from plait.journal.store import Journal
+from plait.journal.store import Store, list_children, read_timeline
 from plait.journal.timeline import Timeline
 from plait.models.prices import total
 from plait.runtime.costs import in_all, spending
@@ -56,17 +56,17 @@ def spent_in(totals: dict[str, Any]) -> Spent:
     )
 
 
-def read_children_spent(journal: Journal, run: str) -> dict[str, Spent]:
+async def read_children_spent(store: Store, run: str) -> dict[str, Spent]:
     """Return what each child run of a run used so far, with its own child runs."""
-    return {row.head.run: read_spent(journal, row) for row in journal.children(run)}
+    return {row.head.run: await read_spent(store, row) for row in await list_children(store, run)}
 
 
-def read_spent(journal: Journal, row: RunRow) -> Spent:
+async def read_spent(store: Store, row: RunRow) -> Spent:
     """Return what a run and its child runs used so far; of a run that goes on, what its record says."""
     if row.outcome is not None:
         return spent_in(row.totals)
-    own = sum_record(journal.timeline(row.head.run, bodies=False))
-    return sum(read_children_spent(journal, row.head.run).values(), own)
+    own = sum_record(await read_timeline(store, row.head.run, bodies=False))
+    return sum((await read_children_spent(store, row.head.run)).values(), own)
 
 
 def sum_record(timeline: Timeline) -> Spent:

@@ -105,11 +105,10 @@ def narrow_context(context: LoopContext, names: Sequence[str], agents: Iterable[
     return structs.replace(context, tools=tools, others=others, search=search)
 
 
-def recorded_in(head: RunHead, most: int | None, context: LoopContext, embedder: Embedder) -> RunHead:
+def recorded_in(head: RunHead, most: int | None, context: LoopContext) -> RunHead:
     """Return the head of a run with the choice of its tools, for resumes, replays and forks."""
     agents = {tool["name"] for tool in head.tools}
     told: dict[str, Any] = {"max_tools": most, "shown": [tool.name for tool in context.tools if tool.name in agents]}
-    told["embedder"] = embedder if isinstance(embedder, str) else "local"
     return structs.replace(
         head,
         tools=(*head.tools, to_builtins(context.tool(context.search))),

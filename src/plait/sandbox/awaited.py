@@ -45,10 +45,30 @@ def awaited_calls(code: str) -> set[tuple[int, int]]:
 
     Empty for code that cannot be parsed.
     """
+    tree = parse(code)
+    return awaited_in(tree) if tree is not None else set()
+
+
+def parse(code: str) -> ast.Module | None:
+    """Return the parsed code, or None if it cannot be parsed."""
     try:
-        return awaited_in(ast.parse(code))
+        return ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
+        return None
+
+
+def returned_calls(tree: ast.Module) -> list[ast.Call]:
+    """Return the calls whose result an `async def` returns directly."""
+    found: list[ast.Call] = []
+    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while todo:
+        node, is_async = todo.pop()
+        if isinstance(node, _FUNCTIONS):
+            is_async = isinstance(node, ast.AsyncFunctionDef)
+        elif is_async and isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
+            found.append(node.value)
+        todo.extend((child, is_async) for child in ast.iter_child_nodes(node))
+    return found
 
 
 def awaited_in(tree: ast.Module) -> set[tuple[int, int]]:

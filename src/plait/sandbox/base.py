@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from plait.core.code import CodeError, CodeLimits
+from plait.core.code import CodeError, CodeLimit, CodeLimits
+from plait.core.errors import ConfigError
+from plait.sandbox.piece_limits import MESSAGE_CHARS, cut, source_line
 
 PRELUDE = "import asyncio, json, math, re\nfrom datetime import date, datetime, time, timedelta\n"
 """Code that runs when a session opens. It defines the names that code finds there."""
@@ -70,6 +72,20 @@ class SandboxTurn:
     error: CodeError | None = None
     lost: bool = False
     seconds: float = 0.0
+
+
+def code_error(code: str, kind: str, message: str, line: int = 0, limit: CodeLimit = "") -> CodeError:
+    """Return the error of a piece of code, with the source of its line. Long texts are cut."""
+    return CodeError(kind, cut(message, MESSAGE_CHARS), line, source_line(code, line), limit)
+
+
+def check_results(results: Sequence[Result], waiting: int) -> None:
+    """Raise `ConfigError` if there is not one result for each call that the code waits for."""
+    if not waiting or len(results) != waiting:
+        raise ConfigError(
+            f"{len(results)} results were given; the code waits for {waiting}.",
+            hint="Give one result for each call of the last turn.",
+        )
 
 
 class SandboxSession(Protocol):

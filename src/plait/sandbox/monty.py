@@ -20,23 +20,18 @@ from msgspec import structs
 
 from plait.core.code import CodeError, CodeLimit, CodeLimits
 from plait.core.errors import ConfigError
-from plait.sandbox.base import Result, SandboxTurn, Settings
-from plait.sandbox.monty_piece import MontyPiece, Over, Printed, clock
+from plait.sandbox.base import Result, SandboxTurn, Settings, check_results, code_error
+from plait.sandbox.monty_piece import MontyPiece, Over, clock
 from plait.sandbox.monty_refusals import find_unsupported
 from plait.sandbox.monty_values import Unfit, Values, plain
 from plait.sandbox.monty_worker import Worker, library
+from plait.sandbox.piece_limits import describe_limit
 from plait.sandbox.worker_values import clean
 
 _HOLDS = re.compile(r"\b(try|with|return_exceptions|exec|eval|wait|wait_for|timeout|__exit__)\b")
 """Code without these words cannot catch or delay an exception."""
 
 UNDONE = "Names are as they were before this piece."
-
-MESSAGE_CHARS = 4000
-"""Maximum length of an exception's message."""
-
-SOURCE_CHARS = 1000
-"""Maximum length of a line of code that is shown."""
 
 _LACKS = re.compile(r"The monty syntax parser does not yet support (?P<what>.*)", re.DOTALL)
 _INSTEAD = {
@@ -86,24 +81,22 @@ class MontySession:
             gone = "what the session had can't be had again: its names are gone"
             return SandboxTurn(error=CodeError("RuntimeError", gone), lost=True)
         filename = f"<python-input-{self.worker.fed}>"
-        printed = Printed(self.settings.limits.output_chars, self.worker.kill)
-        self._piece = piece = MontyPiece(self, code, filename, clock(now, zone), printed)
+        self._piece = piece = MontyPiece(self, code, filename, clock(now, zone), self.worker.kill)
         try:
             code.encode()
         except UnicodeEncodeError:
             return self._end(CodeError("SyntaxError", "the code has lone surrogates, which no text may have"))
         if (found := find_unsupported(code, self._sources.values(), self.settings.functions)) is not None:
             line, why = found
-            return self._end(CodeError("NotImplementedError", why, line, source_line(code, line)))
+            return self._end(code_error(code, "NotImplementedError", why, line))
         self._sources[filename] = piece.fed
-        return await self._go(self.worker.feed(piece.fed, printed.add), piece)
+        return await self._go(self.worker.feed(piece.fed, piece.print), piece)
 
     async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
         piece = self._piece
         if piece is None or piece.at is None or self._busy:
             raise ConfigError("No code waits for results here.", hint="Run a piece of code first.")
-        if len(results) != len(piece.calls):
-            raise ConfigError(f"The code waits for {len(piece.calls)} results and was given {len(results)}.")
+        check_results(results, len(piece.calls))
         answers = [self._answer(result) for result in results]
         at, ids = piece.at, piece.ids
         piece.came_back()
@@ -125,7 +118,7 @@ class MontySession:
                 try:
                     at = await step
                 finally:
-                    piece.seconds += time.perf_counter() - began
+                    piece.use.seconds += time.perf_counter() - began
                 if isinstance(at, self._monty.MontyComplete):
                     await self.worker.save()
                     return self._end(None)
@@ -153,7 +146,7 @@ class MontySession:
         return piece.turn(error, lost, last=True)
 
     async def _failed(self, problem: Any, piece: MontyPiece) -> SandboxTurn:
-        error = code_error(problem, piece, self.settings.limits)
+        error = read_error(problem, piece, self.settings.limits)
         if error.limit in ("time", "memory"):
             lost = await self._back()
             message = error.message if lost else f"{error.message}. {UNDONE}"
@@ -165,27 +158,27 @@ class MontySession:
         if self._closed:
             return self._end(CodeError("RuntimeError", "the session was closed"), lost=True)
         lost = await self._back()
-        undone = "" if lost else f" {UNDONE}"
-        if piece.printed.flooded:
-            return self._end(self._limit("output", undone), lost)
-        if getattr(problem, "timed_out", False):
-            return self._end(self._limit("time", undone), lost)
-        if "memory limit" in str(problem):
-            return self._end(self._limit("memory", undone), lost)
-        text = f"the sandbox's process ended ({problem}).{undone}"
-        return self._end(CodeError("RuntimeError", text), lost)
+        limit: CodeLimit = ""
+        if piece.flooded:
+            limit = "output"
+        elif getattr(problem, "timed_out", False):
+            limit = "time"
+        elif "memory limit" in str(problem):
+            limit = "memory"
+        return self._end(self._limit(piece, limit, not lost, message=f"the sandbox's process ended ({problem})"), lost)
 
-    def _limit(self, limit: CodeLimit, undone: str, message: str = "") -> CodeError:
-        kind = {"time": "TimeoutError", "memory": "MemoryError"}.get(limit, "RuntimeError")
-        return CodeError(kind, f"{message or _too_much(limit, self.settings.limits)}.{undone}", limit=limit)
+    def _limit(self, piece: MontyPiece, limit: CodeLimit, undone: bool, line: int = 0, message: str = "") -> CodeError:
+        """Make the error for a limit; without one, from the message."""
+        kind, words = describe_limit(limit, self.settings.limits)
+        text = f"{words or message}. {UNDONE}" if undone else f"{words or message}."
+        return code_error(piece.code, kind, text, line, limit)
 
     async def _abort(self, at: Any, piece: MontyPiece, over: Over) -> SandboxTurn:
         """End a piece that waits at a call. None of its code runs any more."""
         line = piece.line(at.position)
         piece.at = at
         undone, lost = await self._unwind(piece)
-        error = self._limit(over.limit, f" {UNDONE}" if undone and not lost else "", over.message)
-        return self._end(structs.replace(error, line=line, source=source_line(piece.code, line)), lost)
+        return self._end(self._limit(piece, over.limit, undone and not lost, line, over.message), lost)
 
     async def _give_up(self) -> None:
         piece = self._piece
@@ -249,35 +242,19 @@ class MontySession:
         return self._sources.get(filename, "")
 
 
-def _too_much(limit: CodeLimit, limits: CodeLimits) -> str:
-    return {
-        "time": f"it ran, or slept, longer than {limits.seconds:g} s",
-        "memory": f"it took more than {limits.memory_mb} MB of memory",
-        "output": f"it printed far more than {limits.output_chars} characters",
-        "calls": f"it made more than {limits.calls} calls",
-    }.get(limit, limit)
-
-
-def code_error(problem: Any, piece: MontyPiece, limits: CodeLimits) -> CodeError:
+def read_error(problem: Any, piece: MontyPiece, limits: CodeLimits) -> CodeError:
     """Turn a `MontyRuntimeError` or `MontySyntaxError` of a piece into an error.
 
     The line is that of the innermost frame inside the piece. If a function of an earlier piece failed, it is the line
     of the call.
     """
     kind, _, message = problem.display("type-msg").partition(": ")
-    kind, message = kind.rpartition(".")[2], cut(plain(message), MESSAGE_CHARS)
+    kind, message = kind.rpartition(".")[2], plain(message)
     frames = [frame for frame in problem.traceback() if frame.filename == piece.filename]
     line = frames[-1].line if frames else 0
     limit = limit_of(problem, kind, message)
-    if limit == "time":
-        message = f"it ran longer than {limits.seconds:g} s"
-    elif limit == "memory":
-        message = f"it took more than {limits.memory_mb} MB of memory"
-    elif limit == "recursion":
-        message = f"more than {limits.recursion} calls stood open at once"
-    else:
-        message = _clear(kind, message)
-    return CodeError(kind, message, line, source_line(piece.code, line), limit)
+    message = describe_limit(limit, limits)[1] if limit else _clear(kind, message)
+    return code_error(piece.code, kind, message, line, limit)
 
 
 def limit_of(problem: Any, kind: str, message: str) -> CodeLimit:
@@ -287,17 +264,6 @@ def limit_of(problem: Any, kind: str, message: str) -> CodeLimit:
     if kind == "MemoryError" and ("memory limit" in message or not message):
         return "memory"
     return "recursion" if kind == "RecursionError" else ""
-
-
-def source_line(code: str, line: int) -> str:
-    """Return a line of the code by its number, counted from 1; "" if it does not exist."""
-    lines = code.splitlines()
-    return cut(lines[line - 1], SOURCE_CHARS) if 0 < line <= len(lines) else ""
-
-
-def cut(text: str, chars: int) -> str:
-    """Cut a text that is too long, and say so."""
-    return text if len(text) <= chars else f"{text[:chars]} [... cut: {len(text) - chars} more characters]"
 
 
 def _clear(kind: str, message: str) -> str:

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from plait.core.code import CodeError, CodeLimit
-from plait.sandbox.awaited import awaited_calls
+from plait.sandbox.awaited import awaited_calls, parse, returned_calls
 from plait.sandbox.base import OutCall, SandboxTurn
 from plait.sandbox.monty_values import Unfit, plain
 from plait.sandbox.monty_worker import stub
-from plait.sandbox.worker_output import FLOOD, cut_note
+from plait.sandbox.piece_limits import PieceUse
 from plait.sandbox.worker_values import Budget
 
 if TYPE_CHECKING:
@@ -35,61 +35,45 @@ class Over(Exception):
         self.message = message
 
 
-class Printed:
-    """Collect what one piece prints. If that is far too much, set `flooded` and call `stop` once."""
-
-    def __init__(self, limit: int, stop: Callable[[], None] = lambda: None) -> None:
-        self.limit = limit
-        self.total = 0
-        self.flooded = False
-        self._kept: list[str] = []
-        self._stop = stop
-
-    def add(self, stream: str, text: str) -> None:
-        """Add a few characters. All streams count as one."""
-        room = self.limit - self.total
-        self.total += len(text)
-        if room > 0:
-            self._kept.append(text[:room])
-        if self.total > self.limit * FLOOD and not self.flooded:
-            self.flooded = True
-            self._stop()
-
-    def take(self, last: bool) -> str:
-        """Return the output since the last call. The last time, add a note of how much was cut."""
-        text = "".join(self._kept)
-        self._kept.clear()
-        return text + cut_note(self.total, self.limit) if last else text
-
-
 class MontyPiece:
     """A piece of code from its start to its end. `fed` is the code as Monty runs it, with the same lines."""
 
     def __init__(
-        self, session: MontySession, code: str, filename: str, now: datetime.datetime, printed: Printed
+        self, session: MontySession, code: str, filename: str, now: datetime.datetime, stop: Callable[[], None]
     ) -> None:
         self.code = code
         self.fed = adapt_code(code, session.settings.functions)
         self.filename = filename
-        self.printed = printed
-        self.seconds = 0.0
+        self.use = PieceUse(session.settings.limits, self._over)
+        self.flooded = False
         self.at: Any = None  # the snapshot where it waits
         self.ids: list[int] | None = None  # Monty's ids of the turn's calls, None for a plain call
         self.calls: tuple[OutCall, ...] = ()
         self._session = session
         self._now = now
         self._reported_seconds = 0.0
-        self._slept = 0.0
         self._trips = 0
-        self._made = 0
-        self._sent = 0
+        self._printed: list[str] = []
+        self._stop = stop
         self._promised: dict[int, OutCall] = {}
         self._awaited: dict[str, set[tuple[int, int]]] = {}
 
     def turn(self, error: CodeError | None = None, lost: bool = False, last: bool = False) -> SandboxTurn:
         """Return what it did since the last turn, with the calls that it waits for."""
-        seconds, self._reported_seconds = self.seconds - self._reported_seconds, self.seconds
-        return SandboxTurn(plain(self.printed.take(last)), () if last else self.calls, error, lost, seconds)
+        seconds, self._reported_seconds = self.use.seconds - self._reported_seconds, self.use.seconds
+        text = "".join(self._printed) + (self.use.end_output() if last else "")
+        self._printed.clear()
+        return SandboxTurn(plain(text), () if last else self.calls, error, lost, seconds)
+
+    def print(self, stream: str, text: str) -> None:
+        """Add printed characters. All streams count as one."""
+        self.use.print(text, self._printed.append)
+
+    def _over(self, limit: CodeLimit, _: int) -> None:
+        if limit != "output":
+            raise Over(limit)
+        self.flooded = True
+        self._stop()
 
     def came_back(self) -> None:
         """Mark its calls as answered."""
@@ -102,8 +86,8 @@ class MontyPiece:
     def next_step(self, at: Any) -> Awaitable[Any] | None:
         """Answer the code's last request, or return None if it waits for the calls of a turn. Raises `Over`."""
         self._trips += 1
-        if self._trips > TRIPS and self.seconds > self._session.settings.limits.seconds:
-            raise Over("time")
+        if self._trips > TRIPS:
+            self.use.sleep(0)
         if hasattr(at, "pending_call_ids"):
             return self._futures(at)
         if hasattr(at, "variable_name"):
@@ -116,9 +100,7 @@ class MontyPiece:
         except (Unfit, ValueError) as why:
             kind = "TypeError" if isinstance(why, Unfit) else "ValueError"
             return _resume(at, self._session.make_error_answer(kind, f"{at.function_name}(): {why}"))
-        self._made += 1
-        if self._made > self._session.settings.limits.calls:
-            raise Over("calls")
+        self.use.add_calls(1)
         if self._is_awaited(at):
             self._promised[at.call_id] = call
             return _resume(at, {"future": ...})
@@ -147,14 +129,8 @@ class MontyPiece:
         args = tuple(values.outward(one, budget) for one in at.args)
         kwargs = {name: values.outward(one, budget) for name, one in at.kwargs.items()}
         size = limits.call_items - budget.items - budget.bytes
-        if size > limits.call_bytes:
-            raise ValueError(
-                f"arguments of {size:,} bytes can't be passed on in one call (at most {limits.call_bytes:,})"
-            )
-        self._sent += size
-        if self._sent > limits.sent_bytes:
-            limit = limits.sent_bytes
-            raise ValueError(f"the calls of one piece of code may pass on {limit:,} bytes, and this is beyond")
+        self.use.check_call(size)
+        self.use.send(size)
         return OutCall(at.function_name, args, kwargs, size)
 
     def _is_awaited(self, at: Any) -> bool:
@@ -181,9 +157,7 @@ class MontyPiece:
                 return raised("NotImplementedError", f"This Python does not have {name}().")
             return None
         if name in ("time.sleep", "asyncio.sleep", "system.sleep", "system.async_sleep"):
-            self._slept += at.args[0] if at.args else 0
-            if not self._slept + self.seconds <= self._session.settings.limits.seconds:  # also true for nan
-                raise Over("time")
+            self.use.sleep(at.args[0] if at.args else 0)
             return {"return_value": None}
         try:
             if name == "datetime.now":
@@ -215,24 +189,18 @@ def adapt_code(code: str, functions: frozenset[str]) -> str:
     """
     if not ("async def" in code or "map(" in code) or len(code) > ANALYSED:
         return code
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse(code)
+    if tree is None:
         return code
     names = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Name)))
     own = (one.name if not isinstance(one, ast.Name) else one.id for one in names if not _is_read(one))
     functions = functions - set(own)
     lines = [line.encode() for line in code.split("\n")]
     edits: list[tuple[int, int, int, bytes]] = []  # line from 0, columns from and to, new text
-    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
-    while todo:
-        node, inside = todo.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            inside = isinstance(node, ast.AsyncFunctionDef)
-        if inside and isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
-            called = node.value.func
-            if isinstance(called, ast.Name) and called.id in functions:
-                edits.append((node.value.lineno - 1, node.value.col_offset, node.value.col_offset, b"await "))
+    for call in returned_calls(tree):
+        if isinstance(call.func, ast.Name) and call.func.id in functions:
+            edits.append((call.lineno - 1, call.col_offset, call.col_offset, b"await "))
+    for node in ast.walk(tree):
         match node:
             case ast.Call(ast.Name("map"), [ast.Name(tool), each], []) if tool in functions:
                 ends = each.end_lineno, each.end_col_offset, node.end_col_offset
@@ -240,7 +208,6 @@ def adapt_code(code: str, functions: frozenset[str]) -> str:
                     head = f"({tool}(_x) for _x in (".encode()
                     edits.append((node.lineno - 1, node.col_offset, each.col_offset, head))
                     edits.append(((ends[0] or 1) - 1, ends[1] or 0, ends[2] or 0, b"))"))
-        todo.extend((child, inside) for child in ast.iter_child_nodes(node))
     for line, start, end, text in sorted(edits, reverse=True):
         lines[line] = lines[line][:start] + text + lines[line][end:]
     return b"\n".join(lines).decode()

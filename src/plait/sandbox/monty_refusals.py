@@ -10,6 +10,8 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator
 
+from plait.sandbox.awaited import parse
+
 _IGNORED = """
     __ne__ __bool__ __len__ __lt__ __le__ __gt__ __ge__ __new__ __del__ __format__ __reversed__ __missing__
     __setattr__ __delattr__ __getattr__ __getattribute__ __init_subclass__ __set_name__ __get__ __set__ __delete__
@@ -30,12 +32,10 @@ def find_unsupported(code: str, earlier: Iterable[str], tools: frozenset[str]) -
     pieces."""
     if "__" not in code and " for " not in code and "map" not in code:
         return None
-    try:
-        tree = ast.parse(code)
-        before = [ast.parse(one) for one in earlier]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse(code)
+    if tree is None:
         return None
-    functions = _functions([tree, *before])
+    functions = _functions([tree, *filter(None, map(parse, earlier))])
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):

@@ -19,9 +19,18 @@ from msgspec import structs
 from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeError, CodeLimit
 from plait.core.errors import ConfigError
-from plait.sandbox.base import PRELUDE, OutCall, Result, SandboxSession, SandboxTurn, Settings
+from plait.sandbox.base import (
+    PRELUDE,
+    OutCall,
+    Result,
+    SandboxSession,
+    SandboxTurn,
+    Settings,
+    check_results,
+    code_error,
+)
+from plait.sandbox.piece_limits import PieceUse, describe_limit
 from plait.sandbox.process_child import INLINE_BYTES, Broken, Child
-from plait.sandbox.worker_output import cut_note
 from plait.sandbox.worker_session import OUT_OF_MEMORY
 from plait.sandbox.worker_values import RESULT_DEPTH, Budget, clean, pack, unpack
 
@@ -67,16 +76,14 @@ class ProcessSession:
         self._tokens: dict[str, str] = {}
         self._handles: dict[str, ArtifactHandle] = {}
         self._waiting = 0
-        self._made = 0
-        self._sent = 0
-        self._used = 0.0
+        self._use = PieceUse(settings.limits, _refuse)
         self._shown = 0
         self._code = ""
 
     async def start(self) -> None:
         limits = self.settings.limits
         first: dict[str, Any] = {
-            **structs.asdict(limits),
+            "limits": structs.asdict(limits),
             "seed": self.settings.seed,
             "functions": sorted(self.settings.functions),
             "prelude": PRELUDE,
@@ -114,13 +121,13 @@ class ProcessSession:
             raise ConfigError("This session of the process sandbox is closed.", hint="Open another.")
         if self._child is None:
             await self.start()
-        self._code, self._made, self._used, self._shown, self._waiting, self._sent = code, 0, 0.0, 0, 0, 0
+        self._use.begin()
+        self._code, self._shown, self._waiting = code, 0, 0
         offset = time.localtime(now).tm_gmtoff if zone is None else zone
         return await self._turn({"code": clean(code), "now": now, "offset": offset})
 
     async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
-        if not self._waiting or len(results) != self._waiting or self._child is None:
-            raise ConfigError(f"{len(results)} results were given; the code waits for {self._waiting}.")
+        check_results(results, self._waiting)
         self._waiting = 0
         if all(result.value is None or type(result.value) in (bool, int, float) for result in results):
             results_data = [self._encode_result(result) for result in results]
@@ -129,7 +136,7 @@ class ProcessSession:
         return await self._turn({"results": results_data})
 
     async def close(self) -> None:
-        self._closed = True
+        self._closed, self._waiting = True, 0
         child, self._child = self._child, None
         if child is not None:
             await child.end()
@@ -141,20 +148,20 @@ class ProcessSession:
         limits = self.settings.limits
         began = time.monotonic()
         try:
-            max_bytes = max(limits.sent_bytes - self._sent, 0) + OTHER_BYTES
-            left = max(limits.seconds - self._used, 0.001)
+            max_bytes = max(limits.sent_bytes - self._use.sent, 0) + OTHER_BYTES
+            left = max(limits.seconds - self._use.seconds, 0.001)
             length, answer = await child.exchange(
                 request | {"number": child.number}, left, max_bytes, 10 * limits.call_items
             )
             ran = time.monotonic() - began
-            self._used += ran
+            self._use.seconds += ran
             if answer.get("full"):
                 raise Broken("too many pieces of code were given up")
             if answer.keys() not in ({"calls"}, {"error"}):
                 raise Broken("no message")
             calls: tuple[OutCall, ...] = ()
             if "calls" in answer:
-                self._sent += length
+                self._use.sent += length
                 if length > INLINE_BYTES:
                     calls = await asyncio.to_thread(self._calls, answer["calls"], length)
                 else:
@@ -162,11 +169,9 @@ class ProcessSession:
             error = self._error(answer["error"]) if "error" in answer else None
             if "calls" in answer and not calls:
                 raise Broken("no calls")
-            self._made += len(calls)
-            if self._made > limits.calls:
-                raise Broken("more calls than it may make")
+            self._use.add_calls(len(calls))
         except TimeoutError:
-            return await self._lost(child, began, "TimeoutError", f"ran longer than {limits.seconds:g} s", "time")
+            return await self._lost(child, began, "time")
         except (Broken, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as problem:
             return await self._gone(child, began, problem)
         except BaseException:
@@ -177,19 +182,19 @@ class ProcessSession:
 
     async def _gone(self, child: Child, began: float, problem: Exception) -> SandboxTurn:
         if self._closed:
-            return await self._lost(child, began, "RuntimeError", "the session was closed", "")
+            return await self._lost(child, began, why="the session was closed")
         status = await child.end()
         if status == OUT_OF_MEMORY:
-            limit = f"used more than {self.settings.limits.memory_mb} MB"
-            return await self._lost(child, began, "MemoryError", limit, "memory")
+            return await self._lost(child, began, "memory")
         why = str(problem)
         if why == "its process ended":
             why = f"its process ended by signal {-status}" if status < 0 else f"its process exited with status {status}"
-        return await self._lost(child, began, "RuntimeError", f"the session broke off: {why}", "")
+        return await self._lost(child, began, why=f"the session broke off: {why}")
 
-    async def _lost(self, child: Child, began: float, kind: str, message: str, limit: CodeLimit) -> SandboxTurn:
+    async def _lost(self, child: Child, began: float, limit: CodeLimit = "", why: str = "") -> SandboxTurn:
         await self._drop(child)
-        error = CodeError(kind, f"{message}; all names of the session are gone", limit=limit)
+        kind, words = describe_limit(limit, self.settings.limits)
+        error = CodeError(kind, f"{words or why}; all names of the session are gone", limit=limit)
         return SandboxTurn(self._output(child, ended=True), (), error, True, time.monotonic() - began)
 
     async def _drop(self, child: Child) -> None:
@@ -200,11 +205,10 @@ class ProcessSession:
 
     def _output(self, child: Child, ended: bool) -> str:
         """Return the output since the last call; at the end, with a note of what is not shown."""
-        data, printed = child.read_output()
-        max_chars = self.settings.limits.output_chars
-        text = data.decode("utf-8", "replace")[:max_chars]
+        data, self._use.printed = child.read_output()
+        text = data.decode("utf-8", "replace")[: self.settings.limits.output_chars]
         new, self._shown = text[self._shown :], len(text)
-        return new + cut_note(printed, max_chars) if ended else new
+        return new + self._use.end_output() if ended else new
 
     def _calls(self, data: Any, length: int) -> tuple[OutCall, ...]:
         def handle(stands: dict[str, Any]) -> ArtifactHandle:
@@ -228,11 +232,9 @@ class ProcessSession:
         if data is None:
             return None
         limit = data["limit"]
-        known: CodeLimit = limit if limit in ("time", "memory", "recursion", "output", "calls") else ""
+        known: CodeLimit = limit if limit in ("time", "memory", "recursion", "output", "tool_calls") else ""
         line = data["line"] if type(data["line"]) is int and 0 < data["line"] <= len(self._code) + 1 else 0
-        lines = self._code.splitlines()
-        source = lines[line - 1] if 0 < line <= len(lines) else ""
-        return CodeError(clean(str(data["type"]))[:200], clean(str(data["message"]))[:4000], line, source, known)
+        return code_error(self._code, clean(str(data["type"]))[:200], clean(str(data["message"])), line, known)
 
     def _encode_result(self, result: Result) -> dict[str, Any]:
         if result.error:
@@ -257,3 +259,7 @@ class ProcessSession:
             self._handles[token] = value
         things[token] = value.about
         return {"$handle": token}
+
+
+def _refuse(limit: str, _: int) -> None:
+    raise Broken(f"its worker exceeds the limit of {limit}")

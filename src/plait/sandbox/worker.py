@@ -110,7 +110,7 @@ def main(fd: int, memory: int) -> None:
 
     sys.stdin = sys.__stdin__ = io.StringIO()  # type: ignore[misc, assignment]
     try:
-        confine.limits(settings["memory_mb"] << 20, fd, address_space)
+        confine.limits(settings["limits"]["memory_mb"] << 20, fd, address_space)
         confine.lock(without)
     except confine.CannotConfine as problem:
         send(fd, json.dumps({"lacks": str(problem)}).encode())

@@ -250,23 +250,13 @@ class Ready:
 
 
 class Soft(ast.NodeTransformer):
-    """Make `await` of a plain value return the value, and `return tool(...)` in an `async def` return its result."""
+    """Make `await` of a plain value return the value, and `return tool(...)` in an `async def` return its result.
 
-    def __init__(self, awaited: set[Place]) -> None:
-        self.awaited = awaited
-        self.is_async = False
+    `returned` are the awaited calls that an `async def` returns.
+    """
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return self._function(node, True)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._function(node, False)
-
-    def _function(self, node: ast.AST, is_async: bool) -> ast.AST:
-        before, self.is_async = self.is_async, is_async
-        self.generic_visit(node)
-        self.is_async = before
-        return node
+    def __init__(self, returned: list[ast.Call]) -> None:
+        self.returned = returned
 
     def visit_Await(self, node: ast.Await) -> ast.AST:
         self.generic_visit(node)
@@ -276,7 +266,7 @@ class Soft(ast.NodeTransformer):
     def visit_Return(self, node: ast.Return) -> ast.AST:
         call = node.value
         self.generic_visit(node)
-        if self.is_async and isinstance(call, ast.Call) and (call.lineno, call.col_offset) in self.awaited:
+        if isinstance(call, ast.Call) and call in self.returned:
             node.value = ast.copy_location(ast.Await(self._call(SOFT_RETURN, call)), call)
         return node
 

@@ -17,6 +17,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from plait.sandbox.piece_limits import PieceUse
+
 FIRST, STEP = 0x7F0000000010, 48
 """Numbers that look like addresses."""
 
@@ -27,19 +29,16 @@ _address = builtins.id
 
 
 class Clock:
-    """The clock. `now` is in seconds since 1970; `slept` is the total since the session began. When a piece of code has
-    slept longer than `seconds`, `over` is called and does not return."""
+    """The clock. `now` is in seconds since 1970; `slept` is the total since the session began."""
 
-    def __init__(self, seconds: float, over: Callable[[], None]) -> None:
+    def __init__(self, use: PieceUse) -> None:
         self.now = 0.0
         self.slept = 0.0
-        self.seconds = seconds
-        self.left = seconds
-        self.over = over
+        self.use = use
 
     def set(self, now: float, offset: int) -> None:
         """Set the clock for a new piece of code. `offset` is the local offset from UTC in seconds."""
-        self.now, self.left = now, self.seconds
+        self.now = now
         sign = "-" if offset >= 0 else "+"  # POSIX counts towards the west
         hours, rest = divmod(abs(offset), 3600)
         minutes, seconds = divmod(rest, 60)
@@ -51,9 +50,7 @@ class Clock:
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
         self.slept += seconds
-        self.left -= seconds
-        if self.left < 0:
-            self.over()
+        self.use.sleep(seconds)
 
 
 def install_clock(clock: Clock, seed: int) -> None:

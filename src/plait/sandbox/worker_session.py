@@ -15,10 +15,11 @@ import mmap
 import os
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from plait.sandbox.awaited import awaited_in
+from plait.sandbox.awaited import awaited_in, returned_calls
+from plait.sandbox.piece_limits import MESSAGE_CHARS, PieceUse, describe_limit
 from plait.sandbox.worker_calls import (
     SOFT,
     SOFT_RETURN,
@@ -35,7 +36,7 @@ from plait.sandbox.worker_calls import (
     soft_return,
 )
 from plait.sandbox.worker_determinism import Clock
-from plait.sandbox.worker_output import FLOOD, Output
+from plait.sandbox.worker_output import Output
 from plait.sandbox.worker_values import Budget, pack, unpack
 
 PARKED = 24
@@ -77,12 +78,10 @@ class WorkerSession:
     """One namespace. The main thread calls `run` and `go_on`; each returns the message that the code came back with."""
 
     def __init__(self, settings: dict[str, Any], shared: mmap.mmap) -> None:
-        self.recursion, self.most_calls = int(settings["recursion"]), int(settings["calls"])
-        self.call_bytes, self.call_items = int(settings["call_bytes"]), int(settings["call_items"])
-        self.call_depth, self.sent_bytes = int(settings["call_depth"]), int(settings["sent_bytes"])
-        self.sent = 0
-        self.clock = Clock(float(settings["seconds"]), self._slept)
-        self.output = Output(shared, int(settings["output_chars"]), self._flooded)
+        self.limits = SimpleNamespace(**settings["limits"])
+        self.use = PieceUse(self.limits, self._end)
+        self.clock = Clock(self.use)
+        self.output = Output(shared, self.use)
         self.things = HandleTable()
         self.calls = CallSender(self.ask, self._packed)
         self.names = Names(vars(sys.modules["builtins"]))
@@ -96,9 +95,8 @@ class WorkerSession:
         self.back.acquire()
         self.message = b""
         self.piece = WorkerPiece("", "")
-        self.made = 0
         self.waits = False
-        _thread.stack_size((4 << 20) + self.recursion * 8192 // 4096 * 4096)
+        _thread.stack_size((4 << 20) + self.limits.recursion * 8192 // 4096 * 4096)
         self.spare = [Runner(self) for _ in range(PARKED)]
         self.runner = self.spare.pop()
 
@@ -134,15 +132,15 @@ class WorkerSession:
         self.clock.set(now, offset)
         self.output.begin()
         sys.stdout = sys.stderr = self.output
-        self.made = self.sent = 0
+        self.use.begin()
         piece = self.piece = WorkerPiece(f"<code {len(self.calls.pieces) + 1}>", code)
         self.calls.pieces[piece.file] = piece
-        sys.setrecursionlimit(_depth() + self.recursion + 8)
+        sys.setrecursionlimit(_depth() + self.limits.recursion + 8)
         try:
             compiled = self._compile(piece)
             if compiled.co_flags & inspect.CO_COROUTINE:
                 loop = self.event_loop()
-                sys.setrecursionlimit(_depth() + self.recursion + 16)
+                sys.setrecursionlimit(_depth() + self.limits.recursion + 16)
                 loop.run_until_complete(eval(compiled, self.namespace))
             else:
                 exec(compiled, self.namespace)
@@ -164,33 +162,26 @@ class WorkerSession:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 piece.called.add((node.func.lineno, node.func.col_offset))
-        tree = Soft(piece.awaited).visit(tree)
+        tree = Soft([call for call in returned_calls(tree) if (call.lineno, call.col_offset) in piece.awaited]).visit(
+            tree
+        )
         return compile(tree, piece.file, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
     def _packed(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        token, budget = self.things.token, Budget(self.call_items, self.call_depth)
+        token, budget = self.things.token, Budget(self.limits.call_items, self.limits.call_depth)
         budget.take(len(args) + len(kwargs))
         packed = [
             name,
             [pack(a, token, budget) for a in args],
             {key: pack(a, token, budget) for key, a in kwargs.items()},
         ]
-        if (size := len(json.dumps(packed))) > self.call_bytes:
-            raise ValueError(
-                f"arguments of {size:,} bytes can't be passed on in one call (at most {self.call_bytes:,})"
-            )
+        self.use.check_call(len(json.dumps(packed)))
         return packed
 
     def ask(self, calls: list[WorkerCall]) -> list[Any]:
         message = json.dumps({"calls": [call.data for call in calls]}).encode()
-        if self.sent + len(message) > self.sent_bytes:
-            raise ValueError(
-                f"the calls of one piece of code may pass on {self.sent_bytes:,} bytes, and this is beyond"
-            )
-        self.sent += len(message)
-        self.made += len(calls)
-        if self.made > self.most_calls:
-            self._end("RuntimeError", f"more than {self.most_calls} calls in one piece of code", "calls", calls[0].line)
+        self.use.send(len(message))
+        self.use.add_calls(len(calls), calls[0].line)
         runner = self.runner
         self.message, self.waits = message, True
         self.back.release()
@@ -204,22 +195,16 @@ class WorkerSession:
             data["value"], lambda stands: self.things.make(stands["$handle"], data["things"][stands["$handle"]])
         )
 
-    def _end(self, kind: str, message: str, limit: str, line: int = 0) -> None:
-        """End the piece here by giving it up, so that it cannot prevent that."""
+    def _end(self, limit: str, line: int) -> None:
+        """End the piece here, because of a limit, by giving it up, so that it cannot prevent that."""
         frame = sys._getframe(1)
         while line == 0 and frame is not None:
             line = frame.f_lineno if frame.f_code.co_filename == self.piece.file else 0
             frame = frame.f_back  # type: ignore[assignment]
         runner, self.waits = self.runner, True
-        self.hand({"error": _describe_error(kind, message, line, limit)})
+        self.hand({"error": _describe_error(*describe_limit(limit, self.limits), line, limit)})
         while True:
             runner.wake.acquire()
-
-    def _slept(self) -> None:
-        self._end("TimeoutError", f"slept longer than the limit of {self.clock.seconds:g} s", "time")
-
-    def _flooded(self) -> None:
-        self._end("RuntimeError", f"printed more than {FLOOD * self.output.max_chars:,} characters", "output")
 
     def _error(self, problem: BaseException) -> dict[str, Any]:
         while isinstance(problem, BaseExceptionGroup) and problem.exceptions:
@@ -245,7 +230,7 @@ class WorkerSession:
 
 
 def _describe_error(kind: str, message: str, line: int, limit: str) -> dict[str, Any]:
-    return {"type": kind, "message": message[:4000], "line": line, "limit": limit}
+    return {"type": kind, "message": message[:MESSAGE_CHARS], "line": line, "limit": limit}
 
 
 def _depth() -> int:

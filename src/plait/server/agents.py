@@ -16,14 +16,15 @@ from plait.agent import Agent
 from plait.config import ServeTable
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
-from plait.runtime.agent_description import settings_of
+from plait.runtime.agent_fields import AgentFields, record_settings
+from plait.runtime.options import list_fields
 from plait.runtime.sessions import SESSION
 from plait.runtime.tool_selection import SEARCH
 from plait.server.errors import RequestRejected
 from plait.tools.load import is_mcp_word
 
-FORKABLE = ("loop", "options", "model", "models", "approve", "grounding")
-"""The fields that a fork may change over HTTP. None of them names a file or loads code."""
+FORKABLE = ("options", *(each.name for each in list_fields(AgentFields) if each.over_http))
+"""The fields that a fork may change over HTTP, and the options of its loop. None of them names a file or loads code."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -74,7 +75,7 @@ def _prepare(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
 
 def makes_same_requests(agent: Agent, head: RunHead) -> bool:
     """Return whether an agent would make the same requests as a recorded run, judged by its settings."""
-    settings = to_builtins(settings_of(agent))
+    settings = to_builtins(record_settings(agent))
     loop = {"name": agent._loop.name, "options": loops.options_of(agent._loop)}
     if settings.get("sandbox") == "auto":
         del settings["sandbox"]  # a resumed run uses the sandbox of its journal

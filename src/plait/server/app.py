@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from plait.core.errors import JournalError
-from plait.journal.reader import NoJournal
+from plait.journal.store import NoJournal
 from plait.server.completions import completion_routes
 from plait.server.errors import ENDPOINTS, error_body, json_response
 from plait.server.guard import AccessCheck

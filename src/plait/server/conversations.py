@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -27,10 +26,9 @@ from plait.journal.entries import Question
 from plait.journal.keys import QUESTION_ID_LENGTH
 from plait.journal.open_questions import find_open_questions, read_questions
 from plait.journal.owner import new_run_id
-from plait.journal.reader import NoJournal
 from plait.journal.records import RunRow
 from plait.journal.results import Results
-from plait.journal.store import Journal
+from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
 from plait.runtime.approvals import waiting_with, without_id
 from plait.runtime.chat_messages import write_messages
 from plait.server.auth import Caller, RunLabel
@@ -58,6 +56,10 @@ class ConversationState(Struct, frozen=True):
     waiting_agent: str = ""
     answered: str = ""
     waiting_question: str = ""
+
+
+LOOK_BACK = 1000
+"""The number of a client's last runs whose answers are known as clean."""
 
 
 def conversation_key(messages: Sequence[ChatMessage]) -> str:
@@ -113,8 +115,14 @@ def mark_clean_turns(
     all of a session of the caller (`is_known`; its runs know what they read), else what clean runs said. Blocking."""
     clean: set[str] = set()
     if turns and not is_known:
-        with suppress(NoJournal):
-            clean = journal.clean_answers(str(RunLabel(caller.owner, "")).removesuffix(":"))
+        label = str(RunLabel(caller.owner, "")).removesuffix(":")
+        rows = journal.find(RunQuery(label=label, limit=LOOK_BACK))
+        said = {
+            (answer_text(answer).strip(), bool(row.totals.get("guards", {}).get("taint")))
+            for row in rows
+            if (answer := (row.outcome or {}).get("answer")) is not None
+        }
+        clean = {text for text, is_tainted in said if not is_tainted and (text, True) not in said}
     return [
         message for turn in turns for message in write_messages([turn], clean=is_known or turn.answer.strip() in clean)
     ]
@@ -146,8 +154,8 @@ def find_answered_question(journal: Journal, state: ConversationState, messages:
     run = state.waiting_run or (_last_run(journal, state.session) if may_name else "")
     if not run or state.answered:
         return state.answered or None
-    still_open = find_open_questions(journal, run) if state.waiting_run else []
-    asked = read_questions(journal, run)
+    still_open = wait_for(find_open_questions(journal.store, run)) if state.waiting_run else []
+    asked = wait_for(read_questions(journal.store, run))
     found = [each for each in asked if without_id(text, each.question) is not None]
     if not state.waiting_run and not found:
         return None
@@ -176,7 +184,7 @@ def _find_by_messages(
     ends = range(len(messages) - 2, max(0, len(messages) - 2 * TURNS_BACK), -2)
     labels = {str(RunLabel(caller.owner, agent, conversation_key(messages[:end]))): end for end in ends}
     try:
-        found = Results(journal).runs(labels)
+        found = wait_for(Results(journal.store).find_runs(labels))
     except (NoJournal, UnknownRun):
         return None
     for label, end in labels.items():
@@ -204,7 +212,7 @@ def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
         return True  # it asked nothing, so its rows need not be read
     shown: list[str] = []
     replies = list(since[1::2])
-    for question in (each for each in read_questions(journal, row.head.run) if each.answer is not None):
+    for question in (each for each in wait_for(read_questions(journal.store, row.head.run)) if each.answer is not None):
         shown.append(question_text(question).strip())
         if replies and not _is_reply(replies.pop(0), question):
             return False

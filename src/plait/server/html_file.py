@@ -16,7 +16,7 @@ from plait.core.notebook import escape_json, hash_source
 from plait.journal.codec import encode
 from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.runtime.recorded_events import recorded_loop
 from plait.server.http_exchanges import HttpExchange, read_exchanges
 from plait.server.run_view import open_questions, plan_view, run_facts, show_child_questions
@@ -80,7 +80,7 @@ def _document(row: RunRow, journal: Journal, max_text: int | None) -> dict[str, 
         "run": run_facts(row, timeline),
         "steps": timeline.changes(),
         "seq": timeline.seq,
-        "waiting": open_questions(row, find_open_questions(journal, run, timeline.trace)),
+        "waiting": open_questions(row, wait_for(find_open_questions(journal.store, run, timeline.trace))),
         "plan": plan_view(row, timeline.trace),
         "wire": [_shrink(each) for each in read_exchanges(row.head, timeline.trace)],
     }

@@ -16,9 +16,10 @@ from typing import Any
 from plait.core import Event
 from plait.core import events as ev
 from plait.core.errors import PlaitError
-from plait.journal import codec, reader
+from plait.journal import codec
 from plait.journal.open_questions import find_open_questions
-from plait.journal.store import Journal
+from plait.journal.records import RunRow
+from plait.journal.store import Journal, RunQuery, wait_for
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
 from plait.server import run_search
@@ -114,8 +115,7 @@ class RunFollower:
     def __init__(self, journal: Journal, run: str, *, after: int | None = None) -> None:
         """Find the run. `after`: the last row that the page already has."""
         self.journal = journal
-        with reader.reading(journal.path) as connection:
-            self._n, self.row = reader.find(connection, run, journal.path)
+        self.row = journal.run(run)
         self.timeline = ViewerTimeline(recorded_loop(self.row.head), self.row.head.run)
         self._state = ""
         if after is not None:
@@ -126,8 +126,7 @@ class RunFollower:
         """Return what is new since the last call: changed steps, the run's facts, its plan. None for nothing."""
         seq, run = self.timeline.seq, self.row.head.run
         # Read the run's row first. Its end is written with its last rows, so an ended run has all its rows.
-        with reader.reading(self.journal.path) as connection:
-            self.row = reader.find(connection, run, self.journal.path)[1]
+        self.row = self.journal.run(run)
         self._read()
         state = f"{self.row.verdict} {self.row.owner} {self.row.updated if self.row.status in OVER else ''}"
         changed, self._state = state != self._state, state
@@ -137,9 +136,12 @@ class RunFollower:
         news: dict[str, Any] = {"run": run_facts(self.row, self.timeline), "steps": self.timeline.changes()}
         waits = self.row.status == "waiting"
         if changed or waits:
-            news["run"]["forks"] = run_search.find_forks(self.journal, run)
+            forks = self.journal.find(RunQuery(parent=run, children=True, limit=50))
+            news["run"]["forks"] = [each.head.run for each in forks]
             news["run"]["children"] = [child_entry(row) for row in self.journal.children(run)]
-            news["waiting"] = open_questions(self.row, find_open_questions(self.journal, run)) if waits else []
+            news["waiting"] = (
+                open_questions(self.row, wait_for(find_open_questions(self.journal.store, run))) if waits else []
+            )
         if (changed or _has_finished_work(news["steps"])) and has_plan(self.row.head):
             news["plan"] = plan_view(self.row, self.journal.timeline(run))
         return news
@@ -153,17 +155,15 @@ class RunFollower:
         return row.status in OVER and not is_graded_soon
 
     def _read(self, until: int | None = None) -> None:
-        with reader.reading(self.journal.path) as connection:
-            rows = reader.rows_without_bodies(connection, self._n, self.timeline.seq, until)
-        for row in rows:
+        run, after = self.row.head.run, self.timeline.seq
+        for row in wait_for(self.journal.store.read_rows(run, after, until=until, bodies=False)):
             self.timeline.add(row)
 
 
 def full_timeline(journal: Journal, run: str) -> ViewerTimeline:
     """Read a run with all its texts complete; blocking."""
-    with reader.reading(journal.path) as connection:
-        n, row = reader.find(connection, run, journal.path)
-        rows = reader.rows_without_bodies(connection, n, -1)
+    row = journal.run(run)
+    rows = wait_for(journal.store.read_rows(row.head.run, bodies=False))
     timeline = build_timeline(rows, recorded_loop(row.head), row.head.run, max_text=None)
     show_child_questions(journal, timeline)
     return timeline
@@ -213,7 +213,7 @@ async def follow_run(
 
 async def follow_list(journal: Journal, is_over: Callable[[], bool] = lambda: False) -> AsyncIterator[bytes]:
     """Send the runs that are new or changed, as the list shows them."""
-    known: dict[int, tuple[str, float]] = {}
+    known: dict[int, Any] = {}
     recent, newest = await asyncio.to_thread(run_search.find_changed, journal, known, 0)
     yield b"retry: 1500\n\n"
     # Send the first page again: runs may have changed since the list was read.
@@ -228,7 +228,7 @@ async def follow_list(journal: Journal, is_over: Callable[[], bool] = lambda: Fa
         unfinished = now
         if died:
             with suppress(PlaitError):
-                found += await asyncio.to_thread(run_search.find_numbered, journal, died)
+                found += await asyncio.to_thread(run_search.find_numbered, journal, tuple(died))
         if found:
             quiet = 0.0
             yield _list_event(found)
@@ -252,8 +252,8 @@ def last_seen_row(header: str | None, query: str | None) -> int | None:
     return None
 
 
-def _list_event(runs: list[run_search.NumberedRun]) -> bytes:
-    return format_event({"runs": [list_entry(each.row, n=each.n) for each in runs]})
+def _list_event(runs: list[RunRow]) -> bytes:
+    return format_event({"runs": [list_entry(row) for row in runs]})
 
 
 def _has_finished_work(steps: list[dict[str, Any]]) -> bool:

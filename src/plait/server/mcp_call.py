@@ -112,7 +112,7 @@ class AgentCall:
                 tries, problem = tries - 1, f"{error}\n\n"
         if isinstance(run.outcome, Waiting) and self._can_ask and self._is_modern:
             return _ask_again(run.id, run.outcome.question, question_text(run.outcome))
-        return self._finish(run)
+        return await self._finish(run)
 
     # -- the run
 
@@ -149,7 +149,7 @@ class AgentCall:
     ) -> ActiveRun:
         manager, caller, name = self.manager, self._caller, self.params.name
         if run:
-            check_agent(state_of(manager.find_run(run, caller)), name)
+            check_agent(state_of(await manager.find_run(run, caller)), name)
         if run and session is None:
             return await manager.resume_in_turn(run, text, question=reply_to, caller=caller, on_event=on_event)
         session = caller.session(session) if session is not None else None
@@ -196,8 +196,8 @@ class AgentCall:
 
     # -- its result
 
-    def _finish(self, run: Run) -> types.CallToolResult:
-        row = self.manager.find_run(run.id, self._caller)
+    async def _finish(self, run: Run) -> types.CallToolResult:
+        row = await self.manager.find_run(run.id, self._caller)
         session = self._caller.name_session(row.head.session) if row.head.session else ""
         if isinstance(run.outcome, Waiting):
             asked = question_text(run.outcome)

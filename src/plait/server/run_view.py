@@ -12,7 +12,7 @@ from plait.journal.entries import Question
 from plait.journal.open_questions import read_questions
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
 from plait.runtime.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
@@ -27,12 +27,12 @@ ANSWER = 100_000
 """Characters of the answer on a run's page."""
 
 
-def list_entry(row: RunRow, *, n: int = 0) -> dict[str, Any]:
-    """Return a run as the list shows it, with shortened texts. `n` is its number in the journal."""
+def list_entry(row: RunRow) -> dict[str, Any]:
+    """Return a run as the list shows it, with shortened texts."""
     outcome, totals, head = row.outcome or {}, row.totals, row.head
     label = RunLabel.parse(head.label)
     return {
-        "n": n,
+        "n": row.n,
         "run": head.run,
         "status": row.status,
         "grade": row.grade,
@@ -107,7 +107,7 @@ def show_child_questions(journal: Journal, timeline: ViewerTimeline) -> None:
     """Show the questions of a run's child runs beside its own."""
     for child in timeline.trace.children:
         with suppress(UnknownRun):  # it has not begun, or was deleted
-            timeline.show_child_questions(child, read_questions(journal, child.run))
+            timeline.show_child_questions(child, wait_for(read_questions(journal.store, child.run)))
 
 
 def has_plan(head: RunHead) -> bool:

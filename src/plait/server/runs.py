@@ -21,9 +21,8 @@ from plait.core import Event
 from plait.core.errors import UnknownRun
 from plait.core.events import Began, Ended
 from plait.journal.codec import encode
-from plait.journal.reader import NoJournal
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Journal
+from plait.journal.store import Journal, NoJournal
 from plait.runtime.attachments import UserQuestion
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.run import Run
@@ -177,7 +176,8 @@ class RunManager:
         For a child run, resumes the run at the top of its tree, which waits with the same question. Raises
         `StaleAnswer` if the question is not open.
         """
-        head = self._find_resumable(self._find_top(self.find_run(run, caller)).head.run, caller).head
+        top = await self._find_top(await self.find_run(run, caller))
+        head = (await self._find_resumable(top.head.run, caller)).head
         active = ActiveRun(_agent_name(head), head.session, on_event)
         return await self._perform(active, partial(self.agent_for(head).aresume, head.run, answer, question=question))
 
@@ -191,7 +191,7 @@ class RunManager:
         on_event: OnEvent | None = None,
     ) -> ActiveRun:
         """Resume a run as a turn of its conversation, after the active turn. A fork is not a turn."""
-        head = self._find_resumable(run, caller).head
+        head = (await self._find_resumable(run, caller)).head
         async with self.take_turn(None if head.parent else head.session or None) as turn:
             active = await self.resume(run, answer, question=question, caller=caller, on_event=on_event)
             turn.release_after(active)
@@ -201,18 +201,18 @@ class RunManager:
         self, run: str, at: int, changes: Mapping[str, Any] | None = None, *, caller: Caller = ANYONE
     ) -> ActiveRun:
         """Start a run that takes the steps before `at` from another run. `agents.FORKABLE` lists the `changes`."""
-        head = self.find_run(run, caller).head
+        head = (await self.find_run(run, caller)).head
         agent = change_agent(self.agent_for(head), dict(changes or {}))
         name = _agent_name(head)
         label = str(RunLabel(caller.owner, name))
         return await self._perform(ActiveRun(name, head.session), partial(agent.afork, head.run, at, label=label))
 
-    def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "Cancelled in the viewer.") -> bool:
+    async def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "Cancelled in the viewer.") -> bool:
         """Cancel a run of this process; False if this process does not perform it. Raises for another owner's run."""
         active = self.active.get(run)
         if active is None:
             return False
-        self.find_run(run, caller)
+        await self.find_run(run, caller)
         return active.cancel(reason)
 
     # -- who may see what
@@ -234,34 +234,34 @@ class RunManager:
     def agent_names(self) -> str:
         return ", ".join(list(self.agents)[:20])
 
-    def find_run(self, run: str, caller: Caller = ANYONE) -> RunRow:
+    async def find_run(self, run: str, caller: Caller = ANYONE) -> RunRow:
         """Return a recorded run. Raises the same `UnknownRun` for a missing run and for another owner's.
 
         A client sees only runs that the same token started, by their whole id; near matches could be other owners'
         runs.
         """
         if caller.full:
-            return self.journal.run(run)
+            return await self.journal.store.find_run(run)
         unknown = UnknownRun(f"There is no run {run!r} in the journal.")
         try:
-            row = self.journal.run(run)
+            row = await self.journal.store.find_run(run)
         except UnknownRun:
             raise unknown from None
-        label = RunLabel.parse(self._find_top(row).head.label)
+        label = RunLabel.parse((await self._find_top(row)).head.label)
         if row.head.run != run or label is None or not label.owner or label.owner != caller.owner:
             raise unknown
         return row
 
-    def _find_top(self, row: RunRow) -> RunRow:
+    async def _find_top(self, row: RunRow) -> RunRow:
         """Return the run at the top of a child run's tree; the run itself if it is no child."""
         seen = {row.head.run}
         while row.head.caller is not None and row.head.caller.run not in seen:
-            row = self.journal.run(row.head.caller.run)
+            row = await self.journal.store.find_run(row.head.caller.run)
             seen.add(row.head.run)
         return row
 
-    def _find_resumable(self, run: str, caller: Caller) -> RunRow:
-        row = self.find_run(run, caller)
+    async def _find_resumable(self, run: str, caller: Caller) -> RunRow:
+        row = await self.find_run(run, caller)
         if row.status in ("answered", "failed", "stopped"):
             hint = "Fork it to continue in another way."
             raise RequestRejected(409, f"Run {row.head.run} is over ({row.status}).", hint=hint)
@@ -277,7 +277,7 @@ class RunManager:
             agent = self._with_output(served, (head.settings.get("output") or {}).get("schema"))
             if makes_same_requests(agent, head):
                 return agent
-        return Agent.from_journal(head, journal=self.journal.path)
+        return Agent.from_journal(head, journal=self.journal.place)
 
     def _with_output(self, served: ServedAgent, schema: dict[str, Any] | None) -> Agent:
         """Return the served agent, for answers that fit the schema. Clients send the same few schemas again and again,

@@ -16,6 +16,7 @@ from plait import loops
 from plait.agent import Agent
 from plait.core.errors import ConfigError
 from plait.journal.results import Results
+from plait.journal.store import wait_for
 from plait.runtime.attachments import restore_request
 from plait.server import live, run_search
 from plait.server.auth import LOGGED_IN, LoginLimit, cookie_name
@@ -154,10 +155,7 @@ class ViewerApi:
         wanted = _parse_filter(request)
         found, more = run_search.find_runs(self._journal, wanted)
         unfinished = run_search.find_unfinished(self._journal) if wanted.is_plain else []
-        lists = {
-            name: [list_entry(each.row, n=each.n) for each in runs]
-            for name, runs in (("live", unfinished), ("runs", found))
-        }
+        lists = {name: [list_entry(row) for row in runs] for name, runs in (("live", unfinished), ("runs", found))}
         return json_response({**lists, "more": more})
 
     def run(self, request: Request) -> Response:
@@ -191,7 +189,7 @@ class ViewerApi:
         if body is None:
             raise RequestRejected(404, "That row has no body.")
         if any(each.seq == seq for _, each in self._journal.timeline(run, bodies=False).attempts):
-            body = restore_request(body, self._journal.head(run), self._journal)
+            body = wait_for(restore_request(body, self._journal.head(run), self._journal.store))
         headers = {"Content-Disposition": f'attachment; filename="{seq}.txt"'}
         return Response(body, media_type="application/octet-stream", headers=headers)
 
@@ -223,17 +221,17 @@ class ViewerApi:
         return _stream(live.follow_list(self._journal, self._is_stopping))
 
     def comparisons(self, request: Request) -> Response:
-        results = Results(self._journal)
+        results = Results(self._journal.store)
         rows = [
             {
                 "name": each.name,
                 "suite": each.head["suite"]["word"],
                 "started": each.started,
-                "finished": len(results.results(each.head["cells"])),
+                "finished": len(wait_for(results.read(each.head["cells"]))),
                 "cells": len(each.head["cells"]),
                 "loops": list(dict.fromkeys(row["loop"] for row in each.head["contenders"])),
             }
-            for each in results.comparisons()
+            for each in wait_for(results.list_comparisons())
         ]
         return json_response(rows)
 
@@ -241,7 +239,7 @@ class ViewerApi:
         """Return the page of a comparison, as `plait compare --html` writes it, with links to its runs."""
         from plait.lab import page, run_comparison  # heavy: statistics and charts
 
-        found = run_comparison.load_comparison(request.query_params.get("name", ""), self._journal.path)
+        found = run_comparison.load_comparison(request.query_params.get("name", ""), self._journal.place)
         text = page.render_served_page(found, "/#/runs/")
         # The page itself restricts its scripts by their hashes.
         return Response(text, media_type="text/html", headers={"Content-Security-Policy": "frame-ancestors 'none'"})
@@ -273,7 +271,7 @@ class ViewerApi:
         return json_response({"run": active.run}, 201)
 
     async def cancel(self, request: Request) -> Response:
-        if not self._manager.cancel(_run_id(request), caller=request.state.caller):
+        if not await self._manager.cancel(_run_id(request), caller=request.state.caller):
             hint = "Cancel it where it was started."
             raise RequestRejected(409, "This server is not performing that run.", hint=hint)
         return json_response({}, 202)

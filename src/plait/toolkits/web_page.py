@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import codecs
 import re
+from contextlib import suppress
 from email.message import Message
 
 from plait.core.errors import ConfigError, ToolError
+from plait.core.text import decode_text
 from plait.toolkits.html_text import html_to_text
 from plait.toolkits.service import SECONDS
 from plait.tools.tool import Tool, tool
@@ -89,16 +91,9 @@ def _read_page(url: str, content_type: str, data: bytes) -> tuple[str, str]:
 
 
 def _decode(data: bytes, charset: str) -> str:
-    for mark, name in (
-        (codecs.BOM_UTF8, "utf-8-sig"),
-        (codecs.BOM_UTF16_LE, "utf-16"),
-        (codecs.BOM_UTF16_BE, "utf-16"),
-    ):
-        if data.startswith(mark):
-            return data.decode(name, "replace")
-    try:
-        if charset and codecs.lookup(charset).name not in _NO_CHARSETS:
-            return data.decode(charset, "replace")
-    except (LookupError, ValueError):
-        pass
-    return data.decode("utf-8", "replace")
+    """Return the text of a page: a byte order mark decides, then the stated charset; else it is guessed."""
+    if not data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        with suppress(LookupError, ValueError):
+            if charset and codecs.lookup(charset).name not in _NO_CHARSETS:
+                return data.decode(charset, "replace")
+    return decode_text(data) or data.decode("utf-8", "replace")

@@ -11,7 +11,6 @@ from typing import Literal
 from plait.core.errors import ConfigError
 from plait.lab.graders import scores
 from plait.lab.graders.functions import load_function_grader, read_source
-from plait.lab.injections.grade import grade_injected
 from plait.lab.tasks import Grade, Grader, SuiteTask, digest
 from plait.lab.world import task_of
 from plait.runtime.run import Run
@@ -29,7 +28,6 @@ _GRADERS: dict[str, Grader] = {
     "contains": scores.grade_answers(scores.score_contains),
     "calls": scores.grade_calls,
     "world": scores.grade_errand,
-    "injections": grade_injected,
 }
 NAMES = (*_GRADERS, "judge", "python")
 
@@ -38,9 +36,9 @@ def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None
     """Return the grader of a word.
 
     `exact`, `f1` or `f1:0.5`, `yesno`, `label` or `label:one|another`, `number` or `number:0.01`, `has`, `contains`,
-    `calls`, `world` or `world:B`, `injections`, `judge:MODEL[,template=FILE]`, `file.py:function`,
-    `python:module:function`. `journal` stores the runs of a judging model. Raises `ConfigError` for an unknown word, a
-    function that cannot be loaded, and an invalid setting.
+    `calls`, `world` or `world:B`, `judge:MODEL[,template=FILE]`, `file.py:function`, `python:module:function`.
+    `journal` stores the runs of a judging model. Raises `ConfigError` for an unknown word, a function that cannot be
+    loaded, and an invalid setting.
     """
     name, colon, rest = word.strip().partition(":")
     if word == UNJUDGED:

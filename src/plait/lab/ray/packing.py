@@ -21,7 +21,7 @@ from msgspec import Struct
 from plait import config
 from plait.agent import Agent
 from plait.core.errors import ConfigError, PlaitError
-from plait.journal.adopt import Carried
+from plait.journal.carry import Carried
 from plait.lab.graders import grader_digest
 from plait.lab.plan import Cell, agent_digests, tools_digest
 from plait.lab.results import CellResult

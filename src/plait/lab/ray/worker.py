@@ -16,14 +16,13 @@ import msgspec
 
 from plait.agent import Agent
 from plait.core.errors import ConfigError, PlaitError
-from plait.journal.adopt import Carried, pack
+from plait.journal.carry import Carried, pack
 from plait.journal.owner import life_of, owner_of_this_process
-from plait.journal.store import Journal
+from plait.journal.store import ALL, Journal, NoJournal
 from plait.lab.cells import CellNotMeasured, run_cell
 from plait.lab.graders import grader_digest, load_grader
 from plait.lab.plan import Cell, tools_digest
 from plait.lab.ray.packing import OutageReport, PackedCell, PackedContender, WorkerReply, unpack_agent
-from plait.lab.tasks import Grader
 
 PREFIX = "plait-worker-"
 POLL = 0.1
@@ -62,10 +61,11 @@ class RayWorker:
         name = PREFIX + owner_of_this_process().replace(":", "+") + "+"
         self._folder = tempfile.TemporaryDirectory(prefix=name, dir=folder or None)
         self._place = Path(self._folder.name)
-        self._journal = Journal(self._place / "journal.db")
+        self._file = self._place / "journal.db"
+        self._store = Journal(self._file).store
         self._template = lru_cache(maxsize=256)(self._make_agent)
         self._agent = lru_cache(maxsize=1024)(self._add_tools)
-        self._grader = lru_cache(maxsize=256)(partial(load_grader, journal=self._journal.path))
+        self._grader = lru_cache(maxsize=256)(partial(load_grader, journal=self._file))
 
         # The event loop lives as long as the process: connections and the journal stay open between cells.
         self._loop = asyncio.new_event_loop()
@@ -110,12 +110,13 @@ class RayWorker:
 
     async def _take_runs(self) -> tuple[Carried, ...]:
         """Take all ended runs out of the journal, the oldest first."""
-        if not self._journal.path.exists():
+        try:
+            rows = await self._store.list_runs(ALL)
+        except NoJournal:
             return ()
-        names = [row.head.run for row in reversed(self._journal.runs(limit=1_000_000)) if row.outcome is not None]
-        runs = tuple(pack(self._journal, name) for name in names)
-        for name in names:
-            await self._journal.delete(name)
+        names = [row.head.run for row in reversed(rows) if row.outcome is not None]
+        runs = tuple([await pack(self._store, name) for name in names])
+        await self._store.delete(names)
         return runs
 
     def _make_cell(self, contender: bytes, packed: PackedCell) -> Cell:
@@ -139,7 +140,4 @@ class RayWorker:
         if contender.settings:
             file.write_bytes(contender.settings)
             os.environ["PLAIT_CONFIG"] = str(file)  # a judge reads it as well
-        return unpack_agent(contender, self._journal.path, file)
-
-    def _load_grader(self, word: str) -> Grader:
-        return load_grader(word, journal=self._journal.path)
+        return unpack_agent(contender, self._file, file)

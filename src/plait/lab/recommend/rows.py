@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.journal.results import Results
-from plait.journal.store import Journal
+from plait.journal.store import Journal, wait_for
 from plait.user_files import read_file
 
 _MADE_BY = "`plait compare ... --json > FILE` writes one."
@@ -131,7 +131,7 @@ def _read_journal(name: str, journal: object) -> object:
     if name.endswith(".json") or "/" in name:
         raise ConfigError(f"There is no file {name}.", hint=_MADE_BY)
     try:
-        found = Results(Journal.at(journal)).comparison(name)  # type: ignore[arg-type]
+        found = wait_for(Results(Journal.at(journal).store).find_comparison(name))  # type: ignore[arg-type]
     except ConfigError as why:
         raise ConfigError(f"There is no file {name}. {why.message}", hint=why.hint) from why
     if found.summary is None:

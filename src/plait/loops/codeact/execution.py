@@ -42,17 +42,14 @@ from plait.loops.codeact.hints import (
     too_long,
     unknown_name,
 )
+from plait.loops.codeact.labels import SEARCH, STOP
 from plait.loops.codeact.signature import as_code, python_function, signature
 from plait.loops.escape import Escape
 from plait.loops.tool_descriptions import tools_found
 
-SEARCH = "method_search"
-"""The name of the search tool in code, whatever its own name."""
-
 MOST_BROUGHT, BROUGHT = 5, 300
 """Limits for an action that printed none of its results: how many are shown (the last ones), and characters of each."""
 
-STOP = "stop"
 NOTHING = "(no result)"
 """The text of an observation that is None in code."""
 

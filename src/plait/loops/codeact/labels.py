@@ -2,28 +2,21 @@
 
 A label is at the start of a line: `THOUGHT 3:`, in any case, with or without a number, with Markdown around it. A fence
 is three or more backticks, or tildes at the start of a line. `guard` puts one backslash into anything that could be
-read as either, and `unguard` removes one; `disarm` escapes data for good. Each pattern is linear in the text.
+read as either, and `unguard` removes one; `escape` escapes data for good. Each pattern is linear in the text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from keyword import kwlist
 
-from plait.core.loose_json import without_halves
-from plait.loops.escape import LabelGuard, from_line_start
-from plait.loops.format import Remark
-from plait.loops.label_scan import Label, LabelKind, cut, repair_remark
+from plait.core import ToolSpec
+from plait.loops.escape import from_line_start
+from plait.loops.label_scan import LabelWords
 
-_HEAD = r"[ \t>*_#`-]{0,12}"
-_WORDS = r"thought|action|observation|final[ _]answer"
-_NUMBER = r"(?:[ \t]{0,3}#?\d{1,9})?"
-_AFTER = r"[*_`]{0,3}[ \t]{0,4}"
-_FLAGS = re.M | re.I | re.A
-
-LABEL = re.compile(rf"^{_HEAD}({_WORDS})({_NUMBER}){_AFTER}[:：](?:\*\*|__)?", _FLAGS)
 IN_CODE = re.compile(r"^(?:THOUGHT|ACTION|OBSERVATION)[ \t]{0,3}\d{1,9}[ \t]{0,4}[:：]", re.M | re.A)
 """The end of an action with an unclosed fence: in code, only labels in the exact format count."""
 
@@ -34,65 +27,53 @@ FENCE = re.compile(
 )
 """An opening fence, with its language's word if it has one."""
 
-_LABELS = LabelGuard(rf"^{_HEAD}(?:{_WORDS}){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 _FENCES = re.compile(r"(?<!\\)(\\*+)((?<!`)`{3,}+)|^([ \t]{0,12})(\\*+)(~{3,}+)", re.M)
 _FENCES_OFF = re.compile(r"(?<!\\)\\(\\*+)(`{3,}+)|^([ \t]{0,12})\\(\\*+)(~{3,}+)", re.M)
 _TAGS = re.compile(r"<(?=/?code>)", re.I)
 _KEYWORD = rf"(?:{'|'.join([*kwlist, 'match', 'case', 'type'])})\b"
-_TICKS_OFF = re.compile(r"(?<!\\)\\(\\*+)(`{3,}+)")
 
-_KINDS: dict[str, LabelKind] = {
-    "thought": "thought",
-    "action": "action",
-    "observation": "observation",
-    "final answer": "answer",
-}
-
-
-def drop_surrogates(text: str, remarks: list[Remark]) -> str:
-    """Remove lone surrogates from the text, because later steps cannot hold them."""
-    whole, halved = without_halves(text)
-    if halved:
-        remarks.append(repair_remark("a broken character was replaced"))
-    return str(whole)
+STOP = "stop"
+"""The function by which code ends the run."""
+SEARCH = "method_search"
+"""The name of the search tool in code, whatever its own name."""
+_OWN_NAMES = (STOP, SEARCH, "answer", "final_answer")
+"""Names that make a line of Python an action or an answer, beside those of the tools."""
 
 
-def label_at(match: re.Match[str]) -> Label:
-    """Return the label of a match of `LABEL`."""
-    kind = _KINDS[match[1].lower().replace("_", " ")]
-    return Label(kind, int(match[2].strip().lstrip("#") or 0), match.start(), match.end())
+@dataclass(frozen=True)
+class CodeWords(LabelWords):
+    """The labels of the code format, with its fences."""
+
+    thought: str = "THOUGHT"
+    action: str = "ACTION"
+    input: str = ""
+    observation: str = "OBSERVATION"
+    answer: str = "FINAL ANSWER"
+    inside: bool = False
+
+    def guard(self, text: str) -> str:
+        """Escape labels and fences in a text; `unguard` undoes it exactly."""
+        return _FENCES.sub(_add, self._labels.add(text))
+
+    def unguard(self, text: str) -> str:
+        return self._labels.remove(_FENCES_OFF.sub(_same, text))
+
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+        """Escape labels, fences, tags of code, and lines of Python that name a function of the run, in data.
+
+        `ACTION 3:` becomes `ACTION 3\\:`, and a line `x = send(1)` becomes `x = \\send(1)`. Escaping twice changes
+        nothing more.
+        """
+        text = _FENCES.sub(lambda m: m[0] if m[1] or m[4] else _add(m), self._labels.escape(text))
+        text = _TAGS.sub(r"<\\", text)
+        names = (*_OWN_NAMES, *(tool.name for tool in tools))
+        if not any(name in text for name in names):
+            return text
+        return from_line_start(partial(_lines_of_code(names).sub, r"\g<0>\\"), text, inline)
 
 
-def is_label(text: str) -> bool:
-    return LABEL.match(text.lstrip()) is not None
-
-
-def guard(text: str) -> str:
-    """Escape labels and fences in a text; `unguard` undoes it exactly."""
-    return _FENCES.sub(_add, _LABELS.add(text))
-
-
-def unguard(text: str) -> str:
-    """Undo `guard`."""
-    return _LABELS.remove(_FENCES_OFF.sub(_same, text))
-
-
-def unguard_rest(text: str) -> str:
-    """Undo `guard` except at the start of a line."""
-    return _TICKS_OFF.sub(r"\1\2", text)
-
-
-def disarm(text: str, names: Sequence[str] = (), inline: bool = False) -> str:
-    """Escape labels, fences, tags of code, and lines of Python that name one of `names`, in data.
-
-    `ACTION 3:` becomes `ACTION 3\\:`, and a line `x = send(1)` becomes `x = \\send(1)`. Escaping twice changes nothing
-    more.
-    """
-    text = _FENCES.sub(lambda m: m[0] if m[1] or m[4] else _add(m), _LABELS.disarm(text))
-    text = _TAGS.sub(r"<\\", text)
-    if not any(name in text for name in names):
-        return text
-    return from_line_start(partial(_lines_of_code(tuple(names)).sub, r"\g<0>\\"), text, inline)
+WORDS = CodeWords()
+LABEL = WORDS.pattern
 
 
 @lru_cache(maxsize=64)
@@ -105,11 +86,6 @@ def _lines_of_code(names: tuple[str, ...]) -> re.Pattern[str]:
     beside = rf"[ \t]*+(?:(?!{_KEYWORD})[\w\"'\\]|->)"
     before = rf"(?!{name})(?:{_KEYWORD}|\w++(?!{beside}))|[ \t.,:;=+*/%@&|^~<>!()\[\]{{}}-]"
     return re.compile(rf"(?:^|[\"'])(?:{before})*+(?={name}(?!{beside}))", re.M)
-
-
-def cut_label(label: Label, size: int) -> Remark:
-    """Return a remark about text behind an observation in the reply."""
-    return cut(f"an observation the model wrote itself, and what followed ({size - label.start} characters)")
 
 
 def _add(match: re.Match[str]) -> str:

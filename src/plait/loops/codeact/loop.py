@@ -37,10 +37,10 @@ from plait.core import (
     user,
 )
 from plait.loops.asking import BadReply, ask_until_read, is_typed_answer, needs_no_rest, read_plain_answer, read_reply
-from plait.loops.codeact.execution import SEARCH, STOP, Work
+from plait.loops.codeact.execution import Work
 from plait.loops.codeact.format import FORMAT, code_call
 from plait.loops.codeact.hints import MODULES, NAMES
-from plait.loops.codeact.labels import LABEL, label_at
+from plait.loops.codeact.labels import LABEL, SEARCH, STOP, WORDS
 from plait.loops.codeact.reader import MOST_STEPS, steps_of
 from plait.loops.codeact.signature import python_function
 from plait.loops.compaction import Compaction, View
@@ -107,7 +107,7 @@ class CodeAct:
         }
         place = "the argument of stop, as a Python value"
         page = Transcript(self.transcript, FORMAT, task, context, words, harmless=True, answer_place=place)
-        escape = escape_of(context, FORMAT.disarm)
+        escape = escape_of(context, FORMAT.escape)
         modules = MODULES if self.imports else frozenset()
         work = Work(context, escape, self.max_lines, self.repeats, modules)
         log = Scratchpad()
@@ -159,11 +159,11 @@ class CodeAct:
                 # The reply continues after the opened label: all of it is the answer, unless it begins a new turn.
                 text = reply.text.strip()
                 begun = LABEL.match(text)
-                answer = None if begun and label_at(begun).kind == "thought" else text or None
+                answer = None if begun and WORDS.label_at(begun).kind == "thought" else text or None
             return Stopped(limit.limit, limit.detail, answer)
 
     def splitter(self, phase: str) -> Splitter:
-        return OneKind("thought") if phase == "decompose" else FORMAT.splitter()
+        return OneKind("thought") if phase == "decompose" else FORMAT.stream()
 
     def _make_first_turn(
         self, task: Task, context: LoopContext, page: Transcript, log: Scratchpad, view: View

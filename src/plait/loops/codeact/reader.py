@@ -26,9 +26,9 @@ from plait.loops.codeact.blocks import (
     read_fence,
     without_tags,
 )
-from plait.loops.codeact.labels import FENCE, LABEL, cut_label, drop_surrogates, label_at, unguard
+from plait.loops.codeact.labels import FENCE, LABEL, WORDS
 from plait.loops.format import CODE, Remark, Turn, Unreadable
-from plait.loops.label_scan import Label, cut, repair_remark
+from plait.loops.label_scan import Label, cut, cut_at, repair_remark, replace_halves
 
 _MAX_EMPTY = 50
 """Maximum number of empty actions to skip before the reply is rejected."""
@@ -50,7 +50,7 @@ class TurnReader:
     def __init__(self, text: str, n: int, write: Write, whole: bool) -> None:
         self._n, self._write, self._whole = n, write, whole
         self._remarks: list[Remark] = []
-        self._text = without_tags(drop_surrogates(text, self._remarks), self._remarks)
+        self._text = without_tags(replace_halves(text, self._remarks), self._remarks)
         self._labels: list[Label] = []
         self._answers: list[Label] = []
 
@@ -74,10 +74,10 @@ class TurnReader:
                 continue
             if match is None:
                 break
-            label = label_at(match)
+            label = WORDS.label_at(match)
             if label.kind == "observation":
                 end = label.start
-                self._remarks.append(cut_label(label, len(text)))
+                self._remarks.append(cut_at(label.start, len(text)))
                 break
             if label.kind == "action":
                 block = code_after(text, label, ahead)
@@ -114,7 +114,7 @@ class TurnReader:
         thought = self._thought(start)
         rest = self._text[block.end :].strip("`~ \t\r\n")
         if rest:
-            own = any(label_at(match).kind == "observation" for match in LABEL.finditer(rest))
+            own = any(WORDS.label_at(match).kind == "observation" for match in LABEL.finditer(rest))
             words = "with an observation of its own" if own else "not run"
             self._remarks.append(cut(f"{len(rest)} characters after the action ({words})"))
         return self._keep(Turn(thought, Call(CODE, block.code)), block.end)
@@ -123,7 +123,7 @@ class TurnReader:
         """Return the turn of the last final answer."""
         first, last = self._answers[0], self._answers[-1]
         end = next((one.start for one in self._labels if one.start > last.start), len(self._text))
-        answer = unguard(self._text[last.end : end].strip()).strip()
+        answer = WORDS.unguard(self._text[last.end : end].strip()).strip()
         if not answer:
             raise self._unreadable("Your final answer is empty.")
         if end < len(self._text):
@@ -145,7 +145,7 @@ class TurnReader:
             self._check_label(one, "THOUGHT")
         if len(labels) > 1:
             self._remarks.append(repair_remark("several thoughts were joined"))
-        thought = unguard("\n".join(part for part in parts if part)).strip()
+        thought = WORDS.unguard("\n".join(part for part in parts if part)).strip()
         if not thought and needed:
             self._remarks.append(repair_remark("the thought is missing"))
         return thought

@@ -14,17 +14,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
-from msgspec import Struct
-
-from plait.core import JSON, Piece, Plan, Splitter, Step, ToolSpec
+from plait.core import JSON, Plan, Step, ToolSpec
 from plait.core.arguments import KEYWORD, parameter_names
 from plait.loops import gbnf
-from plait.loops.call_escape import disarm_calls
-from plait.loops.compiler.joiner import disarm_labels
-from plait.loops.compiler.reader import JOIN, CallReader, disarm_numbered
-from plait.loops.format import Remark, Unreadable
+from plait.loops.call_escape import escape_calls
+from plait.loops.compiler.joiner import JOINER
+from plait.loops.compiler.reader import JOIN, CallReader, NumberedCall, escape_numbered
+from plait.loops.format import Codec, Remark, Stream, Unreadable, write_json
 from plait.loops.label_scan import cut
 from plait.loops.tool_descriptions import argument_types, as_sentence, type_word
 
@@ -33,7 +32,34 @@ SHAPE = 'Write each call on a line of its own, such as `1. tool("text")`, and `j
 _NAME = re.compile(r"[^\W\d][\w.-]{0,99}")
 
 
-class NumberedCalls(Struct, frozen=True):
+Read: TypeAlias = tuple[Plan, tuple[Remark, ...]]
+"""A plan, and what was repaired or cut."""
+
+
+class NumberedCallStream(Stream[Read]):
+    """A plan that streams in, in whole lines: calls, and lines of thought."""
+
+    def __init__(self, codec: Codec[Read], n: int, tools: Sequence[ToolSpec]) -> None:
+        super().__init__(codec, n, tools)
+        self._reader, self._calls = CallReader(tools), list[NumberedCall]()
+        self._began = False
+
+    def split(self, text: str, *, last: bool) -> None:
+        self._calls += self._reader.close() if last else self._reader.feed(text)
+        for kind, said in self._reader.written():
+            # Line breaks separate calls, as they separate lines of thought.
+            self.show(kind, ("\n" if self._began else "") + said)
+            self._began = True
+
+    def result(self) -> Read:
+        if not self._calls and not self._reader.ended:
+            raise Unreadable(f"There is no call in your plan. {SHAPE}")
+        lost = [cut(f"call {call.step.id}: {call.problem}") for call in self._calls if call.problem]
+        return Plan(tuple(call.step for call in self._calls if not call.problem)), (*self._reader.remarks, *lost)
+
+
+@dataclass(frozen=True)
+class NumberedCalls(Codec[Read]):
     """Plans of numbered calls.
 
     The reader accepts text with any quotes or none, numbers written `1)`, `1:`, `Step 1.` or `$1 =`, missing numbers,
@@ -46,25 +72,24 @@ class NumberedCalls(Struct, frozen=True):
     """
 
     name: ClassVar[str] = "numbered_calls"
+    stream_kind = NumberedCallStream
 
     def reader(self, tools: Sequence[ToolSpec] = ()) -> CallReader:
         """Return a reader for a plan that is still being written."""
         return CallReader(tools)
 
-    def read(self, text: str, tools: Sequence[ToolSpec] = ()) -> tuple[Plan, tuple[Remark, ...]]:
+    def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Read:
         """Return the plan in a whole text, and what was repaired or cut.
 
         An unreadable call is dropped, with a remark. Raises `Unreadable` if there is neither a call nor `join()`.
         """
-        reader = self.reader(tools)
-        calls = [*reader.feed(text), *reader.close()]
-        if not calls and not reader.ended:
-            raise Unreadable(f"There is no call in your plan. {SHAPE}")
-        lost = [cut(f"call {call.step.id}: {call.problem}") for call in calls if call.problem]
-        return Plan(tuple(call.step for call in calls if not call.problem)), (*reader.remarks, *lost)
+        stream = self.stream(tools=tools)
+        stream.feed(text)
+        stream.close()
+        return stream.result()
 
-    def write(self, plan: Plan) -> str:
-        return _write(plan, self.call)
+    def write(self, reading: Read | Plan, n: int = 1) -> str:
+        return _write(reading if isinstance(reading, Plan) else reading[0], self.call)
 
     def show(self, plan: Plan) -> str:
         """Return a plan's text for people and prompts: as `write` if possible, else an approximation."""
@@ -87,9 +112,9 @@ class NumberedCalls(Struct, frozen=True):
             raise ValueError(f"A tool named {step.tool!r} can't be written as a numbered call.")
         return f"{step.id}. {step.tool}({_arguments(step.input)})"
 
-    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Put a backslash into anything that would read as a call, the plan's end, or one of the joiner's labels."""
-        return disarm_labels(disarm_numbered(disarm_calls(text, tools), tools))
+        return JOINER.escape(escape_numbered(escape_calls(text, tools), tools))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         lines = []
@@ -101,7 +126,7 @@ class NumberedCalls(Struct, frozen=True):
             lines.append(" ".join([f"{tool.name}({inside}):", as_sentence(tool.description), *told, *returns]))
         return "\n".join(lines)
 
-    def grammar(self, tools: Sequence[ToolSpec], most: int = 20) -> str:
+    def grammar(self, tools: Sequence[ToolSpec], n: int = 1, *, opened: bool = False, most: int = 20) -> str:
         """Return GBNF of plans as `write` makes them, at most `most` calls; references may be unquoted."""
         calls = [tool for tool in tools if _NAME.fullmatch(tool.name) and tool.name.lower() != JOIN]
         rules = [
@@ -113,9 +138,6 @@ class NumberedCalls(Struct, frozen=True):
             rules.append("call ::= id ( " + " | ".join(f"call{i}" for i in range(len(calls))) + r' ) "\n"')
         rules += [f"call{i} ::= {_call_rule(tool)}" for i, tool in enumerate(calls)]
         return "\n".join([*rules, r'ref ::= "$" [1-9] [0-9]{0,2}', gbnf.JSON_RULES])
-
-    def splitter(self) -> Splitter:
-        return NumberedCallSplitter()
 
 
 FORM = NumberedCalls()
@@ -134,20 +156,13 @@ def _arguments(given: JSON) -> str:
     if isinstance(given, list | tuple):
         raise ValueError("Input that is a list can't be written: give an object by the parameters' names.")
     if not isinstance(given, dict):
-        return _json(given)
+        return write_json(given, "An argument")
     if not given:
         raise ValueError("Input that is an empty object can't be written: give none.")
     for key in given:
         if not isinstance(key, str) or not (match := KEYWORD.match(f"{key}=")) or match[1] != key:
             raise ValueError(f"The key {key!r} can't be written as an argument's name.")
-    return ", ".join(f"{key}={_json(value)}" for key, value in given.items())
-
-
-def _json(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"An argument can't be written as JSON: {error}") from None
+    return ", ".join(f"{key}={write_json(value, 'An argument')}" for key, value in given.items())
 
 
 def _meaning(tool: ToolSpec, name: str) -> str:
@@ -179,27 +194,3 @@ def _value_rule(tool: ToolSpec, name: str) -> str:
     return {"string": "( string | ref )", "number": "( number | ref )", "integer": "( number | ref )"}.get(
         kind, "( value | ref )"
     )
-
-
-class NumberedCallSplitter:
-    """Splits plans into calls and lines of thought, in whole lines."""
-
-    def __init__(self) -> None:
-        self._reader = CallReader()
-        self._begun = False
-
-    def feed(self, text: str) -> list[Piece]:
-        self._reader.feed(text)
-        return self._pieces()
-
-    def close(self, acts: bool = False) -> list[Piece]:
-        self._reader.close()
-        return self._pieces()
-
-    def _pieces(self) -> list[Piece]:
-        pieces = []
-        for kind, text in self._reader.written():
-            # Line breaks separate calls, as they separate lines of thought.
-            pieces.append(Piece(kind, ("\n" if self._begun else "") + text))
-            self._begun = True
-        return pieces

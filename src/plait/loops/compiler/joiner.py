@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from plait.core import Piece, PieceKind, Splitter
-from plait.core.loose_json import without_halves
+from plait.core import PieceKind, ToolSpec
 from plait.loops import gbnf
 from plait.loops.escape import LabelGuard
-from plait.loops.format import LineSplitter, Remark, Unreadable
-from plait.loops.label_scan import cut, repair_remark
+from plait.loops.format import Codec, Parts, Remark, Stream, Unreadable
+from plait.loops.label_scan import cut, repair_remark, replace_halves
 
 SHAPE = "Write `Thought: ...` and then either `Finish: the answer` or `Replan: what is missing`."
 
@@ -44,19 +45,52 @@ class Verdict(Struct, frozen=True):
     remarks: tuple[Remark, ...] = ()
 
 
-class Joiner(Struct, frozen=True):
-    """The format of the joiner's replies.
+class JoinStream(Stream[Verdict]):
+    """A decision that streams in. A reply without a label is an answer, but text before the first label is a thought,
+    so text is shown as a thought until there is a label."""
+
+    kind: PieceKind | None = "thought"
+    over = False
+    decision: list[str] | None = None
+    """The text of the decision, if the part is one."""
+
+    def split(self, text: str, *, last: bool) -> None:
+        for line in self.whole_lines(text, last=last):
+            label = _LABEL.match(line)
+            if label is not None:
+                # Of several decisions the first one with content counts. The end shows what is in brackets.
+                is_over = self.decision is not None and not _NOTHING.fullmatch("".join(self.decision).strip())
+                kind, line = _kind(label), line[label.end() :]
+                if kind == "finish" and (other := _REPLAN_INSIDE.match(line)) is not None:
+                    kind, line = "replan", line[other.end() :]
+                shown: PieceKind = "answer" if kind == "finish" else "thought"
+                self.over = self.over or is_over or bool(label[3])
+                self.kind = None if self.over or kind == "action" else shown
+                self.decision = [] if kind in ("finish", "replan") else None
+                self.begin("\n" if self.has_begun and shown == "thought" else "")
+            if self.decision is not None:
+                self.decision.append(line)
+            if self.kind is not None:
+                self.put(self.kind, _unguard(line))
+
+
+@dataclass(frozen=True)
+class Joiner(Codec[Verdict]):
+    """The format of the joiner's replies. `last`: the grammar allows only to finish.
 
     The reader accepts labels in bold and in any case, `Action: Finish(answer)`, `Finish[answer]`, `Final Answer:`, and
     text without any label as the answer. The first decision with content counts; `Replan: none` has none, and a bare
     `Replan` means its thought. `write` drops blanks at the ends and raises ValueError for a decision without content.
     """
 
-    name: ClassVar[str] = "joiner"
+    last: bool = False
 
-    def read(self, text: str) -> Verdict:
-        text, halved = without_halves(text)
-        notes = [repair_remark("a broken character was replaced")] if halved else []
+    name: ClassVar[str] = "joiner"
+    stream_kind = JoinStream
+
+    def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Verdict:
+        notes: list[Remark] = []
+        text = replace_halves(text, notes)
         labels = list(_LABEL.finditer(text))
         if not text.strip():
             raise Unreadable(f"Your reply is empty. {SHAPE}")
@@ -87,52 +121,29 @@ class Joiner(Struct, frozen=True):
             notes.append(repair_remark("the decision stood behind `Finish:`"))
         return Verdict("replan" if kind == "replan" else "finish", said, thought, tuple(notes))
 
-    def write(self, verdict: Verdict) -> str:
+    def write(self, verdict: Verdict, n: int = 1) -> str:
         said = verdict.text.strip()
         if not said or (verdict.kind == "replan" and _NOTHING.fullmatch(said)):
             raise ValueError("A decision that says nothing can't be written.")
         head = f"Thought: {_guard(verdict.thought.strip())}\n" if verdict.thought.strip() else ""
         return f"{head}{verdict.kind.title()}: {_guard(said)}"
 
-    def grammar(self, *, last: bool = False) -> str:
-        """Return GBNF of what `write` makes, each part on one line; `last`: it can only finish."""
-        kinds = '"Finish: "' if last else '( "Finish: " | "Replan: " )'
+    def grammar(self, tools: Sequence[ToolSpec] = (), n: int = 1, *, opened: bool = False) -> str:
+        """Return GBNF of what `write` makes, each part on one line."""
+        kinds = '"Finish: "' if self.last else '( "Finish: " | "Replan: " )'
         return f'root ::= "Thought: " thought "\\n" {kinds} line\n{gbnf.THOUGHT_RULE}\n{gbnf.LINE_RULE}'
 
-    def splitter(self) -> Splitter:
-        return JoinSplitter()
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+        """Escape labels in data: `Finish: 1` becomes `Finish\\: 1`."""
+        return _ALONE.escape(_LABELS.escape(text)) if _MAYBE_GUARDED.search(text) else text
+
+    def parts(self, reading: Verdict) -> Parts:
+        if reading.kind == "finish":
+            return {"thought": reading.thought, "answer": reading.text}
+        return {"thought": "\n".join(filter(None, (reading.thought, reading.text)))}
 
 
 JOINER = Joiner()
-
-
-class JoinSplitter(LineSplitter):
-    """Splits a joiner's reply into thought and answer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._kind: PieceKind | None = None
-        self._begun: set[PieceKind] = set()
-        self._over = False
-
-    def split_line(self, line: str) -> list[Piece]:
-        label = _LABEL.match(line)
-        if label is not None:
-            self._over = self._over or "answer" in self._begun
-            self._kind = "answer" if _kind(label) == "finish" else "thought"
-            line = _said(line[label.end() :], label)
-        if not line.strip() or self._over:
-            return []
-        # A reply without a label is an answer, but text before the first label is a thought.
-        kind: PieceKind = self._kind or "thought"
-        lead = "\n" if kind in self._begun else ""
-        self._begun.add(kind)
-        return [Piece(kind, lead + _unguard(line.strip()))]
-
-
-def disarm_labels(text: str) -> str:
-    """Escape labels in data: `Finish: 1` becomes `Finish\\: 1`. Escaping twice changes nothing more."""
-    return _ALONE.disarm(_LABELS.disarm(text)) if _MAYBE_GUARDED.search(text) else text
 
 
 def _guard(text: str) -> str:

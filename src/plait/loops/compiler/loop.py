@@ -43,7 +43,7 @@ from plait.core import (
 from plait.loops.asking import BadReply, Rejected, ask_until_read, is_typed_answer, read_reply
 from plait.loops.compaction import fit_prompt
 from plait.loops.compiler.format import FORM
-from plait.loops.compiler.joiner import JOINER, Verdict
+from plait.loops.compiler.joiner import JOINER, Joiner, Verdict
 from plait.loops.compiler.pages import Pages, Round
 from plait.loops.compiler.reader import JOIN
 from plait.loops.compiler.streamed_plan import StreamedPlan
@@ -62,15 +62,15 @@ class LLMCompiler:
 
     `replans`: how many further plans the joiner may request. `fallback`: the loop to use if the first plan has no call;
     "": fail instead. `constrain`: send the grammars with every request (otherwise only with a second attempt).
-    `max_parse_errors`: plans without a call, or unreadable replies of the joiner, in a row. `max_calls`: calls of one
-    plan that run. `max_tokens`: limit for one reply.
+    `max_parse_errors`: plans without a call, or unreadable replies of the joiner, in a row. `max_plan_steps`: maximum
+    steps of a plan. `max_tokens`: limit for one reply.
     """
 
     replans: int = 2
     fallback: str = "react"
     constrain: bool = False
     max_parse_errors: int = 2
-    max_calls: int = 20
+    max_plan_steps: int = 20
     max_tokens: int | None = None
 
     name: ClassVar[str] = "compiler"
@@ -113,7 +113,7 @@ class LLMCompiler:
             return Stopped(limit.limit, limit.detail, answer)
 
     def splitter(self, phase: str) -> Splitter:
-        return FORM.splitter() if phase == "plan" else JOINER.splitter()
+        return FORM.stream() if phase == "plan" else JOINER.stream()
 
     def _next_round(self, context: LoopContext, before: list[Round], question: str) -> Round:
         """Return the next round, whose calls may name the results of earlier rounds."""
@@ -121,7 +121,12 @@ class LLMCompiler:
         results = before[-1].work.results if before else {}
         return Round(
             StreamedPlan(
-                context.known_tools, earlier, results, held=context.approve_plan, most=self.max_calls, question=question
+                context.known_tools,
+                earlier,
+                results,
+                held=context.approve_plan,
+                most=self.max_plan_steps,
+                question=question,
             )
         )
 
@@ -139,7 +144,7 @@ class LLMCompiler:
             return failed or rounds[-1].work.plan
 
         def read(text: str) -> Plan:
-            plan, remarks = FORM.read(text, context.known_tools)
+            plan, remarks = FORM.read(text, tools=context.known_tools)
             if lost := [remark.text for remark in remarks if remark.kind == "cut"]:
                 raise Unreadable(f"This would not count: {'; '.join(lost)}.")
             before = tuple(step for round in rounds[:-1] for step in round.work.steps.values())
@@ -173,8 +178,8 @@ class LLMCompiler:
             asked = Think(
                 "plan",
                 (*head, *tail),
-                stop=(f"\n{work.next + self.max_calls + 1}. ",),
-                grammar=FORM.grammar(offered_tools(context, seen), self.max_calls) if held else None,
+                stop=(f"\n{work.next + self.max_plan_steps + 1}. ",),
+                grammar=FORM.grammar(offered_tools(context, seen), most=self.max_plan_steps) if held else None,
                 max_tokens=self.max_tokens,
                 repair=bool(bad),
                 resample=bool(bad and bad.resample),
@@ -209,7 +214,7 @@ class LLMCompiler:
             tail = unfit.ask_again(unfit.complaint) if unfit else ()
             if bad:
                 tail += bad.ask_again(context.prompt("join_repair", complaint=bad.complaint, last=last))
-            grammar = JOINER.grammar(last=last) if self.constrain or bad else None
+            grammar = Joiner(last).grammar() if self.constrain or bad else None
             messages = (*pages.join(rounds, chars, last=last), *tail)
             warmer = any(each is not None and each.resample for each in (bad, unfit))
             options: dict[str, Any] = {"max_tokens": self.max_tokens, "repair": bool(tail), "resample": warmer}

@@ -354,7 +354,7 @@ class CallReader:
             self.remarks.append(remark)
 
 
-def disarm_numbered(text: str, tools: Sequence[ToolSpec] = ()) -> str:
+def escape_numbered(text: str, tools: Sequence[ToolSpec] = ()) -> str:
     """Escape calls and `join()` in data: `1. send(2)` becomes `1. send\\(2)`. Escaping twice changes nothing more."""
     if not _MAYBE_CALL.search(text):
         return text

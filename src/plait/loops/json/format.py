@@ -7,21 +7,21 @@ The built-in tools are ordinary names here. `final_answer` ends the turn with it
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
-from msgspec import Struct
 
-from plait.core import Call, Splitter, ToolSpec
-from plait.core.loose_json import Found, NotJson, objects, read_float, read_value
+from plait.core import Call, ToolSpec
+from plait.core.loose_json import Found, NotJson, objects, read_float, read_value, without_halves
 from plait.loops import label_scan
-from plait.loops.call_escape import disarm_calls, disarm_objects
+from plait.loops.call_escape import escape_calls, escape_objects
 from plait.loops.call_notations import calls_in
-from plait.loops.call_objects import first_of, text_key
-from plait.loops.format import Remark, Turn, Unreadable
-from plait.loops.json.splitter import JsonSplitter
+from plait.loops.call_objects import ObjectForm, first_of, text_key
+from plait.loops.format import Codec, Remark, Stream, Turn, TurnCodec, Unreadable, write_json
 from plait.loops.label_scan import cut, note_surroundings, read_part, repair_remark
 from plait.loops.tool_descriptions import tool_entries
 
@@ -31,13 +31,103 @@ ASK_USER = "ask_user"
 BUILT_INS = (FINAL_ANSWER, FAIL_TASK, ASK_USER)
 
 _DECODER = msgspec.json.Decoder(float_hook=read_float)
-_KEYS = ("thought", "tool", "tool_input")
-_TOOL_KEYS = ("tool", "tool_name", "action")
-_INPUT_KEYS = ("tool_input", "action_input", "input", "arguments", "args", "parameters", "params")
+_KEYS = _THOUGHT, _TOOL, _INPUT = ("thought", "tool", "tool_input")
+_OBJECT = ObjectForm(
+    _KEYS,
+    name=(_TOOL, "tool_name", "action"),
+    input=(_INPUT, "action_input", "input", "arguments", "args", "parameters", "params"),
+    words=(_THOUGHT,),
+)
 SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
 
+# The parts of JSON while it streams in.
+_OUTSIDE = re.compile(r"[\"{}\[\]:,]|[^\"{}\[\]:,]++")
+_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_INSIDE = re.compile(rf"\"|[^\"\\]++|{_PAIR}|\\u[0-9a-fA-F]{{4}}|\\.?", re.S)
+_HALF = re.compile(r"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?))?\Z")
+"""An escape that may be incomplete."""
 
-class JsonTurn(Struct, frozen=True):
+
+class JsonStream(Stream[Turn]):
+    """A turn that streams in. Text around the object is passed over; only the first object counts.
+
+    The text of the thought is decoded and shown as it arrives. A call is shown as the tool's name, a blank, and the
+    input as written. If the tool is `final_answer`, its input is the answer: text decoded, other values as written. An
+    input that is written before the tool's name is shown at the end.
+    """
+
+    def __init__(self, codec: Codec[Turn], n: int, tools: Sequence[ToolSpec]) -> None:
+        super().__init__(codec, n, tools)
+        self._depth = 0
+        self._in_string = self._over = False
+        self._half = ""
+        self._key: str | None = None  # the key whose value follows, in the turn's object
+        self._word = ""  # the string that is read as a key or the tool's name
+        self._named: str | None = None  # the tool's name
+
+    def split(self, text: str, *, last: bool) -> None:
+        text, at, self._half = self._half + text, 0, ""
+        while at < len(text) and not self._over:
+            if not self._depth:
+                at = (text.find("{", at) + 1) or len(text)
+                self._depth = int(text[at - 1] == "{")
+            elif self._in_string and not last and text[at] == "\\" and _HALF.match(text, at):
+                self._half = text[at:]
+                return
+            else:
+                token = (_INSIDE if self._in_string else _OUTSIDE).match(text, at)
+                assert token is not None
+                at = token.end()
+                (self._take_string if self._in_string else self._take_sign)(token[0])
+
+    def _take_sign(self, token: str) -> None:
+        if token == '"':
+            self._in_string, self._word = True, ""
+        elif token == ":" and self._depth == 1 and self._key is None:
+            self._key = self._word
+            return
+        elif token == "," and self._depth == 1:
+            self._key = None
+        elif token in "{[":
+            self._depth += 1
+        elif token in "}]":
+            self._depth -= 1
+            self._over = not self._depth
+        elif self._depth == 1:
+            token = "".join(token.split())
+        if not self._over:
+            self._show_given(token)
+
+    def _take_string(self, token: str) -> None:
+        """Take a part of a string, or the quote that ends it."""
+        self._in_string = token != '"'
+        if self._depth > 1 or not self._in_string or (self._key == _INPUT and self._named != FINAL_ANSWER):
+            self._show_given(token)
+            if not self._in_string and self._depth == 1 and self._key == _TOOL:
+                self._named = self._word
+                self.show("action", f"{self._word} " if self._word != FINAL_ANSWER else "")
+            return
+        plain = token
+        if token[0] == "\\":
+            try:
+                plain = json.loads(f'"{token}"')
+            except ValueError:
+                plain = token[1:]
+        if self._key in (_THOUGHT, _INPUT):
+            self.show("thought" if self._key == _THOUGHT else "answer", without_halves(plain)[0])
+        else:
+            self._word += plain
+
+    def _show_given(self, token: str) -> None:
+        """Show a part of the input as it is written; the quotes around a text answer do not belong to it."""
+        if self._key == _INPUT and self._named is not None:
+            is_answer = self._named == FINAL_ANSWER
+            if not (is_answer and self._depth == 1 and token == '"'):
+                self.show("answer" if is_answer else "action", token)
+
+
+@dataclass(frozen=True)
+class JsonTurn(TurnCodec):
     """JSON turns with exactly the keys thought, tool and tool_input.
 
     `lenient` accepts fences, text around the object, broken JSON, a list around the object, other usual keys, a missing
@@ -52,11 +142,12 @@ class JsonTurn(Struct, frozen=True):
     can_ask: bool = True
 
     name: ClassVar[str] = "json"
+    stream_kind = JsonStream
 
     def stop(self, n: int) -> tuple[str, ...]:
         return ()
 
-    def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
+    def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Turn:
         """Read the turn in a reply. Raises only `Unreadable`.
 
         `kept` is the object as the model wrote it, or in canonical form after a repair.
@@ -93,14 +184,14 @@ class JsonTurn(Struct, frozen=True):
             try:
                 found = read_value(text)
                 value = first_of(found.value)
-                if isinstance(value, Mapping) and text_key(value, _TOOL_KEYS):
+                if isinstance(value, Mapping) and text_key(value, _OBJECT.name):
                     note_surroundings(text, found, "object", notes)
                     return found
             except NotJson as error:
                 trouble = error
         try:
             for found in objects(text):
-                if text_key(found.value, _TOOL_KEYS):
+                if text_key(found.value, _OBJECT.name):
                     note_surroundings(text, found, "object", notes)
                     return found
                 if FINAL_ANSWER in found.value:  # the tool's name as a key
@@ -146,10 +237,9 @@ class JsonTurn(Struct, frozen=True):
         return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
 
     def _turn(self, fields: Mapping[str, Any], tools: Sequence[ToolSpec], notes: list[Remark]) -> Turn:
-        name_key = text_key(fields, _TOOL_KEYS)
+        name_key, input_key, thought_key = _OBJECT.find_keys(fields)
         if name_key is None:
             raise Unreadable(f'The value of "tool" must be the name of a tool, as text. {SHAPE}')
-        input_key = next((key for key in _INPUT_KEYS if key in fields), None)
         if name_key != "tool":
             notes.append(repair_remark(f'the tool was taken from the key "{name_key}"'))
         if input_key is None:
@@ -157,12 +247,12 @@ class JsonTurn(Struct, frozen=True):
         elif input_key != "tool_input":
             notes.append(repair_remark(f'the input was taken from the key "{input_key}"'))
         thought = fields.get("thought", "")
-        if "thought" not in fields:
+        if thought_key is None:
             notes.append(repair_remark("the thought is missing"))
         elif not isinstance(thought, str):
             notes.append(repair_remark("the thought was not text"))
             thought = "" if thought is None else json.dumps(thought, ensure_ascii=False)
-        extra = [key for key in fields if key not in ("thought", name_key, input_key)]
+        extra = [key for key in fields if key not in (name_key, input_key, thought_key)]
         if extra:
             notes.append(cut(f"the keys {_listed(extra)}, which a turn does not have"))
         given = fields[input_key] if input_key is not None else None
@@ -171,42 +261,25 @@ class JsonTurn(Struct, frozen=True):
             return Turn(thought.strip(), answer=given, answered=True)
         return Turn(thought.strip(), Call(name, given))
 
-    def write(self, turn: Turn, n: int) -> str:
+    def write(self, turn: Turn, n: int = 1) -> str:
         if turn.call is None and not turn.answered:
             raise ValueError("A turn needs a call or an answer to be written.")
         name, given = (turn.call.tool, turn.call.input) if turn.call else (FINAL_ANSWER, turn.answer)
-        fields = {"thought": turn.thought.strip(), "tool": name, "tool_input": given}
-        try:
-            return json.dumps(fields, ensure_ascii=False, allow_nan=False)
-        except (TypeError, RecursionError) as error:
-            raise ValueError(f"The input of {name!r} can't be written as JSON: {error}") from None
+        return write_json(_OBJECT.fill(name, given, turn.thought.strip()), f"The input of {name!r}")
 
     def observation(self, text: str, n: int) -> str:
         return f"Observation: {text}"
 
-    def disarm(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
         """Put a backslash into fences, and into anything that would read as a turn's object."""
-        return disarm_calls(disarm_objects(text, (*_TOOL_KEYS, FINAL_ANSWER)), _with_built_ins(tools))
+        return escape_calls(escape_objects(text, (*_OBJECT.name, FINAL_ANSWER)), _with_built_ins(tools))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return tool_entries(tuple(tools))
 
-    def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
-        """Return None: the schema constrains the reply."""
-        return None
-
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
         built_ins = [name for name in BUILT_INS if self.can_ask or name != ASK_USER]
-        names = list(dict.fromkeys([*(tool.name for tool in tools), *built_ins]))
-        return {
-            "type": "object",
-            "properties": {"thought": {"type": "string"}, "tool": {"type": "string", "enum": names}, "tool_input": {}},
-            "required": list(_KEYS),
-            "additionalProperties": False,
-        }
-
-    def splitter(self) -> Splitter:
-        return JsonSplitter()
+        return _OBJECT.schema((*(tool.name for tool in tools), *built_ins), {})
 
 
 def _canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:
@@ -242,7 +315,7 @@ def _is_turn(text: str, at: int) -> bool:
         value = read_value(text, at).value
     except NotJson:
         return False
-    return isinstance(value, Mapping) and text_key(value, _TOOL_KEYS) is not None
+    return isinstance(value, Mapping) and text_key(value, _OBJECT.name) is not None
 
 
 def _only(value: Any, name: str) -> Any:

@@ -87,7 +87,7 @@ class JsonReAct:
         return turns.run(task, context)
 
     def splitter(self, phase: str) -> Splitter:
-        return JsonTurn(lenient=self.lenient).splitter()
+        return JsonTurn(lenient=self.lenient).stream()
 
 
 _ARGUMENTS = {"ask_user": "question", "final_answer": "answer", "fail_task": "reason"}

@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from plait.core import JSON, Step, ToolSpec
-from plait.loops.call_escape import disarm_calls, disarm_objects
-from plait.loops.format import Remark
+from plait.loops.call_escape import escape_calls, escape_objects
+from plait.loops.format import Codec, Remark, Stream
 from plait.loops.phased.reader import BASIC as BASIC
-from plait.loops.phased.reader import NAME_KEYS, is_basic, steps_in
+from plait.loops.phased.reader import OBJECT, is_basic, steps_in
 from plait.loops.tool_descriptions import are_exclusive, argument_types, as_sentence, describe_parameter
 
 MOST = 8
@@ -26,7 +27,7 @@ MOST = 8
 CHUNK = 512
 """Tokens between checks of an unfinished list: a small model may never end it."""
 
-_NEXT = re.compile(r"\}\s*+,\s*+(?=\{\s*+[\"']?(?:" + "|".join(NAME_KEYS) + r")\b)")
+_NEXT = re.compile(r"\}\s*+,\s*+(?=\{\s*+[\"']?(?:" + "|".join(OBJECT.name) + r")\b)")
 _DONE = re.compile(r"^([^\w\\\n]*+)(?=DONE\b)", re.M)
 
 
@@ -42,17 +43,63 @@ class Actions(Struct, frozen=True):
     remarks: tuple[Remark, ...] = ()
 
 
-def read(text: str, tools: Sequence[ToolSpec] = (), most: int = MOST) -> Actions:
-    """Read the actions in a reply, leniently. Raises only `Unreadable`.
+class ActionStream(Stream[Actions]):
+    """A list that streams in: all of it is shown as written."""
 
-    Accepts fences and surrounding text, broken JSON, objects without a list, consecutive lists, other usual keys in any
-    case, missing arguments (none), a single value or an object (by name) as arguments. Actions after `most` are cut.
-    Actions that wait for each other are refused, as is a reply with an unreadable action. An empty list counts if it
-    ends its line and the reply names no action.
-    """
-    listed, kept, notes = steps_in(text, tools, most)
-    steps = tuple(step for step in listed if not is_basic(step, tools))
-    return Actions(steps, write(listed) if kept is None else kept, tuple(dict.fromkeys(notes)))
+    def split(self, text: str, *, last: bool) -> None:
+        self.show("action", text)
+
+
+@dataclass(frozen=True)
+class ActionList(Codec[Actions]):
+    """Lists of at most `most` actions."""
+
+    most: int = MOST
+
+    name: ClassVar[str] = "action_list"
+    stream_kind = ActionStream
+
+    def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> Actions:
+        """Read the actions in a reply, leniently. Raises only `Unreadable`.
+
+        Accepts fences and surrounding text, broken JSON, objects without a list, consecutive lists, other usual keys in
+        any case, missing arguments (none), a single value or an object (by name) as arguments. Actions after `most` are
+        cut. Actions that wait for each other are refused, as is a reply with an unreadable action. An empty list counts
+        if it ends its line and the reply names no action.
+        """
+        listed, kept, notes = steps_in(text, tools, self.most)
+        steps = tuple(step for step in listed if not is_basic(step, tools))
+        return Actions(steps, self.write(listed) if kept is None else kept, tuple(dict.fromkeys(notes)))
+
+    def write(self, reading: Actions | Sequence[Step], n: int = 1) -> str:
+        """Return the canonical list; `read` reads the steps back, with no remarks, if their ids count from 1."""
+        steps = reading.steps if isinstance(reading, Actions) else reading
+        entries = [OBJECT.fill(step.tool, step.input or [], step.why) for step in steps]
+        return json.dumps(entries, ensure_ascii=False)
+
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+        """Put a backslash into fences, into anything that would read as an action, and before DONE at the start of a
+        line."""
+        return escape_calls(escape_objects(_DONE.sub(r"\1\\", text), OBJECT.name), tools)
+
+    def describe(self, tools: Sequence[ToolSpec]) -> str:
+        """Return a line for each tool: `name: what for. Takes 2 arguments: what goes in, ... Returns: ...`."""
+        lines = []
+        for tool in tools:
+            parts = [as_sentence(tool.description), _takes(_arguments(tool))]
+            parts += [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
+            others = [other.name for other in tools if are_exclusive(tools, tool.name, other.name)]
+            parts += [f"Never together with {', '.join(others)}."] if others else []
+            lines.append(f"{tool.name}: " + " ".join(part for part in parts if part))
+        return "\n".join(lines)
+
+    def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        """Return JSON Schema of a list, `ACTION` one of the tools' names or `Basic`."""
+        entry = OBJECT.schema((*(tool.name for tool in tools), BASIC), {"type": "array", "items": {}})
+        return {"type": "array", "items": entry, "maxItems": self.most}
+
+
+ACTIONS = ActionList()
 
 
 def entries(text: str) -> int:
@@ -72,12 +119,6 @@ def whole(text: str) -> str:
     return text if "]" in text[end:] else text[:end] + "]"
 
 
-def write(steps: Sequence[Step]) -> str:
-    """Return the canonical list; `read` reads the steps back, with no remarks, if their ids count from 1."""
-    entries = [{"ACTION": step.tool, "ARGUMENTS": step.input or [], "EXPLANATION": step.why} for step in steps]
-    return json.dumps(entries, ensure_ascii=False)
-
-
 def call_words(step: Step, given: JSON) -> str:
     """Return an action with its actual arguments, in one line: `lookup("Lyon")`."""
     if isinstance(given, Mapping):
@@ -88,53 +129,14 @@ def call_words(step: Step, given: JSON) -> str:
     return f"{step.tool}({inside})"
 
 
-def disarm(text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
-    """Put a backslash into fences, into anything that would read as an action, and before DONE at the start of a
-    line."""
-    return disarm_calls(disarm_objects(_DONE.sub(r"\1\\", text), NAME_KEYS), tools)
-
-
-def describe(tools: Sequence[ToolSpec]) -> str:
-    """Return a line for each tool: `name: what for. Takes 2 arguments: what goes in, ... Returns: ...`."""
-    lines = []
-    for tool in tools:
-        parts = [as_sentence(tool.description), _takes(_arguments(tool))]
-        parts += [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
-        others = [other.name for other in tools if are_exclusive(tools, tool.name, other.name)]
-        parts += [f"Never together with {', '.join(others)}."] if others else []
-        lines.append(f"{tool.name}: " + " ".join(part for part in parts if part))
-    return "\n".join(lines)
-
-
 def forms(tools: Sequence[ToolSpec]) -> str:
     """Return a line for each tool: a list entry that calls it, with its arguments' names in place of values."""
     return "\n".join(
         json.dumps(
-            {
-                "ACTION": tool.name,
-                "ARGUMENTS": [f"<{name}>" for name in argument_types(tool)],
-                "EXPLANATION": "<what for>",
-            },
-            ensure_ascii=False,
+            OBJECT.fill(tool.name, [f"<{name}>" for name in argument_types(tool)], "<what for>"), ensure_ascii=False
         )
         for tool in tools
     )
-
-
-def schema(tools: Sequence[ToolSpec], most: int = MOST) -> dict[str, Any]:
-    """Return JSON Schema of a list, `ACTION` one of the tools' names or `Basic`."""
-    names = list(dict.fromkeys([*(tool.name for tool in tools), BASIC]))
-    entry = {
-        "type": "object",
-        "properties": {
-            "ACTION": {"type": "string", "enum": names},
-            "ARGUMENTS": {"type": "array", "items": {}},
-            "EXPLANATION": {"type": "string"},
-        },
-        "required": ["ACTION", "ARGUMENTS", "EXPLANATION"],
-        "additionalProperties": False,
-    }
-    return {"type": "array", "items": entry, "maxItems": most}
 
 
 def says_done(text: str) -> bool:

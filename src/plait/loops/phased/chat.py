@@ -68,12 +68,12 @@ class PhasedChat:
         self.task, self.context, self._max_tokens = task, context, max_tokens
         # The first turn has the user's request and the plan.
         self._compaction = Compaction(context, task.question, self._describe, first=1)
-        self._escape = escape_of(context, action_list.disarm)
+        self._escape = escape_of(context, action_list.ACTIONS.escape)
         self._turns: list[dict[str, str]] = []
         self._values = {
             "question": self._escape.question(task.question),
             "history": escape_history(task, self._escape),
-            "described": action_list.describe(context.tools),
+            "described": action_list.ACTIONS.describe(context.tools),
             "forms": action_list.forms(context.tools),
             "memory": HISTORY if context.tool(HISTORY) else "",
             "turns": (),

@@ -100,7 +100,9 @@ class Phased:
             return Stopped(limit.limit, limit.detail, None if isinstance(answer, Failed) else answer)
 
     def splitter(self, phase: str) -> Splitter:
-        return OneKind("thought" if phase == "reason" else "action" if phase == "react" else "answer")
+        if phase == "react":
+            return action_list.ACTIONS.stream()
+        return OneKind("thought" if phase == "reason" else "answer")
 
     def _reason_and_act(self, chat: PhasedChat, rounds: int, objection: str) -> Effects[None]:
         """Reason, react and act; `objection` is what speaks against an earlier reply."""
@@ -125,17 +127,18 @@ class Phased:
     def _react(self, chat: PhasedChat) -> Effects[tuple[Step, ...]]:
         """Return the actions that the model chooses; none if it wants none, or only talks."""
         prompt, context, checked = chat.prompt("react"), chat.context, False
+        codec = action_list.ActionList(self.most)
 
         def ask(bad: BadReply | None) -> Effects[Reply]:
             held = self.constrain or bool(bad)
-            schema = action_list.schema(offered_tools(context, chat.seen), self.most) if held else None
+            schema = codec.schema(offered_tools(context, chat.seen)) if held else None
             return chat.ask_for_list(prompt, bad, self.most, schema)
 
         def read(reply: Reply, miss: int) -> Effects[tuple[Step, ...]]:
             nonlocal checked
             shown, counts = reply.text, True
             try:
-                actions = action_list.read(reply.text, context.known_tools, self.most)
+                actions = codec.read(reply.text, tools=context.known_tools)
             except Unreadable as why:
                 if miss >= self.max_parse_errors:
                     yield from note("unreadable", "no list of actions came: the text is taken for the reply phase")

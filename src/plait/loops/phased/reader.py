@@ -25,11 +25,10 @@ from plait.core.loose_json import (
     is_unclosed,
     read_value,
     values,
-    without_halves,
 )
-from plait.loops.call_objects import text_key
+from plait.loops.call_objects import ObjectForm, text_key
 from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, note_surroundings, repair_remark, tool_name
+from plait.loops.label_scan import cut, note_surroundings, repair_remark, replace_halves, tool_name
 from plait.loops.mentioned_calls import made_calls
 from plait.loops.references import RESULTS, insert_references
 from plait.loops.tool_descriptions import argument_types
@@ -45,16 +44,19 @@ def _spelt(*words: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(form for word in words for form in (word, word.lower(), word.title())))
 
 
-NAME_KEYS = _spelt("ACTION", "TOOL", "TOOL_NAME")
-_GIVEN = _spelt("ARGUMENTS", "ARGUMENT", "ARGS", "PARAMETERS", "INPUT", "ACTION_INPUT", "TOOL_INPUT")
-_WHY = _spelt("EXPLANATION", "EXPLAINATION", "REASON", "WHY", "THOUGHT")
+OBJECT = ObjectForm(
+    ("ACTION", "ARGUMENTS", "EXPLANATION"),
+    name=_spelt("ACTION", "TOOL", "TOOL_NAME"),
+    input=_spelt("ARGUMENTS", "ARGUMENT", "ARGS", "PARAMETERS", "INPUT", "ACTION_INPUT", "TOOL_INPUT"),
+    words=_spelt("EXPLANATION", "EXPLAINATION", "REASON", "WHY", "THOUGHT"),
+)
 _SIMPLE = ("string", "integer", "number", "boolean")
 
 # Where a list of objects, an empty list or an object may begin.
 _OPEN = re.compile(r"""\[(?=\s*+[{\]])|\{(?=\s*+(?:["'‘’“”„}/#]|[A-Za-z_]\w*+\s*+:))""")
 # Allowed between two lists that are meant as one.
 _NO_WORDS = re.compile(r"[\s,;`*-]*(?:json)?[\s`]*")
-_NAMED = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s{{0,9}}:\s{{0,9}}["']([^"'\n]{{1,100}})""")
+_NAMED = re.compile(rf"""["']?\b(?:{"|".join(OBJECT.name)})["']?\s{{0,9}}:\s{{0,9}}["']([^"'\n]{{1,100}})""")
 _CALLED = re.compile(r"\b([A-Za-z_][\w.-]{0,63})[(\[](?!\])")
 _HEAD = 400
 """Characters at the beginning of an object that must hold its key."""
@@ -68,8 +70,8 @@ def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Ste
     The list is None if the reading differs from the text: brackets were repaired, a part was cut, or words were
     replaced by references. Raises `Unreadable`.
     """
-    text, halved = without_halves(text)
-    notes = [repair_remark("a broken character was replaced")] if halved else []
+    notes: list[Remark] = []
+    text = replace_halves(text, notes)
     found = _find(text, tools, notes)
     notes += [repair_remark(f"the JSON had {what}") for what in found.repairs]
     entries = found.value
@@ -115,13 +117,13 @@ def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
             if not isinstance(found.value, list):
                 notes.append(repair_remark("an object around the list was dropped"))
             lists.append(Found(entries, found.start, found.end, found.repairs))
-        elif isinstance(found.value, Mapping) and text_key(found.value, NAME_KEYS):
+        elif isinstance(found.value, Mapping) and text_key(found.value, OBJECT.name):
             loose.append(found)
         elif found.value == []:
             empty.append(found)
         else:
             other = other or found
-    whole = all(isinstance(entry, Mapping) and text_key(entry, NAME_KEYS) for each in lists for entry in each.value)
+    whole = all(isinstance(entry, Mapping) and text_key(entry, OBJECT.name) for each in lists for entry in each.value)
     if not (lists and whole) and len(calls := made_calls(text, tools)) > len(loose):
         if wrong := next((f"Your call of {call.name[:60]!r}: {call.broken}" for call in calls if call.broken), ""):
             raise Unreadable(f"{wrong}. {SHAPE}")
@@ -176,9 +178,9 @@ def _stands_alone(text: str, found: Found) -> bool:
 def _entries(value: Any) -> list[Any] | None:
     """Return the entries in a list of actions, or in an object that holds one and is not an action itself."""
     if isinstance(value, list):
-        names = any(isinstance(entry, Mapping) and text_key(entry, NAME_KEYS) for entry in value)
+        names = any(isinstance(entry, Mapping) and text_key(entry, OBJECT.name) for entry in value)
         return value if names else None
-    if isinstance(value, Mapping) and not text_key(value, NAME_KEYS):
+    if isinstance(value, Mapping) and not text_key(value, OBJECT.name):
         return next(
             (entries for held in value.values() if isinstance(held, list) and (entries := _entries(held))), None
         )
@@ -197,15 +199,13 @@ def _complaint(text: str, trouble: NotJson | None, other: Found | None) -> str:
 
 
 def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]) -> Step:
-    key = text_key(entry, NAME_KEYS) if isinstance(entry, Mapping) else None
+    key, given, why = OBJECT.find_keys(entry) if isinstance(entry, Mapping) else (None, None, None)
     if key is None:
         raise Unreadable(f'Entry {place} of your list has no "ACTION" with the name of an action. {SHAPE}')
     name = tool_name(entry[key], tools, notes)
     tool = next((tool for tool in tools if tool.name == name), None)
-    given = next((one for one in _GIVEN if one in entry), None)
-    why = next((one for one in _WHY if one in entry), None)
     rest = {word: value for word, value in entry.items() if word not in (key, given, why)}
-    for used, wanted in ((key, "ACTION"), (given, "ARGUMENTS"), (why, "EXPLANATION")):
+    for used, wanted in zip((key, given, why), OBJECT.keys, strict=True):
         if used is None:
             notes.append(repair_remark(f"{wanted} is missing"))
         elif used != wanted:

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from plait.core import ToolSpec
-from plait.core.arguments import InvalidArguments, end_of_arguments, parameter_names, read_arguments
+from plait.core.arguments import InvalidArguments, end_of_arguments, parameter_names, read_arguments, read_input
 from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops import label_scan
 from plait.loops.brackets import close_of_bracket
@@ -30,6 +30,10 @@ _HEAD = re.compile(
     r"\s*+[\[<`*\"']{0,3}(?:functions?\.|tools?\.|default_api\.)?([A-Za-z_](?:[\w.-]|\\_){0,80})[`*\"'>]{0,3}[ \t]{0,3}"
     r"(\(|\s{0,9}(?:```(?:json)?\s{0,4})?(?=\{)|[:=](?=[ \t]*\S)|(?=[\"“][^\n]*+$)|(?=\n\s{0,9}(?:```|\"|\[)))",
     re.M,
+)
+_AFTERWORD = re.compile(
+    r"(?<=\S)[ \t\r]*\n[ \t\r]*\n\s*(?=(?:I|I'll|I'm|We|Let|Once|After|This|These|Now|Then|Please|Note|Waiting|Based"
+    r"|The (?:result|output|tool|search|observation|action|answer))\b)"
 )
 _IN_BRACKETS = re.compile(r"\s*+[\[<({]{1,2}[\w. -]{1,80}[\])>}]{1,2}[ \t]*+(?:\n|\Z)")
 _WORDS = re.compile(r"([A-Za-z_][\w.-]{0,80})[ \t]+(?:for[ \t]+)?(\S.*)")
@@ -146,7 +150,7 @@ def _read_input(
 ) -> tuple[Any, int, str]:
     """Return the value of an input, where its text ends, and what it lacks at its end."""
     try:
-        return *label_scan.input_until(text, notes, tool, closed=closed, words=words), ""
+        return *read_value_text(text, notes, tool, closed=closed, words=words), ""
     except InvalidArguments as why:
         return text.strip(), len(text), f"The input of {name} can't be read: {why}."
 
@@ -216,3 +220,21 @@ def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[Tool
             notes.append(repair_remark("the input stood beside the tool's name"))
             return ParsedAction(meant.name, said[2].strip(), label.end + stop, "lines", tuple(notes), sure=False)
     return ParsedAction(name, None, label.end + stop, "lines", tuple(notes), sure=tool is not None)
+
+
+def read_value_text(
+    text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False, words: LabelWords
+) -> tuple[Any, int]:
+    """Read the value in an action's input text; also return where the relevant text ends. Raises `InvalidArguments` as
+    `read_input` does."""
+    if tool is not None and tool.read_only and not closed and (more := _AFTERWORD.search(text)) is not None:
+        # A search is one paragraph: what follows is the model talking.
+        remarks.append(cut(f"{len(text) - more.start()} characters after the input"))
+        text = text[: more.start()]
+    read = read_input(text, tool.parameters if tool is not None else {}, closed=closed)
+    remarks += map(repair_remark, read.repairs)
+    if read.cut:
+        remarks.append(cut(f"{len(read.cut)} characters after the input"))
+    end = text.rfind(read.cut) if read.cut else len(text)
+    value = words.unguard(read.value) if read.plain and isinstance(read.value, str) else read.value
+    return value, end if end >= 0 else len(text)

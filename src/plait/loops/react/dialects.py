@@ -1,4 +1,4 @@
-"""The dialects of text ReAct: each is one value, which the writer, the reader, the splitter and the loop take.
+"""The dialects of text ReAct: each is one value, from which its codec is made.
 
 blob                                       lines                     numbered (the form of the 2022 paper)
 
@@ -19,11 +19,33 @@ prompt `format_NAME.j2`. Give the value to `ReAct`, or add it to `DIALECTS` with
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from plait.loops.label_scan import USUAL, LabelKind, LabelWords
 
 Syntax = Literal["blob", "lines", "bracket"]
+
+
+class ActionForm(NamedTuple):
+    """How an action is written: the text around the tool's name and its input, with placeholders for the labels.
+
+    `value` is the grammar's rule for the input. `is_json`: name and input are JSON. `is_optional`: without an input,
+    what follows the name is left out.
+    """
+
+    head: str
+    middle: str
+    tail: str
+    value: str
+    is_json: bool = False
+    is_optional: bool = False
+
+
+FORMS: dict[Syntax, ActionForm] = {
+    "blob": ActionForm('{action}\n```json\n{{"action": ', ', "action_input": ', "}}\n```", "value", is_json=True),
+    "lines": ActionForm("{action} ", "\n{input} ", "", "line", is_optional=True),
+    "bracket": ActionForm("{action} ", "[", "]", "inside*"),
+}
 
 
 @dataclass(frozen=True)
@@ -32,8 +54,9 @@ class Dialect:
 
     `syntax`: how an action is written. "blob": a JSON object in a fence. "lines": two labelled lines. "bracket":
     `Name[input]`. `words`: those of the labels. `numbered`: labels have the turn's number. `finish`: the name of the
-    action that gives the answer, in place of the answer's label; "" for none. `original`: read the end of a run as the
-    environments of the published episodes did. `prompt`: the template `format_PROMPT.j2`; "" for the dialect's name.
+    action that gives the answer, in place of the answer's label; "" for none. Its actions are in brackets. `original`:
+    read the end of a run as the environments of the published episodes did. `prompt`: the template `format_PROMPT.j2`;
+    "" for the dialect's name.
     """
 
     name: str
@@ -49,21 +72,26 @@ class Dialect:
         number = f" {n}" if self.numbered else ""
         return f"{getattr(self.words, kind)}{number}:"
 
+    def form(self, n: int) -> ActionForm:
+        """Return how an action of turn `n` is written, with its labels in place; with `finish`, always in brackets."""
+        form = FORMS["bracket" if self.finish else self.syntax]
+        labels = {kind: self.label(kind, n) for kind in ("action", "input")}
+        head, middle, tail = (part.format_map(labels) for part in (form.head, form.middle, form.tail))
+        return form._replace(head=head, middle=middle, tail=tail)
+
+    def write_action(self, name: str, given: str, n: int) -> str:
+        """Return an action of turn `n`; name and input are texts that its form can hold."""
+        form = self.form(n)
+        return form.head + name + (f"{form.middle}{given}{form.tail}" if given or not form.is_optional else "")
+
     def describe_turn(self, n: int) -> str:
         """Return how turn `n` looks, for a model whose reply could not be read."""
-        thought, action, answer = (self.label(kind, n) for kind in ("thought", "action", "answer"))
+        begin, answer = f"Write `{self.label('thought', n)}` and what you think, then", self.label("answer", n)
         if self.finish:
-            return (
-                f"Write `{thought}` and what you think, then on a new line `{action} ToolName[input]`, "
-                f"or `{action} {self.finish}[answer]` when you know the answer."
-            )
-        shape = {
-            "blob": f'{action}\n```json\n{{"action": "<tool name>", "action_input": <input>}}\n```',
-            "lines": f"{action} <tool name>\n{self.label('input', n)} <input>",
-            "bracket": f"{action} <tool name>[<input>]",
-        }
-        either = f"either\n{shape[self.syntax]}\nor `{answer}` and the whole answer."
-        return f"Write `{thought}` and what you think, then {either}"
+            call, last = (self.write_action(*each, n) for each in (("ToolName", "input"), (self.finish, "answer")))
+            return f"{begin} on a new line `{call}`, or `{last}` when you know the answer."
+        name = '"<tool name>"' if self.form(n).is_json else "<tool name>"
+        return f"{begin} either\n{self.write_action(name, '<input>', n)}\nor `{answer}` and the whole answer."
 
 
 DialectName = Literal["blob", "lines", "numbered", "original"]

@@ -72,7 +72,7 @@ class ReAct:
         return turns.run(task, context)
 
     def splitter(self, phase: str) -> Splitter:
-        return react_format(self.dialect).splitter()
+        return react_format(self.dialect).stream()
 
     @property
     def reply_words(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ last resorts are an action without its label, or inside a line. Anything else is
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from operator import attrgetter
@@ -22,7 +23,7 @@ from plait.loops import label_scan
 from plait.loops.call_notations import GLUE, calls_in
 from plait.loops.format import Remark, Turn, Unreadable
 from plait.loops.label_scan import FINAL, Body, Label, LabelWords, cut, repair_remark
-from plait.loops.react.actions import ParsedAction, action_at
+from plait.loops.react.actions import ParsedAction, action_at, read_value_text
 from plait.loops.react.dialects import Dialect
 
 _ENDS = FINAL | {"finish", "answer", "final", "final response"}
@@ -33,6 +34,16 @@ _MAX_BROKEN = 50
 LINE_CALL = re.compile(r"^[ \t>*`-]{0,12}([A-Za-z]\w{0,63})\[", re.M | re.A)
 
 
+_LEFTOVER = re.compile(r"\s*(?:<end_code>|</code>?|<\|im_end\|>|</s>)\s*\Z", re.I)
+_REFERS_BACK = re.compile(
+    r"(?:see |as )?(?:(?:is |are )?(?:given|shown|stated|described|written|provided|listed) )?above\b"
+    r"|(?:the |this |these |that |my )(?:(?:above|preceding|previous) )?"
+    r"(?:paragraphs?|texts?|essays?|summary|story|poem|list|table|code|sections?|points?|steps?|response|answer"
+    r"|explanation|report|article|analysis|overview)(?: above| i wrote)?"
+    r" (?:above|encapsulates?|provides?|describes?|covers?|summari[sz]es?|contains?|captures?|outlines?|explains?"
+    r"|addresses|is (?:given |shown |stated |written )?above|are (?:given |shown |listed )?above)\b",
+    re.I,
+)
 _NO_LABEL = "the action's label was missing"
 _MAYBE_CALL = re.compile(r"[{(<]|```")
 
@@ -87,9 +98,9 @@ class _Reader(Struct, frozen=True):
         if not trouble and (found := self._find_without_label(first_answer)) is not None:
             return self._turn_at(*found)
         notes = list(body.remarks)
-        answer = label_scan.answer_of(body, notes)
+        answer = _answer_of(body, notes)
         if answer is not None and not (trouble and labels[0].start < first_answer):
-            thought = label_scan.thought_of(body, first_answer, notes)
+            thought = _thought_of(body, first_answer, notes)
             if self.dialect.finish:
                 notes.append(repair_remark(f"{words.answer}: was taken for {self.dialect.finish}[...]"))
             kept = body.text[: answer[1]].strip()
@@ -233,7 +244,7 @@ class _Reader(Struct, frozen=True):
         notes += action.remarks
         if label is not None and dialect.numbered and label.number not in (0, self.n):
             notes.append(repair_remark(f"the action was numbered {label.number} in turn {self.n}"))
-        thought = label_scan.thought_of(body, start, notes)
+        thought = _thought_of(body, start, notes)
         head, answers = body.text[:start], body.of("answer")
         if answers and answers[0].start < start:
             notes.append(cut("a final answer before the action: the action wins"))
@@ -248,7 +259,10 @@ class _Reader(Struct, frozen=True):
                 return _run_on(body, action, thought, head, start, notes)
         if action.half and not finish:
             raise self._refuse(action.half)
-        label_scan.cut_after(body, end, notes)
+        rest = body.text[end:].strip()
+        if rest.strip("`}] \n"):
+            several = " (with another label among them)" if body.words.pattern.search(body.text, end) else ""
+            notes.append(cut(f"{len(rest)} characters after the action{several}"))
         kept = (head + body.text[start:end]).strip()
         if finish:
             answer = finish_answer(action.raw, body.words) if action.syntax == "bracket" else action.input
@@ -269,7 +283,7 @@ def finish_answer(raw: str, words: LabelWords) -> str:
     if raw.startswith('"') and "\\" in raw:
         # Only the writer uses escapes; quotation marks alone may belong to the answer.
         with suppress(InvalidArguments):
-            value = label_scan.input_of(raw, [], closed=True, words=words)
+            value = read_value_text(raw, [], closed=True, words=words)[0]
             if isinstance(value, str):
                 return value
     return words.unguard(raw)
@@ -284,3 +298,79 @@ def _run_on(body: Body, action: ParsedAction, thought: str, head: str, start: in
         notes.append(repair_remark("text after the answer's bracket was taken into the answer"))
     kept = (head + body.text[start:end]).strip()
     return Turn(thought, answer=answer, answered=True, kept=kept, remarks=tuple(notes))
+
+
+def _thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
+    """Return the thought before the index `upto`: the content of `Thought:` labels, and text before any label."""
+    parts: list[str] = []
+    begin, thoughts = 0, 0  # of the text that is a thought; -1 within another part
+    for label in body.labels:
+        if label.start >= upto:
+            break
+        if begin >= 0:
+            parts.append(body.text[begin : label.start].strip())
+        is_thought = label.kind == "thought"
+        begin, thoughts = label.end if is_thought else -1, thoughts + is_thought
+    if begin >= 0:
+        parts.append(body.text[begin:upto].strip())
+    if parts[0]:
+        remarks.append(repair_remark(f"text without the label {body.words.thought}: was taken for the thought"))
+    if thoughts > 1:
+        remarks.append(repair_remark("several thoughts were joined"))
+    return body.words.unguard("\n".join(filter(None, parts))).strip()
+
+
+def _answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
+    """Return the content of the last non-empty `Final Answer:` and its end; None without such a label.
+
+    If the answer only refers to the text above it, that text is the answer.
+    """
+    answers = body.of("answer")
+    if not answers:
+        return None
+    stops = [x.start for x in body.labels if x.kind in ("thought", "answer")] + [len(body.text)]
+    texts = []
+    for label in answers:
+        end = stops[min(bisect_right(stops, label.start), len(stops) - 1)]
+        texts.append((body.text[label.end : end].strip(), end))
+    full = [(text, end) for text, end in texts if text]
+    if not full:
+        word = body.words.answer
+        raise Unreadable(f"Your {word} is empty. Write the whole answer after `{word}:`.")
+    text, end = full[-1]
+    if _REFERS_BACK.match(text) and len(text) < 400:
+        before = [each for each in full[:-1] if not _REFERS_BACK.match(each[0])]
+        above = "\n\n".join(each for each, _ in before) or _above(body, answers[0].start)
+        if len(above) > len(text):
+            remarks.append(repair_remark("the final answer only referred to the text above it, which was taken"))
+            return body.words.unguard(above), end
+    if end < len(body.text) and end not in {label.start for label in answers}:
+        remarks.append(cut("a thought after the final answer"))
+    if len(answers) > 1:
+        which = "last one" if text is texts[-1][0] else "last one that has content"
+        remarks.append(repair_remark(f"of {len(answers)} final answers the {which} counts"))
+    before_it = answers[texts.index((text, end))].start
+    return body.words.unguard(_without_leftovers(text, body.text[:before_it], remarks)), end
+
+
+def _above(body: Body, upto: int) -> str:
+    """Return the text above an answer: that of the last thought, or the text without a label."""
+    last = next((label for label in reversed(body.labels) if label.start < upto), None)
+    if last is None:
+        return body.text[:upto].strip()
+    text = body.text[last.end : upto].strip()
+    first, _, rest = text.partition("\n\n")
+    # The first paragraph of a thought introduces the answer; the others are the answer.
+    return rest.strip() or (first if len(first) > 200 else "")
+
+
+def _without_leftovers(text: str, before: str, remarks: list[Remark]) -> str:
+    """Remove markup that some models leave after an answer: `</code`, a fence that was opened earlier."""
+    kept = text
+    if "<code" not in kept and (match := _LEFTOVER.search(kept, max(0, len(kept) - 40))) is not None:
+        kept = kept[: match.start()]
+    if kept.endswith("```") and kept.count("```") % 2 and before.count("```") % 2:
+        kept = kept[:-3].rstrip()
+    if kept != text:
+        remarks.append(repair_remark("markup left over after the answer was dropped"))
+    return kept

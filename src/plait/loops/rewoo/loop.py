@@ -44,7 +44,6 @@ from plait.loops.fallback import fall_back
 from plait.loops.grounding import find_ungrounded, strike_values
 from plait.loops.options import check_options
 from plait.loops.plan import Dispatch, Results, failed_needs, make_plan, observation_of_reply
-from plait.loops.plan_scan import PlanSplitter
 from plait.loops.references import EVIDENCE, words_in_formula
 from plait.loops.registry import check_fallback
 from plait.loops.rewoo.pages import by_model, plan_page, solve_page, work_page
@@ -67,7 +66,7 @@ class ReWOO:
     tool step that needs its evidence is skipped, a model step gets "no evidence"), or stop. `constrain`: send the
     grammar of a plan with every request (otherwise only with a second attempt). `max_tokens`: limit for one reply.
     `plan`: a plan to run without asking the planner; steps with evidence do not run again. `only_plan`: answer with the
-    plan. `max_steps`: maximum calls in a planner's plan (a small model may never stop writing). `stop`: the text at
+    plan. `max_plan_steps`: maximum steps of a plan (a small model may never stop writing). `stop`: the text at
     which the planner stops, in place of the step after the last one; "": none.
     """
 
@@ -77,7 +76,7 @@ class ReWOO:
     max_tokens: int | None = None
     plan: Plan | None = None
     only_plan: bool = False
-    max_steps: int = 20
+    max_plan_steps: int = 20
     stop: str | None = None
 
     name: ClassVar[str] = "rewoo"
@@ -122,18 +121,18 @@ class ReWOO:
             return Stopped(limit.limit, limit.detail, None if isinstance(answer, Failed) else answer)
 
     def read_plan(self, text: str, context: LoopContext) -> Plan:
-        return plan_text.read_plan(text, plan_text.with_llm(context.known_tools), self.max_steps).plan
+        return plan_text.read_plan(text, plan_text.with_llm(context.known_tools), self.max_plan_steps).plan
 
     def splitter(self, phase: str) -> Splitter:
         if phase == "plan":
-            return PlanSplitter()
+            return plan_text.EvidencePlans(self.max_plan_steps).stream()
         return OneKind("answer" if phase == "solve" else "thought")
 
     def _ask_planner(self, task: Task, context: LoopContext, said: tuple[Message, ...]) -> Effects[Plan | Outcome]:
         """Ask the model for a plan, once more if it cannot run; then continue as the fallback loop."""
         head = (*plan_page(context, task), *said)
-        stop = f"#E{self.max_steps + 2}" if self.stop is None else self.stop
-        tools = plan_text.with_llm(context.known_tools)
+        stop = f"#E{self.max_plan_steps + 2}" if self.stop is None else self.stop
+        codec, tools = plan_text.EvidencePlans(self.max_plan_steps), plan_text.with_llm(context.known_tools)
 
         def ask(bad: BadReply | None) -> Effects[Reply]:
             tail: tuple[Message, ...] = ()
@@ -141,7 +140,7 @@ class ReWOO:
                 complaint = yield from add_search_results(context, bad.complaint)
                 tail = bad.ask_again(context.prompt("repair", complaint=complaint))
             held = self.constrain or bool(bad)
-            grammar = plan_text.grammar(plan_text.with_llm(context.tools), self.max_steps) if held else None
+            grammar = codec.grammar(plan_text.with_llm(context.tools)) if held else None
             options: dict[str, Any] = {"grammar": grammar, "max_tokens": self.max_tokens, "repair": bool(bad)}
             return (yield from think("plan", (*head, *tail), stop=filter(None, (stop,)), **options))
 
@@ -153,8 +152,7 @@ class ReWOO:
                     yield from note("unreadable", f"reply {miss} of {TRIES} can't be taken: {against}")
                     raise Rejected(against, strike_values(reply.text, ungrounded))
 
-            read_plan = partial(plan_text.read_plan, tools=tools, most=self.max_steps)
-            made = yield from read_reply(reply, miss, read_plan, check if miss < TRIES else None)
+            made = yield from read_reply(reply, miss, partial(codec.read, tools=tools), check if miss < TRIES else None)
             return made.plan
 
         plan = yield from ask_until_read(ask, read, TRIES)

@@ -11,15 +11,14 @@ from plait.core.text import shorten
 from plait.loops import plan_text
 from plait.loops.escape import Escape, escape_of, escape_task
 from plait.loops.plan import NO_EVIDENCE, Results
-from plait.loops.plan_scan import disarm
 from plait.loops.references import EVIDENCE
 
 
 def plan_page(context: LoopContext, task: Task) -> tuple[Message, ...]:
     """Return the planner's request. The user's own system prompt replaces ours."""
     tools = plan_text.with_llm(context.tools, context.prompt("llm").strip())
-    listed = {"described": plan_text.describe(tools), "names": ", ".join(tool.name for tool in tools)}
-    asked = context.prompt("task", **listed, **escape_task(task, escape_of(context, disarm)))
+    listed = {"described": plan_text.PLANS.describe(tools), "names": ", ".join(tool.name for tool in tools)}
+    asked = context.prompt("task", **listed, **escape_task(task, escape_of(context, plan_text.PLANS.escape)))
     return system(context.rules(**listed)), task.ask(asked)
 
 
@@ -30,7 +29,7 @@ def work_page(
     context says); empty for a step that calls a tool."""
     if not by_model(context, step):
         return ()
-    escape = escape_of(context, disarm)
+    escape = escape_of(context, plan_text.PLANS.escape)
     chars = context.observation_chars if chars is None else chars
     needed = {id: results[id] for id in step.needs if id in results}
     evidence = {id: _show_evidence(context, id, seen, chars, escape, NO_EVIDENCE) for id, seen in needed.items()}
@@ -46,7 +45,7 @@ def solve_page(
 ) -> tuple[Message, ...]:
     """Return the solver's request: the task, and each line of the plan with at most `chars` characters of its evidence.
     `reason` says why the rest of the plan did not run."""
-    escape = escape_of(context, disarm)
+    escape = escape_of(context, plan_text.PLANS.escape)
     evidence = {step.id: _show_evidence(context, step.id, results.get(step.id), chars, escape) for step in plan.calls}
     steps = [{**show_step(context, step, evidence), "evidence": evidence.get(step.id, "")} for step in plan.steps]
     shown = {"plan": steps, "evidence": evidence, "reason": reason}

@@ -7,27 +7,30 @@ results there.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from plait.core import Call, Piece, ProviderState, Splitter, ToolSpec
+from plait.core import Call, Piece, ProviderState, ToolSpec
 from plait.core.arguments import UNCLOSED
 from plait.core.loose_json import NotJson, is_unclosed, objects, read_value
 from plait.loops import label_scan
+from plait.loops.call_escape import escape_calls
 from plait.loops.call_notations import GLUE, TAG, TOKEN, FoundCall, same_call
-from plait.loops.format import Remark, Unreadable
+from plait.loops.call_objects import INPUT_KEYS, NAME_KEYS, ObjectForm
+from plait.loops.format import Codec, Parts, Remark, Stream, Unreadable, show_calls, show_value, write_json
 from plait.loops.label_scan import cut, read_part, repair_remark
 from plait.loops.mentioned_calls import made_calls
 from plait.loops.tool_descriptions import argument_types, as_sentence
 
 SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arguments": {...}}.'
 
+_OBJECT = ObjectForm(("name", "arguments"), NAME_KEYS, ("arguments", *INPUT_KEYS))
 _ENDS = ("final_answer", "finalanswer", "final answer", "finish")
 """Names of calls by which models give their answer."""
 
@@ -69,7 +72,25 @@ class CallsTurn(Struct, frozen=True, omit_defaults=True):
     state: ProviderState | None = None
 
 
-class CallObjects(Struct, frozen=True):
+class CallObjectStream(Stream[CallsTurn]):
+    """A reply with native calls, or calls in its text, that streams in. Shows plain text while it arrives."""
+
+    _is_plain = True
+
+    def split(self, text: str, *, last: bool) -> None:
+        if self._is_plain:
+            found = _MAY_BEGIN_CALL.search(text)
+            self._is_plain = found is None
+            self.show("text", text[: found.start()] if found is not None else text)
+
+    def close(self, acts: bool = False) -> list[Piece]:
+        pieces, text = super().close(acts), self.text.strip()
+        # A reply that cannot be read was meant for a call.
+        return pieces or ([Piece("thought" if acts else "action", text)] if text else [])
+
+
+@dataclass(frozen=True)
+class CallObjects(Codec[CallsTurn]):
     """Calls as JSON objects in text.
 
     The reader also accepts fences, lists, `<tool_call>` tags, the keys of other formats ("tool", "tool_input",
@@ -82,8 +103,9 @@ class CallObjects(Struct, frozen=True):
     """
 
     name: ClassVar[str] = "call_objects"
+    stream_kind = CallObjectStream
 
-    def read(self, text: str, tools: Sequence[ToolSpec] = ()) -> CallsTurn:
+    def read(self, text: str, n: int = 1, tools: Sequence[ToolSpec] = ()) -> CallsTurn:
         text, notes = read_part(text)
         if not text.strip():
             raise Unreadable(f"Your reply is empty. Write a call, or the answer in words. {SHAPE}")
@@ -109,10 +131,10 @@ class CallObjects(Struct, frozen=True):
                 kept = self.show_turn(turn)
         return CallsTurn(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
 
-    def write(self, turn: CallsTurn, tools: Sequence[ToolSpec] = ()) -> str:
+    def write(self, turn: CallsTurn, n: int = 1, tools: Sequence[ToolSpec] = ()) -> str:
         text = self.show_turn(turn)
         try:
-            back = self.read(text, tools)
+            back = self.read(text, tools=tools)
         except Unreadable as why:
             raise ValueError(f"This turn would not be read back: {why}") from None
         calls = tuple(Call(call.tool, None if call.input == {} else call.input) for call in turn.calls)
@@ -126,70 +148,27 @@ class CallObjects(Struct, frozen=True):
             if not isinstance(turn.answer, str) or turn.thought:
                 raise ValueError("A turn needs calls, or an answer that is text and no thought, to be written.")
             return turn.answer
-        try:
-            lines = [
-                json.dumps(
-                    {"name": call.tool, "arguments": {} if call.input is None else call.input},
-                    ensure_ascii=False,
-                    allow_nan=False,
-                )
-                for call in turn.calls
-            ]
-        except (TypeError, RecursionError) as why:
-            raise ValueError(f"The arguments can't be written as JSON: {why}") from None
+        given = [{} if call.input is None else call.input for call in turn.calls]
+        objects = (_OBJECT.fill(call.tool, each) for call, each in zip(turn.calls, given, strict=True))
+        lines = [write_json(each, "The arguments") for each in objects]
         return "\n".join([turn.thought, *lines] if turn.thought else lines)
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         """Return JSON Schema of one call, or of the answer as a call."""
-        names = list(dict.fromkeys([*(tool.name for tool in tools), _ENDS[0]]))
-        return {
-            "type": "object",
-            "properties": {"name": {"type": "string", "enum": names}, "arguments": {}},
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
+        return _OBJECT.schema((*(tool.name for tool in tools), _ENDS[0]), {})
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return "\n".join(_entry(tool) for tool in tools)
 
-    def splitter(self) -> Splitter:
-        return CallObjectSplitter(self)
+    def parts(self, reading: CallsTurn) -> Parts:
+        return {
+            "thought": reading.thought,
+            "action": show_calls(reading.calls),
+            "answer": show_value(reading.answer),
+        }
 
-
-class CallObjectSplitter:
-    """Splits replies with native calls, or calls in their text. Shows plain text while it arrives."""
-
-    def __init__(self, format: CallObjects) -> None:
-        self._format = format
-        self._text: list[str] = []
-        self._is_plain = True
-
-    def feed(self, text: str) -> list[Piece]:
-        self._text.append(text)
-        if not self._is_plain:
-            return []
-        if found := _MAY_BEGIN_CALL.search(text):
-            self._is_plain, text = False, text[: found.start()]
-        return [Piece("text", text)] if text else []
-
-    def close(self, acts: bool = False) -> list[Piece]:
-        text = "".join(self._text)
-        self._text.clear()
-        if not text.strip():
-            return []
-        if acts:
-            return [Piece("thought", text.strip())]
-        try:
-            turn = self._format.read(text)
-        except Unreadable:
-            return [Piece("action", text.strip())]
-        pieces = [Piece("thought", turn.thought)] if turn.thought else []
-        if turn.calls:
-            pieces.append(Piece("action", "\n".join(f"{call.tool} {_dumped(call.input)}" for call in turn.calls)))
-        else:
-            answer = turn.answer if isinstance(turn.answer, str) else _dumped(turn.answer)
-            pieces += [Piece("answer", answer)] if answer else []
-        return pieces
+    def escape(self, text: str, tools: Sequence[ToolSpec] = (), inline: bool = False) -> str:
+        return escape_calls(text, tools)
 
 
 def arguments_of(value: Any, remarks: list[Remark]) -> Any:
@@ -291,10 +270,6 @@ def _broken(text: str, tools: Sequence[ToolSpec]) -> None:
     for mark in islice(_CALL_MARKUP.finditer(text), 50):
         if (name := known.search(text, mark.start(), mark.end() + 200)) is not None:
             raise Unreadable(f"Your reply names {name[0]} in markup that can't be read as a call. {SHAPE}")
-
-
-def _dumped(value: Any) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _entry(tool: ToolSpec) -> str:

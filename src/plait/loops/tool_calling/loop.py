@@ -98,7 +98,7 @@ class ToolCalling:
         return (yield from fall_back(self.fallback, carry_over(task, context, log), context, f"{why.rstrip('.')}."))
 
     def splitter(self, phase: str) -> Splitter:
-        return FORMAT.splitter()
+        return FORMAT.stream()
 
 
 def _make_calls(context: LoopContext, calls: tuple[Call, ...]) -> Effects[tuple[Observation, ...]]:

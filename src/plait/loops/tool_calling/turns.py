@@ -51,7 +51,7 @@ from plait.loops.asking import (
     is_plain_answer,
     is_typed_answer,
 )
-from plait.loops.call_escape import disarm_calls, disarm_known_calls
+from plait.loops.call_escape import escape_calls, escape_known_calls
 from plait.loops.compaction import Compaction, View, with_summary
 from plait.loops.escape import (
     Escape,
@@ -192,7 +192,7 @@ class NativeTurns(Turns):
         place = f"given with {FINAL_ANSWER}" if takes_answer_by_tool(context) else ""
         self._rules = join_parts(rules, context.instructions, context.output_rules(place))
         self._question = show_texts(task.question, task, str)
-        self._escape = Escape(disarm_known_calls, tools=context.known_tools, tokens=context.special_tokens)
+        self._escape = Escape(escape_known_calls, tools=context.known_tools, tokens=context.special_tokens)
         if context.output is not None and context.output.method == "schema":
             self.schema = context.output.request_schema
 
@@ -278,11 +278,11 @@ class NativeTurns(Turns):
 
     def _read_text(self, text: str) -> CallsTurn:
         try:
-            return FORMAT.read(text, self._context.known_tools)
+            return FORMAT.read(text, tools=self._context.known_tools)
         except Unreadable:
             if (plain := _DOUBLED.sub("", text)) == text:
                 raise
-            return FORMAT.read(plain, self._context.known_tools)
+            return FORMAT.read(plain, tools=self._context.known_tools)
 
     def ask_again(self, bad: BadReply, log: Log) -> tuple[Message, ...]:
         reply: Reply = bad.reply
@@ -320,7 +320,7 @@ class TextTurns(Turns):
         rules = join_parts(context.prompt("text", **words).strip(), context.instructions, context.output_rules())
         # The user's own system prompt was written for native calls, so the text form is explained beside it.
         self._above, self._beside = (rules, "") if context.system is None else (context.system, rules)
-        self._escape = escape = escape_of(context, disarm_calls)
+        self._escape = escape = escape_of(context, escape_calls)
         self._inline = not begins_line(context.prompt("result", tool="", given="", text=HOLE))
         self._asked = escape_question(task, escape)
         self._task = task
@@ -361,7 +361,7 @@ class TextTurns(Turns):
     def _read(self, text: str) -> CallsTurn:
         if is_typed_answer(self._context, text):
             return CallsTurn(answer=text.strip(), answered=True, kept=text.strip())
-        return as_typed_answer(self._context, FORMAT.read(text, self._context.known_tools))
+        return as_typed_answer(self._context, FORMAT.read(text, tools=self._context.known_tools))
 
     def reform(self, log: Log) -> Turns:
         """Return turns whose replies are one JSON object each: a call, or the answer as one."""
@@ -414,7 +414,7 @@ def carry_over(task: Task, context: LoopContext, log: Log) -> Task:
     if not log:
         return task
     # The other loop may have another protocol, so the results are escaped for text and for objects.
-    escape = escape_of(context, label_scan.USUAL.disarm, disarm_calls)
+    escape = escape_of(context, label_scan.USUAL.escape, escape_calls)
     work = []
     for turn, seen in log:
         for call, each in zip(turn.calls, seen, strict=True):

@@ -7,18 +7,17 @@ cancelled meanwhile, or it exceeded its time. An equal call of the tree of runs,
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import structs
 
 from plait.core import Call, Observation
-from plait.core.errors import ConfigError
+from plait.core.errors import ConfigError, JournalError
 from plait.journal import codec
-from plait.journal.effects import digest_of_call
 from plait.journal.records import Asking, ChildEnd, Decision
 from plait.runtime.bound_calls import CallBinder, input_of, replace_input
-from plait.runtime.guard import APPROVALS, AskApproval, Entry, Guard, Refuse, StartChild
+from plait.runtime.guard import APPROVALS, AskApproval, Entry, Guard, StartChild
 from plait.runtime.run_spec import Approve
 from plait.tools import Tool, Toolset
 from plait.tools.user_code import show_error
@@ -33,25 +32,27 @@ class CallsInDoubt:
 
     def __init__(self) -> None:
         self._calls: dict[bytes, Call] = {}
-        self._unread: list[Callable[[], Iterable[Call]]] = []
+        self._unreadable: JournalError | None = None
 
     def add(self, calls: Iterable[Call]) -> None:
         self._calls.update((codec.encode((call.tool, call.input)), call) for call in calls)
 
-    def read_later(self, read: Callable[[], Iterable[Call]]) -> None:
-        """Have calls read when they are needed: those of the session's earlier turns."""
-        self._unread.append(read)
+    def add_session(self, calls: Iterable[Call] | JournalError) -> None:
+        """Add those of the session's earlier turns, or why they cannot be read."""
+        if isinstance(calls, JournalError):
+            self._unreadable = calls
+        else:
+            self.add(calls)
 
     def join(self, other: CallsInDoubt) -> None:
         """Take over what another object has."""
         self._calls |= other._calls
-        self._unread += other._unread
+        self._unreadable = self._unreadable or other._unreadable
 
     def read_all(self) -> list[Call]:
         """Return all calls. Raises `JournalError` for an unreadable turn."""
-        while self._unread:
-            self.add(self._unread[0]())
-            del self._unread[0]
+        if self._unreadable is not None:
+            raise self._unreadable
         return list(self._calls.values())
 
 
@@ -60,9 +61,8 @@ class ApprovalsGuard(Guard):
 
     `policies` are those of the run and of the runs above it: a call needs approval if one of them says so. `scrub`
     removes secrets, as the record does. `repeats` says that calls in doubt are repeated, so nobody is asked about them.
-    `is_damaged`: the journal has lost rows of this run, or may have; `lost_calls` are digests of the calls that began
-    in lost rows. `calls_in_doubt` are those of the run so far and of its child runs, and `read_session` returns
-    those of earlier turns. Both have the tools' own names.
+    `is_damaged`: the journal may have lost rows of this run. `calls_in_doubt` are those of the run so far and of its
+    child runs, `session_calls` those of earlier turns, or why they cannot be read. Both have the tools' own names.
     """
 
     name = "approvals"
@@ -79,21 +79,19 @@ class ApprovalsGuard(Guard):
         *,
         repeats: bool = False,
         is_damaged: bool = False,
-        lost_calls: Sequence[str] = (),
         calls_in_doubt: Iterable[Call] = (),
-        read_session: Callable[[], Iterable[Call]] | None = None,
+        session_calls: Iterable[Call] | JournalError = (),
     ) -> None:
         self._set_policies(policies)
         self._tools, self._binder, self._scrub, self._repeats = tools, binder, scrub, repeats
-        self._is_damaged, self._lost_calls = is_damaged, frozenset(lost_calls)
+        self._is_damaged = is_damaged
         self.tree = CallsInDoubt()
         self._own = CallsInDoubt()
         """Those of this run and of its child runs."""
         self._named: set[tuple[str, str]] = set()
         """Entries that the user approved though they are in doubt."""
         self._note(calls_in_doubt)
-        if read_session is not None:
-            self.tree.read_later(read_session)
+        self.tree.add_session(session_calls)
 
     def _set_policies(self, policies: Iterable[Approve]) -> None:
         """Set the policies. If none asks, only doubts about calls with effects and other guards give a reason to."""
@@ -108,8 +106,6 @@ class ApprovalsGuard(Guard):
             return call
         reasons = entry.reasons
         if not self._may_repeat(entry):
-            if self._is_lost(entry):
-                return Refuse(_describe_doubt(call))
             reasons = self._find_reasons(entry)
         if reasons or self._find_policies(tool, call):
             return _ask(call, reasons)
@@ -122,8 +118,6 @@ class ApprovalsGuard(Guard):
         had asked about the input before.
         """
         reasons = self._find_reasons(entry)
-        if self._is_lost(entry):
-            return Refuse(_describe_doubt(entry.effect))
         # A doubt is about this very input: an edited one was not the question's.
         named = {*asked.reasons} - ({DOUBT} if decision.action == "edit" else set())
         is_named = {DOUBT, LOST}.isdisjoint({*reasons} - named)
@@ -179,13 +173,11 @@ class ApprovalsGuard(Guard):
 
     async def after(self, entry: Entry, result: Any, fresh: bool) -> Any:
         self._named.discard(entry.id)
-        if isinstance(result, Observation) and result.trouble == "refused" and self._was_lost(entry):
-            result = structs.replace(result, trouble="in_doubt")
         self.recall(entry, result)
         return result
 
     def holds_result(self, entry: Entry, result: Any) -> bool:
-        return bool(result.trouble == "refused" and self._was_lost(entry))
+        return False
 
     def recall(self, entry: Entry, result: Any) -> None:
         if isinstance(result, ChildEnd):
@@ -207,17 +199,6 @@ class ApprovalsGuard(Guard):
 
     def _may_repeat(self, entry: Entry) -> bool:
         return self._repeats or entry.tool is None or entry.tool.spec.repeatable
-
-    def _is_lost(self, entry: Entry) -> bool:
-        """Return whether the call began before, and the journal has lost the rows that say so."""
-        if not self._lost_calls or self._may_repeat(entry):
-            return False
-        return digest_of_call(entry.run, entry.effect) in self._lost_calls
-
-    def _was_lost(self, entry: Entry) -> bool:
-        """Return whether this guard refused the call because it was lost."""
-        decision = entry.decided.get(self.name)
-        return decision is not None and not decision.by_user and self._is_lost(entry)
 
     def _is_in_doubt(self, entry: Entry) -> bool:
         """Return whether the same call of the tree or the session may have taken effect, and may not be repeated."""
@@ -244,6 +225,7 @@ class ApprovalsGuard(Guard):
         child._own, child._named = CallsInDoubt(), set()
         if isinstance(own, ApprovalsGuard):
             child._set_policies((*self.policies, *own.policies))
+            child._is_damaged |= self._is_damaged  # the lost rows may be those of this very child run
             child._own.join(own._own)
             self.tree.join(own.tree)
             child.tree = self.tree

@@ -58,10 +58,10 @@ class Performers:
             raise TypeError(f"it yielded {type(effect).__name__}, which is not an effect")
         return found
 
-    def recall(self) -> None:
+    async def recall(self) -> None:
         """Take note of the work on record, and tell the guards, before the loop comes to it again."""
         self.model.recall_fallbacks()
-        recall_work(self.model.engine)
+        await recall_work(self.model.engine)
 
     async def close(self) -> None:
         """End what goes on. The performers must not be used after that."""

@@ -259,7 +259,7 @@ class AskForReply(BasePerformer):
     async def _make_attempts(self, entry: Entry, span: ModelSpan) -> Reply:
         engine, think, phases = self.engine, entry.effect, self._phases
         on_text = self._listener if not self._holds_text else None
-        retries, failures, pause = engine.run_spec.limits.retries, 0, 0.0
+        retries, failures, pause = engine.run_spec.agent.limits.retries, 0, 0.0
         note: tuple[str, str] | None = None
         """The kind and text of what is still to be said of the last attempt."""
         while True:

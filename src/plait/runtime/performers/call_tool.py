@@ -213,9 +213,11 @@ class CallTool(BasePerformer):
         traced = engine.span.tool(entry.step, shown, engine.run_spec.tools)
         with offer_services(services), engine.clock.counted(working=1), traced as span:
             try:
-                made = await services.make_call(tool, engine.run_spec.limits.tool_seconds, bound)
+                made = await services.make_call(tool, engine.run_spec.agent.limits.tool_seconds, bound)
                 if made.trouble in ("raised", "timeout") and not made.ends and is_repeatable(tool):
                     made = await self._repeat(entry, made, services)
+                if made.trouble == "in_doubt":  # the calls beside it must know of it at once, before it is recorded
+                    engine.chain.recall(entry, made)
                 span.record_result(made)
             except Suspend as why:
                 waits = why
@@ -243,7 +245,7 @@ class CallTool(BasePerformer):
                 bound = engine.binder.restore(entry.asked, call, bound.words)
             except BadInput as why:
                 return Observation(str(why), trouble="bad_input")
-            made = await services.make_call(tool, engine.run_spec.limits.tool_seconds, bound)
+            made = await services.make_call(tool, engine.run_spec.agent.limits.tool_seconds, bound)
             attempt += 1
         return made
 
@@ -264,7 +266,7 @@ class CallTool(BasePerformer):
         raise Suspend(open_question(entry.run, key, entry.step, asking))
 
     def _may_repeat(self, tool: Tool | None) -> bool:
-        return is_repeatable(tool) or self.engine.run_spec.on_interrupted_call == "repeat"
+        return is_repeatable(tool) or self.engine.run_spec.agent.on_interrupted_call == "repeat"
 
     # -- its result
 

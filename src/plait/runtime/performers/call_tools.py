@@ -151,8 +151,6 @@ class CallTools(BasePerformer):
             except Suspend as why:
                 results[i] = why
                 return
-            if results[i].trouble == "in_doubt":
-                engine.chain.recall(each.entry, results[i])  # the calls beside it must know of it at once
             report(each.entry, results[i])
 
         if len(todo) == 1 or all(is_inline(each.entry.tool) for each in todo.values()):

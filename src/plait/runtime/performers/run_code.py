@@ -129,7 +129,7 @@ class RunCode(BasePerformer):
         if run_spec.fallback and not self._pieces:
             self.engine.remark("sandbox", run_spec.fallback)
         names = frozenset(spec.name for spec in (*run_spec.context.tools, *run_spec.context.others))
-        self._session = session = await made.open(Settings(names, run_spec.limits.code, self._seed))
+        self._session = session = await made.open(Settings(names, run_spec.agent.limits.code, self._seed))
         for piece in self._pieces:
             if not await self._runs_alike(session, piece):
                 raise PlaitError(

@@ -137,7 +137,7 @@ class SendRequest(BasePerformer):
         """Return what is recorded of a failed attempt, and decide what follows it."""
         usage, cost = self._count_lost(attempt.model, taken_by(why, think, _wire_of(attempt.model)), seconds)
         self._span.record_failure(why)
-        retries = self.engine.run_spec.limits.retries
+        retries = self.engine.run_spec.agent.limits.retries
         self.is_given_up = not why.retry or self._failures >= retries or (why.after or 0.0) > LONGEST_WAIT
         if self.is_given_up and why.allows_fallback:
             self.following = self._phases.fallback(think.phase, attempt.model)

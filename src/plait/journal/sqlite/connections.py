@@ -1,15 +1,23 @@
-"""Opens the journal's file for writing: creates the tables of a new file, and checks an existing one."""
+"""Opens the journal's file: creates the tables of a new file, and checks an existing one."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
-from plait.journal import faults, schema
+from plait.journal.sqlite import faults, schema
+from plait.journal.store import NoJournal
 from plait.user_files import protect_journal
+
+MEMORY = Path(":memory:")
+"""The place of a store without a file."""
+
+PATIENCE = 2.0
+"""Seconds that a read waits for another process that recovers the file. In WAL mode, writers do not block readers."""
 
 _OWN = {statement for statement in schema.statements() if statement.startswith("CREATE")}
 _STATISTICS = {f"CREATE TABLE sqlite_stat{each}" for each in ("1(tbl,idx,stat)", "4(tbl,idx,neq,nlt,ndlt,sample)")}
@@ -21,6 +29,10 @@ def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
 
     Raises sqlite3.Error, JournalError.
     """
+    if path == MEMORY:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        prepare(connection, path)
+        return connection, (0, 0)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Create the file here, not in SQLite, so that only its owner can read it. Never open an existing file: closing
@@ -50,6 +62,57 @@ def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
         connection.close()
         raise
     return connection, (found.st_dev, found.st_ino)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a checked read-only connection. Every error inside is raised as a `JournalError`."""
+    if path.is_dir():
+        raise faults.from_os(IsADirectoryError(21, "it is a folder", str(path)), path)
+    try:
+        empty = not path.exists() or path.stat().st_size == 0
+    except OSError as error:
+        raise faults.from_os(error, path) from None
+    if empty:
+        raise NoJournal(str(path))
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = _open_to_read(path)
+        if is_new(connection):  # another process is creating it
+            raise NoJournal(str(path))
+        check(connection, path)
+        yield connection
+    except sqlite3.Error as error:
+        raise faults.translate(error, path) from None
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    address = path.absolute().as_uri()
+    protect_journal(path)
+    # One thread at a time uses it, but not always the same one.
+    connect = partial(sqlite3.connect, uri=True, isolation_level=None, check_same_thread=False)
+    connection = connect(f"{address}?mode=ro", timeout=PATIENCE)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA user_version").fetchone()
+        return connection
+    except sqlite3.Error as error:
+        connection.close()
+        # The journal's folder is not writable (a CD, another user's). WAL needs a file there, unless SQLite knows that
+        # nobody writes.
+        left = path.with_name(path.name + "-wal")
+        if faults.code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_bytes(left):
+            raise
+    return connect(f"{address}?mode=ro&immutable=1")
+
+
+def _has_bytes(path: Path) -> bool:
+    with suppress(OSError):
+        return path.stat().st_size > 0
+    return False
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:

@@ -13,8 +13,8 @@ from itertools import count
 
 from msgspec import Struct, structs
 
+from injected.office import InjectedTask, Office, OfficeCall, condense
 from plait.core import Call, Plan, Reply, Step, Think
-from plait.lab.injections.office import InjectedTask, Office, OfficeCall, condense
 from plait.loops.codeact.format import FORMAT as CODE
 from plait.loops.codeact.format import code_call
 from plait.loops.compiler.format import FORM as NUMBERED
@@ -132,7 +132,7 @@ def _reply(loop: str, task: InjectedTask, think: Think) -> str | Reply:
         case "phased", "reason":
             return "I do what is asked." if view.list_open() else "DONE"
         case "phased", "react":
-            return action_list.write([named.step(str(n)) for n, named in enumerate(view.list_open(), 1)])
+            return action_list.ACTIONS.write([named.step(str(n)) for n, named in enumerate(view.list_open(), 1)])
         case _, "act":
             return _write_turn(loop, view)
     return view.answer()

@@ -54,7 +54,7 @@ def damaged_rows(path: Path, run: str, rows: str) -> JournalError:
     """Return the error for rows of a run that were changed or damaged."""
     return JournalError(
         f"The journal {path} is damaged: of run {run}, {rows}.",
-        hint=f"`python -m plait.journal.salvage {path} NEW.db` copies every run up to its first damaged row.",
+        hint="It can't be resumed or replayed; other runs can. `plait journal check` names all damaged ones.",
     )
 
 
@@ -104,8 +104,8 @@ def translate(error: sqlite3.Error, path: Path) -> JournalError:
     if code == sqlite3.SQLITE_CORRUPT:
         return JournalError(
             f"The journal {path} is damaged: a part of the file is missing or overwritten.",
-            hint=f"`python -m plait.journal.salvage {path} NEW.db` copies every run that can still be read; "
-            "then move the damaged file away.",
+            hint=f"Put a backup in its place and run `plait journal restored`. Without one, move it away; "
+            f"`sqlite3 {path} .recover` may still print what can be read.",
         )
     if code == sqlite3.SQLITE_NOTADB:
         return JournalError(

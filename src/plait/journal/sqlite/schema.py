@@ -10,7 +10,7 @@ from plait.journal.records import Record
 APPLICATION_ID = 0x506C6169
 """An id in the file's header ("Plai"), which distinguishes it from another program's database."""
 
-VERSION = 9
+VERSION = 10
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
@@ -57,8 +57,12 @@ RUNS = SqlTable(
             "label", "TEXT NOT NULL DEFAULT ''", "a name for finding the run again: a cell of a comparison; '': none"
         ),
         SqlColumn("caller", "TEXT NOT NULL DEFAULT ''", "the run whose tool started this run as its child; '': none"),
-        SqlColumn("digest", "BLOB NOT NULL", "digest of id, question, loop, parent, fork_at, head and session"),
-        SqlColumn("state", "BLOB NOT NULL", "digest of `digest`, status, owner, rows, outcome and totals"),
+        SqlColumn(
+            "crc",
+            "INTEGER NOT NULL",
+            "CRC-32 of id, question, loop, parent, fork_at, head and session, and then of status, owner, rows, outcome "
+            "and totals",
+        ),
     ),
 )
 
@@ -82,44 +86,31 @@ EVENTS = SqlTable(
         SqlColumn("packed", "INTEGER", "1: `body` is compressed with zlib (RFC 1950); NULL: not compressed"),
         SqlColumn("body", "BLOB", "the body's bytes, or those between head and tail; NULL: no body"),
         SqlColumn(
-            "digest",
-            "BLOB NOT NULL",
-            "digest of the columns from `seq` on, and of the digest of the row before (`runs.digest` for the first)",
+            "crc",
+            "INTEGER NOT NULL",
+            "CRC-32 of the columns from `seq` on, continued from that of what the run began with",
         ),
     ),
 )
 
-COMPARISONS = SqlTable(
-    "comparisons",
-    "One row per comparison: its content and the last computed table.",
+KEPT = SqlTable(
+    "kept",
+    "One row per result of a cell, comparison and rating of a user.",
     (
-        SqlColumn("name", "TEXT PRIMARY KEY", "the comparison's name"),
-        SqlColumn("started", "REAL NOT NULL", "when it was first requested, in seconds since 1970"),
-        SqlColumn("updated", "REAL NOT NULL", "when this row was last written"),
-        SqlColumn("head", "TEXT NOT NULL", "JSON: the suite, the loops with their models, the cells"),
-        SqlColumn("summary", "TEXT", "JSON with `rows` and `pairs` as `plait compare --json` prints it; NULL: not yet"),
+        SqlColumn("kind", "TEXT NOT NULL", "`result`, `comparison` or `rating`"),
+        SqlColumn("key", "TEXT NOT NULL", "the cell (the `label` of its run), the comparison's name, or the rated run"),
+        SqlColumn("run", "TEXT NOT NULL", "the run's id; '' for a comparison"),
+        SqlColumn("at", "REAL NOT NULL", "when it was written, in seconds since 1970"),
+        SqlColumn("data", "TEXT NOT NULL", "JSON: the `Result`, the `Comparison` or the `Rating`"),
     ),
 )
 
-RESULTS = SqlTable(
-    "results",
-    "One row per finished cell. Several comparisons may share a cell.",
+MARKS = SqlTable(
+    "marks",
+    "One row per fact about the whole journal.",
     (
-        SqlColumn("cell", "TEXT PRIMARY KEY", "identifies everything that could change it; the `label` of its run"),
-        SqlColumn("run", "TEXT NOT NULL", "the run's id"),
-        SqlColumn("at", "REAL NOT NULL", "when it was graded, in seconds since 1970"),
-        SqlColumn("data", "TEXT NOT NULL", "JSON of the `Result`: how it ended, its grade, what it took"),
-    ),
-)
-
-RATINGS = SqlTable(
-    "ratings",
-    "One row per rated run.",
-    (
-        SqlColumn("run", "TEXT PRIMARY KEY", "the run's id"),
-        SqlColumn("good", "INTEGER NOT NULL", "1: good, 0: bad"),
-        SqlColumn("at", "REAL NOT NULL", "when, in seconds since 1970"),
-        SqlColumn("why", "TEXT NOT NULL", "the user's reason"),
+        SqlColumn("name", "TEXT PRIMARY KEY", "`restored`: when `plait journal restored` was called"),
+        SqlColumn("value", "TEXT NOT NULL", "its value: seconds since 1970"),
     ),
 )
 
@@ -132,13 +123,19 @@ CONTENTS = SqlTable(
     ),
 )
 
-TABLES = (RUNS, EVENTS, COMPARISONS, RESULTS, RATINGS, CONTENTS)
+TABLES = (RUNS, EVENTS, KEPT, MARKS, CONTENTS)
 
 SESSIONS = "CREATE INDEX runs_of_session ON runs (session) WHERE session <> ''"
 LABELS = "CREATE INDEX runs_of_label ON runs (label) WHERE label <> ''"
 CALLERS = "CREATE INDEX runs_of_caller ON runs (caller) WHERE caller <> ''"
 
-INDEXES = ("CREATE UNIQUE INDEX events_of_run ON events (run, seq)", SESSIONS, LABELS, CALLERS)
+INDEXES = (
+    "CREATE UNIQUE INDEX events_of_run ON events (run, seq)",
+    "CREATE UNIQUE INDEX kept_of_key ON kept (kind, key)",
+    SESSIONS,
+    LABELS,
+    CALLERS,
+)
 """The first is unique, so that two processes can never both write the same row of a run."""
 
 

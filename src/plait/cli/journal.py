@@ -1,0 +1,70 @@
+"""`plait journal`: what a journal holds, whether it is whole, and that it came back from a backup."""
+
+from __future__ import annotations
+
+import click
+
+from plait.cli import options
+from plait.cli.commands import exit_with
+from plait.cli.main import CRASHED
+from plait.cli.output import print_json
+from plait.cli.runs import format_time, open_journal
+from plait.core.text import clean, format_count
+from plait.journal.store import wait_for
+
+
+@click.group()
+def journal() -> None:
+    """Look at a journal as a whole."""
+
+
+@journal.command("info")
+@options.as_object
+@options.journal
+def info(as_object: bool, journal: str | None) -> None:
+    """Show where the journal is, its version, how much it holds, and when it came back from a backup."""
+    found = wait_for(open_journal(journal).store.info())
+    restored = format_time(found.restored) if found.restored else None
+    if as_object:
+        fields = ("place", "version", "runs", "rows", "size")
+        print_json({**{name: getattr(found, name) for name in fields}, "restored": restored}, indent=None)
+        return
+    click.echo(clean(found.place))
+    size = f"{found.size / 1e6:,.1f} MB, " if found.size else ""
+    click.echo(f"{format_count(found.runs, 'run')}, {format_count(found.rows, 'row')}, {size}schema {found.version}")
+    if restored:
+        click.echo(f"Restored from a backup: {restored}. Runs that had not ended then need approval for their effects.")
+
+
+@journal.command("check")
+@options.as_object
+@options.journal
+def check(as_object: bool, journal: str | None) -> None:
+    """Read every row of every run, and name what is damaged or missing.
+
+    Exit codes: 0 all is whole, 1 something is damaged: these runs are not resumed or replayed, all others are.
+    """
+    store = open_journal(journal).store
+    wrong = wait_for(store.check())
+    if as_object:
+        print_json({"whole": not wrong, "damage": wrong})
+    elif wrong:
+        for each in wrong:
+            click.echo(clean(each))
+    else:
+        found = wait_for(store.info())
+        click.echo(f"{format_count(found.runs, 'run')} and {format_count(found.rows, 'row')} are whole.")
+    exit_with(CRASHED if wrong else 0)
+
+
+@journal.command("restored")
+@options.journal
+def restored(journal: str | None) -> None:
+    """Say that the journal came back from a backup, a snapshot or a copy.
+
+    Runs that had not ended may have called tools since the backup, which the journal does not know. When one of them is
+    resumed, each call with effects needs approval. Call this once, before any run is resumed.
+    """
+    count = wait_for(open_journal(journal).store.mark_restored())
+    runs = f"{format_count(count, 'run')} {'has' if count == 1 else 'have'} not ended"
+    click.echo(f"{runs}: when resumed, each call with effects needs approval.", err=True)

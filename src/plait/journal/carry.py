@@ -1,0 +1,75 @@
+"""Carries ended runs from one store to another, with their times and exact bodies.
+
+carried = await pack(store, run)        # plain values, ready for `msgspec.msgpack`
+await adopt(other, [carried])           # adds the run; repeating it changes nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from plait.core.errors import JournalError
+from plait.journal import codec
+from plait.journal.records import Row
+from plait.journal.store import RecordedRun, Store
+
+
+class Carried(Struct, frozen=True):
+    """A run on its way. `head` and the data of `rows` are JSON; a row has its time, its record and its body. `contents`
+    are attached files, by digest. Secrets are already replaced, as in the other store."""
+
+    head: str
+    status: str
+    outcome: dict[str, Any]
+    totals: dict[str, Any]
+    started: float
+    updated: float
+    count: int
+    rows: tuple[tuple[float, str, bytes | None], ...]
+    contents: dict[str, bytes] = {}
+
+
+async def pack(store: Store, run: str) -> Carried:
+    """Return a run with its record. Raises `JournalError` if the run has not ended, is damaged or does not exist."""
+    while True:
+        row = await store.find_run(run)
+        if row.outcome is None:
+            raise JournalError(f"Run {row.head.run} has not ended ({row.status}): it can't be carried over yet.")
+        rows = await store.read_rows(row.head.run)
+        if (await store.find_run(row.head.run)).updated == row.updated:
+            break  # else it waited, and went on meanwhile
+    carried = tuple([(each.at, codec.encode_record(each.record).decode(), each.body) for each in rows])
+    contents = await store.read_contents(row.head.attachments)
+    head = codec.encode(row.head).decode()
+    return Carried(head, row.status, row.outcome, row.totals, row.started, row.updated, len(carried), carried, contents)
+
+
+async def adopt(store: Store, runs: Sequence[Carried]) -> bool:
+    """Add runs to a store, all or none, in this order. Skips a run that the store already has.
+
+    Returns False, and writes nothing, if another run has one of the ids. Raises `JournalError` for a run that lacks
+    rows, and if the store cannot be written.
+    """
+    for each in runs:
+        if len(each.rows) != each.count:
+            raise JournalError(
+                f"A carried run came with {len(each.rows)} of its {each.count} records: {each.head[:80]}"
+            )
+    return await store.add(
+        [
+            RecordedRun(
+                codec.decode_head(each.head),
+                each.status,
+                each.outcome,
+                each.totals,
+                each.started,
+                each.updated,
+                [Row(seq, at, codec.decode_record(data), body) for seq, (at, data, body) in enumerate(each.rows)],
+                each.contents,
+            )
+            for each in runs
+        ]
+    )

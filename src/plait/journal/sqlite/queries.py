@@ -1,0 +1,224 @@
+"""Reads of the index of runs: found, listed, and their conversations. Never changes a file."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+import sqlite3
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from plait.core import Attachment
+from plait.core.attachments import with_names
+from plait.core.errors import JournalError, UnknownRun
+from plait.journal import codec
+from plait.journal.records import RunRow, SessionRow, SessionTurn
+from plait.journal.sqlite.holders import life_of_holder
+from plait.journal.sqlite.rows import check_run
+from plait.journal.store import KeptRecord, RunQuery
+
+_GRADED = "FROM kept WHERE label <> '' AND kind = 'result' AND key = label AND kept.run = runs.id"
+_RUN = f"""
+    n, id, status, owner, started,
+    max(updated, coalesce((SELECT at FROM events WHERE run = n ORDER BY seq DESC LIMIT 1), 0)),
+    head, outcome, totals,
+    (SELECT json_extract(data, '$.grade') {_GRADED})"""
+_SESSION = "session <> '' AND session"  # spelled as in its index
+# A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
+_CHILD = "caller <> '' AND caller = :run AND n > (SELECT n FROM runs WHERE id = :run)"
+_ANSWER = "coalesce(json_extract(outcome, '$.answer'), json_extract(outcome, '$.reason'), '')"
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
+_AT_ONCE = 500
+"""Values in one query, because SQLite limits them."""
+
+
+def read_content(connection: sqlite3.Connection, attachment: Attachment, path: Path) -> bytes:
+    """Return the bytes of an attached file. Raises JournalError when they are missing or damaged."""
+    found = connection.execute("SELECT body FROM contents WHERE digest = ?", (attachment.digest,)).fetchone()
+    # A text may differ from its digest, because secrets in it are replaced.
+    if found is None or (attachment.kind != "text" and hashlib.sha256(found[0]).hexdigest() != attachment.digest):
+        what = "is not in" if found is None else "is damaged in"
+        raise JournalError(
+            f"The attached file {attachment} {what} the journal {path}.",
+            hint="The run can be shown, but not resumed, forked or replayed. Ask the question again with the file.",
+        )
+    return bytes(found[0])
+
+
+def _read_run(found: tuple[Any, ...], path: Path) -> RunRow:
+    """Return a run as listed. The status is "interrupted" if the run's process died before ending it."""
+    n, _, status, owned, started, updated, head, outcome, totals, grade = found
+    if status == "running" and (not owned or life_of_holder(path, owned) == "dead"):
+        status = "interrupted"
+    return RunRow(
+        codec.decode_head(head),
+        status,
+        codec.decode_plain(outcome) if outcome else None,
+        codec.decode_plain(totals),
+        started,
+        updated,
+        owned,
+        codec.decode_plain(grade) if grade else None,
+        n,
+    )
+
+
+def list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> list[RunRow]:
+    """Return the runs that match, the newest first. See `RunQuery`."""
+    if (some := query.labels or query.numbers) and len(some) > _AT_ONCE:
+        name, found = "labels" if query.labels else "numbers", list[RunRow]()
+        for first in range(0, len(some), _AT_ONCE):
+            found += list_runs(connection, path, structs.replace(query, **{name: some[first : first + _AT_ONCE]}))
+        return sorted(found, key=lambda row: -row.n)[: query.limit if query.limit >= 0 else None]
+    words = query.words.casefold().split()
+    if words:
+        connection.create_function("folded", 1, lambda text: str(text or "").casefold(), deterministic=True)
+    has_model = "SELECT 1 FROM json_each(head, '$.models') WHERE json_extract(value, '$.spec') = ?"
+    conditions: list[tuple[str, Any]] = [
+        ("n < ?", query.before),
+        ("status = ?", "running" if query.status == "interrupted" else query.status),
+        ("loop = ?", query.loop),
+        (f"{_SESSION} = ?", query.session),
+        ("label <> '' AND substr(label, 1, length(?)) = ?", query.label),
+        # The labels of served runs are serve:OWNER:AGENT:KEY. An agent's name cannot contain a GLOB character.
+        ("label GLOB ?", query.agent and f"serve:*:{_NO_NAME.sub('/', query.agent)}:*"),
+        (f"EXISTS ({has_model})", query.model),
+        ("parent = ?", query.parent),
+        (_CHILD.replace(":run", "?"), query.caller),
+        *((f"instr(folded(question || ' ' || {_ANSWER}), ?) > 0", word) for word in words),
+    ]
+    where = [condition for condition, value in conditions if value]
+    values = [value for condition, value in conditions if value for _ in range(condition.count("?"))]
+    for column, given in (("label", query.labels), ("n", query.numbers)):
+        if given:
+            where.append(f"{column} IN ({','.join('?' * len(given))})")
+            values += given
+    if not (query.children or query.caller or query.numbers):
+        where.append("caller = ''")
+    if query.is_tainted:
+        where.append("json_array_length(totals, '$.guards.taint') > 0")
+    if query.is_open:
+        where.append("(outcome IS NULL OR json_array_length(totals, '$.guards.approvals') > 0)")
+    sql = f"SELECT {_RUN} FROM runs WHERE {' AND '.join(where or ['1'])} ORDER BY n DESC"
+    runs: list[RunRow] = []
+    for found in connection.execute(sql, values):
+        if len(runs) >= query.limit >= 0:
+            break
+        run = _read_run(found, path)
+        if query.status not in ("running", "interrupted") or run.status == query.status:
+            runs.append(run)
+    return runs
+
+
+def list_values(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """Return the names of all loops, sessions and models of runs."""
+    queries = {
+        "loops": "SELECT DISTINCT loop FROM runs",
+        "sessions": "SELECT DISTINCT session FROM runs",
+        "models": "SELECT DISTINCT json_extract(value, '$.spec') FROM runs, json_each(head, '$.models')",
+    }
+    return {
+        name: sorted(str(value) for (value,) in connection.execute(query) if value) for name, query in queries.items()
+    }
+
+
+def list_kept(connection: sqlite3.Connection, kind: str, keys: Collection[str] | None) -> list[KeptRecord]:
+    """Return what is kept of a kind, under these keys or all, in the order of writing."""
+    sql, found = "SELECT key, run, at, data FROM kept WHERE kind = ?", list[tuple[Any, ...]]()
+    if keys is None:
+        found = connection.execute(f"{sql} ORDER BY rowid", (kind,)).fetchall()
+    else:
+        wanted = list(keys)
+        for first in range(0, len(wanted), _AT_ONCE):
+            some = wanted[first : first + _AT_ONCE]
+            places = ",".join("?" * len(some))
+            found += connection.execute(f"{sql} AND key IN ({places}) ORDER BY rowid", (kind, *some)).fetchall()
+    return [KeptRecord(key, run, at, data.encode()) for key, run, at, data in found]
+
+
+def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str]]:
+    """Return the numbers and ids of the child runs of a run, and of theirs."""
+    found: list[tuple[int, str]] = []
+    for n, child in connection.execute(f"SELECT n, id FROM runs WHERE {_CHILD}", {"run": run}).fetchall():
+        found += [(n, child), *descendants(connection, child)]
+    return found
+
+
+def list_turns(
+    connection: sqlite3.Connection, session: str, before: str | None, limit: int | None
+) -> list[SessionTurn]:
+    """Return the last `limit` turns of a conversation, in order. See `Store.list_turns`."""
+    where, values = f"{_SESSION} = ? AND parent = ''", [session]  # type: str, list[Any]
+    if before is not None and (n := _origin(connection, before)) is not None:
+        where, values = f"{where} AND n < ?", [session, n]
+    (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE {where}", values).fetchone()
+    columns = "id, question, json_extract(head, '$.attachments'), outcome, started"
+    question = f"SELECT {columns} FROM runs WHERE {where} ORDER BY n DESC LIMIT ?"
+    found = connection.execute(question, [*values, -1 if limit is None else limit]).fetchall()
+    return [
+        SessionTurn(count - i, run, with_names(asked, codec.decode_attachments(files)), _said(outcome), started)
+        for i, (run, asked, files, outcome, started) in reversed(list(enumerate(found)))
+    ]
+
+
+def list_sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:
+    """Return the conversations, the most recently used first. See `Store.list_sessions`."""
+    last = (
+        "SELECT session, count(*) AS turns, max(n) AS n FROM runs WHERE session <> '' AND parent = '' GROUP BY session"
+    )
+    question = f"SELECT l.session, l.turns, r.question, r.started FROM ({last}) l JOIN runs r USING (n)"
+    found = connection.execute(f"{question} ORDER BY n DESC LIMIT ?", [limit])
+    return [SessionRow(*each) for each in found]
+
+
+def _origin(connection: sqlite3.Connection, run: str) -> int | None:
+    """Return the number of the run at the start of a chain of forks; the run's own if it is not a fork."""
+    number: int | None = None
+    while run and (found := connection.execute("SELECT n, parent FROM runs WHERE id = ?", (run,)).fetchone()):
+        if number is not None and found[0] >= number:  # a run is forked from an earlier one
+            break
+        number, run = found
+    return number
+
+
+def _said(outcome: str | None) -> str | None:
+    """Return the answer in an outcome, as text."""
+    answer = codec.decode_plain(outcome).get("answer") if outcome else None
+    return answer if answer is None or isinstance(answer, str) else codec.encode(answer).decode()
+
+
+def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, RunRow]:
+    """Return the run whose id is `prefix`, or the only one that begins with it, with its number.
+
+    "last": the newest that is no child run.
+    """
+    if prefix == "last":
+        found = connection.execute(f"SELECT {_RUN} FROM runs WHERE caller = '' ORDER BY n DESC LIMIT 1").fetchall()
+        if not found:
+            raise UnknownRun("There is no run in the journal yet.", hint="`plait run` makes one.")
+    else:
+        found = connection.execute(f"SELECT {_RUN} FROM runs WHERE id = ?", (prefix,)).fetchall()
+        if not found and prefix:
+            found = connection.execute(
+                f"SELECT {_RUN} FROM runs WHERE id > ? AND id < ? ORDER BY id LIMIT 5",
+                (prefix, prefix + "\U0010ffff"),
+            ).fetchall()
+    if len(found) == 1:
+        check_run(connection, found[0][0], path)
+        return found[0][0], _read_run(found[0], path)
+    if found:
+        some = ", ".join(row[1] for row in found) + ("" if len(found) < 5 else " ...")
+        raise UnknownRun(f"More than one run begins with {prefix!r}: {some}.", hint="Write more of the id.")
+    known = [each for (each,) in connection.execute("SELECT id FROM runs ORDER BY n DESC LIMIT 1000")]
+    # Ids of one day share their first half, so only a mistyped sign or two makes an id near.
+    starts = {each[: len(prefix)]: each for each in reversed(known)}
+    near = [starts[each] for each in difflib.get_close_matches(prefix, starts, cutoff=0.85)]
+    near = near or [each for each in known if len(prefix) >= 4 and prefix in each][:3]
+    hint = f"Did you mean {' or '.join(near)}? " if near else "" if known else "It has no runs yet. "
+    raise UnknownRun(
+        f"There is no run {prefix!r} in the journal; it may have been deleted.", hint=f"{hint}`plait runs` lists them."
+    )

@@ -1,0 +1,450 @@
+"""The journal in one SQLite file, with the record of every run.
+
+Several processes, threads and event loops may use one file at once. What the file looks like stands in `schema.py` and
+docs/journal.md; what a row means in `records.py`. Reads open a connection of their own, in a thread. What is written
+goes through the process's one `Writer` of the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar
+
+from msgspec import structs
+
+from plait.core import Attachment
+from plait.core.errors import JournalError, RecordChanged, UnknownRun
+from plait.core.secrets import Scrubber
+from plait.journal import codec, redaction
+from plait.journal.records import NoteRecord, Row, RunHead, RunRow, SessionRow, SessionTurn
+from plait.journal.sqlite import connections, faults, queries, schema
+from plait.journal.sqlite.holders import OwnerLock, hold_owner_lock, life_of_holder, require_claimable
+from plait.journal.sqlite.log import SqliteLog
+from plait.journal.sqlite.rows import (
+    END,
+    KEEP_AT_MOST,
+    Bodies,
+    add_rows,
+    check_run,
+    crc_of_begun,
+    crc_of_state,
+    find_damage,
+    iter_rows,
+    read_new_rows,
+)
+from plait.journal.sqlite.writer import Writer, busy_seconds_of_user
+from plait.journal.store import ALL, ENDED, KeptRecord, NoJournal, RecordAndBody, RecordedRun, RunQuery, StoreInfo
+
+T = TypeVar("T")
+
+_BEGIN = (
+    "INSERT INTO runs (id, question, loop, parent, fork_at, head, session, status, owner, totals, started, updated, "
+    "label, caller, crc) VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, '{}', ?, ?, ?, ?, ?)"
+)
+_CLAIM = "UPDATE runs SET owner = ?, status = 'running', outcome = NULL, rows = NULL, updated = ?, crc = ? WHERE n = ?"
+_ADD_CONTENT = "INSERT OR IGNORE INTO contents (digest, body) VALUES (?, ?)"
+_DELETE_CONTENT = "DELETE FROM contents WHERE digest = ? AND NOT EXISTS (SELECT 1 FROM runs WHERE instr(head, ?))"
+_KEEP = "INTO kept (kind, key, run, at, data) VALUES (?, ?, ?, ?, ?)"
+_UNFINISHED = f"status NOT IN ({', '.join(f'{each!r}' for each in sorted(ENDED))})"
+_RESTORED = (
+    "The journal was restored from a backup after this run was last written: what the run did since the backup is not "
+    "on its record."
+)
+_PIECE = 200
+"""Rows that are read at once when a run is read piece by piece."""
+
+_going: weakref.WeakValueDictionary[tuple[str, str], SqliteLog] = weakref.WeakValueDictionary()
+"""The logs of this process, by file and run: a run that was left behind here may be claimed here."""
+
+
+class SqliteStore:
+    """A `Store` in a file. Making one opens nothing; the file and its folder are made by the first run.
+
+    `path` may be ":memory:" for a store that ends with its object. `busy_seconds`: how long to wait for another process
+    that holds the file's lock, PLAIT_BUSY_SECONDS (10) by default. `clock` gives seconds since 1970.
+    """
+
+    _shared: ClassVar[dict[Path, SqliteStore]] = {}
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        busy_seconds: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = Path(path).expanduser()
+        self.busy_seconds = busy_seconds if busy_seconds is not None else busy_seconds_of_user()
+        self._is_memory = self.path == connections.MEMORY
+        self._where = f"{self.path} {id(self)}" if self._is_memory else str(self.path.absolute())
+        self._clock = clock
+        self._writer: Writer | None = None
+        self._lock = threading.Lock()
+        self._owner_lock: OwnerLock | None = None
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> SqliteStore:
+        """Return the process's one store at a path: its connection stays open from run to run."""
+        wanted = Path(path).expanduser().absolute()
+        return cls._shared.setdefault(wanted, cls(wanted))
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    async def close(self) -> None:
+        with self._lock:
+            writer, self._writer = self._writer, None
+        if writer is not None and writer.pid == os.getpid():
+            await asyncio.to_thread(writer.close)
+
+    # -- the record of a run
+
+    async def begin(
+        self,
+        head: RunHead,
+        owner: str,
+        records: Sequence[RecordAndBody] = (),
+        *,
+        secrets: Iterable[str] = (),
+        contents: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> SqliteLog:
+        writer, scrubber = self._open_writer(), redaction.scrubber(secrets)
+        stored = [
+            (each.digest, scrubber(contents[each.digest]) if each.kind == "text" else contents[each.digest])
+            for each in head.attachments
+            if each.digest in contents
+        ]
+
+        def work(connection: sqlite3.Connection) -> SqliteLog:
+            self._hold_lock(owner)
+            log = self._insert_run(connection, writer, head, owner, self._clock(), scrubber)
+            connection.executemany(_ADD_CONTENT, stored)
+            add_rows(connection, log.make_rows(records))
+            return log
+
+        return self._watch(await writer.transact(work, is_short=not records))
+
+    def _insert_run(
+        self,
+        connection: sqlite3.Connection,
+        writer: Writer,
+        head: RunHead,
+        owner: str,
+        started: float,
+        scrubber: Scrubber,
+        times: Iterator[float] | None = None,
+    ) -> SqliteLog:
+        question, name, session = (
+            scrubber(each.encode("utf-8", "replace")).decode()
+            for each in (head.question, str(head.loop.get("name", "")), head.session)
+        )
+        text = scrubber(codec.encode(head)).decode()
+        begun = (head.run, question, name, head.parent, head.fork_at, text, session)
+        crc = crc_of_begun(begun)
+        state = crc_of_state(crc, "running", owner, None, None, "{}")
+        caller = head.caller.run if head.caller is not None else ""
+        try:
+            values = (*begun, owner, started, started, head.label, caller, state)
+            n = connection.execute(_BEGIN, values).lastrowid or 0
+        except sqlite3.IntegrityError:
+            raise JournalError(
+                f"There is a run {head.run} already in the journal {self.path}.", hint="Give the new run another id."
+            ) from None
+        clock = self._clock if times is None else partial(next, times)
+        return SqliteLog(writer, n, head.run, scrubber, clock, begun=crc)
+
+    async def claim(
+        self,
+        run: str,
+        owner: str,
+        *,
+        force: bool = False,
+        secrets: Iterable[str] = (),
+        rows: int | None = None,
+        records: Sequence[RecordAndBody] = (),
+    ) -> SqliteLog:
+        await self._read(lambda connection: None)  # a claim makes no file
+        writer, scrubber = self._open_writer(), redaction.scrubber(secrets)
+
+        def work(connection: sqlite3.Connection) -> SqliteLog:
+            n, row = queries.find_run(connection, run, self.path)
+            (seq,) = connection.execute("SELECT coalesce(max(seq), -1) + 1 FROM events WHERE run = ?", (n,)).fetchone()
+            if rows is not None and rows != seq:
+                raise RecordChanged(
+                    f"Run {row.head.run} was changed by another process.", hint="Read it again, then go on with it."
+                )
+            require_claimable(row, self._file, _going.get((self._where, row.head.run)), force)
+            self._hold_lock(owner)
+            bodies = Bodies()
+            for _ in iter_rows(connection, n, self.path, bodies):  # they are whole
+                pass
+            begun = check_run(connection, n, self.path)
+            totals, updated = connection.execute("SELECT totals, updated FROM runs WHERE n = ?", (n,)).fetchone()
+            crc = crc_of_state(begun, "running", owner, None, None, totals)
+            connection.execute(_CLAIM, (owner, self._clock(), crc, n))
+            lost = _RESTORED if updated < self._restored(connection) else ""
+            log = SqliteLog(writer, n, row.head.run, scrubber, self._clock, seq, bodies.last, begun=begun, lost=lost)
+            written = [(_with_lost(record, lost), body) for record, body in records] if lost else records
+            add_rows(connection, log.make_rows(written))
+            return log
+
+        return self._watch(await writer.transact(work))
+
+    async def read_rows(self, run: str, after: int = -1, *, until: int | None = None, bodies: bool = True) -> list[Row]:
+        def read(connection: sqlite3.Connection) -> list[Row]:
+            n, _ = queries.find_run(connection, run, self.path)
+            if not bodies:
+                return read_new_rows(connection, n, after, until)
+            found = iter_rows(connection, n, self.path, Bodies(KEEP_AT_MOST))
+            return [row for row in found if row.seq > after and (until is None or row.seq <= until)]
+
+        return await self._read(read)
+
+    async def iter_rows(self, run: str) -> AsyncGenerator[Row, None]:
+        def read() -> Generator[Row, None, None]:
+            with self._reading() as connection:
+                yield from iter_rows(connection, queries.find_run(connection, run, self.path)[0], self.path, Bodies())
+
+        def take(size: int) -> list[Row | Exception]:
+            some: list[Row | Exception] = []
+            with in_use:  # a piece may still be read after its reader was cancelled
+                try:
+                    for row in islice(found, size):
+                        some.append(row)
+                except Exception as why:  # what was read before is given first
+                    some.append(why)
+                if not size:
+                    found.close()
+            return some
+
+        found, in_use = read(), threading.Lock()
+        try:
+            while some := await asyncio.to_thread(take, _PIECE):
+                for each in some:
+                    if isinstance(each, Exception):
+                        raise each
+                    yield each
+        finally:
+            await asyncio.to_thread(take, 0)
+
+    async def read_contents(self, attachments: Iterable[Attachment]) -> dict[str, bytes]:
+        wanted = {each.digest: each for each in attachments}
+        if not wanted:
+            return {}
+        return await self._read(
+            lambda connection: {
+                digest: queries.read_content(connection, each, self.path) for digest, each in wanted.items()
+            }
+        )
+
+    # -- the index of all runs
+
+    async def find_run(self, prefix: str) -> RunRow:
+        return (await self._read(lambda connection: queries.find_run(connection, prefix, self.path)))[1]
+
+    async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
+        return await self._read(lambda connection: queries.list_runs(connection, self.path, query))
+
+    async def list_values(self) -> dict[str, list[str]]:
+        return await self._read(queries.list_values)
+
+    async def list_turns(
+        self, session: str, *, before: str | None = None, limit: int | None = None
+    ) -> list[SessionTurn]:
+        try:
+            return await self._read(lambda connection: queries.list_turns(connection, session, before, limit))
+        except NoJournal:
+            return []
+
+    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
+        try:
+            return await self._read(lambda connection: queries.list_sessions(connection, limit))
+        except NoJournal:
+            return []
+
+    async def delete(self, runs: Iterable[str]) -> None:
+        await self._read(lambda connection: None)
+
+        def work(connection: sqlite3.Connection) -> None:
+            for run in runs:
+                n, row = queries.find_run(connection, run, self.path)
+                if row.status == "running" and life_of_holder(self._file, row.owner) == "alive":
+                    raise JournalError(f"Run {row.head.run} is still going on.", hint="Stop it first, then delete it.")
+                family = [(n, row.head.run), *queries.descendants(connection, row.head.run)]
+                heads = [queries.find_run(connection, name, self.path)[1].head for _, name in family]
+                attached = [each for head in heads for each in head.attachments]
+                for each, name in family:
+                    connection.execute("DELETE FROM events WHERE run = ?", (each,))
+                    connection.execute("DELETE FROM runs WHERE n = ?", (each,))
+                    connection.execute("DELETE FROM kept WHERE kind = 'rating' AND key = ?", (name,))
+                for file in attached:  # unless another run has it too
+                    connection.execute(_DELETE_CONTENT, (file.digest, file.digest))
+
+        await self._open_writer().transact(work)
+
+    async def compact(self) -> None:
+        await self._read(lambda connection: None)
+
+        def work(writer: Writer) -> None:
+            with writer.in_sqlite:
+                try:
+                    writer.connection().execute("VACUUM")
+                    writer.connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                except sqlite3.Error as error:
+                    raise faults.translate(error, self.path) from None
+
+        await asyncio.to_thread(work, self._open_writer())
+
+    async def add(self, runs: Sequence[RecordedRun]) -> bool:
+        writer = self._open_writer()
+
+        def work(connection: sqlite3.Connection) -> bool:
+            new = []
+            for each in runs:
+                asked = "SELECT started, updated FROM runs WHERE id = ?"
+                found = connection.execute(asked, (each.head.run,)).fetchone()
+                if found is None:
+                    new.append(each)
+                elif found != (each.started, each.updated):
+                    return False
+            for each in new:
+                times = iter([row.at for row in each.rows])
+                log = self._insert_run(connection, writer, each.head, "", each.started, redaction.scrubber(()), times)
+                add_rows(connection, log.make_rows((row.record, row.body) for row in each.rows))
+                connection.execute(END, log.make_ending(each.status, each.outcome, each.totals, each.updated))
+                connection.executemany(_ADD_CONTENT, list(each.contents.items()))
+            return True
+
+        return await writer.transact(work)
+
+    # -- what is kept about runs
+
+    async def keep(self, kind: str, key: str, run: str, data: bytes, *, replace: bool = True) -> None:
+        values = (kind, key, run, self._clock(), data.decode())
+        changes = "run = excluded.run, at = excluded.at, data = excluded.data"
+        otherwise = f"ON CONFLICT (kind, key) DO {f'UPDATE SET {changes}' if replace else 'NOTHING'}"
+        await self._open_writer().transact(lambda connection: connection.execute(f"INSERT {_KEEP} {otherwise}", values))
+
+    async def list_kept(self, kind: str, keys: Iterable[str] | None = None) -> list[KeptRecord]:
+        wanted = None if keys is None else list(keys)
+        try:
+            return await self._read(lambda connection: queries.list_kept(connection, kind, wanted))
+        except NoJournal:
+            return []
+
+    async def forget(self, kind: str, keys: Iterable[str], *, labels: bool = False) -> None:
+        wanted = list(keys)
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.executemany("DELETE FROM kept WHERE kind = ? AND key = ?", [(kind, key) for key in wanted])
+            if labels:
+                unlabel = "UPDATE runs SET label = '' WHERE label <> '' AND label = ?"
+                connection.executemany(unlabel, [(key,) for key in wanted])
+
+        await self._open_writer().transact(work)
+
+    # -- the whole store
+
+    async def is_holder_gone(self, run: str) -> bool | None:
+        row = await self.find_run(run)
+        if not row.owner:
+            return True
+        life = await asyncio.to_thread(life_of_holder, self._file, row.owner)
+        return None if life == "elsewhere" else life == "dead"
+
+    async def check(self) -> list[str]:
+        try:
+            return await self._read(lambda connection: find_damage(connection, self.path))
+        except UnknownRun:
+            raise
+        except JournalError as why:
+            return [why.message]
+
+    async def info(self) -> StoreInfo:
+        def read(connection: sqlite3.Connection) -> StoreInfo:
+            counts = connection.execute("SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM events)").fetchone()
+            pages, size = (connection.execute(f"PRAGMA {each}").fetchone()[0] for each in ("page_count", "page_size"))
+            return StoreInfo(self.place, schema.VERSION, counts[0], counts[1], pages * size, self._restored(connection))
+
+        return await self._read(read)
+
+    async def mark_restored(self) -> int:
+        await self._read(lambda connection: None)
+
+        def work(connection: sqlite3.Connection) -> int:
+            mark = "INSERT OR REPLACE INTO marks (name, value) VALUES ('restored', ?)"
+            connection.execute(mark, (repr(self._clock()),))
+            (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE {_UNFINISHED}").fetchone()
+            return int(count)
+
+        return await self._open_writer().transact(work)
+
+    # -- inside
+
+    @property
+    def _file(self) -> Path | None:
+        return None if self._is_memory else self.path
+
+    def _restored(self, connection: sqlite3.Connection) -> float:
+        found = connection.execute("SELECT value FROM marks WHERE name = 'restored'").fetchone()
+        return float(found[0]) if found is not None else 0.0
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        if not self._is_memory:
+            with connections.reading(self.path) as connection:
+                yield connection
+            return
+        writer = self._open_writer()
+        with writer.in_sqlite:
+            try:
+                yield writer.connection()
+            except sqlite3.Error as error:
+                raise faults.translate(error, self.path) from None
+
+    async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Read in a thread. Every error is raised as a `JournalError`."""
+
+        def work() -> T:
+            with self._reading() as connection:
+                return read(connection)
+
+        return await asyncio.to_thread(work)
+
+    def _hold_lock(self, owner: str) -> None:
+        """Hold this process's lock beside the journal: it tells other namespaces that this process lives."""
+        if not self._is_memory and (self._owner_lock is None or owner != self._owner_lock.owner):
+            self._owner_lock = hold_owner_lock(self.path, owner)
+
+    def _watch(self, log: SqliteLog) -> SqliteLog:
+        _going[self._where, log.run] = log
+        return log
+
+    def _open_writer(self) -> Writer:
+        """Return the process's writer of the file at the path (and not of a deleted one)."""
+        found = self._writer
+        if found is not None and found.pid == os.getpid() and (found.is_current() or not found.idle):
+            return found
+        with self._lock:
+            # One of a file that is gone is let be: its runs may still write to it.
+            self._writer = Writer(self.path, self.busy_seconds)
+            return self._writer
+
+
+def _with_lost(record: Any, lost: str) -> Any:
+    """Return a record; the note of a resume says why rows may be missing."""
+    if isinstance(record, NoteRecord) and record.kind == "resumed":
+        return structs.replace(record, value=structs.replace(record.value, lost=lost))
+    return record

@@ -1,0 +1,72 @@
+"""The journals' writers of this process, at its end and when it forks."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from typing import Any, Protocol
+
+
+class AnyWriter(Protocol):
+    """What a process's end and a fork need of a `Writer`."""
+
+    pid: int
+    in_sqlite: Any
+    """A lock that is held while the connection is in use."""
+
+    def close(self) -> None:
+        """Write what waits, and close the connection."""
+        ...
+
+    def leave_to_parent(self) -> None:
+        """Use nothing of this any more, in a process that has just been forked."""
+        ...
+
+
+_writers: weakref.WeakSet[AnyWriter] = weakref.WeakSet()
+_forking = threading.Lock()
+_stopped: list[AnyWriter] = []
+"""The writers that wait while the process forks."""
+_inherited: list[AnyWriter] = []
+"""Those that a fork brought along: never used and never closed, because their connections are the parent's."""
+
+
+def watch(writer: AnyWriter) -> None:
+    """Close this writer at the process's end, and stop it while the process forks."""
+    _writers.add(writer)
+
+
+def _close_all() -> None:
+    """Have what was written stand in one file, without a -wal file beside it."""
+    for each in list(_writers):
+        if each.pid == os.getpid():
+            each.close()
+
+
+def _stop_all() -> None:
+    """Before a fork: no thread is inside SQLite, whose locks the child would inherit without the thread."""
+    _forking.acquire()
+    _stopped.extend(_writers)
+    for each in _stopped:
+        each.in_sqlite.acquire()
+
+
+def _go_on() -> None:
+    for each in _stopped:
+        each.in_sqlite.release()
+    _stopped.clear()
+    _forking.release()
+
+
+def _leave_behind() -> None:
+    for each in _stopped:
+        each.leave_to_parent()
+    _inherited.extend(_stopped)
+    _go_on()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_stop_all, after_in_parent=_go_on, after_in_child=_leave_behind)

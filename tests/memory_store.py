@@ -1,0 +1,180 @@
+"""A store in a dictionary: the second implementation of `plait.journal.store.Store`, for the suite of all stores.
+
+Nothing outlives the process. It shows how little a store needs to know: rows and runs, no loop, guard or model."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from msgspec import structs
+
+from plait.core.attachments import with_names
+from plait.core.errors import JournalError, RecordChanged, UnknownRun
+from plait.journal import codec, redaction
+from plait.journal.memory import MemoryLog
+from plait.journal.owner import life_of
+from plait.journal.records import NoteRecord, RunRow, SessionRow, SessionTurn
+from plait.journal.store import ALL, ENDED, KeptRecord, RunQuery, StoreInfo
+
+
+class MemoryStore:
+    place = "memory"
+
+    def __init__(self) -> None:
+        self.runs: dict[str, MemoryLog] = {}
+        self.kept: dict[tuple[str, str], KeptRecord] = {}
+        self.files: dict[str, bytes] = {}
+        self.count, self.restored = 0, 0.0
+
+    async def begin(
+        self, head: Any, owner: str, records: Any = (), *, secrets: Any = (), contents: Any = None
+    ) -> MemoryLog:
+        if head.run in self.runs:
+            raise JournalError(f"There is a run {head.run} already.")
+        scrub, texts = redaction.scrubber(secrets), {each.digest for each in head.attachments if each.kind == "text"}
+        log = MemoryLog(codec.decode_head(scrub(codec.encode(head)).decode()), records, secrets=secrets)
+        self.count += 1
+        log.n, log.owner = self.count, owner
+        self.files |= {key: scrub(data) if key in texts else data for key, data in (contents or {}).items()}
+        self.runs[head.run] = log
+        return log
+
+    async def claim(
+        self, run: str, owner: str, *, force: bool = False, secrets: Any = (), rows: Any = None, records: Any = ()
+    ) -> MemoryLog:
+        log = self.runs[(await self.find_run(run)).head.run]
+        if rows is not None and rows != log.rows:
+            raise RecordChanged(f"Run {run} was changed.", hint="Read it again.")
+        if log.status in ENDED or (life := life_of(log.owner)) == "alive" or (life == "elsewhere" and not force):
+            raise JournalError(f"Run {run} has ended, or is still going on.", hint="force=True takes it over.")
+        log.lost = "The store was restored from a backup." if log._updated < self.restored else ""
+        log.status, log.outcome, log.owner = "running", None, owner
+        log._scrub, log._updated = redaction.scrubber(secrets), time.time()
+        for record, body in records:
+            if log.lost and isinstance(record, NoteRecord) and record.kind == "resumed":
+                record = structs.replace(record, value=structs.replace(record.value, lost=log.lost))
+            log.buffer((record, body))
+        return log
+
+    async def read_rows(self, run: str, after: int = -1, *, until: int | None = None, bodies: bool = True) -> Any:
+        rows = self.runs[(await self.find_run(run)).head.run].read_rows()[after + 1 :]
+        rows = [row for row in rows if until is None or row.seq <= until]
+        return rows if bodies else [structs.replace(row, body=None) for row in rows]
+
+    async def iter_rows(self, run: str) -> Any:
+        for row in await self.read_rows(run):
+            yield row
+
+    async def read_contents(self, attachments: Any) -> dict[str, bytes]:
+        if missing := [each for each in attachments if each.digest not in self.files]:
+            raise JournalError(f"The attached file {missing[0]} is not in the store.")
+        return {each.digest: self.files[each.digest] for each in attachments}
+
+    def _row(self, log: MemoryLog) -> RunRow:
+        gone, kept = log.status == "running" and life_of(log.owner) == "dead", self.kept.get(("result", log.head.label))
+        grade = json.loads(kept.data).get("grade") if kept is not None and kept.run == log.run else None
+        return structs.replace(log.row(), status="interrupted" if gone else log.status, grade=grade)
+
+    async def find_run(self, prefix: str) -> RunRow:
+        found = [name for name, log in self.runs.items() if log.head.caller is None]
+        found = found[-1:] if prefix == "last" else [name for name in self.runs if prefix and name.startswith(prefix)]
+        if prefix not in found and len(found) != 1:
+            raise UnknownRun(f"{len(found)} runs begin with {prefix!r}.", hint="`plait runs` lists them.")
+        return self._row(self.runs[prefix if prefix in found else found[0]])
+
+    async def list_runs(self, query: RunQuery = ALL) -> list[RunRow]:
+        def fits(row: RunRow) -> bool:
+            head, outcome, guards = row.head, row.outcome or {}, row.totals.get("guards", {})
+            caller, said = head.caller.run if head.caller else "", outcome.get("answer") or outcome.get("reason") or ""
+            equal = {"status": row.status, "loop": head.loop["name"], "session": head.session, "parent": head.parent}
+            models, text = [each["spec"] for each in head.models.values()], f"{head.question} {said}".casefold()
+            wanted = {
+                query.caller: caller == query.caller,
+                query.model: query.model in models,
+                query.agent: head.label.split(":")[2:3] == [query.agent],
+                query.labels: head.label in query.labels,
+                query.numbers: row.n in query.numbers,
+                query.before: row.n < query.before,
+                query.is_tainted and "tainted": guards.get("taint"),
+                query.is_open and "open": row.outcome is None or guards.get("approvals"),
+                "": head.label.startswith(query.label) and all(word in text for word in query.words.casefold().split()),
+            }
+            is_shown = not caller or query.children or query.caller or query.numbers
+            others = all(fit for asked, fit in wanted.items() if asked or asked == "")
+            return bool(is_shown and others and all(getattr(query, name) in ("", it) for name, it in equal.items()))
+
+        found = [row for row in map(self._row, reversed(self.runs.values())) if fits(row)]
+        return found[: query.limit if query.limit >= 0 else None]
+
+    async def list_values(self) -> dict[str, list[str]]:
+        heads = [log.head for log in self.runs.values()]
+        found = {"loops": {head.loop["name"] for head in heads}, "sessions": {head.session for head in heads} - {""}}
+        models = {each["spec"] for head in heads for each in head.models.values()}
+        return {name: sorted(values) for name, values in {**found, "models": models}.items()}
+
+    async def list_turns(self, session: str, *, before: str | None = None, limit: int | None = None) -> Any:
+        while before and self.runs[before].head.parent:
+            before = self.runs[before].head.parent
+        end, turns = self.runs[before].n if before else self.count + 1, list[SessionTurn]()
+        for log in self.runs.values():
+            if session and log.head.session == session and not log.head.parent and log.n < end:
+                said = (log.outcome or {}).get("answer")
+                text = said if said is None or isinstance(said, str) else codec.encode(said).decode()
+                asked = with_names(log.head.question, log.head.attachments)
+                turns.append(SessionTurn(len(turns) + 1, log.run, asked, text, log._started))
+        return turns if limit is None else turns[max(0, len(turns) - limit) :]
+
+    async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
+        last = {log.head.session: log for log in self.runs.values() if log.head.session and not log.head.parent}
+        names = sorted(last, key=lambda name: -last[name].n)[:limit]
+        turns = {name: await self.list_turns(name) for name in names}
+        return [SessionRow(name, len(turns[name]), last[name].head.question, last[name]._started) for name in names]
+
+    async def delete(self, runs: Any) -> None:
+        for row in [await self.find_run(run) for run in runs]:
+            if row.status == "running":
+                raise JournalError(f"Run {row.head.run} is still going on.")
+            await self.delete([each.head.run for each in await self.list_runs(RunQuery(caller=row.head.run))])
+            self.kept.pop(("rating", self.runs.pop(row.head.run).run), None)
+        used = {each.digest for log in self.runs.values() for each in log.head.attachments}
+        self.files = {digest: data for digest, data in self.files.items() if digest in used}
+
+    async def add(self, runs: Any) -> bool:
+        there = {log.run: (log._started, log._updated) for log in self.runs.values()}
+        if any(there.get(each.head.run, (each.started, each.updated)) != (each.started, each.updated) for each in runs):
+            return False
+        for each in (each for each in runs if each.head.run not in there):
+            log = await self.begin(each.head, "", contents=each.contents)
+            log._rows, log.status, log.outcome, log.totals = list(each.rows), each.status, each.outcome, each.totals
+            log._started, log._updated = each.started, each.updated
+        return True
+
+    async def keep(self, kind: str, key: str, run: str, data: bytes, *, replace: bool = True) -> None:
+        if replace or (kind, key) not in self.kept:
+            self.kept[kind, key] = KeptRecord(key, run, time.time(), data)
+
+    async def list_kept(self, kind: str, keys: Any = None) -> list[KeptRecord]:
+        return [each for (of, key), each in self.kept.items() if of == kind and (keys is None or key in set(keys))]
+
+    async def forget(self, kind: str, keys: Any, *, labels: bool = False) -> None:
+        for key in list(keys):
+            self.kept.pop((kind, key), None)
+            for log in [log for log in self.runs.values() if labels and log.head.label == key]:
+                log.head = structs.replace(log.head, label="")
+
+    async def is_holder_gone(self, run: str) -> bool | None:
+        return {"dead": True, "alive": False}.get(life_of((await self.find_run(run)).owner))
+
+    async def info(self) -> StoreInfo:
+        return StoreInfo(self.place, 0, len(self.runs), sum(log.rows for log in self.runs.values()), 0, self.restored)
+
+    async def mark_restored(self) -> int:
+        self.restored = time.time()
+        return sum(log.status not in ENDED for log in self.runs.values())
+
+    async def close(self) -> Any:
+        return []
+
+    compact = check = close

@@ -1,0 +1,33 @@
+"""Whole reading and reading character by character give the same, for every format: recorded and fuzzed replies."""
+
+from __future__ import annotations
+
+import random
+from itertools import chain
+
+import pytest
+
+from codec_replies import FORMS, Form, fuzzed_reply, read_both_ways, recorded_replies
+from conftest import CAMPAIGN, examples
+
+each = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+@each
+def test_recorded_replies_read_the_same_whole_and_character_by_character(form: Form) -> None:
+    """All of them in the campaign."""
+    if not (recorded := recorded_replies()):
+        pytest.skip("NOT CHECKED: the development data is absent")
+    texts = [text for replies in recorded.values() for text in replies[:: 1 if CAMPAIGN else len(replies) // 12 + 1]]
+    for text in texts:
+        read_both_ways(form, text[:4000])
+
+
+@each
+def test_fuzzed_replies_read_the_same_whole_and_character_by_character(form: Form) -> None:
+    """20,000 for each format in the campaign."""
+    chance = random.Random(20261126)
+    replies = [text for text in chain(*recorded_replies().values()) if len(text) < 1500]
+    total = examples(20_000)
+    read = sum(read_both_ways(form, fuzzed_reply(chance, replies)) for _ in range(total))
+    assert read > total // 400, "a format that reads none of them is not tested"

@@ -1,0 +1,414 @@
+"""What each store of runs must do: SQLite in a file, SQLite in memory, and the dictionary of `memory_store.py`.
+
+A new store is added to `STORES`. Claims that only a file can keep (another process, a locked file, damage) are in
+test_journal_*.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import string
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from memory_store import MemoryStore
+from plait.core import Call, File, Observation
+from plait.core.errors import JournalError, RecordChanged, UnknownRun
+from plait.journal.carry import adopt, pack
+from plait.journal.owner import owner_of_this_process
+from plait.journal.records import (
+    IntentRecord,
+    NoteRecord,
+    ParentCall,
+    Record,
+    RequestRecord,
+    ResultRecord,
+    Resumption,
+    RunHead,
+)
+from plait.journal.results import Results
+from plait.journal.sqlite.store import SqliteStore
+from plait.journal.store import ENDED, RunQuery, read_timeline
+
+ME = owner_of_this_process()
+GONE = f"{ME.split(':')[0]}:999999999:1:{':'.join(ME.split(':')[3:])}"
+"""The owner of a process of this machine that is gone."""
+ELSEWHERE = "another-host:1:1:another-boot:1"
+
+STORES: dict[str, Callable[[Path], Any]] = {
+    "file": lambda folder: SqliteStore(folder / "runs.db"),
+    "memory": lambda folder: SqliteStore(":memory:"),
+    "dictionary": lambda folder: MemoryStore(),
+}
+
+
+@pytest.fixture(params=STORES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+    made = STORES[request.param](tmp_path)
+    yield made
+    await made.close()
+
+
+def head(run: str, question: str = "q", **fields: Any) -> RunHead:
+    return RunHead(run, question, {"name": "react", "options": {}}, {"": {"spec": "scripted:x"}}, **fields)
+
+
+def note(text: str) -> Record:
+    return NoteRecord("", 1, "note", text)
+
+
+def request(n: int) -> Record:
+    return IntentRecord(f"{n}a0", n, "request", RequestRecord("act", "scripted:x", "/chat"))
+
+
+async def end(log: Any, status: str = "answered", answer: Any = "a", **totals: Any) -> None:
+    await log.end(status, {"type": status, "answer": answer}, totals)
+
+
+async def texts(store: Any, run: str) -> list[str]:
+    return [row.record.text for row in await store.read_rows(run)]
+
+
+# -- the record of a run
+
+
+async def test_rows_come_back_in_order_with_their_exact_bodies(store: Any) -> None:
+    log = await store.begin(head("r"), ME, [(note("first"), None)])
+    bodies = [b'{"messages":["' + b"long " * 1000 * n + b'"]}' for n in range(5)] + [bytes(range(256)), b""]
+    for n, body in enumerate(bodies):
+        await log.append((request(n), body))
+    log.buffer((note("with the end"), None))
+    assert log.rows == 9
+    await end(log)
+    rows = await store.read_rows("r")
+    assert [row.seq for row in rows] == list(range(9))
+    assert [row.body for row in rows[1:8]] == bodies
+    assert rows[0].record == note("first") and rows[8].record == note("with the end")
+    assert [row.at for row in rows] == sorted(row.at for row in rows)
+    assert [row.body async for row in store.iter_rows("r")] == [row.body for row in rows]
+    assert [row.seq for row in await store.read_rows("r", 6)] == [7, 8]
+    shown = await store.read_rows("r", 1, until=3, bodies=False)
+    assert [(row.seq, row.body) for row in shown] == [(2, None), (3, None)]
+    assert len((await read_timeline(store, "r")).model_calls) == 7
+
+
+async def test_what_is_appended_is_there_for_others_when_it_is_awaited(store: Any, tmp_path: Path) -> None:
+    log = await store.begin(head("r"), ME)
+    await log.append((note("1"), None))
+    await log.append_durably((note("2"), None), (note("3"), None))
+    log.buffer((note("4"), None))
+    other = SqliteStore(tmp_path / "runs.db") if store.place == str(tmp_path / "runs.db") else store
+    assert (await texts(other, "r"))[:3] == ["1", "2", "3"]
+    await log.append()
+    assert await texts(other, "r") == ["1", "2", "3", "4"]
+    await other.close()
+
+
+async def test_nothing_can_be_put_on_the_record_of_a_run_that_has_ended(store: Any) -> None:
+    log = await store.begin(head("r"), ME)
+    await end(log)
+    with pytest.raises(JournalError):
+        await log.append((note("late"), None))
+    row = await store.find_run("r")
+    assert (row.status, row.outcome, row.owner) == ("answered", {"type": "answered", "answer": "a"}, "")
+    assert await store.read_rows("r") == []
+
+
+async def test_secrets_are_in_no_row(store: Any) -> None:
+    log = await store.begin(head("r", "my key-12345678"), ME, secrets=["key-12345678"])
+    await log.append((request(0), b'{"k":"key-12345678"}'), (note("key-12345678"), None))
+    await log.end("answered", {"type": "answered", "answer": "key-12345678"}, {})
+    rows, row = await store.read_rows("r"), await store.find_run("r")
+    assert "12345678" not in f"{rows} {row}" and rows[0].body == log.scrub(b'{"k":"key-12345678"}')
+
+
+async def test_two_runs_never_have_one_id(store: Any) -> None:
+    await store.begin(head("r"), ME)
+    with pytest.raises(JournalError):
+        await store.begin(head("r"), ME)
+
+
+async def test_runs_that_write_at_the_same_time_keep_their_own_order(store: Any) -> None:
+    async def write(name: str) -> None:
+        log = await store.begin(head(name), ME)
+        for n in range(20):
+            append = random.choice([log.append, log.append_durably, log.buffer])
+            if (done := append((note(f"{name} {n}"), None))) is not None:
+                await done
+        await end(log)
+
+    names = [f"run-{i}" for i in range(12)]
+    await asyncio.gather(*map(write, names))
+    for name in names:
+        assert await texts(store, name) == [f"{name} {n}" for n in range(20)]
+
+
+async def test_whoever_is_cancelled_takes_nothing_back(store: Any) -> None:
+    log = await store.begin(head("r"), ME)
+
+    async def write(n: int) -> None:
+        await log.append_durably((note(str(n)), None))
+
+    tasks = [asyncio.create_task(write(n)) for n in range(10)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await log.append((note("last"), None))
+    found = await texts(store, "r")
+    assert found[-1] == "last" and found[:-1] == [str(n) for n in range(10)]
+
+
+# -- claims and doubts
+
+
+@pytest.mark.parametrize("status", ["waiting", "cancelled", "crashed"])
+async def test_a_run_that_has_not_ended_for_good_can_be_claimed_and_goes_on_at_its_next_row(
+    store: Any, status: str
+) -> None:
+    await end(await store.begin(head("r"), ME, [(request(0), b"body 0")]), status)
+    log = await store.claim("r", ME, records=[(note("resumed"), None)])
+    assert (await store.find_run("r")).status == "running" and log.lost == ""
+    await log.append((request(1), b"body 1"))
+    await end(log)
+    assert [row.body for row in await store.read_rows("r")] == [b"body 0", None, b"body 1"]
+
+
+@pytest.mark.parametrize("status", sorted(ENDED))
+async def test_a_run_that_has_ended_is_claimed_by_nobody(store: Any, status: str) -> None:
+    await end(await store.begin(head("r"), ME), status)
+    with pytest.raises(JournalError, match="has ended"):
+        await store.claim("r", ME, force=True)
+
+
+async def test_a_run_is_claimed_from_a_process_that_is_gone_and_from_no_other(store: Any) -> None:
+    await store.begin(head("gone"), GONE)
+    await store.begin(head("far"), ELSEWHERE)
+    mine = await store.begin(head("mine"), ME)
+    assert [await store.is_holder_gone(run) for run in ("gone", "far", "mine")] == [True, None, False]
+    assert (await store.find_run("gone")).status == "interrupted"
+    assert (await store.claim("gone", ME)).run == "gone"
+    for run in ("far", "mine"):
+        with pytest.raises(JournalError):
+            await store.claim(run, ME)
+    assert (await store.claim("far", ME, force=True)).run == "far"
+    with pytest.raises(JournalError):
+        await store.claim("mine", ME, force=True)
+    assert mine.rows == 0
+
+
+async def test_an_answer_is_recorded_only_if_nobody_wrote_since_it_was_given(store: Any) -> None:
+    await end(await store.begin(head("r"), ME, [(note("asked"), None)]), "waiting")
+    with pytest.raises(RecordChanged):
+        await store.claim("r", ME, rows=0, records=[(note("answer"), None)])
+    assert (await store.find_run("r")).status == "waiting"
+    await store.claim("r", ME, rows=1, records=[(note("answer"), None)])
+    assert await texts(store, "r") == ["asked", "answer"]
+
+
+async def test_what_had_not_ended_before_a_restore_may_lack_rows_and_its_record_says_so(store: Any) -> None:
+    async def resume(run: str) -> tuple[bool, bool]:
+        resumed = NoteRecord("", 0, "resumed", value=Resumption({}))
+        log = await store.claim(run, ME, records=[(resumed, None)])
+        noted = (await store.read_rows(run))[-1].record.value.lost
+        await end(log, "cancelled")
+        return bool(log.lost), bool(noted)
+
+    await end(await store.begin(head("before"), ME), "cancelled")
+    await end(await store.begin(head("over"), ME))
+    await asyncio.sleep(0.002)
+    assert await store.mark_restored() == 1 and (await store.info()).restored > 0
+    await asyncio.sleep(0.002)
+    await end(await store.begin(head("after"), ME), "cancelled")
+    assert await resume("after") == (False, False)
+    assert await resume("before") == (True, True)
+    assert await resume("before") == (False, False)  # its record says it already
+
+
+# -- the index
+
+
+async def test_a_run_is_found_by_the_beginning_of_its_id(store: Any) -> None:
+    for run in ("20260101-a", "20260101-ab", "20260102-c"):
+        await end(await store.begin(head(run), ME))
+    await end(await store.begin(head("20260103-child", caller=ParentCall("20260102-c", "1.0")), ME))
+    assert (await store.find_run("20260101-a")).head.run == "20260101-a"
+    assert (await store.find_run("20260102")).head.run == "20260102-c"
+    assert (await store.find_run("last")).head.run == "20260102-c"
+    for wrong in ("2026", "x", ""):
+        with pytest.raises(UnknownRun):
+            await store.find_run(wrong)
+
+
+async def test_all_stores_list_the_same_runs_for_the_same_query(tmp_path: Path) -> None:
+    """40 runs and 200 queries by chance, in each store."""
+    chance = random.Random(7)
+    stores = [make(tmp_path) for make in STORES.values()]
+    words = ["Lyon", "ÉTÉ", "nice", "%_", "'quoted'"]
+    for n in range(40):
+        fields: dict[str, Any] = {
+            "session": chance.choice(["", "", "trip", "work"]),
+            "label": chance.choice(["", "cell", f"serve:ada:{chance.choice(['bot', 'b.t'])}:k{n}"]),
+            "parent": chance.choice(["", "", f"run-{n - 1:02}"]) if n else "",
+            "caller": ParentCall(f"run-{chance.randrange(n):02}", "1.0") if n and chance.random() < 0.2 else None,
+        }
+        asked = " ".join(chance.sample(words, 2))
+        status = chance.choice(["answered", "failed", "waiting", "running", "gone"])
+        guards = {name: [1] for name in ("taint", "approvals") if chance.random() < 0.3}
+        outcome = {"type": status, **chance.choice([{"answer": f"in {asked}"}, {"reason": "why " + words[n % 5]}])}
+        for store in stores:
+            made = RunHead(
+                f"run-{n:02}", asked, {"name": "react" if n % 3 else "json"}, {"": {"spec": f"m{n % 2}"}}, **fields
+            )
+            log = await store.begin(made, GONE if status == "gone" else ME)
+            if status not in ("running", "gone"):
+                await log.end(status, outcome, {"guards": guards} if guards else {})
+    for _ in range(200):
+        asked_for = {
+            "status": ["answered", "failed", "waiting", "running", "interrupted"],
+            "loop": ["react", "json"],
+            "model": ["m0", "m1", "m2"],
+            "session": ["trip", "none"],
+            "label": ["ce", "serve:"],
+            "labels": [("cell",), ("cell", "x")],
+            "agent": ["bot", "b.t"],
+            "words": ["lyon", "été nice", "WHY", "%_", "in"],
+            "parent": ["run-03", "run-11"],
+            "caller": [f"run-{n:02}" for n in range(10)],
+            "numbers": [(1, 5, 9), tuple(range(1, 30))],
+            "children": [True],
+            "is_tainted": [True],
+            "is_open": [True],
+            "before": [10, 20],
+            "limit": [0, 1, 3],
+        }
+        chosen = chance.sample(sorted(asked_for), chance.randint(0, 3))
+        query = RunQuery(**{name: chance.choice(asked_for[name]) for name in chosen})
+        found = [[(row.head.run, row.status, row.n) for row in await store.list_runs(query)] for store in stores]
+        assert found[0] == found[1] == found[2], query
+    values = [await store.list_values() for store in stores]
+    assert values[0] == values[1] == values[2] and values[0]["sessions"] == ["trip", "work"]
+    for store in stores:
+        await store.close()
+
+
+async def test_turns_are_numbered_and_those_before_a_run_are_found(store: Any) -> None:
+    for n, session in enumerate(["a", "b", "a", "a", "b"]):
+        await end(
+            await store.begin(head(f"r{n}", f"question {n}", session=session), ME), answer={"n": n} if n == 2 else "a"
+        )
+    await end(await store.begin(head("fork", session="a", parent="r2"), ME))
+    turns = await store.list_turns("a")
+    assert [(each.number, each.run, each.answer) for each in turns] == [
+        (1, "r0", "a"),
+        (2, "r2", '{"n":2}'),
+        (3, "r3", "a"),
+    ]
+    assert [each.number for each in await store.list_turns("a", limit=2)] == [2, 3]
+    assert [each.run for each in await store.list_turns("a", before="r3")] == ["r0", "r2"]
+    assert [each.run for each in await store.list_turns("a", before="fork")] == ["r0"]
+    assert await store.list_turns("none") == [] and await store.list_turns("") == []
+    assert [(each.name, each.turns, each.question) for each in await store.list_sessions()] == [
+        ("b", 2, "question 4"),
+        ("a", 3, "question 3"),
+    ]
+    assert len(await store.list_sessions(1)) == 1
+
+
+# -- contents, deleting, carrying
+
+
+async def test_files_are_stored_once_and_go_with_the_last_run_that_has_them(store: Any) -> None:
+    picture = File.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100), "a.png")
+    file = picture.attachment
+    for run in ("one", "two"):
+        log = await store.begin(head(run, attachments=(file,)), ME, contents={file.digest: picture.data})
+        await end(log)
+    assert await store.read_contents([file]) == {file.digest: picture.data}
+    await store.delete(["one"])
+    assert await store.read_contents([file]) == {file.digest: picture.data}
+    await store.delete(["two"])
+    with pytest.raises(JournalError):
+        await store.read_contents([file])
+
+
+async def test_a_deleted_run_takes_its_child_runs_and_its_rating_along(store: Any) -> None:
+    await end(await store.begin(head("top"), ME, [(note("x"), None)]))
+    await end(await store.begin(head("child", caller=ParentCall("top", "1.0")), ME))
+    await end(await store.begin(head("grandchild", caller=ParentCall("child", "1.0")), ME))
+    await end(await store.begin(head("fork", parent="top"), ME))
+    going = await store.begin(head("going"), ME)
+    results = Results(store)
+    await results.rate("top", True)
+    await results.rate("fork", False, "wrong")
+    with pytest.raises(JournalError):
+        await store.delete(["going"])
+    await store.delete(["top"])
+    await store.compact()
+    assert [row.head.run for row in await store.list_runs(RunQuery(children=True))] == ["going", "fork"]
+    assert {run: each.good for run, each in (await results.list_ratings()).items()} == {"fork": False}
+    await end(going)
+
+
+async def test_a_result_is_kept_once_and_a_comparison_is_replaced(store: Any) -> None:
+    results = Results(store)
+    await end(await store.begin(head("r", label="cell"), ME))
+    await results.keep("cell", "r", b'{"grade":{"mark":"right"}}')
+    await results.keep("cell", "other", b"{}")
+    assert await results.read(["cell", "none"]) == {"cell": b'{"grade":{"mark":"right"}}'}
+    assert (await store.find_run("r")).grade == {"mark": "right"}
+    await results.save("table", {"cells": ["cell"]})
+    await results.save("table", {"cells": ["cell"]}, {"rows": []})
+    await results.save("table", {"cells": []})
+    (kept,) = await results.list_comparisons()
+    assert (kept.head, kept.summary) == ({"cells": []}, {"rows": []})
+    assert list(await results.find_runs(["cell"])) == ["cell"]
+    await results.forget(["cell"])
+    assert await results.read(["cell"]) == {} and await results.find_runs(["cell"]) == {}
+
+
+async def test_a_run_is_carried_to_each_other_store_as_it_is(store: Any, tmp_path: Path) -> None:
+    log = await store.begin(head("r"), ME, [(request(0), b"body")])
+    call = Call("pay", {"x": 1}, "c")
+    await log.append_durably(
+        (IntentRecord("1.0", 1, "call", call), None), (ResultRecord("1.0", 1, "call", Observation("paid")), None)
+    )
+    await end(log, calls=3)
+    carried = await pack(store, "r")
+    for n, make in enumerate(STORES.values()):
+        (folder := tmp_path / str(n)).mkdir()
+        other = make(folder)
+        assert await adopt(other, [carried]) and await adopt(other, [carried])
+        row = await other.find_run("r")
+        assert (row.totals, row.started, row.updated) == ({"calls": 3}, carried.started, carried.updated)
+        assert await other.read_rows("r") == await store.read_rows("r")
+        await other.close()
+
+
+async def test_of_carried_runs_all_are_added_or_none(store: Any) -> None:
+    other = MemoryStore()
+    for run in ("new", "taken"):
+        await end(await other.begin(head(run), ME))
+    await asyncio.sleep(0.001)
+    await end(await store.begin(head("taken"), ME))
+    assert not await adopt(store, [await pack(other, "new"), await pack(other, "taken")])
+    assert [row.head.run for row in await store.list_runs()] == ["taken"]
+    with pytest.raises(JournalError):
+        await pack(store, (await store.begin(head("going"), ME)).run)
+    await end(await other.begin(head("long"), ME, [(note("1"), None), (note("2"), None)]))
+    carried = await pack(other, "long")
+    with pytest.raises(JournalError, match="1 of its 2 records"):
+        await adopt(store, [structs.replace(carried, rows=carried.rows[:1])])
+
+
+async def test_a_store_says_what_it_holds_and_that_it_is_whole(store: Any) -> None:
+    for run in string.ascii_lowercase[:3]:
+        await end(await store.begin(head(run), ME, [(note("x"), None)] * 2))
+    found = await store.info()
+    assert (found.runs, found.rows, found.restored) == (3, 6, 0.0) and found.place == store.place
+    assert await store.check() == []
