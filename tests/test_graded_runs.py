@@ -15,7 +15,7 @@ from fork_server import run_forked
 from lazily import skip_without
 from plait import Scripted
 from plait.journal.results import Results
-from plait.journal.store import Journal
+from plait.journal.store import Journal, RunQuery
 from plait.lab import acompare
 from window_support import answer, react
 
@@ -81,7 +81,7 @@ def test_a_deleted_result_is_forgotten(tmp_path: Path) -> None:
 async def test_a_page_that_follows_a_run_is_told_of_its_grade(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     task = asyncio.ensure_future(compare(path))
-    while not (path.exists() and Journal.at(path).runs()):
+    while not Journal.at(path).find(RunQuery()):
         await asyncio.sleep(0.001)
     stream = follow_run(Journal.at(path), Journal.at(path).runs()[-1].head.run, None)
     last: Any = None
