@@ -196,7 +196,7 @@ def test_topics_are_researched_at_once_by_child_runs_in_one_journal(tmp_path: Pa
         journal=tmp_path / "j.db",
     )
     run = agent.run("Compare.", deps=example.Library(EXAMPLES / "documents", model))
-    assert (run.answer, [child.question for child in run.children]) == ("Both.", ["Warranty?", "Delivery?"])
+    assert (run.answer, {child.question for child in run.children}) == ("Both.", {"Warranty?", "Delivery?"})
     assert run.tree.runs == 3 and all(child.answer == "Three years." for child in run.children)
     script = write_script(tmp_path, "Final Answer: Nothing to research.")
     done = run_program("researcher", "Hm?", "--model", script, folder=tmp_path)

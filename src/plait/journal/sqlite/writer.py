@@ -110,6 +110,9 @@ class Writer:
         self._waiting: list[Item | Transaction] = []
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()
+        self._counting = threading.Lock()
+        self._asked = self._taken = self._done = 0
+        """How many items and transactions the thread was asked for, has taken from the queue, and has done."""
         self._recent = 0
         self._quick = 0
         """The number of commits, one after the other, that took less than `QUICK`."""
@@ -124,8 +127,8 @@ class Writer:
 
     @property
     def idle(self) -> bool:
-        """Nothing waits to be written."""
-        return self._queue.empty() and not self._waiting
+        """Nothing waits to be written, nor is being written."""
+        return self._asked == self._done
 
     def connection(self) -> sqlite3.Connection:
         """The open connection; opens (and makes) the file if need be. Raises sqlite3.Error, JournalError."""
@@ -230,6 +233,9 @@ class Writer:
         return self._quick > 3 and self.idle and self.in_sqlite.acquire(blocking=False)
 
     def _put(self, asked: Item | Transaction | Signal) -> None:
+        if not isinstance(asked, Signal):
+            with self._counting:
+                self._asked += 1
         self._queue.put(asked)
         if self._thread is None:  # the thread sets this before it looks at the queue for the last time
             self._start()
@@ -266,11 +272,12 @@ class Writer:
                 if isinstance(asked, Signal):
                     is_closing |= asked is Signal.CLOSE
                 else:
-                    self._waiting.append(asked)
+                    self._take(asked)
             try:
                 self._write()
             except BaseException as error:  # a defect: nobody may wait for ever
-                waiting, self._waiting = self._waiting, []
+                waiting = self._waiting
+                self._leave([])
                 self._fail(waiting, error)
                 self._wake()
             if not self._waiting:
@@ -289,8 +296,17 @@ class Writer:
         if isinstance(asked, Signal):
             self._queue.put(asked)
         else:
-            self._waiting.append(asked)
+            self._take(asked)
         return True
+
+    def _take(self, asked: Item | Transaction) -> None:
+        self._taken += 1
+        self._waiting.append(asked)
+
+    def _leave(self, waiting: list[Item | Transaction]) -> None:
+        """Note what still waits; all else that was taken is done."""
+        self._waiting = waiting
+        self._done = self._taken - len(waiting)
 
     def _may_end(self) -> bool:
         """Let another thread be started; False if something came in the last moment, so that this one goes on."""
@@ -315,7 +331,7 @@ class Writer:
                 left += self._commit_each_run(items, error)
             if len(items) < len(waiting):
                 left += [each for each in waiting if isinstance(each, Transaction) and not self._do(each)]
-        self._waiting = left
+        self._leave(left)
         self._wake()
         if self._pages > CHECKPOINT:
             with self.in_sqlite, suppress(sqlite3.Error):
@@ -407,7 +423,7 @@ class Writer:
         now = time.monotonic()
         late = [each for each in self._waiting if each.until < now]
         if late:
-            self._waiting = [each for each in self._waiting if each.until >= now]
+            self._leave([each for each in self._waiting if each.until >= now])
             for each in late:
                 self._fail((each,), faults.lock_error(self.path, self.busy_seconds))
             self._wake()
