@@ -59,7 +59,7 @@ async def perform(kind: str, log: RunLog, count: int, pause: float) -> None:
             intent = IntentRecord(f"{n}.0", n, "call", call, MadeCall(call))
             result = ResultRecord(f"{n}.0", n, "call", Observation("sent"))
             if kind == "effect":
-                await log.append_durably((intent, None))
+                await log.append((intent, None), durable=True)
                 await asyncio.sleep(pause)
                 await log.append((result, None))
             else:

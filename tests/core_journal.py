@@ -177,21 +177,19 @@ class ProcessLog:
     def scrub(self, data: bytes) -> bytes:
         return data
 
-    def buffer(self, *entries: RecordAndBody) -> None:
+    def buffer(self, *entries: RecordAndBody, durable: bool = False) -> None:
         self._process.require_life()
         for record, body in entries:
             stored = codec.decode_record(codec.encode_record(record).decode())
             self._line.append(Row(self._seq, float(self._seq), stored, body))
             self._seq += 1
 
-    def append(self, *entries: RecordAndBody) -> Awaitable[None]:
+    def append(self, *entries: RecordAndBody, durable: bool = False) -> Awaitable[None]:
         self.buffer(*entries)
         rows, self._line = self._line, []
         if rows:
             self._process.line.append(lambda: self._stored.rows.extend(rows))
         return _Commit(self._process)
-
-    append_durably = append
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
         texts = codec.encode(outcome).decode(), codec.encode(totals).decode()

@@ -76,14 +76,14 @@ class Points:
     def watch(self) -> None:
 
         def with_points(write: Callable[..., Any]) -> Callable[..., Any]:
-            async def write_with_points(*given: Any) -> None:
+            async def write_with_points(*given: Any, **how: Any) -> None:
                 self._pass()
-                await write(*given)
+                await write(*given, **how)
                 self._pass()
 
             return write_with_points
 
-        for name in ("append", "append_durably", "end"):
+        for name in ("append", "end"):
             setattr(SqliteLog, name, with_points(getattr(SqliteLog, name)))
 
     def _pass(self) -> None:

@@ -37,15 +37,13 @@ class KillPoints:
             self.point("after model")
             return response
 
-        def with_points(append: Any) -> Any:
-            async def append_with_points(log: SqliteLog, *entries: Any) -> None:
-                kinds = "+".join(name_of(record) for record, _ in entries)
-                self.point(f"before {kinds}")
-                await append(log, *entries)
-                self.point(f"after {kinds}")
+        append = SqliteLog.append
 
-            return append_with_points
+        async def append_with_points(log: SqliteLog, *entries: Any, **how: Any) -> None:
+            kinds = "+".join(name_of(record) for record, _ in entries)
+            self.point(f"before {kinds}")
+            await append(log, *entries, **how)
+            self.point(f"after {kinds}")
 
         model.send = send_with_points
-        for name in ("append", "append_durably"):
-            setattr(SqliteLog, name, with_points(getattr(SqliteLog, name)))
+        SqliteLog.append = append_with_points  # type: ignore[method-assign]

@@ -1,6 +1,4 @@
-"""A store in a dictionary: the second implementation of `plait.journal.store.Store`, for the suite of all stores.
-
-Nothing outlives the process. It shows how little a store needs to know: rows and runs, no loop, guard or model."""
+"""A store in a dictionary, the second implementation of `plait.journal.store.Store`: nothing outlives the process."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.journal import codec, redaction
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import life_of
-from plait.journal.records import NoteRecord, RunRow, SessionRow, SessionTurn
+from plait.journal.records import NoteRecord, Row, RunRow, SessionRow, SessionTurn
 from plait.journal.store import ALL, ENDED, KeptRecord, RunQuery, StoreInfo
 
 
@@ -25,8 +23,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.runs: dict[str, MemoryLog] = {}
         self.kept: dict[tuple[str, str], KeptRecord] = {}
-        self.files: dict[str, bytes] = {}
-        self.count, self.restored = 0, 0.0
+        self.files, self.count, self.restored = dict[str, bytes](), 0, 0.0
 
     async def begin(
         self, head: Any, owner: str, records: Any = (), *, secrets: Any = (), contents: Any = None
@@ -45,13 +42,13 @@ class MemoryStore:
         self, run: str, owner: str, *, force: bool = False, secrets: Any = (), rows: Any = None, records: Any = ()
     ) -> MemoryLog:
         log = self.runs[(await self.find_run(run)).head.run]
-        if rows is not None and rows != log.rows:
+        if rows not in (None, log.rows):
             raise RecordChanged(f"Run {run} was changed.", hint="Read it again.")
         if log.status in ENDED or (life := life_of(log.owner)) == "alive" or (life == "elsewhere" and not force):
             raise JournalError(f"Run {run} has ended, or is still going on.", hint="force=True takes it over.")
         log.lost = "The store was restored from a backup." if log._updated < self.restored else ""
-        log.status, log.outcome, log.owner = "running", None, owner
-        log._scrub, log._updated = redaction.scrubber(secrets), time.time()
+        log.status, log.outcome, log.owner, log._updated = "running", None, owner, time.time()
+        log._scrub = redaction.scrubber(secrets)
         for record, body in records:
             if log.lost and isinstance(record, NoteRecord) and record.kind == "resumed":
                 record = structs.replace(record, value=structs.replace(record.value, lost=log.lost))
@@ -59,8 +56,8 @@ class MemoryStore:
         return log
 
     async def read_rows(self, run: str, after: int = -1, *, until: int | None = None, bodies: bool = True) -> Any:
-        rows = self.runs[(await self.find_run(run)).head.run].read_rows()[after + 1 :]
-        rows = [row for row in rows if until is None or row.seq <= until]
+        last = None if until is None else until + 1
+        rows = self.runs[(await self.find_run(run)).head.run].read_rows()[after + 1 : last]
         return rows if bodies else [structs.replace(row, body=None) for row in rows]
 
     async def iter_rows(self, run: str) -> Any:
@@ -143,12 +140,14 @@ class MemoryStore:
 
     async def add(self, runs: Any) -> bool:
         there = {log.run: (log._started, log._updated) for log in self.runs.values()}
-        if any(there.get(each.head.run, (each.started, each.updated)) != (each.started, each.updated) for each in runs):
+        heads = [(each, codec.decode_head(each.head)) for each in runs]
+        if any(there.get(head.run, (it.started, it.updated)) != (it.started, it.updated) for it, head in heads):
             return False
-        for each in (each for each in runs if each.head.run not in there):
-            log = await self.begin(each.head, "", contents=each.contents)
-            log._rows, log.status, log.outcome, log.totals = list(each.rows), each.status, each.outcome, each.totals
-            log._started, log._updated = each.started, each.updated
+        for each, head in [(each, head) for each, head in heads if head.run not in there]:
+            log = await self.begin(head, "", contents=each.contents)
+            log._rows = [Row(n, at, codec.decode_record(data), body) for n, (at, data, body) in enumerate(each.rows)]
+            log._started, log._updated, log.totals = each.started, each.updated, each.totals
+            log.status, log.outcome = each.status, each.outcome
         return True
 
     async def keep(self, kind: str, key: str, run: str, data: bytes, *, replace: bool = True) -> None:

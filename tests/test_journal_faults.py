@@ -254,7 +254,7 @@ async def test_a_lock_that_stays_is_an_error_and_the_records_stay_in_line(runs: 
         )
         assert all(isinstance(each, JournalError) for each in told)
         assert "locked by another process for more than 0.3 s" in str(told[0])
-        assert [log.unsaved_count for log in logs] == [2] * runs
+        assert [len(log.line) for log in logs] == [2] * runs
         with pytest.raises(JournalError, match=r"locked by another process for more than 0\.3 s"):
             await journal.store.begin(head(), ME)
         with pytest.raises(JournalError, match="locked"):
@@ -285,7 +285,7 @@ async def test_records_of_a_loop_that_ends_while_the_journal_is_locked_stay_in_l
     with locked(tmp_path / "j.db", 60):
         journal_thread = asyncio.get_running_loop().run_in_executor(None, another_loop)
         await journal_thread
-        assert log.unsaved_count == 1
+        assert len(log.line) == 1
     await log.append((note(1), None))
     assert [row.record for row in journal.rows(log.run)] == [note(0), note(1)]
 
@@ -313,7 +313,7 @@ async def test_a_full_disk_is_told_at_the_append_and_can_be_gone_on_with(runs: i
         isinstance(told[0], JournalError) and "the disk is full" in str(told[0]) and "Free some space" in str(told[0])
     )
     assert told[1:] == [None] * (runs - 1)  # what does fit is written, though it shared the commit
-    assert [log.unsaved_count for log in logs] == [1] + [0] * (runs - 1)
+    assert [len(log.line) for log in logs] == [1] + [0] * (runs - 1)
     connection.execute("PRAGMA max_page_count = 100000")
     await logs[0].append((note(2), None))
     assert [row.record for row in journal.rows(logs[0].run)] == [note(0), big, note(2)]

@@ -61,7 +61,7 @@ async def test_what_is_appended_is_read_back_in_order_and_exactly(tmp_path: Path
     log = await journal.store.begin(head("r1", parent="r0", fork_at=7), ME, RECORDS[:2])
     await log.append(*RECORDS[2:4])
     log.buffer(RECORDS[4])
-    assert len(journal.rows("r1")) == 4 and log.unsaved_count == 1  # a buffered record has no commit of its own
+    assert len(journal.rows("r1")) == 4 and len(log.line) == 1  # a buffered record has no commit of its own
     await log.append(RECORDS[5])
     log.buffer(RECORDS[6])
     await log.end("answered", {"type": "answered", "answer": 3}, {"steps": 2})

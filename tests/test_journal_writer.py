@@ -148,7 +148,7 @@ async def test_rows_that_are_added_while_a_commit_goes_on_follow_in_order(tmp_pa
     await asyncio.gather(*waiting)
     await log.end("answered", {}, {})
     assert keys(journal, log) == [f"n{n}" for n in range(60)]
-    assert len(spy.commits) < 60 and log.unsaved_count == 0
+    assert len(spy.commits) < 60 and len(log.line) == 0
     await journal.store.close()
 
 
@@ -211,7 +211,7 @@ async def test_the_intent_of_an_effect_is_synced_in_the_thread_and_nothing_else_
         await append(log, n)
     spy.commits, spy.synced = [], []
     for n in range(5):
-        await log.append_durably((intent(n), None))
+        await log.append((intent(n), None), durable=True)
     assert (spy.commits, spy.synced) == (["plait-journal"] * 5, [FULL] * 5)
     for n in range(5):
         await append(log, n)
@@ -224,7 +224,7 @@ async def test_effects_that_begin_at_once_share_a_sync(tmp_path: Path, spy: type
     journal = Journal(tmp_path / "j.db")
     logs = await begin(journal, 20)
     spy.commits, spy.synced, spy.delay = [], [], 0.02
-    durable = [log.append_durably((intent(n), None)) for n, log in enumerate(logs[:10])]
+    durable = [log.append((intent(n), None), durable=True) for n, log in enumerate(logs[:10])]
     others = [log.append((note(n), None)) for n, log in enumerate(logs[10:])]
     await asyncio.gather(*map(_wait, [*durable, *others]))
     assert set(spy.commits) == {"plait-journal"} and len(spy.commits) <= 4 and FULL in spy.synced
@@ -237,8 +237,48 @@ async def test_what_was_buffered_before_an_effect_is_synced_with_it(tmp_path: Pa
     (log,) = await begin(journal, 1)
     log.buffer((note(0), None))
     spy.synced = []
-    await log.append_durably((intent(1), None))
+    await log.append((intent(1), None), durable=True)
     assert keys(journal, log) == ["n0", "1.0"] and spy.synced == [FULL]
+    await journal.store.close()
+
+
+async def test_an_intent_that_a_commit_of_other_rows_takes_along_is_synced(tmp_path: Path, spy: type[Spy]) -> None:
+    """The thread has taken the order to write a note when the intent is buffered, and writes both."""
+    journal = Journal(tmp_path / "j.db")
+    (log,) = await begin(journal, 1)
+    thread = journal.store._open_writer()  # type: ignore[attr-defined]
+    with thread.in_sqlite:
+        written = [asyncio.ensure_future(append(log, 0))]
+        while thread._taken == thread._done:  # it is about to write the note
+            await asyncio.sleep(0.001)
+        spy.synced = []
+        written.append(asyncio.ensure_future(_wait(log.append((intent(1), None), durable=True))))
+        await asyncio.sleep(0.01)
+    await asyncio.gather(*written)
+    assert keys(journal, log) == ["n0", "1.0"] and spy.synced == [FULL]
+    await journal.store.close()
+
+
+async def test_the_mark_of_a_restore_is_synced(tmp_path: Path, spy: type[Spy]) -> None:
+    journal = Journal(tmp_path / "j.db")
+    (log,) = await begin(journal, 1)
+    spy.synced = []
+    await journal.store.mark_restored()
+    await append(log, 1)
+    assert spy.synced == [FULL, NORMAL]
+    await journal.store.close()
+
+
+async def test_a_buffered_intent_is_synced_by_whatever_commit_writes_it(tmp_path: Path, spy: type[Spy]) -> None:
+    journal = Journal(tmp_path / "j.db")
+    (log,) = await begin(journal, 1)
+    for n in range(30):
+        await append(log, n)
+    spy.commits, spy.synced = [], []
+    log.buffer((intent(1), None), durable=True)
+    await append(log, 30)
+    await append(log, 31)
+    assert (spy.commits[0], spy.synced) == ("plait-journal", [FULL, NORMAL])
     await journal.store.close()
 
 
@@ -262,7 +302,7 @@ async def test_an_error_in_the_thread_reaches_all_who_wait_and_no_row_is_lost(
         assert [type(each) for each in found] == [expected] * 3
     with pytest.raises(expected):
         await logs[0].end("answered", {}, {})
-    assert not logs[0].has_ended and [log.unsaved_count for log in logs] == [3, 3, 3]
+    assert not logs[0].has_ended and [len(log.line) for log in logs] == [3, 3, 3]
     with pytest.raises(expected):
         await journal.store.begin(head(), ME)
     spy.error = None
@@ -299,7 +339,9 @@ async def test_runs_whose_common_commit_failed_are_written_one_by_one(tmp_path: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "insert", fail_together)
         spy.delay, spy.synced = 0.02, []
-        await asyncio.wait_for(asyncio.gather(*(_wait(log.append_durably((intent(0), None))) for log in logs)), 20)
+        await asyncio.wait_for(
+            asyncio.gather(*(_wait(log.append((intent(0), None), durable=True)) for log in logs)), 20
+        )
     assert failures and all(keys(journal, log) == ["0.0"] for log in logs)
     assert set(spy.synced) == {FULL}
     await journal.store.close()

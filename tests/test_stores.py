@@ -10,6 +10,7 @@ import asyncio
 import random
 import string
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ async def test_rows_come_back_in_order_with_their_exact_bodies(store: Any) -> No
 async def test_what_is_appended_is_there_for_others_when_it_is_awaited(store: Any, tmp_path: Path) -> None:
     log = await store.begin(head("r"), ME)
     await log.append((note("1"), None))
-    await log.append_durably((note("2"), None), (note("3"), None))
+    await log.append((note("2"), None), (note("3"), None), durable=True)
     log.buffer((note("4"), None))
     other = SqliteStore(tmp_path / "runs.db") if store.place == str(tmp_path / "runs.db") else store
     assert (await texts(other, "r"))[:3] == ["1", "2", "3"]
@@ -137,7 +138,7 @@ async def test_runs_that_write_at_the_same_time_keep_their_own_order(store: Any)
     async def write(name: str) -> None:
         log = await store.begin(head(name), ME)
         for n in range(20):
-            append = random.choice([log.append, log.append_durably, log.buffer])
+            append = random.choice([log.append, partial(log.append, durable=True), log.buffer])
             if (done := append((note(f"{name} {n}"), None))) is not None:
                 await done
         await end(log)
@@ -152,7 +153,7 @@ async def test_whoever_is_cancelled_takes_nothing_back(store: Any) -> None:
     log = await store.begin(head("r"), ME)
 
     async def write(n: int) -> None:
-        await log.append_durably((note(str(n)), None))
+        await log.append((note(str(n)), None), durable=True)
 
     tasks = [asyncio.create_task(write(n)) for n in range(10)]
     await asyncio.sleep(0)
@@ -375,9 +376,8 @@ async def test_a_result_is_kept_once_and_a_comparison_is_replaced(store: Any) ->
 async def test_a_run_is_carried_to_each_other_store_as_it_is(store: Any, tmp_path: Path) -> None:
     log = await store.begin(head("r"), ME, [(request(0), b"body")])
     call = Call("pay", {"x": 1}, "c")
-    await log.append_durably(
-        (IntentRecord("1.0", 1, "call", call), None), (ResultRecord("1.0", 1, "call", Observation("paid")), None)
-    )
+    await log.append((IntentRecord("1.0", 1, "call", call), None), durable=True)
+    await log.append((ResultRecord("1.0", 1, "call", Observation("paid")), None))
     await end(log, calls=3)
     carried = await pack(store, "r")
     for n, make in enumerate(STORES.values()):

@@ -7,32 +7,13 @@ await adopt(other, [carried])           # adds the run; repeating it changes not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from msgspec import Struct
 
 from plait.core.errors import JournalError
 from plait.journal import codec
-from plait.journal.records import Row
-from plait.journal.store import RecordedRun, Store
+from plait.journal.store import CarriedRun, Store
 
 
-class Carried(Struct, frozen=True):
-    """A run on its way. `head` and the data of `rows` are JSON; a row has its time, its record and its body. `contents`
-    are attached files, by digest. Secrets are already replaced, as in the other store."""
-
-    head: str
-    status: str
-    outcome: dict[str, Any]
-    totals: dict[str, Any]
-    started: float
-    updated: float
-    count: int
-    rows: tuple[tuple[float, str, bytes | None], ...]
-    contents: dict[str, bytes] = {}
-
-
-async def pack(store: Store, run: str) -> Carried:
+async def pack(store: Store, run: str) -> CarriedRun:
     """Return a run with its record. Raises `JournalError` if the run has not ended, is damaged or does not exist."""
     while True:
         row = await store.find_run(run)
@@ -44,10 +25,12 @@ async def pack(store: Store, run: str) -> Carried:
     carried = tuple([(each.at, codec.encode_record(each.record).decode(), each.body) for each in rows])
     contents = await store.read_contents(row.head.attachments)
     head = codec.encode(row.head).decode()
-    return Carried(head, row.status, row.outcome, row.totals, row.started, row.updated, len(carried), carried, contents)
+    return CarriedRun(
+        head, row.status, row.outcome, row.totals, row.started, row.updated, len(carried), carried, contents
+    )
 
 
-async def adopt(store: Store, runs: Sequence[Carried]) -> bool:
+async def adopt(store: Store, runs: Sequence[CarriedRun]) -> bool:
     """Add runs to a store, all or none, in this order. Skips a run that the store already has.
 
     Returns False, and writes nothing, if another run has one of the ids. Raises `JournalError` for a run that lacks
@@ -58,18 +41,4 @@ async def adopt(store: Store, runs: Sequence[Carried]) -> bool:
             raise JournalError(
                 f"A carried run came with {len(each.rows)} of its {each.count} records: {each.head[:80]}"
             )
-    return await store.add(
-        [
-            RecordedRun(
-                codec.decode_head(each.head),
-                each.status,
-                each.outcome,
-                each.totals,
-                each.started,
-                each.updated,
-                [Row(seq, at, codec.decode_record(data), body) for seq, (at, data, body) in enumerate(each.rows)],
-                each.contents,
-            )
-            for each in runs
-        ]
-    )
+    return await store.add(runs)

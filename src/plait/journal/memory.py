@@ -38,14 +38,12 @@ class MemoryLog:
     def run(self) -> str:
         return self.head.run
 
-    def append(self, *records: RecordAndBody) -> Awaitable[None]:
+    def append(self, *records: RecordAndBody, durable: bool = False) -> Awaitable[None]:
         self.buffer(*records)
         return DONE
 
-    append_durably = append
-    """Nothing is resumed after this process ends."""
-
-    def buffer(self, *records: RecordAndBody) -> None:
+    def buffer(self, *records: RecordAndBody, durable: bool = False) -> None:
+        """Add records; none is durable: nothing is resumed after this process."""
         if self.outcome is not None:
             raise JournalError(f"Run {self.run} has ended: nothing more can be put on its record.")
         for record, body in records:

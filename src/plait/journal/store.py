@@ -27,6 +27,7 @@ from msgspec import Struct
 from plait.background import BackgroundLoop, run_aside
 from plait.core import Attachment
 from plait.core.errors import UnknownRun
+from plait.journal.keys import read_key
 from plait.journal.records import Record, Row, RunHead, RunRow, SessionRow, SessionTurn
 from plait.journal.timeline import Timeline
 
@@ -69,18 +70,13 @@ class RunLog(Protocol):
         """Why rows may be missing that say what the run did; "" if nothing speaks for that."""
         ...
 
-    def append(self, *records: RecordAndBody) -> Awaitable[None]:
-        """Add records, in order. When awaited they outlive this process. Cancelling whoever waits does not take them
-        back."""
+    def append(self, *records: RecordAndBody, durable: bool = False) -> Awaitable[None]:
+        """Add records, in order. When awaited they outlive this process; `durable` ones, such as the intent of an
+        effect, and all before them also outlive a loss of power. Cancelling whoever waits does not take them back."""
         ...
 
-    def append_durably(self, *records: RecordAndBody) -> Awaitable[None]:
-        """Add records, in order. When awaited, they and all before them outlive a loss of power: the intent of an
-        effect."""
-        ...
-
-    def buffer(self, *records: RecordAndBody) -> None:
-        """Add records that are written with the next append or the end."""
+    def buffer(self, *records: RecordAndBody, durable: bool = False) -> None:
+        """Add records that are written with the next append or the end, and are then `durable` or not."""
         ...
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
@@ -133,17 +129,20 @@ class KeptRecord(Struct, frozen=True):
     data: bytes
 
 
-class RecordedRun(Struct, frozen=True):
-    """A run as it is recorded, with its rows and its attached files by digest."""
+class CarriedRun(Struct, frozen=True):
+    """A run on its way to another store, in plain values. `head` and the data of `rows` are JSON; a row has its time,
+    its record and its body. `count` is the number of rows that it had. `contents` are attached files, by digest.
+    Secrets are already replaced."""
 
-    head: RunHead
+    head: str
     status: str
     outcome: dict[str, Any]
     totals: dict[str, Any]
     started: float
     updated: float
-    rows: Sequence[Row]
-    contents: Mapping[str, bytes]
+    count: int
+    rows: tuple[tuple[float, str, bytes | None], ...]
+    contents: dict[str, bytes] = {}
 
 
 class StoreInfo(Struct, frozen=True):
@@ -255,7 +254,7 @@ class Store(Protocol):
         """Remove what was deleted for good, and make the store smaller."""
         ...
 
-    async def add(self, runs: Sequence[RecordedRun]) -> bool:
+    async def add(self, runs: Sequence[CarriedRun]) -> bool:
         """Add ended runs of another store as they are, all or none. Skips a run that is here already.
 
         Returns False, and writes nothing, if another run has one of the ids.
@@ -439,8 +438,6 @@ class Journal:
 
 async def list_children(store: Store, run: str) -> list[RunRow]:
     """Return the child runs that the tools of a run started, in the order of the calls."""
-    from plait.journal.keys import read_key
-
     try:
         rows = await store.list_runs(RunQuery(caller=run))
     except NoJournal:

@@ -82,7 +82,6 @@ class RunJournal:
         self._beside = 0
         self._writing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._has_effect = False
         for row in rows:
             self._add(row.record, row.body)
         self.is_new = not self._found and not self._raised and not replay
@@ -238,20 +237,19 @@ class RunJournal:
         """Have an intent on the disk. Those of work that begins side by side are written together."""
         is_effect = effect is not None
         if self._beside < 2:
-            await (self.log.append_durably if is_effect else self.log.append)((intent, body))
+            await self.log.append((intent, body), durable=is_effect)
             self._add(intent)
             return
-        self.log.buffer((intent, body))
+        self.log.buffer((intent, body), durable=is_effect)
         self._add(intent)
-        self._has_effect |= is_effect
         if self._writing is None:
             self._writing = self._go_on_with(self._write_together())
         await asyncio.shield(self._writing)
 
     async def _write_together(self) -> None:
         await asyncio.sleep(0)  # the others buffer theirs
-        self._writing, has_effect, self._has_effect = None, self._has_effect, False
-        await (self.log.append_durably if has_effect else self.log.append)()
+        self._writing = None
+        await self.log.append()
 
     def begin_beside(self, count: int) -> None:
         """So many entries begin side by side (a negative number: have ended)."""

@@ -16,6 +16,8 @@ from plait.user_files import protect_journal
 MEMORY = Path(":memory:")
 """The place of a store without a file."""
 
+_YEAR_10000 = 253_402_300_800
+
 PATIENCE = 2.0
 """Seconds that a read waits for another process that recovers the file. In WAL mode, writers do not block readers."""
 
@@ -174,3 +176,16 @@ def rollback(connection: sqlite3.Connection) -> None:
     with suppress(sqlite3.Error):
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def read_time(value: object) -> float:
+    """Return a stored time, in seconds since 1970; 0 for what is none, as a file from elsewhere may have."""
+    return float(value) if isinstance(value, int | float) and 0 <= value < _YEAR_10000 else 0.0
+
+
+def busy_seconds_of_user() -> float:
+    """Return how long to wait for a locked journal: PLAIT_BUSY_SECONDS, or 10."""
+    try:
+        return max(0.0, float(os.environ.get("PLAIT_BUSY_SECONDS") or 10.0))
+    except ValueError:
+        return 10.0

@@ -40,6 +40,8 @@ class SqliteLog:
         self.scrub: Callable[[bytes], bytes] = scrubber
         self.line: list[EventRow] = []
         """The rows that are not committed yet (for the writer's use)."""
+        self.synced = -1
+        """The place of the last durable row (for the writer's use)."""
         self._writer, self._n, self._clock, self._begun, self._seq = writer, n, clock, begun, seq
         self._has_secrets = bool(scrubber)
         self._last = last if last is not None else {}
@@ -51,26 +53,21 @@ class SqliteLog:
         return self._seq
 
     @property
-    def unsaved_count(self) -> int:
-        return len(self.line)
-
-    @property
     def has_ended(self) -> bool:
         """`end` was called and the run's row says so."""
         return self._ended
 
-    def append(self, *records: RecordAndBody) -> Awaitable[None]:
-        self.buffer(*records)
+    def append(self, *records: RecordAndBody, durable: bool = False) -> Awaitable[None]:
+        self.buffer(*records, durable=durable)
         return self._writer.submit(self)
 
-    def append_durably(self, *records: RecordAndBody) -> Awaitable[None]:
-        self.buffer(*records)
-        return self._writer.submit(self, durable=True)
-
-    def buffer(self, *records: RecordAndBody) -> None:
+    def buffer(self, *records: RecordAndBody, durable: bool = False) -> None:
         if self._ended:
             raise JournalError(f"Run {self.run} has ended: nothing more can be put on its record.")
-        self.line.extend(self.make_rows(records))
+        rows = self.make_rows(records)
+        if durable:  # before the rows are in line: whichever commit takes them along must see it
+            self.synced = self._seq - 1
+        self.line.extend(rows)
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
         if self._ended:

@@ -43,8 +43,8 @@ from plait.journal.sqlite.rows import (
     iter_rows,
     read_new_rows,
 )
-from plait.journal.sqlite.writer import Writer, busy_seconds_of_user
-from plait.journal.store import ALL, ENDED, KeptRecord, NoJournal, RecordAndBody, RecordedRun, RunQuery, StoreInfo
+from plait.journal.sqlite.writer import Writer
+from plait.journal.store import ALL, ENDED, CarriedRun, KeptRecord, NoJournal, RecordAndBody, RunQuery, StoreInfo
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class SqliteStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = Path(path).expanduser()
-        self.busy_seconds = busy_seconds if busy_seconds is not None else busy_seconds_of_user()
+        self.busy_seconds = busy_seconds if busy_seconds is not None else connections.busy_seconds_of_user()
         self._is_memory = self.path == connections.MEMORY
         self._where = f"{self.path} {id(self)}" if self._is_memory else str(self.path.absolute())
         self._clock = clock
@@ -134,7 +134,7 @@ class SqliteStore:
             add_rows(connection, log.make_rows(records))
             return log
 
-        return self._watch(await writer.transact(work, is_short=not records))
+        return self._watch(await writer.transact(work, is_short=not records and not stored))
 
     def _insert_run(
         self,
@@ -307,22 +307,21 @@ class SqliteStore:
 
         await asyncio.to_thread(work, self._open_writer())
 
-    async def add(self, runs: Sequence[RecordedRun]) -> bool:
-        writer = self._open_writer()
+    async def add(self, runs: Sequence[CarriedRun]) -> bool:
+        writer, heads = self._open_writer(), [codec.decode_head(each.head) for each in runs]
 
         def work(connection: sqlite3.Connection) -> bool:
             new = []
-            for each in runs:
-                asked = "SELECT started, updated FROM runs WHERE id = ?"
-                found = connection.execute(asked, (each.head.run,)).fetchone()
+            for each, head in zip(runs, heads, strict=True):
+                found = connection.execute("SELECT started, updated FROM runs WHERE id = ?", (head.run,)).fetchone()
                 if found is None:
-                    new.append(each)
+                    new.append((each, head))
                 elif found != (each.started, each.updated):
                     return False
-            for each in new:
-                times = iter([row.at for row in each.rows])
-                log = self._insert_run(connection, writer, each.head, "", each.started, redaction.scrubber(()), times)
-                add_rows(connection, log.make_rows((row.record, row.body) for row in each.rows))
+            for each, head in new:
+                times = iter([at for at, *_ in each.rows])
+                log = self._insert_run(connection, writer, head, "", each.started, redaction.scrubber(()), times)
+                add_rows(connection, log.make_rows((codec.decode_record(data), body) for _, data, body in each.rows))
                 connection.execute(END, log.make_ending(each.status, each.outcome, each.totals, each.updated))
                 connection.executemany(_ADD_CONTENT, list(each.contents.items()))
             return True
@@ -389,7 +388,7 @@ class SqliteStore:
             (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE {_UNFINISHED}").fetchone()
             return int(count)
 
-        return await self._open_writer().transact(work)
+        return await self._open_writer().transact(work, durable=True)
 
     # -- inside
 
@@ -398,8 +397,8 @@ class SqliteStore:
         return None if self._is_memory else self.path
 
     def _restored(self, connection: sqlite3.Connection) -> float:
-        found = connection.execute("SELECT value FROM marks WHERE name = 'restored'").fetchone()
-        return float(found[0]) if found is not None else 0.0
+        found = connection.execute("SELECT CAST(value AS REAL) FROM marks WHERE name = 'restored'").fetchone()
+        return connections.read_time(found[0]) if found is not None else 0.0
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

@@ -8,9 +8,9 @@ transaction for all of it, and one wake-up for each event loop.
 Handing over costs 50 us of CPU, twice as much as a commit. So a run that writes alone commits on its event loop, as
 long as the last commits were quick. With several runs the thread costs no more than commits on the loop.
 
-A commit with the intent of an effect is durable: SQLite syncs the -wal file, which takes milliseconds, so only the
-thread makes it. What was committed before is then on the disk, too. Other commits survive the end of the process; a
-loss of power may take the last ones.
+A commit with a durable row, the intent of an effect, is synced: SQLite waits for the disk, which takes milliseconds, so
+only the thread makes it. What was committed before is then on the disk, too. Other commits survive the end of the
+process; a loss of power may take the last ones.
 
 Rows stay in their log's `line` until they are committed. The thread copies them, and removes what it has written. So
 a run's rows have no gap, ever: after an error they are still in line, and the next append writes them first. Whoever
@@ -31,13 +31,13 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from plait.background import DONE
 from plait.core.errors import JournalError
 from plait.journal.sqlite import connections, faults, writers
+from plait.journal.sqlite.orders import Item, Log, Signal, Transaction
 from plait.journal.sqlite.rows import Ending, EventRow, insert
 from plait.user_files import hold_inodes, release_inodes
 
@@ -51,48 +51,6 @@ CHECKPOINT = 1000
 """Pages in the -wal file after which they are copied to the journal, as SQLite does itself."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 """Seconds between two attempts to write to a locked journal."""
-
-
-class Log(Protocol):
-    """A run's log, as its writer sees it."""
-
-    @property
-    def line(self) -> list[EventRow]:
-        """The rows that are not committed yet. The log adds to its end, the writer removes from its start."""
-        ...
-
-    def reopen(self) -> None:
-        """The run's end could not be written."""
-        ...
-
-
-class Item(NamedTuple):
-    """Rows of a log to commit, with the run's ending if it ends. `until` is when to give up on a locked journal.
-
-    `durable`: they are to survive a loss of power.
-    """
-
-    log: Log
-    ending: Ending | None
-    durable: bool
-    future: asyncio.Future[None]
-    until: float
-
-
-class Signal(Enum):
-    """What else the thread is told to do."""
-
-    CHECKPOINT = 0
-    CLOSE = 1
-
-
-class Transaction(NamedTuple):
-    """A transaction of its own. Whoever takes the `ticket` decides: the thread begins it, or its caller drops it."""
-
-    work: Callable[[sqlite3.Connection], Any]
-    future: asyncio.Future[Any]
-    until: float
-    ticket: list[None]
 
 
 class Writer:
@@ -175,12 +133,12 @@ class Writer:
 
     # -- handing over
 
-    def submit(self, log: Log, ending: Ending | None = None, *, durable: bool = False) -> Awaitable[None]:
+    def submit(self, log: Log, ending: Ending | None = None) -> Awaitable[None]:
         """Commit the rows in the log's line, and the run's ending. When awaited that is done; raises JournalError."""
         is_alone, self._recent = self._recent == id(log), id(log)
-        if is_alone and not durable and self._may_write_here():
+        if is_alone and not _is_durable(log, log.line) and self._may_write_here():
             try:
-                error = self._insert((log,), (ending,) if ending is not None else (), durable=False)
+                error = self._insert((log,), (ending,) if ending is not None else ())
             finally:
                 self.in_sqlite.release()
             if error is None:
@@ -192,18 +150,20 @@ class Writer:
                     log.reopen()
                 raise faults.translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._put(Item(log, ending, durable, future, time.monotonic() + self.busy_seconds))
+        self._put(Item(log, ending, future, time.monotonic() + self.busy_seconds))
         return future
 
-    async def transact(self, work: Callable[[sqlite3.Connection], T], *, is_short: bool = False) -> T:
+    async def transact(
+        self, work: Callable[[sqlite3.Connection], T], *, is_short: bool = False, durable: bool = False
+    ) -> T:
         """Do `work` in the thread, in a transaction of its own that begins with the write lock. Raises JournalError.
 
-        Short work may be done on the event loop. Cancelling drops the work if it waits. If it has begun, it is
-        finished, and the task is cancelled after it.
+        Short work may be done on the event loop; what is `durable` is synced. Cancelling drops the work if it waits. If
+        it has begun, it is finished, and the task is cancelled after it.
         """
         if is_short and self._may_write_here():
             try:
-                return self._transact(work)
+                return self._transact(work, durable=False)
             except sqlite3.Error as error:
                 if not faults.is_locked(error):
                     raise faults.translate(error, self.path) from None
@@ -212,7 +172,7 @@ class Writer:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         ticket: list[None] = [None]
-        self._put(Transaction(work, future, time.monotonic() + self.busy_seconds, ticket))
+        self._put(Transaction(work, durable, future, time.monotonic() + self.busy_seconds, ticket))
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError as cancelled:
@@ -356,14 +316,15 @@ class Writer:
         """Commit the rows of some logs in one transaction. Returns what went wrong; nothing is written then."""
         logs = {id(item.log): item.log for item in items}.values()
         endings = [item.ending for item in items if item.ending is not None]
-        error = self._insert(logs, endings, durable=any(item.durable for item in items))
+        error = self._insert(logs, endings)
         for item in items if error is None else ():
             self._settle(item.future, None)
         return error
 
-    def _insert(self, logs: Iterable[Log], endings: Sequence[Ending], *, durable: bool) -> Exception | None:
-        taken = [(log.line, log.line[:]) for log in logs]
+    def _insert(self, logs: Iterable[Log], endings: Sequence[Ending]) -> Exception | None:
+        taken = [(log, log.line[:]) for log in logs]  # event loops may add rows meanwhile
         rows = [row for _, line in taken for row in line]
+        durable = any(_is_durable(log, line) for log, line in taken)
         begun = time.perf_counter()
         try:
             connection = self.connection()
@@ -374,14 +335,14 @@ class Writer:
             return error
         if not durable:
             self._quick = self._quick + 1 if time.perf_counter() - begun < QUICK else 0
-        for line, written in taken:
-            del line[: len(written)]
+        for log, written in taken:
+            del log.line[: len(written)]
         self._pages += 3 + sum(len(row[4]) + len(row[9] or b"") for row in rows) // 4096
         return None
 
-    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _transact(self, work: Callable[[sqlite3.Connection], T], durable: bool) -> T:
         connection = self.connection()
-        self._sync_commits(connection, False)
+        self._sync_commits(connection, durable)
         connection.execute("BEGIN IMMEDIATE")
         try:
             result = work(connection)
@@ -403,19 +364,19 @@ class Writer:
                 each.log.reopen()
             self._settle(each.future, None, error)
 
-    def _do(self, job: Transaction) -> bool:
+    def _do(self, asked: Transaction) -> bool:
         """Do a transaction of its own; False when the journal is locked."""
         try:
-            job.ticket.pop()
+            asked.ticket.pop()
         except IndexError:  # its caller has dropped it
             return True
         try:
-            self._settle(job.future, self._transact(job.work))
+            self._settle(asked.future, self._transact(asked.work, asked.durable))
         except BaseException as error:  # whatever it is, its caller waits for it
             if _is_locked(error):
-                job.ticket.append(None)
+                asked.ticket.append(None)
                 return False
-            self._settle(job.future, None, error)
+            self._settle(asked.future, None, error)
         return True
 
     def _give_up(self) -> None:
@@ -442,6 +403,11 @@ class Writer:
         self._settled = {}
 
 
+def _is_durable(log: Log, line: Sequence[EventRow]) -> bool:
+    """Return whether a commit of these rows, the first in line, is to be synced."""
+    return bool(line) and line[0][1] <= log.synced
+
+
 def _is_locked(error: BaseException) -> bool:
     return isinstance(error, sqlite3.Error) and faults.is_locked(error)
 
@@ -454,11 +420,3 @@ def _set_results(settled: Iterable[tuple[asyncio.Future[Any], Any, BaseException
             future.set_result(result)
         else:
             future.set_exception(error)
-
-
-def busy_seconds_of_user() -> float:
-    """Return how long to wait for a locked journal: PLAIT_BUSY_SECONDS, or 10."""
-    try:
-        return max(0.0, float(os.environ.get("PLAIT_BUSY_SECONDS") or 10.0))
-    except ValueError:
-        return 10.0

@@ -21,7 +21,7 @@ from msgspec import Struct
 from plait import config
 from plait.agent import Agent
 from plait.core.errors import ConfigError, PlaitError
-from plait.journal.carry import Carried
+from plait.journal.store import CarriedRun
 from plait.lab.graders import grader_digest
 from plait.lab.plan import Cell, agent_digests, tools_digest
 from plait.lab.results import CellResult
@@ -82,7 +82,7 @@ class OutageReport(Struct, frozen=True):
 class WorkerReply(Struct, frozen=True):
     """The outcome of a cell: a result, an outage, or an error (its name, message and hint); and all its runs."""
 
-    runs: tuple[Carried, ...]
+    runs: tuple[CarriedRun, ...]
     result: CellResult | None = None
     outage: OutageReport | None = None
     error: tuple[str, str, str] | None = None

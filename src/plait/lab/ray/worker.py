@@ -16,9 +16,9 @@ import msgspec
 
 from plait.agent import Agent
 from plait.core.errors import ConfigError, PlaitError
-from plait.journal.carry import Carried, pack
+from plait.journal.carry import pack
 from plait.journal.owner import life_of, owner_of_this_process
-from plait.journal.store import ALL, Journal, NoJournal
+from plait.journal.store import ALL, CarriedRun, Journal, NoJournal
 from plait.lab.cells import CellNotMeasured, run_cell
 from plait.lab.graders import grader_digest, load_grader
 from plait.lab.plan import Cell, tools_digest
@@ -108,7 +108,7 @@ class RayWorker:
             return WorkerReply(await self._take_runs(), error=said)
         return WorkerReply(await self._take_runs(), result=result)
 
-    async def _take_runs(self) -> tuple[Carried, ...]:
+    async def _take_runs(self) -> tuple[CarriedRun, ...]:
         """Take all ended runs out of the journal, the oldest first."""
         try:
             rows = await self._store.list_runs(ALL)

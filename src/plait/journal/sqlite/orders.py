@@ -1,0 +1,55 @@
+"""What the thread that writes to a journal is told to do."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from plait.journal.sqlite.rows import Ending, EventRow
+
+
+class Log(Protocol):
+    """A run's log, as its writer sees it."""
+
+    @property
+    def line(self) -> list[EventRow]:
+        """The rows that are not committed yet. The log adds to its end, the writer removes from its start."""
+        ...
+
+    @property
+    def synced(self) -> int:
+        """The place of the last row whose commit is to be synced; -1 for none."""
+        ...
+
+    def reopen(self) -> None:
+        """The run's end could not be written."""
+        ...
+
+
+class Item(NamedTuple):
+    """Rows of a log to commit, with the run's ending if it ends. `until` is when to give up on a locked journal."""
+
+    log: Log
+    ending: Ending | None
+    future: asyncio.Future[None]
+    until: float
+
+
+class Signal(Enum):
+    """What else the thread is told to do."""
+
+    CHECKPOINT = 0
+    CLOSE = 1
+
+
+class Transaction(NamedTuple):
+    """A transaction of its own. Whoever takes the `ticket` decides: the thread begins it, or its caller drops it."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    durable: bool
+    future: asyncio.Future[Any]
+    until: float
+    ticket: list[None]
