@@ -321,3 +321,41 @@ def test_a_file_of_records_does_not_unpack_to_more_than_its_limit(
     packed.write_bytes(gzip.compress(b" " * (2 << 20)))
     with pytest.raises(ConfigError, match="unpacks to more than 1 MiB"):
         records.read_records(packed)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        ("rating", "'x'", "'[]'"),
+        ("rating", "1e999", '\'{"good":true,"evil":1}\''),
+        ("rating", "1", "x'ff00'"),
+        ("comparison", "'x'", '\'{"started":"now","head":[]}\''),
+        ("comparison", "1", "'" + "[" * 50_000 + "'"),
+    ],
+)
+def test_what_a_journal_from_elsewhere_keeps_about_runs_is_no_defect_of_plait(
+    foreign: Path, tmp_path: Path, kept: tuple[str, ...]
+) -> None:
+    kind, at, data = kept
+    change(foreign, f"INSERT INTO kept (kind, key, run, at, data) VALUES ('{kind}', 'k', 'r', {at}, {data})")
+    shell = Shell(tmp_path)
+    for words in (["rate", "list"], ["results", "list"], ["results", "show", "k"]):
+        done = shell(*words, "--journal", "foreign.db")
+        assert "Traceback" not in done.err and "defect" not in done.err, done.err
+
+
+@pytest.mark.parametrize("mark", ["'x'", "x'ff'", "'1e999'", "-1"])
+def test_a_mark_of_a_restore_may_be_anything(foreign: Path, tmp_path: Path, mark: str) -> None:
+    change(foreign, f"INSERT INTO marks (name, value) VALUES ('restored', {mark})")
+    done = Shell(tmp_path)("journal", "info", "--journal", "foreign.db")
+    assert "Traceback" not in done.err and "defect" not in done.err, done.err
+
+
+def test_times_that_are_none_are_shown_as_the_beginning(foreign: Path, tmp_path: Path) -> None:
+    for time in ("1e999", "-1e12", "'then'", "1e15"):
+        change(foreign, f"UPDATE runs SET started = {time}, updated = {time}, session = 'trip'")
+        shell = Shell(tmp_path)
+        for words in (["runs"], ["show", "last"], ["runs", "--json"]):
+            done = shell(*words, "--journal", "foreign.db")
+            assert "Traceback" not in done.err and "defect" not in done.err, done.err
+        assert Journal(foreign).runs()[0].started == 0.0

@@ -16,7 +16,7 @@ from plait.core import Loop, LoopContext
 from plait.core.errors import ConfigError, PlaitError
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead
-from plait.journal.store import Journal, NoJournal, RunQuery, Store
+from plait.journal.store import Journal, Store
 from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
@@ -56,6 +56,7 @@ from plait.runtime.sessions import (
     as_recorded,
     change_history,
     continue_conversation,
+    has_read_outside,
     open_conversation,
     recorded_conversation,
     require_answered,
@@ -401,7 +402,7 @@ class AgentParts:
             found.append(EVIDENCE)  # nobody knows who wrote it
         if conversation is not None and (
             conversation.outside
-            or (conversation.session and self.store and await _has_read_outside(self.store, conversation.session))
+            or (conversation.session and self.store and await has_read_outside(self.store, conversation.session))
         ):
             found.append(CONVERSATION)
         return tuple(dict.fromkeys(found))
@@ -445,11 +446,3 @@ class AgentParts:
     @cached_property
     def _settings(self) -> dict[str, Any]:
         return record_settings(self._agent)
-
-
-async def _has_read_outside(store: Store, session: str) -> bool:
-    """Return whether a run of a conversation read content from outside, such as a web page."""
-    try:
-        return bool(await store.list_runs(RunQuery(session=session, is_tainted=True, children=True, limit=1)))
-    except NoJournal:
-        return False

@@ -18,7 +18,7 @@ def journal() -> None:
     """Look at a journal as a whole."""
 
 
-@journal.command("info")
+@journal.command("info", short_help="Show what the journal holds.")
 @options.as_object
 @options.journal
 def info(as_object: bool, journal: str | None) -> None:
@@ -36,7 +36,7 @@ def info(as_object: bool, journal: str | None) -> None:
         click.echo(f"Restored from a backup: {restored}. Runs that had not ended then need approval for their effects.")
 
 
-@journal.command("check")
+@journal.command("check", short_help="Name what is damaged or missing.")
 @options.as_object
 @options.journal
 def check(as_object: bool, journal: str | None) -> None:
@@ -57,7 +57,7 @@ def check(as_object: bool, journal: str | None) -> None:
     exit_with(CRASHED if wrong else 0)
 
 
-@journal.command("restored")
+@journal.command("restored", short_help="Say that it came back from a backup.")
 @options.journal
 def restored(journal: str | None) -> None:
     """Say that the journal came back from a backup, a snapshot or a copy.

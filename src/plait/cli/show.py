@@ -34,7 +34,7 @@ from plait.cli.tree import show_tree
 from plait.core import Event, Usage
 from plait.core import events as ev
 from plait.core.errors import ConfigError, JournalError, UnknownRun
-from plait.core.text import clean, format_count
+from plait.core.text import clean, decode_text, format_count
 from plait.journal.entries import ModelCall, RecordedResponse
 from plait.journal.export import lines, read_digest
 from plait.journal.open_questions import find_open_questions
@@ -230,14 +230,14 @@ def export(run: str | None, file: str | None, journal: str | None) -> None:
 
 def _verify(file: str, journal: str | None) -> None:
     """Compare an exported file with its digest and with the journal. Exits with 1 at a difference."""
-    text = sys.stdin.read() if file == "-" else read_text(file)
+    text = decode_text(sys.stdin.buffer.read()) or "" if file == "-" else read_text(file)
     exported = text.removesuffix("\n").split("\n")
     try:
         found = read_digest(exported)
     except JournalError as why:
-        click.echo(f"{file}: {why}", err=True)
+        click.echo(f"{file} can't be verified. {clean(str(why))}", err=True)
         exit_with(CRASHED)
-    where = f"run {found.run}, {format_count(found.rows, 'row')}, sha256 {found.digest}"
+    where = f"run {clean(found.run)}, sha256 {found.digest}"
     try:
         row, store = find_run(found.run, journal)
         now = list(lines(row, store.iter_rows(row.head.run), store.contents(row.head.attachments)))

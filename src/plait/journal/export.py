@@ -53,7 +53,6 @@ class ExportDigest(NamedTuple):
     """The digest of an exported run: SHA-256, in hex, of all its lines with their line ends."""
 
     run: str
-    rows: int
     digest: str
 
 
@@ -70,14 +69,14 @@ def lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes] = Mapp
 def read_digest(lines: Sequence[str]) -> ExportDigest:
     """Return the digest of an exported run. Raises `JournalError` if the lines are not those that it was made of."""
     try:
-        head, *_, last = map(json.loads, (lines[0], lines[-1]))
+        head, last = map(json.loads, (lines[0], lines[-1]))
         run, said = str(head["head"]["run"]), str(last["sha256"])
-    except (ValueError, LookupError, TypeError):
-        raise JournalError("this is no export of an ended run: its first or last line is missing.") from None
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise JournalError("It is no export of an ended run: its first or last line is missing.") from None
     found = hashlib.sha256("".join(f"{line}\n" for line in lines[:-1]).encode()).hexdigest()
     if found != said:
-        raise JournalError(f"the file was changed: its digest is {found}, and its last line says {said}.")
-    return ExportDigest(run, sum("seq" in json.loads(line) for line in lines[1:-1]), said)
+        raise JournalError(f"It was changed: its digest is {found}, and its last line says {said}.")
+    return ExportDigest(run, said)
 
 
 def _lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes]) -> Iterator[str]:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
-from plait.core.errors import ConfigError
+from plait.core.errors import ConfigError, JournalError
 from plait.journal import codec, redaction
 from plait.journal.records import RunRow
 from plait.journal.store import KeptRecord, NoJournal, RunQuery, Store
+
+T = TypeVar("T")
 
 
 class KeptComparison(Struct, frozen=True):
@@ -111,8 +114,28 @@ class Results:
     async def list_ratings(self, runs: Iterable[str] | None = None) -> dict[str, Rating]:
         """Return the ratings of these runs, or of all."""
         found = await self.store.list_kept("rating", runs)
-        return {each.key: Rating(each.key, at=each.at, **codec.decode_plain(each.data.decode())) for each in found}
+        kept = {each.key: (each, _read(each, _Judgement)) for each in found}
+        return {run: Rating(run, said.good, each.at, said.why) for run, (each, said) in kept.items()}
+
+
+class _Judgement(Struct):
+    good: bool
+    why: str = ""
+
+
+class _Compared(Struct):
+    started: float
+    head: dict[str, Any]
+    summary: dict[str, Any] | None = None
 
 
 def _read_comparison(kept: KeptRecord) -> KeptComparison:
-    return KeptComparison(kept.key, updated=kept.at, **codec.decode_plain(kept.data.decode()))
+    said = _read(kept, _Compared)
+    return KeptComparison(kept.key, said.started, kept.at, said.head, said.summary)
+
+
+def _read(kept: KeptRecord, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(kept.data, type=kind)
+    except (ValueError, RecursionError) as why:  # msgspec's errors are ValueErrors
+        raise JournalError(f"What the journal keeps about {kept.key!r} can't be read: {why}.") from None

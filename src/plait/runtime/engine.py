@@ -140,7 +140,8 @@ class Engine:
                     if not deadline.expired():
                         deadline.reschedule(None)  # it must not cancel what ends the run
                     try:
-                        self._close_loop()
+                        if self._loop is not None:
+                            self._loop.close()
                     finally:
                         await self.performers.close()
         except TimeoutError as why:
@@ -378,10 +379,6 @@ class Engine:
             name = type(owner.item).__name__
             for why in closing.result() if closing.done() else [f"it takes more than {GRACE:g} seconds"]:
                 self.remark("close", f"{name} could not be closed: {sentence(why)}")
-
-    def _close_loop(self) -> None:
-        if self._loop is not None:
-            self._loop.close()
 
     def _settle_outcome(self, outcome: Outcome) -> Outcome:
         """Return what the loop's outcome comes to. A loop that answered only because a limit was near has been stopped,

@@ -216,6 +216,14 @@ async def require_answered(session: str, store: Store) -> None:
     )
 
 
+async def has_read_outside(store: Store, session: str) -> bool:
+    """Return whether a run of a conversation read content from outside, such as a web page."""
+    try:
+        return bool(await store.list_runs(RunQuery(session=session, is_tainted=True, children=True, limit=1)))
+    except NoJournal:
+        return False
+
+
 def continue_conversation(session: str | None, shown: History, history: ChatMessages) -> Conversation:
     """Return the place of a run that begins now, after the turns that the caller passes. `session` may be None.
 

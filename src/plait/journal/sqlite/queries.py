@@ -17,6 +17,7 @@ from plait.core.attachments import with_names
 from plait.core.errors import JournalError, UnknownRun
 from plait.journal import codec
 from plait.journal.records import RunRow, SessionRow, SessionTurn
+from plait.journal.sqlite.connections import read_time
 from plait.journal.sqlite.holders import life_of_holder
 from plait.journal.sqlite.rows import check_run
 from plait.journal.store import KeptRecord, RunQuery
@@ -59,8 +60,8 @@ def _read_run(found: tuple[Any, ...], path: Path) -> RunRow:
         status,
         codec.decode_plain(outcome) if outcome else None,
         codec.decode_plain(totals),
-        started,
-        updated,
+        read_time(started),
+        read_time(updated),
         owned,
         codec.decode_plain(grade) if grade else None,
         n,
@@ -128,7 +129,8 @@ def list_values(connection: sqlite3.Connection) -> dict[str, list[str]]:
 
 def list_kept(connection: sqlite3.Connection, kind: str, keys: Collection[str] | None) -> list[KeptRecord]:
     """Return what is kept of a kind, under these keys or all, in the order of writing."""
-    sql, found = "SELECT key, run, at, data FROM kept WHERE kind = ?", list[tuple[Any, ...]]()
+    columns = "key, run, at, CAST(data AS BLOB)"  # a file from elsewhere may have anything there
+    sql, found = f"SELECT {columns} FROM kept WHERE kind = ?", list[tuple[Any, ...]]()
     if keys is None:
         found = connection.execute(f"{sql} ORDER BY rowid", (kind,)).fetchall()
     else:
@@ -137,7 +139,7 @@ def list_kept(connection: sqlite3.Connection, kind: str, keys: Collection[str] |
             some = wanted[first : first + _AT_ONCE]
             places = ",".join("?" * len(some))
             found += connection.execute(f"{sql} AND key IN ({places}) ORDER BY rowid", (kind, *some)).fetchall()
-    return [KeptRecord(key, run, at, data.encode()) for key, run, at, data in found]
+    return [KeptRecord(key, run, read_time(at), data) for key, run, at, data in found]
 
 
 def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str]]:
@@ -160,7 +162,9 @@ def list_turns(
     question = f"SELECT {columns} FROM runs WHERE {where} ORDER BY n DESC LIMIT ?"
     found = connection.execute(question, [*values, -1 if limit is None else limit]).fetchall()
     return [
-        SessionTurn(count - i, run, with_names(asked, codec.decode_attachments(files)), _said(outcome), started)
+        SessionTurn(
+            count - i, run, with_names(asked, codec.decode_attachments(files)), _said(outcome), read_time(started)
+        )
         for i, (run, asked, files, outcome, started) in reversed(list(enumerate(found)))
     ]
 
@@ -172,7 +176,7 @@ def list_sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow
     )
     question = f"SELECT l.session, l.turns, r.question, r.started FROM ({last}) l JOIN runs r USING (n)"
     found = connection.execute(f"{question} ORDER BY n DESC LIMIT ?", [limit])
-    return [SessionRow(*each) for each in found]
+    return [SessionRow(name, turns, question, read_time(started)) for name, turns, question, started in found]
 
 
 def _origin(connection: sqlite3.Connection, run: str) -> int | None:

@@ -152,7 +152,7 @@ def iter_rows(connection: sqlite3.Connection, n: int, path: Path, restored: Bodi
                 try:
                     record = codec.decode_record(columns[3])
                     body = restored.restore(record, seq, coded[0], tuple(coded[1:])) if restored is not None else None
-                    yield Row(seq, at, record, body)
+                    yield Row(seq, connections.read_time(at), record, body)
                 except (bodies.Unrestorable, JournalError) as why:
                     bad.append(f"row {seq} can't be read ({why})")
     except (sqlite3.DatabaseError, TypeError, AttributeError) as why:  # a damaged page, or a value of another type
@@ -186,7 +186,7 @@ def read_new_rows(connection: sqlite3.Connection, n: int, after: int, until: int
     """Return the rows of a run after `after`, up to `until`, without bodies. Unchecked, for following a live run."""
     query = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
     found = connection.execute(query, (n, after, 1 << 60 if until is None else until)).fetchall()
-    return [Row(seq, at, codec.decode_record(data)) for seq, at, data in found]
+    return [Row(seq, connections.read_time(at), codec.decode_record(data)) for seq, at, data in found]
 
 
 _ROWS = (
