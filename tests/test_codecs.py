@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from itertools import chain
+from typing import Any
 
 import pytest
 
 from codec_replies import FORMS, Form, fuzzed_reply, read_both_ways, recorded_replies
 from conftest import CAMPAIGN, examples
+from plait.loops.compiler.joiner import Joiner
+from plait.loops.react.format import react_format
 
 each = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
@@ -31,3 +34,13 @@ def test_fuzzed_replies_read_the_same_whole_and_character_by_character(form: For
     total = examples(20_000)
     read = sum(read_both_ways(form, fuzzed_reply(chance, replies)) for _ in range(total))
     assert read > total // 400, "a format that reads none of them is not tested"
+
+
+@pytest.mark.parametrize(
+    "codec", [react_format("lines"), react_format("original"), Joiner()], ids=["lines", "original", "joiner"]
+)
+def test_thoughts_are_joined_by_a_line_also_if_one_between_is_empty(codec: Any) -> None:
+    text = "Thought: a\nThought:\nThought: b\n" + codec.write(codec.read("Final Answer: x"))
+    stream = codec.stream()
+    pieces = [*stream.feed(text), *stream.close()]
+    assert "".join(piece.text for piece in pieces if piece.kind == "thought") == codec.read(text).thought == "a\nb"

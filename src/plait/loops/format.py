@@ -173,8 +173,10 @@ class Stream(Generic[R]):
         return [*lines, "".join(self._held)] if last else lines
 
     def begin(self, lead: str = "") -> None:
-        """Begin another part. `lead` is shown before its first text."""
-        self.has_begun, self._lead, self._blanks = False, lead, []
+        """Begin another part. `lead` is shown before its first text if something was shown of the part that it joins,
+        also if parts between were empty."""
+        joins = self.has_begun or bool(self._lead)
+        self.has_begun, self._lead, self._blanks = False, lead if joins else "", []
 
     def put(self, kind: PieceKind, text: str, strip: str | None = None) -> None:
         """Show text of the part without the blanks at its ends. `strip`: the blanks to drop at its beginning; None for

@@ -57,7 +57,7 @@ class CodeStream(LabelStream[Turn]):
 
     def begin_label(self, kind: LabelKind) -> None:
         self.over = kind == "observation" or self._is_bare
-        joins = self.has_begun and self.kind == kind == "thought"
+        joins = self.kind == kind == "thought"
         self.kind = kind if kind in ("action", "answer") else "thought"
         self.begin("\n" if joins else "")
 

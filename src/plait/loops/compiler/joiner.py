@@ -67,8 +67,7 @@ class JoinStream(Stream[Verdict]):
                 self.over = self.over or is_over or bool(label[3])
                 self.kind = None if self.over or kind == "action" else shown
                 self.decision = [] if kind in ("finish", "replan") else None
-                goes_on = self.has_begun or bool(self._lead)  # a part between may have been empty, or not shown
-                self.begin("\n" if goes_on and shown == "thought" else "")
+                self.begin("\n" if shown == "thought" else "")
             if self.decision is not None:
                 self.decision.append(line)
             if self.kind is not None:

@@ -146,7 +146,7 @@ class ReActStream(LabelStream[Turn]):
         else:
             self.kind = "answer" if kind == "answer" else "thought"
         # A second thought is joined to the first, an input to its tool's name, by a line break.
-        self.begin("\n" if self.has_begun and (kind == "input" or kind == before == "thought") else "")
+        self.begin("\n" if kind == "input" or kind == before == "thought" else "")
 
     def add(self, text: str) -> None:
         if self._head is not None:
