@@ -557,8 +557,8 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_as_the_other_loop(
     def broken(entries: Any) -> bool:
         return bool(breaking) and any(name_of(record) == after for record, _ in entries)
 
-    def append(log: SqliteLog, *entries: Any) -> Any:
-        done = real_append(log, *entries)
+    def append(log: SqliteLog, *entries: Any, **how: Any) -> Any:
+        done = real_append(log, *entries, **how)
 
         async def then() -> None:
             await done
@@ -567,8 +567,8 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_as_the_other_loop(
 
         return then()
 
-    def buffer(log: SqliteLog, *entries: Any) -> None:
-        real_buffer(log, *entries)
+    def buffer(log: SqliteLog, *entries: Any, **how: Any) -> None:
+        real_buffer(log, *entries, **how)
         if broken(entries):
             raise asyncio.CancelledError
 
