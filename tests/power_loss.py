@@ -153,6 +153,7 @@ class Lost:
     effects: int = 0
     resumed: int = 0
     in_doubt: int = 0
+    asked: int = 0
 
 
 def rebuild(operations: Sequence[Operation], moment: int, folder: Path, chance: random.Random) -> None:
@@ -196,6 +197,7 @@ def resume_all(folder: Path) -> Lost:
                 run = agent.resume(row.head.run)
                 lost.resumed += 1
                 lost.in_doubt += sum(call.seen.trouble == "in_doubt" for call in run.timeline.tool_calls if call.seen)
+                lost.asked += run.status == "waiting"  # a torn -wal file looks like a damaged one
                 if run.status not in ("answered", "waiting"):
                     lost.wrong.append(f"{row.head.question}: {run.status}, {run.reason}")
     except PlaitError as why:
@@ -227,7 +229,7 @@ def describe(results: Sequence[Lost]) -> str:
     """Return a line of figures."""
     wrong = [text for each in results for text in each.wrong]
     repeated = sum(text.startswith("repeated") for text in wrong)
-    sums = {name: sum(getattr(each, name) for each in results) for name in ("effects", "resumed", "in_doubt")}
+    sums = {name: sum(getattr(each, name) for each in results) for name in ("effects", "resumed", "in_doubt", "asked")}
     figures = {"losses": len(results), **sums, "repeated": repeated, "other_faults": len(wrong) - repeated}
     return " ".join(f"{name.replace('_', ' ')} {value}" for name, value in figures.items())
 

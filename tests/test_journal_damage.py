@@ -23,11 +23,10 @@ from plait.journal.store import Journal, RunLog, wait_for
 
 
 def test_no_damage_repeats_an_effect_and_every_damaged_row_is_reported() -> None:
-    results = journal_damage.run(18, 5, [Template(3, "during", True)])
+    results = journal_damage.run(10, 5, [Template(3, "during", True)])
     wrong = [(case, result) for case, result in results if result.wrong]
     assert not wrong, wrong
-    assert {result.ended for _, result in results} >= {"answered", "refused"}
-    assert {result.is_cut for _, result in results} == {False, True}
+    assert {end for _, result in results for end in result.ends} >= {"answered", "refused", "waiting", "whole"}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,7 @@ def names(place: Path) -> list[str]:
 def require_refused(place: Path, what: str) -> None:
     """Check that every reader of the second run names the damage, and that the others are whole."""
     first, second, third = names(place)
-    agent, journal = journal_damage.agent(place), Journal(place / "j.db")
+    agent, journal = journal_damage.make_agent(place), Journal(place / "j.db")
     readers: list[Callable[[str], Any]] = [agent.resume, agent.replay, journal.rows, lambda run: agent.fork(run, 1)]
     for read in readers:
         with pytest.raises(JournalError) as told:
@@ -90,7 +89,7 @@ def require_refused(place: Path, what: str) -> None:
 
 
 def test_an_undamaged_run_goes_on_without_a_question(place: Path) -> None:
-    run = journal_damage.agent(place).resume(names(place)[1])
+    run = journal_damage.make_agent(place).resume(names(place)[1])
     assert (run.status, sent(place)) == ("answered", list(TEXTS))
     assert wait_for(Journal(place / "j.db").store.check()) == []
 
@@ -136,13 +135,13 @@ def test_a_row_of_another_run_is_damage(place: Path) -> None:
     change(place, "UPDATE events SET run = 9 WHERE run = 2 AND seq = 0")
     change(place, "UPDATE events SET run = 2 WHERE run = 1 AND seq = 0")
     with pytest.raises(JournalError, match="row 0 is damaged"):
-        journal_damage.agent(place).resume(names(place)[1])
+        journal_damage.make_agent(place).resume(names(place)[1])
 
 
 def test_missing_rows_at_the_end_of_an_ended_run_are_found(place: Path) -> None:
     change(place, "DELETE FROM events WHERE run = 3 AND seq = 2")
     with pytest.raises(JournalError, match="row 2 is missing"):
-        journal_damage.agent(place).replay(names(place)[2])
+        journal_damage.make_agent(place).replay(names(place)[2])
 
 
 # -- a journal that came back from a backup
@@ -150,12 +149,12 @@ def test_missing_rows_at_the_end_of_an_ended_run_are_found(place: Path) -> None:
 
 def test_after_a_restore_each_call_with_effects_of_an_interrupted_run_needs_approval(place: Path) -> None:
     assert wait_for(Journal(place / "j.db").store.mark_restored()) == 1
-    second, agent = names(place)[1], journal_damage.agent(place)
+    second, agent = names(place)[1], journal_damage.make_agent(place)
     run = agent.resume(second)
     assert (run.status, sent(place)) == ("waiting", ["one", "two", "three"])
     assert "four" in str(run.reason) and "The journal may have lost rows" in str(run.reason)
     noted = [event.text for event in run.events if isinstance(event, Noted) and event.kind == "journal"]
-    assert len(noted) == 1 and "was restored from a backup" in noted[0]
+    assert len(noted) == 1 and "came back from a backup" in noted[0]
     for _ in range(2):  # it stays known when the run waits and goes on
         run = agent.resume(run, "yes")
     assert run.status == "answered" and sent(place) == list(TEXTS)
@@ -164,17 +163,39 @@ def test_after_a_restore_each_call_with_effects_of_an_interrupted_run_needs_appr
 
 def test_after_a_restore_calls_are_made_when_the_user_says_that_they_may_be_repeated(place: Path) -> None:
     wait_for(Journal(place / "j.db").store.mark_restored())
-    run = journal_damage.agent(place).using(on_interrupted_call="repeat").resume(names(place)[1])
+    run = journal_damage.make_agent(place).using(on_interrupted_call="repeat").resume(names(place)[1])
     assert run.status == "answered" and sent(place)[2:] == ["three", "three", "four", "five"]
+
+
+def test_an_effect_that_a_damaged_byte_of_the_wal_hides_needs_approval(tmp_path: Path) -> None:
+    """SQLite leaves out all that stands behind the damaged frame. What it hid has an effect only in the first case."""
+    template = Template(3, "during", True)
+    made = journal_damage.make_templates(tmp_path, [template])[template]
+    for damaged in (True, False):
+        place = Path(shutil.copytree(made, tmp_path / str(damaged)))
+        wal = place / "j.db-wal"
+        data = bytearray(wal.read_bytes())
+        if damaged:
+            data[100] ^= 1
+        else:  # an older effect may stand in a page that the checkpoint has copied already
+            data += data[-4120:]
+        wal.write_bytes(data)
+        run = journal_damage.make_agent(place).resume("last")
+        noted = [event.text for event in run.events if isinstance(event, Noted) and event.kind == "journal"]
+        if damaged:
+            assert (run.status, sent(place)) == ("waiting", ["one", "two", "three"])
+            assert "-wal file was damaged" in noted[0]
+        else:
+            assert (run.status, sent(place), noted) == ("answered", list(TEXTS), [])
 
 
 def test_what_a_restore_asks_for_stays_when_the_resumed_run_is_left_at_once(place: Path) -> None:
     store, second = Journal(place / "j.db").store, names(place)[1]
     wait_for(store.mark_restored())
     log = wait_for(store.claim(second, owner_of_this_process(), records=[(resumed(), None)]))
-    assert "was restored from a backup" in log.lost
+    assert "came back from a backup" in log.lost
     wait_for(_end(log))
-    run = journal_damage.agent(place).resume(second)
+    run = journal_damage.make_agent(place).resume(second)
     assert run.status == "waiting" and "The journal may have lost rows" in str(run.reason)
 
 
@@ -184,7 +205,7 @@ async def _end(log: RunLog) -> None:
 
 def test_runs_that_begin_after_a_restore_or_had_ended_before_it_are_as_ever(place: Path) -> None:
     wait_for(Journal(place / "j.db").store.mark_restored())
-    first, agent = names(place)[0], journal_damage.agent(place)
+    first, agent = names(place)[0], journal_damage.make_agent(place)
     assert short_agent(place).replay(first).whole
     (place / "tally").write_text("")
     assert agent.run("Send the five texts.").status == "answered" and sent(place) == list(TEXTS)

@@ -35,6 +35,7 @@ import reading  # noqa: E402
 import removed  # noqa: E402
 import resuming  # noqa: E402
 import rows  # noqa: E402
+import sharing  # noqa: E402
 import streaming  # noqa: E402
 import tainting  # noqa: E402
 import wheels  # noqa: E402
@@ -52,6 +53,7 @@ PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
     "damage": (damaging.run, "damaged files of a journal", 600, 36),
     "power": (power_losses.run, "losses of power while runs call tools with effects", 300, 10),
     "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),
+    "processes": (sharing.run, "processes that run, die and resume each other's runs on one journal", 20, 4),
     "approvals": (approving.run, "duplicate approvals, from Python and by HTTP", 10_000, 200),
     "guards": (
         guarding.run,

@@ -1,4 +1,4 @@
-"""Flips, cuts and zeroes bytes of a killed run's journal and write-ahead log, then resumes it."""
+"""Flips, cuts and zeroes bytes of the journal of killed runs, then resumes and replays all of them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import journal_damage
 def run(count: int, seed: int, folder: Path) -> Figures:
     """Damage so many files."""
     results = journal_damage.run(count, seed)
-    ended = Counter(result.ended for _, result in results)
+    ends = Counter(end for _, result in results for end in result.ends)
     wrong = [(case, result) for case, result in results if result.wrong]
     figures = line_of(
         damaged=len(results),
-        cut=sum(result.is_cut for _, result in results),
-        repeated=sum("repeated" in result.wrong for _, result in wrong),
-        not_reported=sum("not reported" in result.wrong for _, result in wrong),
-        **dict(sorted(ended.items())),
+        runs=ends.total(),
+        hidden=sum(result.hidden for _, result in results),
+        wrong=len(wrong),
+        **dict(sorted(ends.items())),
     )
     return Figures(figures, [f"{result.wrong}: {case} {result.reported}" for case, result in wrong])

@@ -33,7 +33,7 @@ def info(as_object: bool, journal: str | None) -> None:
     size = f"{found.size / 1e6:,.1f} MB, " if found.size else ""
     click.echo(f"{format_count(found.runs, 'run')}, {format_count(found.rows, 'row')}, {size}schema {found.version}")
     if restored:
-        click.echo(f"Restored from a backup: {restored}. Runs that had not ended then need approval for their effects.")
+        click.echo(f"Rows from before {restored} may be missing. Runs that had not ended need approval for effects.")
 
 
 @journal.command("check", short_help="Name what is damaged or missing.")

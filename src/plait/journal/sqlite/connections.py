@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from plait.journal.sqlite import faults, schema
+from plait.journal.sqlite.lost_frames import has_lost_effects
 from plait.journal.store import NoJournal
 from plait.user_files import protect_journal
 
 MEMORY = Path(":memory:")
 """The place of a store without a file."""
+
+MARK_LOSS = "INSERT OR REPLACE INTO marks (name, value) VALUES ('restored', ?)"
+"""Notes that rows written before this time may be missing."""
 
 _YEAR_10000 = 253_402_300_800
 
@@ -60,6 +65,8 @@ def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
     )
     try:
         prepare(connection, path)
+        if has_lost_effects(connection, path):
+            connection.execute(MARK_LOSS, (repr(time.time()),))
     except BaseException:
         connection.close()
         raise

@@ -64,7 +64,7 @@ class SqliteLog:
     def buffer(self, *records: RecordAndBody, durable: bool = False) -> None:
         if self._ended:
             raise JournalError(f"Run {self.run} has ended: nothing more can be put on its record.")
-        rows = self.make_rows(records)
+        rows = self.make_rows(records, durable=durable)
         if durable:  # before the rows are in line: whichever commit takes them along must see it
             self.synced = self._seq - 1
         self.line.extend(rows)
@@ -86,11 +86,11 @@ class SqliteLog:
         """The run's end could not be written (for the writer's use)."""
         self._ended = False
 
-    def make_rows(self, records: Iterable[RecordAndBody]) -> list[EventRow]:
+    def make_rows(self, records: Iterable[RecordAndBody], *, durable: bool = False) -> list[EventRow]:
         """Return the rows of records, at the run's next places."""
-        return [self._make_row(record, body) for record, body in records]
+        return [self._make_row(record, body, durable) for record, body in records]
 
-    def _make_row(self, record: Record, body: bytes | None) -> EventRow:
+    def _make_row(self, record: Record, body: bytes | None, durable: bool) -> EventRow:
         seq = self._seq
         data = codec.encode_record(record)
         if self._has_secrets:
@@ -109,6 +109,9 @@ class SqliteLog:
                     base = before[0]
             else:
                 coded = bodies.encode(body)
+        kind = str(record.__struct_config__.tag)
+        if durable and kind == "intent":
+            kind = "effect"  # `lost_frames` looks for it
         # A float, as SQLite gives the time back.
-        columns = (seq, float(self._clock()), str(record.__struct_config__.tag), data.decode(), base, *coded)
+        columns = (seq, float(self._clock()), kind, data.decode(), base, *coded)
         return (self._n, *columns, crc_of_row(self._begun, columns))

@@ -74,8 +74,10 @@ EVENTS = SqlTable(
         SqlColumn("run", "INTEGER NOT NULL", "`runs.n`"),
         SqlColumn("seq", "INTEGER NOT NULL", "number in the run: 0, 1, 2 ... without gaps; unique within the run"),
         SqlColumn("at", "REAL NOT NULL", "when, in seconds since 1970"),
-        SqlColumn("kind", "TEXT NOT NULL", "`intent`, `result`, `raised` or `note`"),
-        SqlColumn("data", "TEXT NOT NULL", "JSON of the record; its `type` is the kind"),
+        SqlColumn(
+            "kind", "TEXT NOT NULL", "`intent`, `effect` (a synced intent), `result`, `raised` or `note`"
+        ),
+        SqlColumn("data", "TEXT NOT NULL", "JSON of the record; its `type` is `intent`, `result`, `raised` or `note`"),
         SqlColumn("base", "INTEGER", "`seq` of the row whose body is the base of this one; NULL: none"),
         SqlColumn(
             "head",
@@ -109,7 +111,11 @@ MARKS = SqlTable(
     "marks",
     "One row per fact about the whole journal.",
     (
-        SqlColumn("name", "TEXT PRIMARY KEY", "`restored`: when `plait journal restored` was called"),
+        SqlColumn(
+            "name",
+            "TEXT PRIMARY KEY",
+            "`restored`: rows written before this time may be missing",
+        ),
         SqlColumn("value", "TEXT NOT NULL", "its value: seconds since 1970"),
     ),
 )

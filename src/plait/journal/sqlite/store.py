@@ -58,8 +58,8 @@ _DELETE_CONTENT = "DELETE FROM contents WHERE digest = ? AND NOT EXISTS (SELECT 
 _KEEP = "INTO kept (kind, key, run, at, data) VALUES (?, ?, ?, ?, ?)"
 _UNFINISHED = f"status NOT IN ({', '.join(f'{each!r}' for each in sorted(ENDED))})"
 _RESTORED = (
-    "The journal was restored from a backup after this run was last written: what the run did since the backup is not "
-    "on its record."
+    "After this run was last written, the journal came back from a backup, or its -wal file was damaged: what the run "
+    "did last may not be on its record."
 )
 _PIECE = 200
 """Rows that are read at once when a run is read piece by piece."""
@@ -383,8 +383,7 @@ class SqliteStore:
         await self._read(lambda connection: None)
 
         def work(connection: sqlite3.Connection) -> int:
-            mark = "INSERT OR REPLACE INTO marks (name, value) VALUES ('restored', ?)"
-            connection.execute(mark, (repr(self._clock()),))
+            connection.execute(connections.MARK_LOSS, (repr(self._clock()),))
             (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE {_UNFINISHED}").fetchone()
             return int(count)
 
