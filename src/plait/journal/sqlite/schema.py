@@ -74,9 +74,7 @@ EVENTS = SqlTable(
         SqlColumn("run", "INTEGER NOT NULL", "`runs.n`"),
         SqlColumn("seq", "INTEGER NOT NULL", "number in the run: 0, 1, 2 ... without gaps; unique within the run"),
         SqlColumn("at", "REAL NOT NULL", "when, in seconds since 1970"),
-        SqlColumn(
-            "kind", "TEXT NOT NULL", "`intent`, `effect` (a synced intent), `result`, `raised` or `note`"
-        ),
+        SqlColumn("kind", "TEXT NOT NULL", "`intent`, `effect` (a synced intent), `result`, `raised` or `note`"),
         SqlColumn("data", "TEXT NOT NULL", "JSON of the record; its `type` is `intent`, `result`, `raised` or `note`"),
         SqlColumn("base", "INTEGER", "`seq` of the row whose body is the base of this one; NULL: none"),
         SqlColumn(
