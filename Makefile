@@ -25,8 +25,9 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP)
+types: $(STAMP)  ## of the source, and of a program that uses it
 	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/check_typing.py
 
 imports: $(STAMP)
 	$(BIN)/lint-imports

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_support import Shell, final
+from conftest import CAMPAIGN
 
 READING = [
     "runs",
@@ -75,7 +76,7 @@ def test_the_variable_and_the_file_count_too(tmp_path: Path) -> None:
         ({"TERM": "xterm-256color", "NO_COLOR": "1"}, False, True),
         ({"TERM": "dumb", "NO_COLOR": "1"}, False, False),
         ({"TERM": "xterm-256color", "NO_COLOR": ""}, True, True),
-    ],
+    ][:: 1 if CAMPAIGN else 2],
 )
 def test_a_terminal_without_colors_gets_none(shell: Shell, env: dict[str, str], colors: bool, controls: bool) -> None:
     master, slave = os.openpty()

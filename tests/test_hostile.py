@@ -16,12 +16,13 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import CAMPAIGN
+from conftest import CAMPAIGN, some_of
 from hostile_programs import MAY_END_WELL, MUST_END, PROGRAMS, SPOILING
 from patience import patience
 from plait.core.artifacts import ArtifactHandle
@@ -176,8 +177,7 @@ def handles(value: Any) -> Iterator[ArtifactHandle]:
 SETTINGS = Settings(frozenset({"tool", "thing", "stop"}), LIMITS)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
-@pytest.mark.parametrize("kind", PROGRAMS)
+@pytest.mark.parametrize(("kind", "name"), some_of(product(PROGRAMS, BACKENDS), 3))
 async def test_none_gets_out_and_none_outlives_its_limit(name: str, kind: str, trap: Trap) -> None:
     """All programs of a kind, one after the other in one session: what one leaves behind, the next ones find."""
     await (await opened(name, SETTINGS)).close()  # what a sandbox keeps for all its sessions is there now

@@ -1,4 +1,4 @@
-"""A program that uses the library, for `test_typing.py`: mypy must accept it, and no type in it may be Any."""
+"""A program that uses the library, for `check_typing.py`: mypy must accept it, and no type in it may be Any."""
 
 import asyncio
 from collections.abc import Iterable
