@@ -227,7 +227,7 @@ def _runs(place: Path) -> dict[str, tuple[str, bool, Any, dict[Any, Any]]]:
             with closing(sqlite3.connect(Path(folder) / "j.db")) as connection:
                 for n, *own in connection.execute(f"SELECT n, {OWN} FROM runs ORDER BY n").fetchall():
                     rows: dict[Any, Any] = {}
-                    name = bytes(own[1]).decode(errors="replace").partition(".")[2]
+                    name = bytes(own[1] or b"").decode(errors="replace").partition(".")[2]
                     runs[str(own[0])] = name, own[7] == "running", own, rows
                     with suppress(sqlite3.Error):
                         for row in connection.execute(f"SELECT {COLUMNS} FROM events WHERE run = ? ORDER BY seq", (n,)):
