@@ -39,6 +39,7 @@ WAYS = ("flip", "flips", "truncate", "zero")
 PLACES = ("before", "during", "after")
 COLUMNS = "seq, at, CAST(kind AS BLOB), CAST(data AS BLOB), base, head, tail, packed, body"
 OWN = "id, CAST(question AS BLOB), loop, parent, fork_at, CAST(head AS BLOB), session, status, owner, outcome, totals"
+_DAMAGED = "is damaged|malformed"
 BESIDE = 4
 """Runs that a template's process has beside the one that kills it."""
 
@@ -65,7 +66,7 @@ class Result(NamedTuple):
     """What came of a case: how each run ended, what was reported, and what must not be ("" where all is right).
 
     Ends: `answered`; `whole`, an ended run that was replayed; `waiting`, because the journal is known to have lost
-    rows; `refused`; `blocked`, a whole run that could not be written because a page of another is damaged. `hidden`:
+    rows; `refused`; `blocked`, a whole run that could not be written because another page is damaged. `hidden`:
     runs that went on without rows that they had had.
     """
 
@@ -121,23 +122,25 @@ def check(case: Case, templates: dict[Template, Path], folder: Path) -> Result:
         is_whole = own_found == own and rows_found == rows
         agent = make_agent(place, name, other_words=case.other_words)
         try:
+            reported = ""
             if was_running:
-                ends.append(agent.resume(run).status)
+                resumed = agent.resume(run)
+                is_blocked = resumed.status == "crashed" and re.search(_DAMAGED, str(resumed.reason))
+                ends.append("blocked" if is_blocked else resumed.status)
             else:
                 ends.append("whole" if agent.replay(run).whole else "differs")
-            reported = ""
         except PlaitError as why:
             reported = str(why)
-            ends.append("blocked" if is_whole and re.search("the file is damaged|malformed", reported) else "refused")
+            ends.append("blocked" if is_whole and re.search(_DAMAGED, reported) else "refused")
         told.append(reported)
-        if is_cut and ends[-1] == "answered":
+        if is_cut and ends[-1] in ("answered", "blocked"):
             hidden.add(name)
         elif bad and (missing := [seq for seq in bad if not _names(reported, seq)]):
             wrong.append(f"{run} not reported: rows {missing} of {bad}")
         elif is_whole and ends[-1] not in ("answered", "whole", "waiting", "blocked") and not _is_whole_file(reported):
             wrong.append(f"{run} is whole, but {ends[-1]}: {reported}")
-        elif ends[-1] == "differs":
-            wrong.append(f"{run} is replayed otherwise")
+        elif ends[-1] in ("differs", "crashed"):
+            wrong.append(f"{run} {ends[-1]}")
     lines = [line.replace("!", "") for line in (place / "tally").read_text().split()]
     repeated = [text for text, times in Counter(lines).items() if times > 1]
     may_hide = case.file.endswith("-wal") and case.way in ("truncate", "zero")
