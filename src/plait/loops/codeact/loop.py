@@ -149,7 +149,7 @@ class CodeAct:
             tail = (user(context.prompt("conclude", reason=limit.detail)),)
             conclude = partial(self._think, "act", context, page, log, opening="FINAL ANSWER:", tail=tail, stop=_ENDS)
             reply = yield from compaction.ask(
-                lambda view: conclude(view=view, repair=True), log.entries, concluding=True
+                lambda view: conclude(view=view, repair=True, enough=bool), log.entries, concluding=True
             )
             answer: str | None
             try:

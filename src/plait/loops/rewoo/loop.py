@@ -208,7 +208,7 @@ class ReWOO:
         def ask(tail: tuple[Message, ...], **options: Any) -> Effects[Reply]:
             return think("solve", (*messages, *tail), **options)
 
-        return ask_for_answer(context, ask, repair=bool(reason), max_tokens=self.max_tokens)
+        return ask_for_answer(context, ask, concluding=bool(reason), max_tokens=self.max_tokens)
 
 
 def _find_objection(context: LoopContext, steps: list[Step]) -> Effects[tuple[str, tuple[str, ...]]]:

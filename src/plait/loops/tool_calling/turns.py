@@ -128,7 +128,8 @@ class Turns(ABC):
         request = user(self._context.prompt("conclude", reason=limit.detail).strip())
         # Endpoints refuse a history with calls if no tools are offered, so they are; otherwise nothing invites a call.
         tools = self.tools(log) if log or any(each.calls for each in self.head("")) else ()
-        reply = yield from compaction.ask(partial(self._ask, log, tools, (request,)), log, concluding=True)
+        ask = partial(self._ask, log, tools, (request,), enough=bool)  # no call is left for the rest
+        reply = yield from compaction.ask(ask, log, concluding=True)
         try:
             turn = self.read(reply, log)
             answer = reply.text.strip() or None if turn.calls and reply.calls else turn.answer
@@ -162,7 +163,7 @@ class Turns(ABC):
         """Return a turn and its results as messages."""
 
     def _ask(
-        self, log: Log, tools: tuple[ToolSpec, ...], tail: tuple[Message, ...], view: View, resample: bool = False
+        self, log: Log, tools: tuple[ToolSpec, ...], tail: tuple[Message, ...], view: View, **options: Any
     ) -> Effects[Reply]:
         """Make one model call over the log; `tail` follows it."""
         if view.summary not in self._heads:
@@ -173,8 +174,7 @@ class Turns(ABC):
             if key not in self._shown:
                 self._shown[key] = self._show(*log[i], how)
             messages += self._shown[key]
-        options: dict[str, Any] = {"stop": self.stop, "max_tokens": self._max_tokens, "resample": resample}
-        options |= {"repair": bool(tail), "is_answer": partial(is_typed_answer, self._context)}
+        options |= {"stop": self.stop, "max_tokens": self._max_tokens, "repair": bool(tail), "is_answer": partial(is_typed_answer, self._context)}
         return think("act", (*messages, *tail), tools=tools, schema=self.schema, **options)
 
 
