@@ -10,25 +10,9 @@ from msgspec import Struct
 
 from plait.core import JSON, ToolSpec
 from plait.loops.format import Remark
+from plait.loops.vocabulary import INPUT_KEYS, NAME_KEYS, TOOL_WORDS
 
-ACTION_KEYS = ("action", "tool", "tool_name", "name")
-INPUT_KEYS = (
-    *(
-        "action_input",
-        "tool_input",
-        "input",
-        "arguments",
-        "args",
-        "parameters",
-        "params",
-        "action input",
-        "actionInput",
-    ),
-    *("kwargs", "function_args", "function_arguments"),
-)
-
-NAME_KEYS = ("name", "tool", "tool_name", "action", "function_name", "api_name", "recipient_name")
-SURE_KEYS = ("tool", "tool_name")
+SURE_KEYS = TOOL_WORDS[:2]
 """Keys that name a tool even without an input."""
 _WRAPS = ("tool_call", "function_call", "functionCall", "tool_use", "toolUse", "action", "tool", "call", "command")
 _EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"})

@@ -28,6 +28,7 @@ from plait.loops.brackets import close_of_bracket
 from plait.loops.escape import LabelGuard
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import repair_remark, tool_of
+from plait.loops.vocabulary import either
 
 _FLAGS = re.M | re.A
 _AFTER = r"[*_`]{0,3}[ \t]{0,4}"
@@ -183,7 +184,7 @@ def _with_quotes(text: str) -> str:
 
 def _by_name(text: str, names: Sequence[str]) -> JSON:
     """Read `a=1, b="x"` as an object, if each name is one of `names`; with one name, return the value alone."""
-    marks = list(re.finditer(rf"(?:\A|,)\s{{0,9}}({'|'.join(map(re.escape, names))})[ \t]{{0,4}}[=:]", text))
+    marks = list(re.finditer(rf"(?:\A|,)\s{{0,9}}({either(names)})[ \t]{{0,4}}[=:]", text))
     if not marks or marks[0].start() != 0:
         return None
     if len(names) == 1:

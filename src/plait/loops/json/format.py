@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec import structs
 
 from plait.core import Call, ToolSpec
 from plait.core.loose_json import Found, NotJson, objects, read_float, read_value, without_halves
@@ -24,6 +25,7 @@ from plait.loops.call_objects import ObjectForm, first_of, text_key
 from plait.loops.format import Codec, Remark, Stream, Turn, TurnCodec, Unreadable, write_json
 from plait.loops.label_scan import cut, note_surroundings, read_part, repair_remark
 from plait.loops.tool_descriptions import tool_entries
+from plait.loops.vocabulary import INPUT_WORDS, TOOL_WORDS, own_first
 
 FINAL_ANSWER = "final_answer"
 FAIL_TASK = "fail_task"
@@ -34,8 +36,8 @@ _DECODER = msgspec.json.Decoder(float_hook=read_float)
 _KEYS = _THOUGHT, _TOOL, _INPUT = ("thought", "tool", "tool_input")
 _OBJECT = ObjectForm(
     _KEYS,
-    name=(_TOOL, "tool_name", "action"),
-    input=(_INPUT, "action_input", "input", "arguments", "args", "parameters", "params"),
+    name=own_first(_TOOL, TOOL_WORDS),
+    input=own_first(_INPUT, INPUT_WORDS),
     words=(_THOUGHT,),
 )
 SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
@@ -173,7 +175,7 @@ class JsonTurn(TurnCodec):
         kept = text[found.start : found.end]
         if notes:
             kept = self.write(turn, n)
-        return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
+        return structs.replace(turn, kept=kept, remarks=tuple(notes))
 
     def _find(self, text: str, notes: list[Remark]) -> Found:
         """Find the object that is a turn, in a reply that may hold other text."""
@@ -234,7 +236,7 @@ class JsonTurn(TurnCodec):
         else:
             turn = Turn(made.thought or ("" if "<" in before else before), Call(tool.name, made.value))
         kept = self.write(turn, 0)
-        return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
+        return structs.replace(turn, kept=kept, remarks=tuple(notes))
 
     def _turn(self, fields: Mapping[str, Any], tools: Sequence[ToolSpec], notes: list[Remark]) -> Turn:
         name_key, input_key, thought_key = _OBJECT.find_keys(fields)

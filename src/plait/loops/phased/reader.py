@@ -32,6 +32,7 @@ from plait.loops.label_scan import cut, note_surroundings, repair_remark, replac
 from plait.loops.mentioned_calls import made_calls
 from plait.loops.references import RESULTS, insert_references
 from plait.loops.tool_descriptions import argument_types
+from plait.loops.vocabulary import LONG_INPUTS, PLAIN_INPUTS, TOOL_WORDS
 
 BASIC = "Basic"
 """The action that means "nothing needed"."""
@@ -39,15 +40,15 @@ BASIC = "Basic"
 SHAPE = 'Reply with a JSON list and nothing else: [{"ACTION": name, "ARGUMENTS": [...], "EXPLANATION": text}].'
 
 
-def _spelt(*words: str) -> tuple[str, ...]:
-    """Return the words in the spellings that models use for keys: upper case, lower case, capitalized."""
-    return tuple(dict.fromkeys(form for word in words for form in (word, word.lower(), word.title())))
+def _spelt(*keys: str) -> tuple[str, ...]:
+    """Return the keys in the spellings that models use: upper case, lower case, capitalized."""
+    return tuple(dict.fromkeys(form for key in keys for form in (key.upper(), key.lower(), key.title())))
 
 
 OBJECT = ObjectForm(
     ("ACTION", "ARGUMENTS", "EXPLANATION"),
-    name=_spelt("ACTION", "TOOL", "TOOL_NAME"),
-    input=_spelt("ARGUMENTS", "ARGUMENT", "ARGS", "PARAMETERS", "INPUT", "ACTION_INPUT", "TOOL_INPUT"),
+    name=_spelt("ACTION", *TOOL_WORDS),
+    input=_spelt("ARGUMENTS", "ARGUMENT", *PLAIN_INPUTS, *LONG_INPUTS),
     words=_spelt("EXPLANATION", "EXPLAINATION", "REASON", "WHY", "THOUGHT"),
 )
 _SIMPLE = ("string", "integer", "number", "boolean")
