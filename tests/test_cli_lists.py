@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from cli_support import Shell, final
+from plait.core import LoopTraits
 from plait.loops import has_compaction
+from plait.loops.registry import OURS, UNLISTED
 
 ROOT = Path(__file__).parents[1]
 LOOPS = ROOT / "src/plait/loops"
@@ -42,6 +45,15 @@ def test_every_prompt_is_shown_as_its_file_is(plait: Shell) -> None:
     assert plait("prompts", "show", "react").out.count("--- react/") == sum(n.startswith("react/") for n in names)
     assert plait("prompts", "show", "reakt").code == 2
     assert plait("prompts", "show", "react/absent").code == 2
+
+
+@pytest.mark.parametrize("loop", [*OURS, *UNLISTED])
+def test_a_loop_states_only_what_is_asked_of_it(loop: str) -> None:
+    """A misspelled attribute would be the default, silently."""
+    module, kind = {**OURS, **UNLISTED}[loop]
+    loop_class = getattr(import_module(f"plait.loops.{module}.loop"), kind)
+    stated = {name for name, hint in vars(loop_class)["__annotations__"].items() if hint.startswith("ClassVar")}
+    assert stated <= {"name", "phases", *LoopTraits.__struct_fields__}
 
 
 def test_copied_prompts_are_used_and_never_written_over(plait: Shell) -> None:

@@ -95,7 +95,7 @@ class Point:
 
 @pytest.fixture
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_plugins", lambda: [Point(kind) for kind in (Hesitant, Twice, Endless)])
+    monkeypatch.setattr(registry, "plugins", lambda group: [Point(kind) for kind in (Hesitant, Twice, Endless)])
 
 
 def requests(run: Any) -> list[tuple[str, str, dict[str, Any]]]:
@@ -380,7 +380,7 @@ def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop
         (), PromptBook("tool_calling", None, None, (PromptBook("below", None, Below.prompts),)), system="mine"
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_plugins", lambda: [Point(Below)])
+        patch.setattr(registry, "plugins", lambda group: [Point(Below)])
         loop = fall_back("below", task, context, "Why not.")
         assert next(loop).text == "Why not. Going on with the loop 'below'."  # type: ignore[union-attr]
         assert loop.send(None).text == "from below"  # type: ignore[union-attr]

@@ -35,7 +35,20 @@ from plait.core.effects import (
 )
 from plait.core.errors import ContextOverflow, LimitNear, OutputError, PlaitError, Unsupported
 from plait.core.events import Event
-from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task, join_parts
+from plait.core.loop import (
+    Loop,
+    LoopContext,
+    LoopRun,
+    LoopTraits,
+    OneKind,
+    Piece,
+    PieceKind,
+    Prompts,
+    Splitter,
+    Task,
+    join_parts,
+    traits_of,
+)
 from plait.core.messages import JSON, Exchange, Message, PastCall, ProviderState, assistant, system, user
 from plait.core.outcomes import Answered, Cancelled, Crashed, Failed, Outcome, Status, Stopped, Waiting
 from plait.core.output import OutputSpec
@@ -73,6 +86,7 @@ __all__ = [
     "Loop",
     "LoopContext",
     "LoopRun",
+    "LoopTraits",
     "Message",
     "Note",
     "Observation",
@@ -118,6 +132,7 @@ __all__ = [
     "start",
     "system",
     "think",
+    "traits_of",
     "user",
     "wait_next",
 ]

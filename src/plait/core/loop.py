@@ -13,6 +13,7 @@ from plait.core.effects import Effects
 from plait.core.messages import JSON, Exchange, Message
 from plait.core.outcomes import Outcome
 from plait.core.output import OutputSpec
+from plait.core.plans import Plan
 from plait.core.tools import ToolSpec
 
 LoopRun: TypeAlias = Effects[Outcome]
@@ -169,10 +170,8 @@ def join_parts(text: str, *more: str) -> str:
 class Loop(Protocol):
     """A reasoning-and-acting loop with its options: an immutable value that can run many times.
 
-    `name` selects the loop and is the folder of its prompts; `phases` are the names in its think effects. A loop that
-    may fall back to another one names it in an attribute `fallback` ("": none); that loop's phases are then
-    `name.phase`. A loop may have `reply_words`: if a user's own system prompt has none of them, Plait warns that it
-    does not describe the loop's replies.
+    `name` selects the loop and is the folder of its prompts; `phases` are the names in its think effects. `LoopTraits`
+    lists the attributes that it may have besides.
     """
 
     name: ClassVar[str]
@@ -185,3 +184,36 @@ class Loop(Protocol):
     def splitter(self, phase: str) -> Splitter:
         """Return a splitter for the replies of a phase."""
         ...
+
+
+class LoopTraits(Struct, frozen=True):
+    """The attributes that a loop may have beside those of `Loop`, each with its default.
+
+    `fallback`: the loop that it may fall back to; that loop's phases are then `name.phase`. `prompts`: a plug-in's
+    templates by name. `reply_words`: if a user's own system prompt has none of them, Plait warns that it does not
+    describe the loop's replies. `tool_names`: the form of names that it can call, `reserved` those that no tool may
+    have. `told`: the default number of tools that it is shown. With more tools it is shown none, and searches for them.
+    `runs_code`: it needs a sandbox, which is checked before the first model call. `acts_on_results`: it can read the
+    rest of a result that is too long. `searches_history`: it searches the conversation also without other tools.
+    `makes_plan`: a run has a plan that a user can approve, `plan` is one that was given. `compacts`: it compacts its
+    log. `transcript` "completion": its prompt is one raw text.
+    """
+
+    fallback: str = ""
+    prompts: Mapping[str, str] | None = None
+    reply_words: tuple[str, ...] = ()
+    tool_names: str = ""
+    reserved: tuple[str, ...] = ()
+    told: int | None = None
+    runs_code: bool = False
+    acts_on_results: bool = True
+    searches_history: bool = False
+    makes_plan: bool = False
+    plan: Plan | None = None
+    compacts: bool = False
+    transcript: str = "chat"
+
+
+def traits_of(loop: object) -> LoopTraits:
+    """Return the traits of a loop, or of its class."""
+    return LoopTraits(**{name: getattr(loop, name) for name in LoopTraits.__struct_fields__ if hasattr(loop, name)})

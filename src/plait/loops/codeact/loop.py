@@ -47,7 +47,7 @@ from plait.loops.compaction import Compaction, View
 from plait.loops.escape import escape_of
 from plait.loops.format import Turn, Unreadable
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
-from plait.loops.options import check_options
+from plait.loops.registry import CheckedOptions
 from plait.loops.transcript import LogEntry, Scratchpad, Transcript, TranscriptKind
 
 _ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
@@ -55,7 +55,7 @@ _ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
 
 
 @dataclass(frozen=True)
-class CodeAct:
+class CodeAct(CheckedOptions):
     """CodeAct: the model acts by writing Python.
 
     `transcript`: how the log is shown: as chat messages, inside one user message, or as one raw completion.
@@ -76,19 +76,14 @@ class CodeAct:
     stop: str | None = None
 
     told: ClassVar[int] = 8
-    """The default number of tools that it is shown. With more tools it is shown none, and finds them by searching."""
     name: ClassVar[str] = "codeact"
     runs_code: ClassVar[bool] = True
     acts_on_results: ClassVar[bool] = False  # code has the whole value
-    """It needs a sandbox, which is checked before the first model call."""
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
     compacts: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
     reply_words: ClassVar[tuple[str, ...]] = ("Python", "code")
     tool_names: ClassVar[str] = "python"
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         own = context.tool(SEARCH)

@@ -49,15 +49,14 @@ from plait.loops.compiler.reader import JOIN
 from plait.loops.compiler.streamed_plan import StreamedPlan
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
-from plait.loops.options import check_options
 from plait.loops.plan import ask_approval
 from plait.loops.references import RESULTS
-from plait.loops.registry import check_fallback
+from plait.loops.registry import CheckedOptions
 from plait.loops.tool_descriptions import add_search_results, offered_tools
 
 
 @dataclass(frozen=True)
-class LLMCompiler:
+class LLMCompiler(CheckedOptions):
     """LLMCompiler: calls start while the plan is still being written.
 
     `replans`: how many further plans the joiner may request. `fallback`: the loop to use if the first plan has no call;
@@ -79,10 +78,6 @@ class LLMCompiler:
     reply_words: ClassVar[tuple[str, ...]] = ("join()", "$1")
     tool_names: ClassVar[str] = "call"
     makes_plan: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        check_fallback(self.fallback)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         pages, rounds, chars = Pages(task, context), list[Round](), context.observation_chars

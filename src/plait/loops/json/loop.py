@@ -30,13 +30,13 @@ from plait.core import (
 )
 from plait.core.output import is_object
 from plait.loops.json.format import BUILT_INS, JsonTurn
-from plait.loops.options import check_options
+from plait.loops.registry import CheckedOptions
 from plait.loops.transcript import TranscriptKind
 from plait.loops.turn import TurnLoop
 
 
 @dataclass(frozen=True)
-class JsonReAct:
+class JsonReAct(CheckedOptions):
     """JSON ReAct.
 
     `lenient`: also read objects with fences, text around them, trailing commas or Python literals. `transcript`: how
@@ -56,9 +56,6 @@ class JsonReAct:
     compacts: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = BUILT_INS
     reply_words: ClassVar[tuple[str, ...]] = ("JSON", "tool_input")
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         tools = (*context.tools, *_built_in_tools(context))

@@ -41,11 +41,11 @@ from plait.core.loop import HISTORY
 from plait.loops.asking import BadReply, Rejected, ask_until_read
 from plait.loops.format import Unreadable
 from plait.loops.grounding import find_ungrounded, strike_values
-from plait.loops.options import check_options
 from plait.loops.phased import action_list
 from plait.loops.phased.chat import PhasedChat
 from plait.loops.plan import Dispatch, Results, failed_needs
 from plait.loops.references import RESULTS, words_in_formula
+from plait.loops.registry import CheckedOptions
 from plait.loops.tool_descriptions import add_search_results, are_exclusive, offered_tools, tools_found
 
 _CORRECTABLE = ("unknown_tool", "bad_input", "raised")
@@ -55,7 +55,7 @@ _WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
 
 
 @dataclass(frozen=True)
-class Phased:
+class Phased(CheckedOptions):
     """Reason, react, act, reply.
 
     `rounds`: maximum rounds of reason, react and act; with more than one, the model says when all is done. After a
@@ -77,9 +77,6 @@ class Phased:
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
     compacts: ClassVar[bool] = True
     reserved: ClassVar[tuple[str, ...]] = (action_list.BASIC,)
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         chat, rounds, objection = PhasedChat(task, context, self.max_tokens), self.rounds, ""

@@ -42,10 +42,9 @@ from plait.loops.asking import BadReply, Rejected, ask_for_answer, ask_until_rea
 from plait.loops.compaction import SMALLEST_OBSERVATION, fit_prompt
 from plait.loops.fallback import fall_back
 from plait.loops.grounding import find_ungrounded, strike_values
-from plait.loops.options import check_options
 from plait.loops.plan import Dispatch, Results, failed_needs, make_plan, observation_of_reply
 from plait.loops.references import EVIDENCE, words_in_formula
-from plait.loops.registry import check_fallback
+from plait.loops.registry import CheckedOptions
 from plait.loops.rewoo.pages import by_model, plan_page, solve_page, work_page
 from plait.loops.tool_descriptions import add_search_results
 
@@ -59,7 +58,7 @@ SKIPPED: Literal["cancelled"] = "cancelled"
 
 
 @dataclass(frozen=True)
-class ReWOO:
+class ReWOO(CheckedOptions):
     """ReWOO: plan all steps, run them, then answer.
 
     `fallback`: the loop to use if no plan can be made; "": fail instead. `on_failure`: after a failed step, continue (a
@@ -89,10 +88,6 @@ class ReWOO:
     plan_messages = staticmethod(plan_page)
     work_messages = staticmethod(work_page)
     solve_messages = staticmethod(solve_page)
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        check_fallback(self.fallback)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         work = Dispatch(partial(self._begin_step, task, context))
