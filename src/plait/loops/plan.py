@@ -233,19 +233,19 @@ def ask_approval(
         if word in YES:
             return plan
         if word in NO:
-            return Failed("The person refused the plan.")
+            return Failed("The user refused the plan.")
         if is_plan(answer):
             try:
                 return read(answer)
             except Unreadable as why:
                 if complaint:
-                    return Failed(f"The plan that the person gave can't be carried out: {why}", kind="format")
+                    return Failed(f"The plan that the user gave can't be carried out: {why}", kind="format")
                 complaint = f"# That plan can't be carried out: {why}\n"
                 continue
         if rounds == ROUNDS:
-            return Failed(f"The person did not agree to any of {ROUNDS + 1} plans. Their last words: {answer}")
+            return Failed(f"The user did not agree to any of {ROUNDS + 1} plans. Their last words: {answer}")
         rounds, complaint = rounds + 1, ""
-        yield from note("replan", f"The person wants another plan: {answer}")
+        yield from note("replan", f"The user wants another plan: {answer}")
         made = yield from replan(plan, answer)
         if not isinstance(made, Plan):
             return made

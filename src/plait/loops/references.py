@@ -17,12 +17,12 @@ that itself contains `#E2` stays unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from plait.core import JSON, Observation, Step
+from plait.core.messages import map_texts, texts_in
 
 LARGEST_STEP = 20
 """The largest expected number of a step. Above it, `$50` is an amount unless there is a step 50."""
@@ -108,29 +108,6 @@ EVIDENCE = References(r"#E(\d{1,6})(?!\w)", "#E", "E")
 
 RESULTS = References(r"\$\{(\d{1,6})\}|(?<![A-Za-z])\$(\d{1,6})(?!\w|[.,]\d)", "$")
 """`$1` or `${1}`: the results of numbered calls. Amounts such as $1,200, $1.50, $5k or US$5 do not match."""
-
-
-def texts_in(value: JSON) -> Iterator[str]:
-    """Yield the texts in a value, at any depth, without the keys."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from texts_in(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from texts_in(item)
-
-
-def map_texts(value: JSON, change: Callable[[str], JSON]) -> Any:
-    """Return the value with `change` applied to each text in it."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: map_texts(item, change) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [map_texts(item, change) for item in value]
-    return value
 
 
 _FUNCTIONS = "round|sqrt|abs|min|max|sum|avg|mean"

@@ -128,14 +128,14 @@ class LLMCompiler(CheckedOptions):
     def _make_plan(self, context: LoopContext, pages: Pages, rounds: list[Round], chars: int) -> Effects[Failed | None]:
         """Make a plan and start its calls; return why there is none, or None."""
         head = pages.plan(rounds[:-1], chars)
-        made = yield from self._ask_planner(context, rounds, head, pages.question)
+        made = yield from self._ask_planner(context, rounds, head)
         if made or not context.approve_plan or not rounds[-1].work.plan.calls:
             return made
         said: list[Message] = []
 
         def replan(plan: Plan, words: str) -> Effects[Plan | Outcome]:
             said.extend((assistant(FORM.show(plan)), user(context.prompt("feedback", words=words))))
-            failed = yield from self._ask_planner(context, rounds, (*head, *said), pages.question)
+            failed = yield from self._ask_planner(context, rounds, (*head, *said))
             return failed or rounds[-1].work.plan
 
         def read(text: str) -> Plan:
@@ -157,12 +157,11 @@ class LLMCompiler(CheckedOptions):
         return None
 
     def _ask_planner(
-        self, context: LoopContext, rounds: list[Round], head: tuple[Message, ...], question: str
+        self, context: LoopContext, rounds: list[Round], head: tuple[Message, ...]
     ) -> Effects[Failed | None]:
         """Request a plan; start its calls while it is written, unless the user has to see it first."""
-        most = self.max_parse_errors
-        rounds[-1] = self._next_round(context, rounds[:-1], question)
-        work = rounds[-1].work
+        most, work = self.max_parse_errors, rounds[-1].work
+        work.restart()
 
         def ask(bad: BadReply | None) -> Effects[Reply]:
             if bad:

@@ -33,7 +33,7 @@ class Pages:
 
     def __init__(self, task: Task, context: LoopContext) -> None:
         self._kit = context
-        self._ask, self.question = task.ask, task.question
+        self._ask = task.ask
         self._escape = escape = escape_of(context, FORM.escape)
         self._task = escape_task(task, escape)
         self._described = FORM.describe(context.tools)
