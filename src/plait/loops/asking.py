@@ -26,7 +26,7 @@ from plait.core import (
     Message,
     Reply,
     assistant,
-    check_output,
+    check_answer,
     is_going_round,
     note,
     user,
@@ -169,7 +169,7 @@ def ask_for_answer(
             raise Rejected(f"Your reply {reply.how_cut}. No tool can be called now. Write the answer in words.")
         if not answer:
             return Failed(reply.only_reasoning or "The reply is empty.", kind="format")
-        if against := (yield from check_output(answer)):
+        if against := (yield from check_answer(answer, only_output=True)):
             raise Rejected(against, counts=False)
         return answer
 

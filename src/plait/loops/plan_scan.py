@@ -51,7 +51,7 @@ SHOWN = (
     re.compile(rf"({_LEAD}[Ee]\d{{1,6}}{_AFTER})(?=[=:：]{_CALL_NEXT})", _FLAGS),
 )
 # Whatever HEAD may match of a step, at any place.
-_STEPS = LabelGuard(rf"#[Ee]\d{{1,6}}{_AFTER}", "[=:：]", re.A)
+STEPS = LabelGuard(rf"#[Ee]\d{{1,6}}{_AFTER}", "[=:：]", re.A)
 
 _NAME = re.compile(r"\s{0,4}[`*\"']{0,3}([^\[\](){}\n:=`*\"']{1,100}+)[`*\"']{0,3}[ \t]{0,4}\[")
 _ROUND = re.compile(r"\s{0,4}[`*]{0,3}((?:[\w .-]|\\_){1,100}+)[`*]{0,3}\(")
@@ -162,19 +162,9 @@ def plain(text: str) -> bool:
     return text[:1] not in ("", *"{[\"'‘“") and not (text[0] == "#" and "," in text) and _NAMED.match(text) is None
 
 
-def guard(text: str) -> str:
-    """Escape a text so that nothing reads as a step; `unguard` undoes it exactly."""
-    return _STEPS.add(text)
-
-
-def unguard(text: str) -> str:
-    """Undo `guard`."""
-    return _STEPS.remove(text)
-
-
 def in_json(dumped: str) -> str:
     """Escape steps in JSON text; the JSON value stays the same."""
-    return _STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
+    return STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
 
 
 def _with_quotes(text: str) -> str:

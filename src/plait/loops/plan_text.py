@@ -30,15 +30,14 @@ from plait.loops.label_scan import cut, is_plain_name, repair_remark, replace_ha
 from plait.loops.plan_scan import (
     HEAD,
     SHOWN,
+    STEPS,
     Part,
     call_of,
-    guard,
     in_json,
     input_of,
     lines_of,
     parts_of,
     plain,
-    unguard,
 )
 from plait.loops.references import EVIDENCE, insert_references
 from plait.loops.tool_descriptions import argument_types, describe_tool
@@ -123,7 +122,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
         else:
             if why:
                 steps.append(Step("", why=why))
-            why = unguard(" ".join(lines_of(part.text)))
+            why = STEPS.remove(" ".join(lines_of(part.text)))
     if why:
         steps.append(Step("", why=why))
     troubles += _unnamed(before, parts, listed, steps)
@@ -209,7 +208,7 @@ def write_plan(plan: Plan) -> str:
     lines: list[str] = []
     thought_only = False
     for step in plan.steps:
-        why = guard(" ".join(lines_of(step.why)))
+        why = STEPS.add(" ".join(lines_of(step.why)))
         if why or (step.tool and thought_only):
             lines.append(f"Plan: {why}".rstrip())
         if step.tool:

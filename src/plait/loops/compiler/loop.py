@@ -31,7 +31,6 @@ from plait.core import (
     ask_for_rest,
     assistant,
     check_answer,
-    check_output,
     is_going_round,
     join_replies,
     note,
@@ -229,7 +228,7 @@ class LLMCompiler(CheckedOptions):
         def check(verdict: Verdict | Failed, miss: int) -> Effects[Verdict | Failed]:
             if isinstance(verdict, Failed) or verdict.kind == "replan":
                 return verdict
-            if against := (yield from check_output(verdict.text)):
+            if against := (yield from check_answer(verdict.text, only_output=True)):
                 raise Rejected(against, rounds[-1].said, counts=False)
             return verdict
 
@@ -267,5 +266,5 @@ def _stream_plan(asked: Think, work: StreamedPlan) -> Effects[Reply]:
             (ticket,) = yield from start(structs.replace(rest, watch=False))
         elif taken.ticket == ticket:
             yield from work.read_piece(taken.piece, again=taken.again)
-        elif work.has_started(taken):
+        elif taken.ticket in work.open:
             yield from work.end_with(taken)

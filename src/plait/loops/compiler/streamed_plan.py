@@ -56,11 +56,11 @@ class StreamedPlan(Dispatch):
 
     def restart(self) -> None:
         """Replace this plan by another one. A call that has started and comes again is not made twice."""
-        begun = {step.id for step in self._open.values()} | (self.results.keys() & self.steps.keys()) - self._problems
+        begun = {step.id for step in self.open.values()} | (self.results.keys() & self.steps.keys()) - self._problems
         self._void |= {id: step for id, step in self.steps.items() if id in begun}
         for id in self._problems:
             self.results.pop(id, None)
-        self._waiting = []
+        self.waiting = []
         self.steps, self.refused, self._problems = {}, [], set()
         self._faults: list[str] = []
         self._later: list[Step] = []
@@ -192,7 +192,7 @@ class StreamedPlan(Dispatch):
         """Discard a call that was started for a replaced plan: it stays in the journal, its result is ignored."""
         step = self._void.pop(id)
         self.results.pop(id, None)
-        self._open = {ticket: other for ticket, other in self._open.items() if other.id != id}
+        self.open = {ticket: other for ticket, other in self.open.items() if other.id != id}
         yield from note("dropped", f"call {id} ({step.tool}) was begun for a plan that came to nothing: not used")
 
 

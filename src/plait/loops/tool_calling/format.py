@@ -26,7 +26,7 @@ from plait.loops.call_objects import ObjectForm
 from plait.loops.format import Codec, Parts, Remark, Stream, Unreadable, show_calls, show_value, write_json
 from plait.loops.label_scan import cut, read_part, repair_remark
 from plait.loops.mentioned_calls import made_calls
-from plait.loops.tool_descriptions import argument_types, as_sentence
+from plait.loops.tool_descriptions import argument_types, as_sentence, flat_description
 from plait.loops.vocabulary import (
     ANSWER_NAMES,
     FINISH_NAMES,
@@ -280,16 +280,12 @@ def _broken(text: str, tools: Sequence[ToolSpec]) -> None:
 
 
 def _entry(tool: ToolSpec) -> str:
-    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     lines = [f"{tool.name}: {as_sentence(tool.description)}"]
     named = argument_types(tool)
-    if named:
-        lines.append("  arguments:")
+    lines.append("  arguments:" if named else "  arguments: none")
     for name, kind in named.items():
-        said = " ".join(str(properties[name].get("description", "")).split())
+        said = flat_description(tool, name)
         lines.append(f"    {name} ({kind})" + (f": {said}" if said else ""))
-    if not named:
-        lines.append("  arguments: none")
     if tool.returns:
         lines.append(f"  returns: {as_sentence(tool.returns)}")
     return "\n".join(lines)

@@ -32,7 +32,6 @@ from plait.core import (
     ToolSpec,
     assistant,
     check_answer,
-    check_output,
     join_parts,
     note,
     system,
@@ -115,7 +114,7 @@ class Turns(ABC):
                 yield from note(remark.kind, remark.text)
             if not turn.answered:
                 return turn if form is self else structs.replace(turn, calls=with_ids(turn.calls, log))
-            if against := (yield from check_output(turn.answer)):
+            if against := (yield from check_answer(turn.answer, only_output=True)):
                 raise Rejected(against, counts=False)  # the runtime ends the run after too many
             if against := (yield from check_answer(turn.answer)):
                 raise Rejected(against)
