@@ -193,9 +193,10 @@ def _together(seen: Sequence[Observation]) -> Observation:
     )
 
 
-def failed_needs(step: Step, results: Results) -> Iterable[str]:
-    """Return the needed ids that gave no result."""
-    return (need for need in step.needs if not results[need].ok)
+def failed_needs(step: Step, results: Results, mark: str = "") -> str:
+    """Name the needed results that are missing; "" if there are all. A tool never gets the text of an error in place of
+    one: it could act on it."""
+    return ", ".join(f"{mark}{need}" for need in step.needs if not results[need].ok)
 
 
 YES = ("yes", "y", "ok", "okay", "approve", "approved", "go", "go on", "run")

@@ -26,7 +26,7 @@ from plait.core import JSON, PieceKind, Plan, Step, ToolSpec
 from plait.core.loose_json import read_float
 from plait.loops import gbnf
 from plait.loops.format import Codec, Remark, Stream, Unreadable, write_json
-from plait.loops.label_scan import cut, is_plain_name, repair_remark, replace_halves, tool_name
+from plait.loops.label_scan import cut, is_plain_name, replace_halves, tool_name
 from plait.loops.plan_scan import (
     HEAD,
     SHOWN,
@@ -39,7 +39,7 @@ from plait.loops.plan_scan import (
     parts_of,
     plain,
 )
-from plait.loops.references import EVIDENCE, insert_references
+from plait.loops.references import EVIDENCE, refer_to_steps
 from plait.loops.tool_descriptions import argument_types, describe_tool
 
 LLM = "LLM"
@@ -105,7 +105,8 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
             earlier = next((step for step in steps if step.id == part.id), None)
             try:
                 step = _step(part, why, listed, remarks)
-                step = _referring(step, steps, remarks) if in_words else step
+                if in_words and step.tool != LLM:
+                    step = refer_to_steps("step", step, (other for other in steps if other.tool), "#", remarks)
             except Unreadable as trouble:
                 if earlier is not None:
                     # `#E1 = lookup[...]` and then `#E1 = 42`: only tools give evidence.
@@ -130,16 +131,6 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
         raise Unreadable(f"{'Your reply is empty' if not text.strip() else 'There is no call in your plan'}. {SHAPE}")
     plan = check_plan(Plan(tuple(steps)), listed, troubles)
     return PlanRead(plan, tuple(dict.fromkeys(remarks)))
-
-
-def _referring(step: Step, before: Sequence[Step], remarks: list[Remark]) -> Step:
-    """Return the step with references in place of words for what an earlier step finds."""
-    if step.tool == LLM:
-        return step
-    value, put = insert_references(step.input, [(f"#{other.id}", other.input) for other in before if other.tool])
-    if put:
-        remarks.append(repair_remark(f"step {step.id} had words in place of {', '.join(put)}"))
-    return structs.replace(step, input=value, written="") if put else step
 
 
 def read_plan_file(text: str, tools: Iterable[ToolSpec]) -> Plan:

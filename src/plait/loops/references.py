@@ -17,12 +17,13 @@ that itself contains `#E2` stays unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core import JSON, Observation, Step
 from plait.core.messages import map_texts, texts_in
+from plait.loops.format import Remark
 
 LARGEST_STEP = 20
 """The largest expected number of a step. Above it, `$50` is an amount unless there is a step 50."""
@@ -165,6 +166,14 @@ def insert_references(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple
         return "".join(part + mark for part, mark in zip(parts, [*used, ""], strict=True))
 
     return map_texts(value, change), tuple(dict.fromkeys(put))
+
+
+def refer_to_steps(what: str, step: Step, earlier: Iterable[Step], mark: str, remarks: list[Remark]) -> Step:
+    """Return the step with references in place of words for what earlier steps find. A remark says so of `what`."""
+    value, put = insert_references(step.input, [(f"{mark}{other.id}", other.input) for other in earlier])
+    if put:
+        remarks.append(Remark("repaired", f"{what} {step.id} had words in place of {', '.join(put)}"))
+    return structs.replace(step, input=value, written="") if put else step
 
 
 def words_in_formula(value: JSON, references: References) -> tuple[str, ...]:

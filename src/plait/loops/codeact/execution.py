@@ -7,9 +7,12 @@ printed.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -33,14 +36,12 @@ from plait.core import (
 )
 from plait.core.text import shorten
 from plait.loops.codeact.hints import (
+    NAMES,
+    OF_MODULE,
     assigned_names,
     find_forbidden_import,
-    find_similar_name,
     hint_of,
     ran_before,
-    render_observation,
-    too_long,
-    unknown_name,
 )
 from plait.loops.codeact.labels import SEARCH, STOP
 from plait.loops.codeact.signature import as_code, python_function, signature
@@ -49,6 +50,10 @@ from plait.loops.tool_descriptions import tools_found
 
 MOST_BROUGHT, BROUGHT = 5, 300
 """Limits for an action that printed none of its results: how many are shown (the last ones), and characters of each."""
+
+_QUOTED = re.compile(r"'([^']{1,100})'")
+_INLINE = ("near", "wanted", "meant", "signature")
+"""Values of a hint that a prompt shows within a line."""
 
 NOTHING = "(no result)"
 """The text of an observation that is None in code."""
@@ -212,17 +217,30 @@ class Work:
             values["signature"] = signature(tool) if tool is not None else f"{call.tool}(...)"
         elif hint in ("call", "refused") and call is not None:
             values["others"] = self._functions(but=call.tool)
-        elif hint == "name" and (name := unknown_name(error)):
+        elif hint == "name" and (quoted := _QUOTED.search(error.message)) is not None:
             near = seen.text if seen is not None and seen.trouble == "unknown_tool" else ""
-            values |= {"wanted": name, "found": (yield from self._found_for(name)), "near": near}
-            values |= {"meant": find_similar_name(name, self._names), "others": self._functions()}
+            values |= {"wanted": quoted[1], "found": (yield from self._found_for(quoted[1])), "near": near}
+            alike = get_close_matches(quoted[1], sorted(self._names), n=1, cutoff=0.8)
+            values |= {"meant": "".join(alike), "others": self._functions()}
         elif hint == "name":
             hint = ""
         return self._render(output, error, hint, **values)
 
     def _render(self, output: str, error: CodeError | None, hint: str, **values: Any) -> str:
-        values["n"] = self._action.number
-        return render_observation(self._kit, self._escape, output, error, hint, self._action.notes, **values)
+        """Return the observation's text. `values` are those of the hint. Data is escaped."""
+        inline = partial(self._escape, inline=True)
+        shown: dict[str, Any] = dict.fromkeys((*_INLINE, "found", "limit", "refused", "module", "others"), "")
+        shown |= {"lost": False, "kept": False, "most": 0, "called": 0, "brought": [], "number": True}
+        shown |= {"names": ", ".join(NAMES), "search": self._kit.search, "n": self._action.number, **values}
+        if error is not None:
+            shown["limit"], shown["module"] = error.limit, "".join(OF_MODULE.findall(error.message)[:1])
+            shown["number"] = not error.message.startswith("could not convert string")
+            error = structs.replace(error, message=inline(error.message), source=inline(error.source))
+        shown |= {name: inline(shown[name]) for name in _INLINE}
+        shown["found"] = self._escape(shown["found"])
+        shown["brought"] = [(inline(call), inline(text)) for call, text in shown["brought"]]
+        shown |= {"notes": list(map(inline, self._action.notes)), "output": self._escape(output.rstrip())}
+        return self._kit.prompt("observation", error=error, hint=hint, **shown).rstrip()
 
     def _functions(self, but: str = "") -> str:
         """List the functions that the model was shown, except `but`."""
@@ -246,7 +264,9 @@ class Work:
 
     def _refused(self, code: str) -> tuple[CodeError, str] | None:
         """Return why code is not run (too long, a forbidden import), and the message about it; None if it may run."""
-        if (error := too_long(code, self._max_lines)) is not None:
+        lines = code.count("\n") + 1
+        if self._max_lines and lines > self._max_lines:
+            error = CodeError("TooLong", f"the action has {lines} lines, and {self._max_lines} are allowed")
             return error, self._render("", error, "lines", most=self._max_lines)
         if (found := find_forbidden_import(code, self._modules)) is not None:
             return found[0], self._render("", found[0], "import", refused=found[1])

@@ -173,7 +173,7 @@ class CodeAct(CheckedOptions):
             yield from note("unreadable", "The reply names no steps: the task itself is taken for the only one.")
         search = code_call(f"{SEARCH}({json.dumps(steps[0], ensure_ascii=False)})")
         turn = Turn(context.prompt("first", steps=steps, reply=reply.text).strip(), search)
-        return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
+        return structs.replace(turn, kept=FORMAT.write(turn, 1))
 
     def _take_turn(
         self, context: LoopContext, page: Transcript, log: Scratchpad, resample: bool, failed: bool, view: View

@@ -229,7 +229,7 @@ def run_actions(chat: PhasedChat, steps: Sequence[Step]) -> Effects[list[str]]:
     chat.seen += [seen.with_note for seen in work.results.values()]
     chat.notes += [seen.note for seen in work.results.values()]
     for step in shown:
-        if step.id not in left_out and any(failed_needs(step, work.results)):
+        if step.id not in left_out and failed_needs(step, work.results):
             yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")
     return [step.id for step in steps if work.results[step.id].trouble in _CORRECTABLE]
 
@@ -238,9 +238,8 @@ def _begin(context: LoopContext, same: Mapping[str, str], step: Step, results: R
     """Return an action's call with its references filled in, or an observation: its result, or why it is not made."""
     if step.id in same:
         return results[same[step.id]]
-    if missing := list(failed_needs(step, results)):
-        # Never call a tool with a placeholder for a missing result: it could act on it.
-        return Observation(f"It needs the result of action {', '.join(missing)}, which gave none.", "cancelled")
+    if missing := failed_needs(step, results):
+        return Observation(f"It needs the result of action {missing}, which gave none.", "cancelled")
     given = RESULTS.fill_step(step, results)
     return Act(tuple(Call(step.tool, each) for each in separate_calls(context, step.tool, given)))
 

@@ -30,7 +30,7 @@ from plait.loops.call_objects import ObjectForm, text_key
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, note_surroundings, repair_remark, replace_halves, tool_name
 from plait.loops.mentioned_calls import made_calls
-from plait.loops.references import RESULTS, insert_references
+from plait.loops.references import RESULTS, refer_to_steps
 from plait.loops.tool_descriptions import argument_types
 from plait.loops.vocabulary import LONG_INPUTS, PLAIN_INPUTS, TOOL_WORDS
 
@@ -83,7 +83,7 @@ def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Ste
     for place, entry in enumerate(entries[:most], 1):
         before = len(notes)
         step = _step(entry, place, tools, notes)
-        named.append(_referring(step, named, notes))
+        named.append(refer_to_steps("action", step, named, "$", notes))
         changed |= named[-1] is not step or any(note.kind == "cut" for note in notes[before:])
     ids = {step.id for step in named if not is_basic(step, tools)}
     steps = tuple(structs.replace(step, needs=_find_needs(step, ids - {step.id})) for step in named)
@@ -223,14 +223,6 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
         notes.append(repair_remark("an EXPLANATION was not text"))
         words = "" if words is None else json.dumps(words, ensure_ascii=False)
     return Step(str(place), name, value or None, words)
-
-
-def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
-    """Return the action with references in place of words for what an earlier action finds."""
-    value, put = insert_references(step.input, [(f"${other.id}", other.input) for other in before])
-    if put:
-        notes.append(repair_remark(f"action {step.id} had words in place of {', '.join(put)}"))
-    return structs.replace(step, input=value) if put else step
 
 
 def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:

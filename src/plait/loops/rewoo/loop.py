@@ -159,9 +159,8 @@ class ReWOO(CheckedOptions):
         """Return a step's call with its references filled in, or an observation that says why it is not made."""
         if messages := work_page(context, task, step, results):
             return Think("work", messages, max_tokens=self.max_tokens)
-        if missing := list(failed_needs(step, results)):
-            # Never call a tool with a placeholder for a missing result: it could act on it.
-            return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", SKIPPED)
+        if missing := failed_needs(step, results):
+            return Observation(f"It needs the evidence of {missing}, which gave none.", SKIPPED)
         return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),), fixed=not step.needs)
 
     def _run_steps(self, task: Task, context: LoopContext, plan: Plan, work: Dispatch) -> Effects[Failed | None]:
