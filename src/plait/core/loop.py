@@ -14,7 +14,7 @@ from plait.core.messages import JSON, Exchange, Message
 from plait.core.outcomes import Outcome
 from plait.core.output import OutputSpec
 from plait.core.plans import Plan
-from plait.core.tools import ToolSpec
+from plait.core.tools import ToolSpec, tool_named
 
 LoopRun: TypeAlias = Effects[Outcome]
 """A run of a loop: yields effects, receives their results, returns the outcome."""
@@ -142,10 +142,7 @@ class LoopContext(Struct, frozen=True):
         return self.prompt("output", schema=self.output.schema, place=place).strip() if self.output is not None else ""
 
     def tool(self, name: str) -> ToolSpec | None:
-        for tool in self.known_tools:
-            if tool.name == name:
-                return tool
-        return None
+        return tool_named(name, self.known_tools)
 
     def find_problem(self, tool: str, given: JSON, is_open: IsOpen) -> str:
         """Return why a planned call cannot be made, as `find_call_problem` does; "" if it can."""

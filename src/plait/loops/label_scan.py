@@ -21,6 +21,7 @@ from msgspec import Struct
 from plait.core import ToolSpec
 from plait.core.loose_json import Found, without_halves
 from plait.core.reasoning import drop_reasoning, split_unopened
+from plait.core.tools import tool_named
 from plait.loops.escape import LabelGuard, from_line_start
 from plait.loops.format import Remark
 from plait.loops.vocabulary import ANSWER_NAMES, INPUT_LABELS, THOUGHT_WORDS, either
@@ -283,19 +284,12 @@ def is_plain_name(name: str, words: LabelWords = USUAL) -> bool:
 
 def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
     """The tool of that name, as `tool_name` matches it."""
-    return _named(tool_name(name, tools, []), tools)
-
-
-def _named(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    return None
+    return tool_named(tool_name(name, tools, []), tools)
 
 
 def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
     """The name of the tool that is meant: exactly, else without what may stand around a name, else in another case."""
-    if _named(name, tools) is not None:
+    if tool_named(name, tools) is not None:
         return name
     plain = _bare_name(name)
     found = plain

@@ -24,6 +24,7 @@ from msgspec import Struct, structs
 
 from plait.core import JSON, PieceKind, Plan, Step, ToolSpec
 from plait.core.loose_json import read_float
+from plait.core.tools import tool_named
 from plait.loops import gbnf
 from plait.loops.format import Codec, Remark, Stream, Unreadable, write_json
 from plait.loops.label_scan import cut, is_plain_name, replace_halves, tool_name
@@ -302,7 +303,7 @@ def _step(part: Part, why: str, tools: Sequence[ToolSpec], remarks: list[Remark]
             f"Step {part.id} goes on after its call. A step is one call and nothing more; compute in a tool."
         )
     name = tool_name(called.name, tools, remarks)
-    tool = next((tool for tool in tools if tool.name == name), None)
+    tool = tool_named(name, tools)
     given = input_of(called.raw, tool, remarks)
     rest = " ".join(lines_of(called.rest))
     as_data = name == LLM or not isinstance(given, str) or called.raw.lstrip().startswith('"')

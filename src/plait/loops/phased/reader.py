@@ -26,6 +26,7 @@ from plait.core.loose_json import (
     read_value,
     values,
 )
+from plait.core.tools import tool_named
 from plait.loops.call_objects import ObjectForm, text_key
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, note_surroundings, repair_remark, replace_halves, tool_name
@@ -204,7 +205,7 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
     if key is None:
         raise Unreadable(f'Entry {place} of your list has no "ACTION" with the name of an action. {SHAPE}')
     name = tool_name(entry[key], tools, notes)
-    tool = next((tool for tool in tools if tool.name == name), None)
+    tool = tool_named(name, tools)
     rest = {word: value for word, value in entry.items() if word not in (key, given, why)}
     for used, wanted in zip((key, given, why), OBJECT.keys, strict=True):
         if used is None:

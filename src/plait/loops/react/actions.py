@@ -17,7 +17,7 @@ from plait.core.arguments import InvalidArguments, end_of_arguments, parameter_n
 from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops import label_scan
 from plait.loops.brackets import close_of_bracket
-from plait.loops.call_objects import first_of, input_value, text_key
+from plait.loops.call_objects import find_input, first_of, text_key
 from plait.loops.format import Remark
 from plait.loops.label_scan import Body, Label, LabelWords, cut, repair_remark
 from plait.loops.react.dialects import Dialect, Syntax
@@ -166,7 +166,13 @@ def _from_object(
     assert key is not None
     if key != "action":
         remarks.append(repair_remark(f"the tool's name was taken from the key {key!r}"))
-    given = input_value(found.value, key, remarks)
+    usual = "tool_input" if key == "tool" else "action_input"
+    given, taken = find_input(found.value, usual, (key, "thought"))
+    if taken and taken != usual:
+        remarks.append(repair_remark(f"the input was taken from the key {taken!r}"))
+    elif not taken:
+        beside = "the keys beside the tool's name were taken for its input"
+        remarks.append(repair_remark(beside if given else "the input is missing: none was taken"))
     end = found.end
     if fenced and (close := _CLOSE.match(region, end)) is not None:
         end = close.end()
