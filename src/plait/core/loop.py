@@ -189,7 +189,7 @@ class LoopTraits(Struct, frozen=True):
     `fallback`: the loop that it may fall back to; that loop's phases are then `name.phase`. `prompts`: a plug-in's
     templates by name. `reply_words`: if a user's own system prompt has none of them, Plait warns that it does not
     describe the loop's replies. `tool_names`: the form of names that it can call, `reserved` those that no tool may
-    have. `told`: the default number of tools that it is shown. With more tools it is shown none, and searches for them.
+    have. `most_tools`: it is shown so many, by default. With more tools it is shown none, and searches for them.
     `runs_code`: it needs a sandbox, which is checked before the first model call. `acts_on_results`: it can read the
     rest of a result that is too long. `searches_history`: it searches the conversation also without other tools.
     `makes_plan`: a run has a plan that a user can approve, `plan` is one that was given. `compacts`: it compacts its
@@ -201,7 +201,7 @@ class LoopTraits(Struct, frozen=True):
     reply_words: tuple[str, ...] = ()
     tool_names: str = ""
     reserved: tuple[str, ...] = ()
-    told: int | None = None
+    most_tools: int | None = None
     runs_code: bool = False
     acts_on_results: bool = True
     searches_history: bool = False

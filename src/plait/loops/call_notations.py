@@ -184,7 +184,7 @@ class FoundCall(Struct, frozen=True):
 
 def calls_in(text: str, tools: Sequence[ToolSpec], start: int = 0) -> list[FoundCall]:
     """Return the first group of consecutive calls in a text; empty if there is no call."""
-    reader = _Reader(text, tools)
+    reader = _CallFinder(text, tools)
     return next((group for found in reader.first(start) if (group := reader.read_group(found))), [])
 
 
@@ -212,7 +212,7 @@ def fold(text: str) -> str:
     return text.replace("\\", "").lower().replace(".", "_").replace("-", "_")
 
 
-class _Reader:
+class _CallFinder:
     """Looks for calls at places in one text, which may be a string inside another one (`depth`)."""
 
     def __init__(self, text: str, tools: Sequence[ToolSpec], depth: int = 0) -> None:
@@ -367,7 +367,7 @@ class _Reader:
         self.budget -= len(text)
         if self.depth > 2:
             return []
-        inner = _Reader(text, self.listed, self.depth + 1)
+        inner = _CallFinder(text, self.listed, self.depth + 1)
         first = inner.at(GLUE.match(text).end())  # type: ignore[union-attr]  # it matches the empty string too
         calls = inner.read_group(first) if first else []
         return calls if calls and _STRING_END.match(text, calls[-1].end) is not None else []

@@ -157,12 +157,12 @@ def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:
     return text or None
 
 
-def plain(text: str) -> bool:
+def is_plain_input(text: str) -> bool:
     """Return whether every reader takes this text as it is, for any tool."""
     return text[:1] not in ("", *"{[\"'‘“") and not (text[0] == "#" and "," in text) and _NAMED.match(text) is None
 
 
-def in_json(dumped: str) -> str:
+def escape_steps(dumped: str) -> str:
     """Escape steps in JSON text; the JSON value stays the same."""
     return STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
 

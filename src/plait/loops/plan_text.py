@@ -34,11 +34,11 @@ from plait.loops.plan_scan import (
     STEPS,
     Part,
     call_of,
-    in_json,
+    escape_steps,
     input_of,
+    is_plain_input,
     lines_of,
     parts_of,
-    plain,
 )
 from plait.loops.references import EVIDENCE, refer_to_steps
 from plait.loops.tool_descriptions import argument_types, describe_tool
@@ -340,9 +340,9 @@ def _unwritable(step: Step) -> str:
 def _input_text(tool: str, given: JSON) -> str:
     if given is None:
         return ""
-    if isinstance(given, str) and plain(given) and _comes_back(tool, given):
+    if isinstance(given, str) and is_plain_input(given) and _comes_back(tool, given):
         return given
-    return in_json(write_json(given, f"The input of {tool!r}"))
+    return escape_steps(write_json(given, f"The input of {tool!r}"))
 
 
 def _try_text(tool: str, given: JSON) -> str:

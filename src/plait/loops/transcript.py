@@ -45,7 +45,7 @@ class Transcript:
     ) -> None:
         self._kind = kind
         self._observe = observe or (lambda tool, text, n: format.observation(text, n))
-        self._kit = context
+        self._context = context
         self.escape = escape = escape_of(context, format.escape)
         self._harmless = harmless
         self._inline = not begins_line(self._observe("", HOLE, 1))
@@ -63,11 +63,11 @@ class Transcript:
         """The think effect over the log, its messages or its raw prompt set. `tail` is said after the log;
         `opening` is where the model goes on, for the forms that end in the middle of a turn. `view` says which part
         of the log is shown."""
-        summary = self.escape(view.show_summary(self._kit)) if view.summary else ""
+        summary = self.escape(view.show_summary(self._context)) if view.summary else ""
         task = {**self._task, "question": with_summary(self._task["question"], summary)}
         if self._kind == "chat":
             if summary not in self._heads:
-                self._heads[summary] = system(self._rules), self._ask(self._kit.prompt("question", **task))
+                self._heads[summary] = system(self._rules), self._ask(self._context.prompt("question", **task))
             said: list[Message] = []
             for i in view.find_shown(len(log.entries)):
                 key = i, view.chars, i < view.folded
@@ -86,8 +86,10 @@ class Transcript:
             indexes = view.find_shown(len(log.entries))
             files = (view.of_entry(i).show_attachments(log.entries[i].attachments) for i in indexes)
             seen = tuple(chain.from_iterable(files))
-            return Think(phase, (system(self._rules), self._ask(self._kit.prompt("earlier", **values), seen), *tail))
-        text = self._kit.prompt("completion", system=self._rules, **values)
+            return Think(
+                phase, (system(self._rules), self._ask(self._context.prompt("earlier", **values), seen), *tail)
+            )
+        text = self._context.prompt("completion", system=self._rules, **values)
         if tail:
             text = "\n".join((text, *(message.content for message in tail), opening))
         return Think(phase, prompt=text)
@@ -119,7 +121,7 @@ class Transcript:
         """Return whether that template shows an observation behind other words."""
         probe = {"number": 1, "reply": "", "text": "", "tool": "", "observation": HOLE}
         name, values = ("earlier", {}) if self._kind == "user" else ("completion", {"system": ""})
-        shown = self._kit.prompt(name, **self._task, **values, log="", turns=(probe,), opening="", phase="")
+        shown = self._context.prompt(name, **self._task, **values, log="", turns=(probe,), opening="", phase="")
         return not begins_line(shown)
 
     def _after(self, log: Scratchpad) -> str:
@@ -144,7 +146,7 @@ class Transcript:
 
     def show_result(self, entry: LogEntry, view: View) -> str:
         """Return an observation, shortened or folded, without its label and not escaped."""
-        return view.show_result(self._kit, entry.tool, entry.observation)
+        return view.show_result(self._context, entry.tool, entry.observation)
 
     @cached_property
     def own_result(self) -> tuple[str, ...]:

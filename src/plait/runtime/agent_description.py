@@ -257,7 +257,7 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
             )
     loop = loops.make(head.loop["name"], head.loop["options"])
     # By default, such a loop shows none of a large set of tools. This run showed all that there were.
-    showed_all = hasattr(loop, "told") and shown_by(head) is None
+    showed_all = traits_of(loop).most_tools is not None and shown_by(head) is None
     fields = restore_settings(head)
     limits = fields.get("limits", Limits())
     return {

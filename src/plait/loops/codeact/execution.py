@@ -89,7 +89,7 @@ class Work:
     def __init__(
         self, context: LoopContext, escape: Escape, max_lines: int, repeats: int, modules: frozenset[str]
     ) -> None:
-        self._kit, self._escape, self._max_lines, self._repeats = context, escape, max_lines, repeats
+        self._context, self._escape, self._max_lines, self._repeats = context, escape, max_lines, repeats
         self._modules = modules
         self.failed = False  # whether the last action was refused or broke off
         self._same = False  # whether its code has given the same observation before
@@ -170,7 +170,7 @@ class Work:
             self._action.called += seen.ok
             self._action.again = self._action.again or seen.repeated
             self._action.files += seen.attachments
-            tool = self._kit.tool(call.tool)
+            tool = self._context.tool(call.tool)
             self._action.acted = self._action.acted or (seen.ok and tool is not None and not tool.repeatable)
             if seen.ok and seen.text != NOTHING:
                 self._action.brought.append((call, seen.text))
@@ -178,18 +178,18 @@ class Work:
         return (yield from go_on(*given))
 
     def _is_search(self, call: Call) -> bool:
-        return bool(self._kit.search) and call.tool in (SEARCH, self._kit.search)
+        return bool(self._context.search) and call.tool in (SEARCH, self._context.search)
 
     def _search(self, words: JSON) -> Call:
         """Return the call of the search tool, with its first parameter by name."""
-        tool = self._kit.tool(self._kit.search)
+        tool = self._context.tool(self._context.search)
         names = list(tool.parameters.get("properties", {})) if tool is not None else []
-        return Call(self._kit.search, {names[0]: words} if names else words)
+        return Call(self._context.search, {names[0]: words} if names else words)
 
     def _search_result(self, text: str) -> str:
         """Return the result of a search as the prompts show it."""
-        hits = tuple(map(python_function, tools_found(self._kit.known_tools, [text])))
-        return self._kit.prompt("search_result", text=text, hits=hits).rstrip()
+        hits = tuple(map(python_function, tools_found(self._context.known_tools, [text])))
+        return self._context.prompt("search_result", text=text, hits=hits).rstrip()
 
     # -- observations
 
@@ -213,7 +213,7 @@ class Work:
         values: dict[str, Any] = {"lost": ran.lost, "kept": kept, "called": self._action.called}
         values["brought"] = self._unseen(output)
         if hint == "arguments" and call is not None:
-            tool = self._kit.tool(call.tool)
+            tool = self._context.tool(call.tool)
             values["signature"] = signature(tool) if tool is not None else f"{call.tool}(...)"
         elif hint in ("call", "refused") and call is not None:
             values["others"] = self._functions(but=call.tool)
@@ -231,7 +231,7 @@ class Work:
         inline = partial(self._escape, inline=True)
         shown: dict[str, Any] = dict.fromkeys((*_INLINE, "found", "limit", "refused", "module", "others"), "")
         shown |= {"lost": False, "kept": False, "most": 0, "called": 0, "brought": [], "number": True}
-        shown |= {"names": ", ".join(NAMES), "search": self._kit.search, "n": self._action.number, **values}
+        shown |= {"names": ", ".join(NAMES), "search": self._context.search, "n": self._action.number, **values}
         if error is not None:
             shown["limit"], shown["module"] = error.limit, "".join(OF_MODULE.findall(error.message)[:1])
             shown["number"] = not error.message.startswith("could not convert string")
@@ -240,11 +240,11 @@ class Work:
         shown["found"] = self._escape(shown["found"])
         shown["brought"] = [(inline(call), inline(text)) for call, text in shown["brought"]]
         shown |= {"notes": list(map(inline, self._action.notes)), "output": self._escape(output.rstrip())}
-        return self._kit.prompt("observation", error=error, hint=hint, **shown).rstrip()
+        return self._context.prompt("observation", error=error, hint=hint, **shown).rstrip()
 
     def _functions(self, but: str = "") -> str:
         """List the functions that the model was shown, except `but`."""
-        shown = (tool.name for tool in self._kit.tools if tool.name not in (but, self._kit.search))
+        shown = (tool.name for tool in self._context.tools if tool.name not in (but, self._context.search))
         return ", ".join(f"`{name}`" for name in shown)
 
     def _unseen(self, output: str) -> list[tuple[str, str]]:
@@ -255,7 +255,7 @@ class Work:
 
     def _found_for(self, name: str) -> Effects[str]:
         """Return what the search tool finds for an unknown name; each name is searched once a run."""
-        if not self._kit.search:
+        if not self._context.search:
             return ""
         if name not in self._found:
             (seen,) = yield from act(self._search(name))
@@ -286,7 +286,9 @@ class Work:
         if times > self._repeats:
             self._last = text
             raise LimitNear("loop", f"the same code brought the same observation {times} times")
-        return Observation(text, note=self._kit.prompt("repeated", last=times == self._repeats).strip(), repeated=True)
+        return Observation(
+            text, note=self._context.prompt("repeated", last=times == self._repeats).strip(), repeated=True
+        )
 
     def _answer(self, stop: Call) -> JSON:
         """Return the answer of the run: the argument of `stop`, or the last output."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 
 from plait.core import CodeError, Observation
+from plait.loops.codeact.blocks import parse_python
 
 NAMES = ("asyncio", "json", "math", "re", "date", "datetime", "time", "timedelta")
 """Names that a session has without import; `time` is the class of `datetime`."""
@@ -63,7 +63,7 @@ def ran_before(error: CodeError, hint: str, called: int) -> bool:
 
 def assigned_names(code: str, error: CodeError | None) -> set[str]:
     """Return the names that a piece of code assigned before the line of its error."""
-    tree = _tree(code)
+    tree = parse_python(code)
     names = (node for node in ast.walk(tree) if isinstance(node, ast.Name)) if tree is not None else ()
     stored = (node for node in names if isinstance(node.ctx, ast.Store))
     return {node.id for node in stored if error is None or node.lineno < error.line}
@@ -71,9 +71,7 @@ def assigned_names(code: str, error: CodeError | None) -> set[str]:
 
 def find_forbidden_import(code: str, modules: frozenset[str] = MODULES) -> tuple[CodeError, str] | None:
     """Return the first import of another module than these in a piece of code as an error, with the module's name."""
-    if "import" not in code:
-        return None
-    if (tree := _tree(code)) is None:
+    if "import" not in code or (tree := parse_python(code)) is None:
         return None
     found = [(node, name) for node in ast.walk(tree) for name in _modules(node, modules) if not _allowed(name, modules)]
     if not found:
@@ -87,16 +85,6 @@ def find_forbidden_import(code: str, modules: frozenset[str] = MODULES) -> tuple
 def _allowed(name: str, modules: frozenset[str]) -> bool:
     """Return whether the module, or one that contains it, may be imported."""
     return name in modules or ("." in name and _allowed(name.rpartition(".")[0], modules))
-
-
-def _tree(code: str) -> ast.Module | None:
-    """Parse a piece of code; return None for a syntax error, which the sandbox reports."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _modules(node: ast.AST, modules: frozenset[str]) -> list[str]:

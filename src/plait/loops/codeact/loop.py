@@ -75,7 +75,7 @@ class CodeAct(CheckedOptions):
     max_tokens: int | None = None
     stop: str | None = None
 
-    told: ClassVar[int] = 8
+    most_tools: ClassVar[int] = 8
     name: ClassVar[str] = "codeact"
     runs_code: ClassVar[bool] = True
     acts_on_results: ClassVar[bool] = False  # code has the whole value

@@ -59,10 +59,10 @@ def bracket_names(tools: Sequence[ToolSpec], dialect: Dialect) -> frozenset[str]
 
 def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) -> Turn:
     """Read the turn in a reply. Raises only `Unreadable`."""
-    return _Reader(text, dialect.words.scan(text), n, tools, dialect).read()
+    return _TurnReader(text, dialect.words.scan(text), n, tools, dialect).read()
 
 
-class _Reader(Struct, frozen=True):
+class _TurnReader(Struct, frozen=True):
     """Reads one reply."""
 
     reply: str
