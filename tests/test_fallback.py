@@ -343,7 +343,9 @@ def test_where_plans_need_leave_nothing_is_called_by_a_loop_that_shows_none(jour
     asking = plait.Agent(loop, model=model, tools=[people], journal=journal, approve="plan")
     run = asking.run("How many?")
     assert (run.status, CALLS) == ("failed", [])
-    assert run.reason.endswith("The loop 'react' was not begun: it shows no plan, and a plan needs the user's approval.")
+    assert run.reason.endswith(
+        "The loop 'react' was not begun: it shows no plan, and a plan needs the user's approval."
+    )
     assert asking.replay(run.id).whole
     assert asking.using(approve="never").run("How many?").answer == "522250"
     # One that shows a plan is gone on with, and waits with it.

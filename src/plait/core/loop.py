@@ -192,8 +192,8 @@ class LoopTraits(Struct, frozen=True):
     have. `most_tools`: it is shown so many, by default. With more tools it is shown none, and searches for them.
     `runs_code`: it needs a sandbox, which is checked before the first model call. `acts_on_results`: it can read the
     rest of a result that is too long. `searches_history`: it searches the conversation also without other tools.
-    `makes_plan`: a run has a plan that a user can approve, `plan` is one that was given. `compacts`: it compacts its
-    log. `transcript` "completion": its prompt is one raw text.
+    `makes_plan`: a run has a plan that a user can approve, `plan` is one that was given. `transcript` "completion":
+    its prompt is one raw text. `shared_prompts`: folders of `loops/prompts` whose templates a loop of Plait also has.
     """
 
     fallback: str = ""
@@ -207,8 +207,8 @@ class LoopTraits(Struct, frozen=True):
     searches_history: bool = False
     makes_plan: bool = False
     plan: Plan | None = None
-    compacts: bool = False
     transcript: str = "chat"
+    shared_prompts: tuple[str, ...] = ()
 
 
 def traits_of(loop: object) -> LoopTraits:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from plait.loops.registry import OURS as OURS
 from plait.loops.registry import choose_loop as choose_loop
 from plait.loops.registry import fallback_of as fallback_of
-from plait.loops.registry import has_compaction as has_compaction
 from plait.loops.registry import loop_from as loop_from
 from plait.loops.registry import make as make
 from plait.loops.registry import names as names
@@ -16,6 +15,7 @@ from plait.loops.registry import parse_loops as parse_loops
 from plait.loops.registry import parts_of as parts_of
 from plait.loops.registry import phases_of as phases_of
 from plait.loops.registry import prompts_of as prompts_of
+from plait.loops.registry import shared_prompts_of as shared_prompts_of
 from plait.loops.registry import splitter_of as splitter_of
 from plait.loops.registry import word_of as word_of
 

@@ -87,9 +87,9 @@ def prompts_of(name: str) -> dict[str, str]:
     return dict(traits_of(_kind(name)).prompts or {})
 
 
-def has_compaction(name: str) -> bool:
-    """Return whether the built-in loop of that name compacts its log; False for all other names."""
-    return name in OURS and traits_of(_kind(name)).compacts
+def shared_prompts_of(name: str) -> tuple[str, ...]:
+    """Return the folders of `loops/prompts` whose templates a built-in loop also has; none for all other names."""
+    return traits_of(_kind(name)).shared_prompts if name in OURS else ()
 
 
 def fallback_of(loop: Loop) -> Loop | None:

@@ -80,7 +80,7 @@ class CodeAct(CheckedOptions):
     runs_code: ClassVar[bool] = True
     acts_on_results: ClassVar[bool] = False  # code has the whole value
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
-    compacts: ClassVar[bool] = True
+    shared_prompts: ClassVar[tuple[str, ...]] = ("compaction", "transcript")
     reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
     reply_words: ClassVar[tuple[str, ...]] = ("Python", "code")
     tool_names: ClassVar[str] = "python"

@@ -53,7 +53,7 @@ class JsonReAct(CheckedOptions):
 
     name: ClassVar[str] = "json"
     phases: ClassVar[tuple[str, ...]] = ("act",)
-    compacts: ClassVar[bool] = True
+    shared_prompts: ClassVar[tuple[str, ...]] = ("compaction", "transcript")
     reserved: ClassVar[tuple[str, ...]] = tuple(ARGUMENTS)
     reply_words: ClassVar[tuple[str, ...]] = ("JSON", "tool_input")
 

@@ -75,7 +75,7 @@ class Phased(CheckedOptions):
     searches_history: ClassVar[bool] = True
     """The published set-up has the action that searches the conversation in every turn."""
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
-    compacts: ClassVar[bool] = True
+    shared_prompts: ClassVar[tuple[str, ...]] = ("compaction",)
     reserved: ClassVar[tuple[str, ...]] = (action_list.BASIC,)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:

@@ -41,7 +41,7 @@ class ReAct(CheckedOptions):
 
     name: ClassVar[str] = "react"
     phases: ClassVar[tuple[str, ...]] = ("act",)
-    compacts: ClassVar[bool] = True
+    shared_prompts: ClassVar[tuple[str, ...]] = ("compaction", "transcript")
     reserved: ClassVar[tuple[str, ...]] = ("final_answer", "finish")
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:

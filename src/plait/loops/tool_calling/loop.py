@@ -58,7 +58,7 @@ class ToolCalling(CheckedOptions):
 
     name: ClassVar[str] = "tool_calling"
     phases: ClassVar[tuple[str, ...]] = ("act",)
-    compacts: ClassVar[bool] = True
+    shared_prompts: ClassVar[tuple[str, ...]] = ("compaction",)
     reserved: ClassVar[tuple[str, ...]] = ("final_answer",)
     tool_names: ClassVar[str] = "wire"
 
