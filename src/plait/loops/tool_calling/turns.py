@@ -86,11 +86,10 @@ class Turns(ABC):
     says what comes before the log, how calls and results are shown, and how a reply is read.
     """
 
-    schema: dict[str, Any] | None = None
-    stop: tuple[str, ...] = ()
-
     def __init__(self, context: LoopContext, max_tokens: int | None) -> None:
         self._context, self._max_tokens = context, max_tokens
+        self.schema: dict[str, Any] | None = None
+        self.stop: tuple[str, ...] = ()
         self._heads: dict[str, tuple[Message, ...]] = {}  # by the summary in it
         self._shown: dict[tuple[int, View], tuple[Message, ...]] = {}
 
