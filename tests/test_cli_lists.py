@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from cli_support import Shell, final
-from plait.loops import has_compaction
+from plait.core import LoopTraits
+from plait.loops import shared_prompts_of
+from plait.loops.registry import OURS, UNLISTED
 
 ROOT = Path(__file__).parents[1]
 LOOPS = ROOT / "src/plait/loops"
+TURNS, PLANS = ("compaction", "transcript"), ("plan",)
+SHARED = {"react": TURNS, "json": TURNS, "codeact": TURNS, "rewoo": PLANS, "compiler": PLANS, "judge": ()}
+SHARED |= dict.fromkeys(("tool_calling", "phased"), ("compaction",))
+"""The folders of `loops/prompts` whose templates a loop also has."""
 
 
 @pytest.fixture
@@ -24,7 +31,7 @@ def plait(tmp_path: Path) -> Shell:
 def template(name: str) -> Path:
     """The file of a prompt, such as "react/system"; those in `loops/prompts` belong to several loops."""
     loop, _, prompt = name.partition("/")
-    folders = (LOOPS / loop / "prompts", LOOPS / "prompts", LOOPS / "prompts/compaction")
+    folders = (LOOPS / loop / "prompts", LOOPS / "prompts", *(LOOPS / "prompts" / each for each in SHARED[loop]))
     return next(path for folder in folders if (path := folder / f"{prompt}.j2").exists())
 
 
@@ -33,15 +40,25 @@ def test_every_prompt_is_shown_as_its_file_is(plait: Shell) -> None:
     shipped = {f"{path.parent.parent.name}/{path.stem}" for path in LOOPS.glob("*/prompts/*.j2")}
     loops = {name.partition("/")[0] for name in shipped}
     shared = {f"{loop}/{path.stem}" for loop in loops for path in LOOPS.glob("prompts/*.j2")}
-    compacting = {loop for loop in loops if has_compaction(loop)}
-    assert compacting == {"react", "json", "tool_calling", "phased", "codeact"}
-    shared |= {f"{loop}/{path.stem}" for loop in compacting for path in LOOPS.glob("prompts/compaction/*.j2")}
+    assert {loop: shared_prompts_of(loop) for loop in loops} == SHARED
+    shared |= {
+        f"{loop}/{path.stem}" for loop in loops for each in SHARED[loop] for path in LOOPS.glob(f"prompts/{each}/*")
+    }
     assert sorted(names) == sorted(shipped | shared)
     for name in names:
         assert plait("prompts", "show", name).out == template(name).read_text()
     assert plait("prompts", "show", "react").out.count("--- react/") == sum(n.startswith("react/") for n in names)
     assert plait("prompts", "show", "reakt").code == 2
     assert plait("prompts", "show", "react/absent").code == 2
+
+
+@pytest.mark.parametrize("loop", [*OURS, *UNLISTED])
+def test_a_loop_states_only_what_is_asked_of_it(loop: str) -> None:
+    """A misspelled attribute would be the default, silently."""
+    module, kind = {**OURS, **UNLISTED}[loop]
+    loop_class = getattr(import_module(f"plait.loops.{module}.loop"), kind)
+    stated = {name for name, hint in vars(loop_class)["__annotations__"].items() if hint.startswith("ClassVar")}
+    assert stated <= {"name", "phases", *LoopTraits.__struct_fields__}
 
 
 def test_copied_prompts_are_used_and_never_written_over(plait: Shell) -> None:

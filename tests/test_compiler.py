@@ -441,6 +441,12 @@ def test_a_plan_whose_last_call_is_still_not_closed_is_asked_for_again_and_no_ca
     assert calls_of(run) == [("lookup", "Lyon"), ("lookup", "Nice"), ("calculator", "522250 - 348085")]
 
 
+def test_if_the_rest_of_a_plan_is_too_long_a_request_no_call_is_made_twice() -> None:
+    run = agent([HALF_PLAN, ContextOverflow("too long", tokens=9, room=8), PLAN], [FINISH]).run("q")
+    assert calls_of(run) == [("lookup", "Lyon"), ("lookup", "Nice"), ("calculator", "522250 - 348085")]
+    assert run.answer == "174165"
+
+
 def test_of_a_plan_that_is_never_closed_the_complete_calls_are_made() -> None:
     run = agent([HALF_PLAN, Reply("c", finish="length")] * 2, ["Finish: 522250"], max_tokens=12).run("q")
     assert (run.answer, calls_of(run)) == ("522250", [("lookup", "Lyon")])

@@ -95,7 +95,7 @@ class Point:
 
 @pytest.fixture
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_plugins", lambda: [Point(kind) for kind in (Hesitant, Twice, Endless)])
+    monkeypatch.setattr(registry, "plugins", lambda group: [Point(kind) for kind in (Hesitant, Twice, Endless)])
 
 
 def requests(run: Any) -> list[tuple[str, str, dict[str, Any]]]:
@@ -343,7 +343,9 @@ def test_where_plans_need_leave_nothing_is_called_by_a_loop_that_shows_none(jour
     asking = plait.Agent(loop, model=model, tools=[people], journal=journal, approve="plan")
     run = asking.run("How many?")
     assert (run.status, CALLS) == ("failed", [])
-    assert run.reason.endswith("The loop 'react' was not begun: it shows no plan, and a plan needs a person's leave.")
+    assert run.reason.endswith(
+        "The loop 'react' was not begun: it shows no plan, and a plan needs the user's approval."
+    )
     assert asking.replay(run.id).whole
     assert asking.using(approve="never").run("How many?").answer == "522250"
     # One that shows a plan is gone on with, and waits with it.
@@ -380,7 +382,7 @@ def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop
         (), PromptBook("tool_calling", None, None, (PromptBook("below", None, Below.prompts),)), system="mine"
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_plugins", lambda: [Point(Below)])
+        patch.setattr(registry, "plugins", lambda group: [Point(Below)])
         loop = fall_back("below", task, context, "Why not.")
         assert next(loop).text == "Why not. Going on with the loop 'below'."  # type: ignore[union-attr]
         assert loop.send(None).text == "from below"  # type: ignore[union-attr]

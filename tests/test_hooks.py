@@ -16,7 +16,7 @@ from cli_support import Shell, action, final, question
 from conftest import some_of
 from crash_support import kill_and_resume, run_script
 from loop_scripts import ANSWER, LOOPS, QUESTION, SCRIPTS, reply_of
-from plait.core import Call, Observation, Reply, Think, Waiting
+from plait.core import Call, Message, Observation, Reply, Think, Waiting
 from plait.core import events as ev
 from plait.core.errors import ConfigError
 from plait.journal.store import Journal
@@ -608,6 +608,25 @@ def test_a_value_has_the_same_placeholder_in_all_requests_of_a_run(journal: Path
     assert second[: len(first)] == first
     assert "[customer 1], [email 1]" in first[-1]["content"]
     assert "[email 2]" in second[-1]["content"]
+
+
+def test_a_value_keeps_its_placeholder_when_a_request_leaves_out_what_came_before() -> None:
+    """As after a compaction, or in another phase."""
+    hook, context = plait.hooks.RedactPersonalData(), plait.Context(None, run_id="one")
+    first = hook.before_model(context, Think("act", prompt="ada@x.org, bob@x.org"))
+    later = hook.before_model(context, Think("act", prompt="bob@x.org, cyd@x.org"))
+    other = hook.before_model(plait.Context(None, run_id="two"), Think("act", prompt="bob@x.org"))
+    shown = [each.prompt for each in (first, later, other) if each is not None]
+    assert shown == ["[email 1], [email 2]", "[email 2], [email 3]", "[email 1]"]
+
+
+def test_personal_data_is_replaced_wherever_a_request_has_text() -> None:
+    call = Call("send", {"to ada@x.org": [{"bob@x.org": 1}]})
+    request = Think("act", (Message("assistant", "", (call,)),), prefill="Dear ada@x.org")
+    sent = plait.hooks.RedactPersonalData().before_model(plait.Context(None), request)
+    assert sent is not None and "@" not in repr(sent)
+    assert sent.messages[0].calls[0].input == {"to [email 1]": [{"[email 2]": 1}]}
+    assert sent.prefill == "Dear [email 1]"
 
 
 async def test_a_tool_is_called_at_most_so_often_per_minute(journal: Path) -> None:

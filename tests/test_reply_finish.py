@@ -66,6 +66,16 @@ def test_a_reply_that_was_cut_at_a_limit_says_both() -> None:
     assert run.outcome.limit == "calls" and "repeated itself" in str(run.reason)  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("loop", LAST)
+def test_an_answer_with_the_reserved_call_is_kept_when_it_was_cut(loop: str) -> None:
+    """No call is left for the rest of it."""
+    text = {"json": LAST["json"][1], "compiler": LAST["compiler"][1]}.get(loop, "There are 42")
+    model = plait.Scripted([lambda _: Reply(text, "length")] * 9)
+    run = plait.Agent(loop, model=model, tools=["calculator"], limits=plait.Limits(calls=1)).run("6*7?")
+    assert (run.status, run.outcome.limit) == ("stopped", "calls")  # type: ignore[union-attr]
+    assert "42" in str(run.answer)
+
+
 def test_a_refusal_that_no_loop_can_read_is_stopped_with_its_words() -> None:
     model = plait.Scripted([lambda _: Reply("I can't help with that.", "filter")] * 9)
     run = plait.Agent("json", model=model, tools=["calculator"]).run("6*7?")

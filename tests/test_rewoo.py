@@ -439,7 +439,7 @@ def test_the_plan_is_shown_and_waits_for_leave(journal: Path) -> None:
 def test_a_refused_plan_ends_the_run(journal: Path, word: str) -> None:
     answer, _ = person(word)
     run = agent(journal, approve="plan").run("q", on_wait=answer)
-    assert (run.status, run.reason) == ("failed", "The person refused the plan.") and not calls(run)
+    assert (run.status, run.reason) == ("failed", "The user refused the plan.") and not calls(run)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -12,7 +12,7 @@ from weakref import ref
 import msgspec
 
 from plait import __version__, config, loops, telemetry
-from plait.core import Loop, LoopContext
+from plait.core import Loop, LoopContext, traits_of
 from plait.core.errors import ConfigError, PlaitError
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead
@@ -218,7 +218,7 @@ class AgentParts:
 
     async def check_sandbox(self, sandbox: str | Sandbox) -> str | Sandbox:
         """Return the sandbox unchanged. Raises `ConfigError` if the loop runs code and the sandbox is not available."""
-        if getattr(self.loop, "runs_code", False):
+        if traits_of(self.loop).runs_code:
             await check_sandbox(sandbox)
         return sandbox
 
@@ -266,7 +266,7 @@ class AgentParts:
                 session,
                 store,
                 self._agent.history,
-                has_tools=bool(self.toolset) or getattr(self.loop, "searches_history", False),
+                has_tools=bool(self.toolset) or traits_of(self.loop).searches_history,
             )
         shown = await asyncio.to_thread(self.choose_tools, question) if self._max_shown is not None else None
         run_spec = await self.make_run_spec(
@@ -352,7 +352,7 @@ class AgentParts:
         if shown is not None:
             context = narrow_context(context, shown, (tool.name for tool in self.toolset), self._finder.tool.name)
         fallback = ""
-        if len(tools) and READ_RESULT not in tools and getattr(self.loop, "acts_on_results", True):
+        if len(tools) and READ_RESULT not in tools and traits_of(self.loop).acts_on_results:
             # Not shown until a result is too long.
             tools = msgspec.structs.replace(tools, unlisted=(read_result,))
             context = msgspec.structs.replace(context, others=(*context.others, read_result.spec))
@@ -398,7 +398,7 @@ class AgentParts:
     ) -> tuple[str, ...]:
         """Return what the context of a new run holds from outside before its first request."""
         found = [*inherited, *(f"the description of '{spec.name}'" for spec in tools.specs if spec.foreign)]
-        if getattr(getattr(self.loop, "plan", None), "evidence", None):
+        if (plan := traits_of(self.loop).plan) is not None and plan.evidence:
             found.append(EVIDENCE)  # nobody knows who wrote it
         if conversation is not None and (
             conversation.outside

@@ -19,8 +19,7 @@ from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import clean
 from plait.core.tools import MARKS
 from plait.loops import make, options_of, prompts_of
-from plait.loops.options import choices_of
-from plait.loops.registry import UNLISTED
+from plait.loops.registry import UNLISTED, choices_of
 from plait.loops.registry import names as loop_names
 from plait.models.fallback import members_of
 from plait.models.fetch import list_catalogue, model_file

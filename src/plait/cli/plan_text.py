@@ -18,7 +18,7 @@ from plait.core.text import clean, format_count
 from plait.journal.records import RunRow
 from plait.journal.timeline import Timeline
 from plait.loops.plan import Planner
-from plait.loops.plan_scan import guard
+from plait.loops.plan_scan import STEPS
 from plait.runtime.plan_estimate import Amount, Expected
 from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
 from plait.server.plan_graph import as_mermaid, as_text, input_words
@@ -79,7 +79,7 @@ def plan_page(plan: Plan, *, ascii: bool = False) -> str:
     lines += [
         f"{step.id} gave: {input_words(plan.evidence[step.id], 80)}" for step in plan.calls if step.id in plan.evidence
     ]
-    return "\n".join([written(plan), "", *(f"# {guard(line)}".rstrip() for line in lines)])
+    return "\n".join([written(plan), "", *(f"# {STEPS.add(line)}".rstrip() for line in lines)])
 
 
 def stdout_is_ascii() -> bool:

@@ -1,123 +1,79 @@
 """The values that all packages share: effects, messages, calls, outcomes, usage. No I/O, no clock."""
 
-from plait.core.artifacts import Artifact, ArtifactHandle
-from plait.core.attachments import Attachment, File
-from plait.core.code import CodeError, CodeLimits, Ran
-from plait.core.effects import (
-    UNKNOWN,
-    Act,
-    AskUser,
-    CheckAnswer,
-    CheckGrounding,
-    Continue,
-    Effect,
-    Effects,
-    Execute,
-    Note,
-    Start,
-    Think,
-    WaitNext,
-    WaitResult,
-    act,
-    ask,
-    ask_for_rest,
-    check_answer,
-    check_grounding,
-    check_output,
-    execute,
-    go_on,
-    is_going_round,
-    join_replies,
-    note,
-    start,
-    think,
-    wait_next,
-)
-from plait.core.errors import ContextOverflow, LimitNear, OutputError, PlaitError, Unsupported
-from plait.core.events import Event
-from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task, join_parts
-from plait.core.messages import JSON, Exchange, Message, PastCall, ProviderState, assistant, system, user
-from plait.core.outcomes import Answered, Cancelled, Crashed, Failed, Outcome, Status, Stopped, Waiting
-from plait.core.output import OutputSpec
-from plait.core.plans import Plan, Step
-from plait.core.replies import CUT, Reply, Usage
-from plait.core.tools import Call, Observation, ToolSpec
-
-__all__ = [
-    "CUT",
-    "JSON",
-    "UNKNOWN",
-    "Act",
-    "Answered",
-    "Artifact",
-    "ArtifactHandle",
-    "AskUser",
-    "Attachment",
-    "Call",
-    "Cancelled",
-    "CheckAnswer",
-    "CheckGrounding",
-    "CodeError",
-    "CodeLimits",
-    "ContextOverflow",
-    "Continue",
-    "Crashed",
-    "Effect",
-    "Effects",
-    "Event",
-    "Exchange",
-    "Execute",
-    "Failed",
-    "File",
-    "LimitNear",
-    "Loop",
-    "LoopContext",
-    "LoopRun",
-    "Message",
-    "Note",
-    "Observation",
-    "OneKind",
-    "Outcome",
-    "OutputError",
-    "OutputSpec",
-    "PastCall",
-    "Piece",
-    "PieceKind",
-    "PlaitError",
-    "Plan",
-    "Prompts",
-    "ProviderState",
-    "Ran",
-    "Reply",
-    "Splitter",
-    "Start",
-    "Status",
-    "Step",
-    "Stopped",
-    "Task",
-    "Think",
-    "ToolSpec",
-    "Unsupported",
-    "Usage",
-    "WaitNext",
-    "WaitResult",
-    "Waiting",
-    "act",
-    "ask",
-    "ask_for_rest",
-    "assistant",
-    "check_answer",
-    "check_grounding",
-    "check_output",
-    "execute",
-    "go_on",
-    "is_going_round",
-    "join_parts",
-    "join_replies",
-    "note",
-    "start",
-    "system",
-    "think",
-    "user",
-    "wait_next",
-]
+from plait.core.artifacts import Artifact as Artifact
+from plait.core.artifacts import ArtifactHandle as ArtifactHandle
+from plait.core.attachments import Attachment as Attachment
+from plait.core.attachments import File as File
+from plait.core.code import CodeError as CodeError
+from plait.core.code import CodeLimits as CodeLimits
+from plait.core.code import Ran as Ran
+from plait.core.effects import UNKNOWN as UNKNOWN
+from plait.core.effects import Act as Act
+from plait.core.effects import AskUser as AskUser
+from plait.core.effects import CheckAnswer as CheckAnswer
+from plait.core.effects import CheckGrounding as CheckGrounding
+from plait.core.effects import Continue as Continue
+from plait.core.effects import Effect as Effect
+from plait.core.effects import Effects as Effects
+from plait.core.effects import Execute as Execute
+from plait.core.effects import Note as Note
+from plait.core.effects import Start as Start
+from plait.core.effects import Think as Think
+from plait.core.effects import WaitNext as WaitNext
+from plait.core.effects import WaitResult as WaitResult
+from plait.core.effects import act as act
+from plait.core.effects import ask as ask
+from plait.core.effects import ask_for_rest as ask_for_rest
+from plait.core.effects import check_answer as check_answer
+from plait.core.effects import check_grounding as check_grounding
+from plait.core.effects import execute as execute
+from plait.core.effects import go_on as go_on
+from plait.core.effects import is_going_round as is_going_round
+from plait.core.effects import join_replies as join_replies
+from plait.core.effects import note as note
+from plait.core.effects import start as start
+from plait.core.effects import think as think
+from plait.core.effects import wait_next as wait_next
+from plait.core.errors import ContextOverflow as ContextOverflow
+from plait.core.errors import LimitNear as LimitNear
+from plait.core.errors import OutputError as OutputError
+from plait.core.errors import PlaitError as PlaitError
+from plait.core.errors import Unsupported as Unsupported
+from plait.core.events import Event as Event
+from plait.core.loop import Loop as Loop
+from plait.core.loop import LoopContext as LoopContext
+from plait.core.loop import LoopRun as LoopRun
+from plait.core.loop import LoopTraits as LoopTraits
+from plait.core.loop import OneKind as OneKind
+from plait.core.loop import Piece as Piece
+from plait.core.loop import PieceKind as PieceKind
+from plait.core.loop import Prompts as Prompts
+from plait.core.loop import Splitter as Splitter
+from plait.core.loop import Task as Task
+from plait.core.loop import join_parts as join_parts
+from plait.core.loop import traits_of as traits_of
+from plait.core.messages import JSON as JSON
+from plait.core.messages import Exchange as Exchange
+from plait.core.messages import Message as Message
+from plait.core.messages import PastCall as PastCall
+from plait.core.messages import ProviderState as ProviderState
+from plait.core.messages import assistant as assistant
+from plait.core.messages import system as system
+from plait.core.messages import user as user
+from plait.core.outcomes import Answered as Answered
+from plait.core.outcomes import Cancelled as Cancelled
+from plait.core.outcomes import Crashed as Crashed
+from plait.core.outcomes import Failed as Failed
+from plait.core.outcomes import Outcome as Outcome
+from plait.core.outcomes import Status as Status
+from plait.core.outcomes import Stopped as Stopped
+from plait.core.outcomes import Waiting as Waiting
+from plait.core.output import OutputSpec as OutputSpec
+from plait.core.plans import Plan as Plan
+from plait.core.plans import Step as Step
+from plait.core.replies import CUT as CUT
+from plait.core.replies import Reply as Reply
+from plait.core.replies import Usage as Usage
+from plait.core.tools import Call as Call
+from plait.core.tools import Observation as Observation
+from plait.core.tools import ToolSpec as ToolSpec

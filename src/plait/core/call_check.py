@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from plait.core.arguments import InvalidArguments, is_no_input, read_input, read_structure
 from plait.core.artifacts import Artifact
 from plait.core.json_schema import (
+    Path,
     Schema,
     alternatives,
     choices_of,
@@ -31,14 +32,10 @@ from plait.core.tools import ToolSpec
 
 IsOpen: TypeAlias = Callable[[str], bool]
 """Whether a text refers to a result, so that its value is not known yet."""
-Path: TypeAlias = tuple[str | int, ...]
-"""The place of a value inside another one."""
-Faults: TypeAlias = list[tuple[Path, str]]
-"""Faults of a value: the place of each, and a sentence."""
+Fault: TypeAlias = tuple[Path, str]
+"""A fault of a value: its place, and a sentence that continues from it: "must be a number, not 'x'"."""
 MAX_REFERENCES = 20
 """References that lead to one another."""
-Fault: TypeAlias = tuple[Path, str]
-"""A fault: its place, and a sentence that continues from it: "must be a number, not 'x'"."""
 
 FEW = 12
 """Maximum number of tools that an error lists in full."""
@@ -352,18 +349,15 @@ def _read_number(text: str) -> int | float:
     return number
 
 
-def find_faults(value: Any, schema: Any, root: Schema, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Find each fault: its place, and a sentence such as "must be a number, not 'x'".
+def find_faults(
+    value: Any, schema: Any, root: Schema, known: dict[tuple[int, int], list[Fault]] | None = None
+) -> list[Fault]:
+    """Return each fault: its place, and a sentence such as "must be a number, not 'x'".
 
-    If several alternatives of a schema have the value's type, the one with the fewest faults counts.
+    If several alternatives of a schema have the value's type, the one with the fewest faults counts. `known` has those
+    found so far, by the identity of value and schema: alternatives that refer to each other would multiply the work.
     """
-    for inner, text in _find_faults(value, schema, root, {}):
-        yield (*path, *inner), text
-
-
-def _find_faults(value: Any, schema: Any, root: Schema, known: dict[tuple[int, int], Faults]) -> Faults:
-    """Return the faults, with places in `value`. `known` has those found so far, by the identity of value and schema:
-    alternatives that refer to each other would multiply the work."""
+    known = {} if known is None else known
     if isinstance(schema, dict) and "$ref" in schema:
         schema = _follow_references(schema, root)
     key = (id(value), id(schema))
@@ -388,9 +382,9 @@ def _follow_references(schema: Schema, root: Schema) -> Schema:
     return schema
 
 
-def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[int, int], Faults]) -> Faults:
+def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[int, int], list[Fault]]) -> list[Fault]:
     if isinstance(value, list | tuple):
-        faults: Faults = [((), text) for text in _wrong_length(value, schema)]
+        faults: list[Fault] = [((), text) for text in _wrong_length(value, schema)]
         items = schema.get("items")
         inside: list[tuple[str | int, Any, Any]] = (
             [(i, each, items) for i, each in enumerate(value)] if isinstance(items, dict) and items else []
@@ -406,7 +400,7 @@ def _faults_inside(value: Any, schema: Schema, root: Schema, known: dict[tuple[i
     else:
         return [((), text) for text in _out_of_bounds(value, schema)]
     for name, each, inner in inside:
-        faults += [((name, *path), text) for path, text in _find_faults(each, inner, root, known)]
+        faults += [((name, *path), text) for path, text in find_faults(each, inner, root, known)]
     return faults
 
 

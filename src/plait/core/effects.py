@@ -245,15 +245,10 @@ def note(kind: str, text: str) -> Effects[None]:
     yield Note(kind, text)
 
 
-def check_answer(answer: Any) -> Effects[str]:
-    """Return the objection to an answer, in words for the model, or "" if it may be given."""
-    against: str = yield CheckAnswer(answer)
-    return against
-
-
-def check_output(answer: Any) -> Effects[str]:
-    """Return the objection to an answer's type or by the user's own checks; "" if there is none."""
-    against: str = yield CheckAnswer(answer, only_output=True)
+def check_answer(answer: Any, *, only_output: bool = False) -> Effects[str]:
+    """Return the objection to an answer, in words for the model, or "" if it may be given. `only_output`: the objection
+    to its type, or by the user's own checks."""
+    against: str = yield CheckAnswer(answer, only_output)
     return against
 
 

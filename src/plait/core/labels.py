@@ -7,7 +7,7 @@ or an arrow; a line of one sign repeated (`-----`), written here as three of tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 HOLE = "\0"
 """Replaces each value of a template."""
@@ -23,20 +23,13 @@ _TAG = re.compile(r"</?([A-Za-z][\w:-]{0,40})>")
 
 def labels_in(text: str) -> tuple[str, ...]:
     """Return the labels in a prompt that is sent unchanged."""
-    return tuple(dict.fromkeys(_labels_of_lines(text.splitlines(), text)))
+    return labels_of(text.splitlines(), (text,))
 
 
 def labels_of(lines: Iterable[str], literals: Iterable[str]) -> tuple[str, ...]:
     """Return the labels in the beginnings of a template's lines, and in its text."""
-    return tuple(dict.fromkeys(_labels_of_lines(lines, "\n".join(literals))))
-
-
-def _labels_of_lines(lines: Iterable[str], text: str) -> Iterator[str]:
-    for line in lines:
-        if label := label_of(line):
-            yield label
-    for match in _TAG.finditer(text):
-        yield f"<{match[1]}>"
+    tags = (f"<{match[1]}>" for match in _TAG.finditer("\n".join(literals)))
+    return tuple(dict.fromkeys((*filter(None, map(label_of, lines)), *tags)))
 
 
 def label_of(line: str) -> str:

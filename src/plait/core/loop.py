@@ -13,7 +13,8 @@ from plait.core.effects import Effects
 from plait.core.messages import JSON, Exchange, Message
 from plait.core.outcomes import Outcome
 from plait.core.output import OutputSpec
-from plait.core.tools import ToolSpec
+from plait.core.plans import Plan
+from plait.core.tools import ToolSpec, tool_named
 
 LoopRun: TypeAlias = Effects[Outcome]
 """A run of a loop: yields effects, receives their results, returns the outcome."""
@@ -141,10 +142,7 @@ class LoopContext(Struct, frozen=True):
         return self.prompt("output", schema=self.output.schema, place=place).strip() if self.output is not None else ""
 
     def tool(self, name: str) -> ToolSpec | None:
-        for tool in self.known_tools:
-            if tool.name == name:
-                return tool
-        return None
+        return tool_named(name, self.known_tools)
 
     def find_problem(self, tool: str, given: JSON, is_open: IsOpen) -> str:
         """Return why a planned call cannot be made, as `find_call_problem` does; "" if it can."""
@@ -169,10 +167,8 @@ def join_parts(text: str, *more: str) -> str:
 class Loop(Protocol):
     """A reasoning-and-acting loop with its options: an immutable value that can run many times.
 
-    `name` selects the loop and is the folder of its prompts; `phases` are the names in its think effects. A loop that
-    may fall back to another one names it in an attribute `fallback` ("": none); that loop's phases are then
-    `name.phase`. A loop may have `reply_words`: if a user's own system prompt has none of them, Plait warns that it
-    does not describe the loop's replies.
+    `name` selects the loop and is the folder of its prompts; `phases` are the names in its think effects. `LoopTraits`
+    lists the attributes that it may have besides.
     """
 
     name: ClassVar[str]
@@ -185,3 +181,36 @@ class Loop(Protocol):
     def splitter(self, phase: str) -> Splitter:
         """Return a splitter for the replies of a phase."""
         ...
+
+
+class LoopTraits(Struct, frozen=True):
+    """The attributes that a loop may have beside those of `Loop`, each with its default.
+
+    `fallback`: the loop that it may fall back to; that loop's phases are then `name.phase`. `prompts`: a plug-in's
+    templates by name. `reply_words`: if a user's own system prompt has none of them, Plait warns that it does not
+    describe the loop's replies. `tool_names`: the form of names that it can call, `reserved` those that no tool may
+    have. `most_tools`: it is shown so many, by default. With more tools it is shown none, and searches for them.
+    `runs_code`: it needs a sandbox, which is checked before the first model call. `acts_on_results`: it can read the
+    rest of a result that is too long. `searches_history`: it searches the conversation also without other tools.
+    `makes_plan`: a run has a plan that a user can approve, `plan` is one that was given. `transcript` "completion":
+    its prompt is one raw text. `shared_prompts`: folders of `loops/prompts` whose templates a loop of Plait also has.
+    """
+
+    fallback: str = ""
+    prompts: Mapping[str, str] | None = None
+    reply_words: tuple[str, ...] = ()
+    tool_names: str = ""
+    reserved: tuple[str, ...] = ()
+    most_tools: int | None = None
+    runs_code: bool = False
+    acts_on_results: bool = True
+    searches_history: bool = False
+    makes_plan: bool = False
+    plan: Plan | None = None
+    transcript: str = "chat"
+    shared_prompts: tuple[str, ...] = ()
+
+
+def traits_of(loop: object) -> LoopTraits:
+    """Return the traits of a loop, or of its class."""
+    return LoopTraits(**{name: getattr(loop, name) for name in LoopTraits.__struct_fields__ if hasattr(loop, name)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -73,3 +74,28 @@ def user(content: str) -> Message:
 def assistant(content: str) -> Message:
     """Return a message that the model wrote."""
     return Message("assistant", content)
+
+
+def texts_in(value: JSON, *, keys: bool = False) -> Iterator[str]:
+    """Yield the texts in a value, at any depth; `keys`: also those of objects."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if keys:
+                yield key
+            yield from texts_in(item, keys=keys)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts_in(item, keys=keys)
+
+
+def map_texts(value: JSON, change: Callable[[str], JSON], *, keys: bool = False) -> Any:
+    """Return the value with `change` applied to each text in it; `keys`: also to those of objects."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(key) if keys else key: map_texts(item, change, keys=keys) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [map_texts(item, change, keys=keys) for item in value]
+    return value

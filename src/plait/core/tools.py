@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -115,3 +116,10 @@ class Observation(Struct, frozen=True, omit_defaults=True):
     def with_note(self) -> str:
         """The text, and the runtime's remark below it."""
         return f"{self.text}\n({self.note})" if self.note else self.text
+
+
+def tool_named(name: str, tools: Iterable[ToolSpec]) -> ToolSpec | None:
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    return None

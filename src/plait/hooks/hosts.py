@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from plait.addresses import read_address, read_host
-from plait.core import JSON, Call
+from plait.core import Call
 from plait.core.errors import ConfigError
+from plait.core.messages import texts_in
 from plait.core.text import clean
 from plait.runtime.context import Context
 from plait.runtime.guard import Refuse
@@ -54,7 +55,7 @@ class AllowHosts(Hook):
         return f"hosts:{','.join(self._hosts)}"
 
     def before_tool(self, context: Context[Any], call: Call) -> Refuse | None:
-        for text in _texts_in(call.input):
+        for text in texts_in(call.input, keys=True):
             for address in _addresses_in(text):
                 try:
                     host = (read_address(address).raw_host or "").rstrip(".")
@@ -77,15 +78,3 @@ def _addresses_in(text: str) -> Iterator[str]:
     for found in (*_MAIL.findall(_ADDRESS.sub(" ", seen)), *_USUAL_MAIL.findall(seen)):
         host = found.removeprefix("[")
         yield f"http://[{host.lower().removeprefix('ipv6:')}]" if ":" in host else f"http://{host}"
-
-
-def _texts_in(value: JSON) -> Iterator[str]:
-    """Yield each text in a JSON value, names of properties included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, each in value.items():
-            yield from (key, *_texts_in(each))
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts_in(each)

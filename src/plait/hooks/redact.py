@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from msgspec import structs
 
-from plait.core import JSON, Message, Think
+from plait.core import Message, Think
 from plait.core.errors import ConfigError
+from plait.core.messages import map_texts
 from plait.runtime.context import Context
 from plait.runtime.hooks import Hook
 
@@ -27,11 +29,12 @@ KINDS = tuple(_PATTERNS)
 class RedactPersonalData(Hook):
     """Replaces personal data in each request to a model by a placeholder, such as `[email 1]`.
 
-    The same value gets the same placeholder within a request, also in later requests of the run, because requests only
-    grow at the end. `kinds`: "email", "iban" (with valid check digits), "card" (payment cards, with a valid check
-    digit), "phone" (international form, with `+`) and "ip"; none for all. `patterns` maps further kinds to regular
-    expressions. Names of people are not found. The model cannot use the values; the journal has the tools' results as
-    they are, and the request as it was sent. Raises `ConfigError` for an unknown kind or an invalid expression.
+    The same value gets the same placeholder in all requests of a run. A run that goes on in another process numbers
+    anew, in the order of its next request. `kinds`: "email", "iban" (with valid check digits), "card" (payment cards,
+    with a valid check digit), "phone" (international form, with `+`) and "ip"; none for all. `patterns` maps further
+    kinds to regular expressions. Names of people are not found. The model cannot use the values; the journal has the
+    tools' results as they are, and the request as it was sent. Raises `ConfigError` for an unknown kind or an invalid
+    expression.
     """
 
     def __init__(self, *kinds: str, patterns: Mapping[str, str] | None = None) -> None:
@@ -59,13 +62,14 @@ class RedactPersonalData(Hook):
         return f"redact:{','.join([*self._kinds, *own])}"
 
     def before_model(self, context: Context[Any], request: Think) -> Think | None:
-        redact = _Placeholders(self._expressions).redact
+        redact = _placeholders_of(self, context.run_id).redact
         messages = tuple(_redact_message(each, redact) for each in request.messages)
-        return structs.replace(request, messages=messages, prompt=redact(request.prompt))
+        prompt, prefill = redact(request.prompt), redact(request.prefill)
+        return structs.replace(request, messages=messages, prompt=prompt, prefill=prefill)
 
 
 class _Placeholders:
-    """The placeholders of one request: numbered by kind, in the order in which the values come."""
+    """The placeholders of one run: numbered by kind, in the order in which the values come."""
 
     def __init__(self, expressions: Mapping[str, re.Pattern[str]]) -> None:
         self._expressions = expressions
@@ -83,21 +87,19 @@ class _Placeholders:
         return known.setdefault(value, f"[{kind} {len(known) + 1}]")
 
 
+@lru_cache(maxsize=1000)
+def _placeholders_of(hook: RedactPersonalData, run_id: str) -> _Placeholders:
+    """Return the placeholders of one of the last runs."""
+    return _Placeholders(hook._expressions)
+
+
 def _redact_message(message: Message, redact: Callable[[str], str]) -> Message:
     content = redact(message.content)
-    calls = tuple(structs.replace(call, input=_redact_value(call.input, redact)) for call in message.calls)
+    calls = tuple(structs.replace(call, input=map_texts(call.input, redact, keys=True)) for call in message.calls)
     if content == message.content and calls == message.calls:
         return message
     # State that a provider wants back unchanged may hold the same data.
     return structs.replace(message, content=content, calls=calls, state=None)
-
-
-def _redact_value(value: JSON, redact: Callable[[str], str]) -> JSON:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {key: _redact_value(each, redact) for key, each in value.items()}
-    return [_redact_value(each, redact) for each in value] if isinstance(value, list) else value
 
 
 def _is_card(value: str) -> bool:

@@ -20,7 +20,7 @@ import msgspec
 
 from plait import __version__, config
 from plait.agent import Agent
-from plait.core import Loop
+from plait.core import Loop, traits_of
 from plait.core.errors import ConfigError
 from plait.lab.comparison import Contender
 from plait.lab.graders import grader_digest
@@ -239,7 +239,7 @@ def _describe_agent(agent: Agent) -> dict[str, Any]:
 
 def _prompt_texts(loop: Loop, folder: Path | None) -> dict[str, str]:
     """Return the prompts of a loop, and of the loop that it may fall back to."""
-    book = PromptBook(loop.name, folder, getattr(loop, "prompts", None))
+    book = PromptBook(loop.name, folder, traits_of(loop).prompts)
     other = fallback_of(loop)
     below = _prompt_texts(other, folder) if other is not None else {}
     return {**below, **{f"{loop.name}/{name}": book.source(name) for name in book.names()}}

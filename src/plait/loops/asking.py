@@ -26,7 +26,7 @@ from plait.core import (
     Message,
     Reply,
     assistant,
-    check_output,
+    check_answer,
     is_going_round,
     note,
     user,
@@ -146,20 +146,21 @@ def _reject(reply: Any, text: str, why: Unreadable, earlier: Sequence[BadReply],
 
 
 def ask_for_answer(
-    context: LoopContext, ask: Callable[..., Effects[Reply]], *, repair: bool, max_tokens: int | None
+    context: LoopContext, ask: Callable[..., Effects[Reply]], *, concluding: bool, max_tokens: int | None
 ) -> Effects[str | Failed]:
     """Return a reply that is only the answer; `Failed` for an empty one. The model is asked again for an answer that
     does not fit the output, and twice after a call that cannot be read.
 
-    `ask` makes the model call, given the messages at its end and options of `think`. `repair`: as in `Think`, for the
-    first request. The runtime ends the run after too many answers.
+    `ask` makes the model call, given the messages at its end and options of `think`. `concluding`: one call is left, so
+    none for the rest of a reply that was cut. The runtime ends the run after too many answers.
     """
     options: dict[str, Any] = {"is_answer": partial(is_typed_answer, context), "max_tokens": max_tokens}
     options["schema"] = context.output.reply_schema if context.output is not None else None
+    options |= {"enough": bool} if concluding else {}
 
     def ask_for_text(bad: BadReply | None) -> Effects[Reply]:
         if bad is None:
-            return ask((), repair=repair, **options)
+            return ask((), repair=concluding, **options)
         return ask(bad.ask_again(bad.complaint), repair=True, resample=bad.resample, **options)
 
     def read(reply: Reply, miss: int) -> Effects[str | Failed]:
@@ -168,7 +169,7 @@ def ask_for_answer(
             raise Rejected(f"Your reply {reply.how_cut}. No tool can be called now. Write the answer in words.")
         if not answer:
             return Failed(reply.only_reasoning or "The reply is empty.", kind="format")
-        if against := (yield from check_output(answer)):
+        if against := (yield from check_answer(answer, only_output=True)):
             raise Rejected(against, counts=False)
         return answer
 

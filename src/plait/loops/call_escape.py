@@ -15,8 +15,9 @@ from operator import attrgetter
 from plait.core import ToolSpec
 from plait.core.loose_json import PREFIXES
 from plait.loops.call_notations import INPUT_TAG, LIST_KEYS, MARKS, NOTATIONS, SURE_TAGS, find_tool, fold, folded_names
-from plait.loops.call_objects import INPUT_KEYS, NAME_KEYS, SURE_KEYS, plain_names
+from plait.loops.call_objects import SURE_KEYS, plain_names
 from plait.loops.label_scan import TURN_ENDS
+from plait.loops.vocabulary import INPUT_KEYS, NAME_KEYS, either
 
 _FENCE = re.compile(r"`{3,}+")
 # Quotes and blanks of JSON, also of JSON within a string: `{\"name\": ...}`.
@@ -26,7 +27,7 @@ _GAP = r"(?:\s|\\[nrt])*+"
 _COMMENT, _ODD_VALUE = r"/[/*]|#", rf"/[/*]|[#(<]|\"{{3}}|'{{3}}|[{PREFIXES}]{{1,2}}[\"']"
 # A key of plain letters in JSON escapes. Nobody but an attacker writes such a key.
 _HIDDEN_KEY = r"[^\"'“”„‘’\n\\]{0,20}(?:\\u00[2-7][0-9a-fA-F][^\"'“”„‘’\n\\]{0,20}){1,20}"
-_NAME_KEY = "|".join((*NAME_KEYS, "function"))
+_NAME_KEY = either((*NAME_KEYS, "function"))
 # A key that may name a tool, and the name. There is no `value` where something hides it.
 _NAMED_OBJECT = re.compile(
     rf"(?:{_QUOTE}(?:{_NAME_KEY}){_QUOTE}|\b(?:{_NAME_KEY})){_GAP}(?=:{_GAP}(?:{_ODD_VALUE}"
@@ -37,7 +38,7 @@ _TOOL_KEY = re.compile(
     rf"(?=:{_GAP}(?:[\[{{]|null\b|None\b|{_ODD_VALUE})|{_COMMENT})"
 )
 _STRINGS = re.compile(
-    rf"(?:{_QUOTE}(?:{'|'.join(LIST_KEYS)}){_QUOTE}|\b(?:{'|'.join(LIST_KEYS)})){_GAP}"
+    rf"(?:{_QUOTE}(?:{either(LIST_KEYS)}){_QUOTE}|\b(?:{either(LIST_KEYS)})){_GAP}"
     rf"(?=:{_GAP}\[{_GAP}[(<\"'“”„‘’{PREFIXES}])"
 )
 """A list of calls that are strings."""
@@ -146,5 +147,5 @@ def _behind(match: re.Match[str]) -> str:
 @lru_cache(maxsize=16)
 def _keys(keys: tuple[str, ...]) -> re.Pattern[str]:
     """Return the pattern of these keys up to their colon, or to a comment before it."""
-    words = "|".join(map(re.escape, keys))
+    words = either(keys)
     return re.compile(rf"{_QUOTE}(?:{words}|{_HIDDEN_KEY}){_QUOTE}{_GAP}(?=:|{_COMMENT})|\b(?:{words}){_GAP}(?=:)")

@@ -29,15 +29,9 @@ from plait.core.arguments import (
     read_structure,
 )
 from plait.core.loose_json import PER_OBJECT, Found, NotJson, next_start, read_value
-from plait.loops.call_objects import (
-    NAME_KEYS,
-    fits_names,
-    input_of_object,
-    is_call,
-    plain_call,
-    text_key,
-)
+from plait.loops.call_objects import fits_names, input_of_object, is_call, plain_call, text_key
 from plait.loops.call_tags import ARG_KEY, FAMILY, read_content, read_fields
+from plait.loops.vocabulary import INPUT_WORDS, NAME_KEYS, NAME_WORDS, PLAIN_INPUTS, either
 
 LIST_KEYS = ("tool_calls", "function_calls", "calls", "actions", "tool_uses", "functions", "toolCalls")
 
@@ -85,13 +79,13 @@ _SUFFIX = r"(?::\d{1,4})?[`*\"]{0,3}"
 _BETWEEN = (
     rf"[ \t]{{0,4}}(?:[:=]|(?:\[CALL_ID\]\w{{1,40}})?\[ARGS\]|(?:\s?(?:{TOKEN}|<tool_sep>)"
     r"(?:(?:json|code|commentary|analysis)\s?){0,2}){1,4})?\s{0,20}"
-    r"(?:\*{0,2}(?:action[ _]|tool[ _])?(?:arguments|args|parameters|input)[ \t]?[:=][*`\s]{0,4})?"
+    rf"(?:\*{{0,2}}(?:action[ _]|tool[ _])?(?:{either(PLAIN_INPUTS)})[ \t]?[:=][*`\s]{{0,4}})?"
     r"(?:```(?:json)?\s{0,4})?"
 )
 _CALL_TAG = r"(?:\w{1,20}_)?(?:function|invoke|tool|call|action|command|skill|plugin|api)"
 SURE_TAGS = ("function", "invoke")
 """Tags that name a tool, also one that is not known."""
-_NAME_TAG = r"tool_name|tool|function_name|function|action|name"
+_NAME_TAG = either((*NAME_WORDS, "function_name"))
 
 
 class Notation(Struct, frozen=True):
@@ -153,7 +147,7 @@ _BETWEEN_CALLS = re.compile(
 _OTHER = re.compile(rf"[\"'`]?(?P<name>{_NAME})\(")
 _UNCLOSED = re.compile(r"\s*+(?:\w{1,64}\s?=(?!=)|[\"'\[{])")
 _SIGNATURE = re.compile(r"(\w+)\s*(?::.*)?", re.S)
-INPUT_TAG = re.compile(r"<(parameters|tool_input|action_input|input|arguments|args|params)>")
+INPUT_TAG = re.compile(rf"<({either(INPUT_WORDS)})>")
 _TRAILER = re.compile(r"\s*+(?:```)?\s*+(?:</[\w:.|｜-]{1,80}>)?")
 _TAG_END = re.compile(rf"\s*+(?:{_CLOSING}|{TAG}|{TOKEN}|</[\w:.-]{{1,80}}>)")
 _HALF = "its input is never closed"
@@ -190,7 +184,7 @@ class FoundCall(Struct, frozen=True):
 
 def calls_in(text: str, tools: Sequence[ToolSpec], start: int = 0) -> list[FoundCall]:
     """Return the first group of consecutive calls in a text; empty if there is no call."""
-    reader = _Reader(text, tools)
+    reader = _CallFinder(text, tools)
     return next((group for found in reader.first(start) if (group := reader.read_group(found))), [])
 
 
@@ -218,7 +212,7 @@ def fold(text: str) -> str:
     return text.replace("\\", "").lower().replace(".", "_").replace("-", "_")
 
 
-class _Reader:
+class _CallFinder:
     """Looks for calls at places in one text, which may be a string inside another one (`depth`)."""
 
     def __init__(self, text: str, tools: Sequence[ToolSpec], depth: int = 0) -> None:
@@ -293,7 +287,7 @@ class _Reader:
         at = head.start()
         found = self.json(at)
         if isinstance(found, NotJson):
-            quoted = rf"[\"'“‘]({'|'.join(map(re.escape, self.tools)) or '(?!)'})[\"'”’]"
+            quoted = rf"[\"'“‘]({either(self.tools) or '(?!)'})[\"'”’]"
             named = re.compile(quoted).search(self.text, at) if found.unclosed else None
             why = f"{found.what} ({found.where(self.text)})"
             return [FoundCall(named[1], None, at, len(self.text), broken=why)] if named else []
@@ -373,7 +367,7 @@ class _Reader:
         self.budget -= len(text)
         if self.depth > 2:
             return []
-        inner = _Reader(text, self.listed, self.depth + 1)
+        inner = _CallFinder(text, self.listed, self.depth + 1)
         first = inner.at(GLUE.match(text).end())  # type: ignore[union-attr]  # it matches the empty string too
         calls = inner.read_group(first) if first else []
         return calls if calls and _STRING_END.match(text, calls[-1].end) is not None else []

@@ -9,26 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, ToolSpec
-from plait.loops.format import Remark
+from plait.loops.vocabulary import INPUT_KEYS, NAME_KEYS, TOOL_WORDS
 
-ACTION_KEYS = ("action", "tool", "tool_name", "name")
-INPUT_KEYS = (
-    *(
-        "action_input",
-        "tool_input",
-        "input",
-        "arguments",
-        "args",
-        "parameters",
-        "params",
-        "action input",
-        "actionInput",
-    ),
-    *("kwargs", "function_args", "function_arguments"),
-)
-
-NAME_KEYS = ("name", "tool", "tool_name", "action", "function_name", "api_name", "recipient_name")
-SURE_KEYS = ("tool", "tool_name")
+SURE_KEYS = TOOL_WORDS[:2]
 """Keys that name a tool even without an input."""
 _WRAPS = ("tool_call", "function_call", "functionCall", "tool_use", "toolUse", "action", "tool", "call", "command")
 _EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"})
@@ -77,21 +60,13 @@ def first_of(value: Any) -> Any:
     return value[0] if isinstance(value, list) and value else value
 
 
-def input_value(value: Mapping[str, Any], name_key: str, remarks: list[Remark]) -> Any:
-    """Return the input in an action object: under its key, another usual one, or the keys beside the name."""
-    expected = "tool_input" if name_key == "tool" else "action_input"
-    if expected in value:
-        return value[expected]
-    other = next((key for key in INPUT_KEYS if key in value), None)
-    if other is not None:
-        remarks.append(Remark("repaired", f"the input was taken from the key {other!r}"))
-        return value[other]
-    rest = {key: item for key, item in value.items() if key not in (name_key, "thought")}
-    if rest:
-        remarks.append(Remark("repaired", "the keys beside the tool's name were taken for its input"))
-        return rest
-    remarks.append(Remark("repaired", "the input is missing: none was taken"))
-    return None
+def find_input(value: Mapping[str, Any], usual: str, others: Iterable[str]) -> tuple[JSON, str]:
+    """Return the input in an object, and its key: `usual`, or another one. Without one, the input are the keys except
+    `others`; "" stands for these."""
+    key = usual if usual in value else next((key for key in INPUT_KEYS if key in value), "")
+    if key:
+        return value[key], key
+    return {one: item for one, item in value.items() if one not in others} or None, ""
 
 
 def plain_names(name: str) -> tuple[str, str]:
@@ -154,14 +129,13 @@ def input_of_object(fields: Mapping[str, Any], key: str) -> tuple[JSON, list[str
     """Return the input beside a tool's name in an object, and what was repaired or dropped."""
     repairs = [] if key == "name" else [f"the tool was taken from the key {key!r}"]
     usual = "arguments" if key == "name" else "action_input" if key == "action" else "tool_input"
-    other = usual if usual in fields else next((one for one in INPUT_KEYS if one in fields), None)
-    if other is not None:
-        if other != "arguments":
-            repairs.append(f"the input was taken from the key {other!r}")
-        extra = [one for one in fields if one not in (key, other) and one not in _EXTRA]
-        if extra:
-            repairs.append(f"the keys {', '.join(map(repr, extra[:5]))[:200]} were left out: a call does not have them")
-        return fields[other], repairs
-    rest = {one: item for one, item in fields.items() if one != key and one not in _EXTRA}
-    repairs.append("the keys beside the tool's name were taken for its input" if rest else "the input is missing")
-    return rest or None, repairs
+    given, taken = find_input(fields, usual, (key, *_EXTRA))
+    if not taken:
+        repairs.append("the keys beside the tool's name were taken for its input" if given else "the input is missing")
+        return given, repairs
+    if taken != "arguments":
+        repairs.append(f"the input was taken from the key {taken!r}")
+    extra = [one for one in fields if one not in (key, taken) and one not in _EXTRA]
+    if extra:
+        repairs.append(f"the keys {', '.join(map(repr, extra[:5]))[:200]} were left out: a call does not have them")
+    return given, repairs

@@ -18,7 +18,7 @@ def fall_back(name: str, task: Task, context: LoopContext, why: str) -> LoopRun:
     """
     loop = make(name)
     if context.approve_plan and (context.tools or context.others) and "plan" not in loop.phases:
-        unseen = f"The loop '{name}' was not begun: it shows no plan, and a plan needs a person's leave."
+        unseen = f"The loop '{name}' was not begun: it shows no plan, and a plan needs the user's approval."
         return Failed(f"{why} {unseen}", kind="format")
     yield from note("fallback", f"{why} Going on with the loop '{name}'.")
     # The loop's phases get its name, apart from those of the loop that fell back.

@@ -21,8 +21,10 @@ from msgspec import Struct
 from plait.core import ToolSpec
 from plait.core.loose_json import Found, without_halves
 from plait.core.reasoning import drop_reasoning, split_unopened
+from plait.core.tools import tool_named
 from plait.loops.escape import LabelGuard, from_line_start
 from plait.loops.format import Remark
+from plait.loops.vocabulary import ANSWER_NAMES, INPUT_LABELS, THOUGHT_WORDS, either
 
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
 KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
@@ -42,8 +44,8 @@ _OTHER_KINDS: tuple[LabelKind, ...] = ("thought", "input", "action", "answer")
 # Labels in other words, numbered as a list, or as headings without a colon.
 _OTHER_LABEL = re.compile(
     r"(?P<words>^[ \t>*_#`•-]{0,12}(?:(?:step[ ]?)?\d{1,2}[.):][ \t*_`]{0,4})?(?:"
-    r"(?P<thought>thought|thinking|reasoning)"
-    rf"|(?P<input>(?:(?:{_TOOL_WORDS})[ _-]?(?:\d{{1,3}}[ _-])?)?(?:input|arguments?|args|parameters?|params))"
+    rf"(?P<thought>{either(THOUGHT_WORDS)})"
+    rf"|(?P<input>(?:(?:{_TOOL_WORDS})[ _-]?(?:\d{{1,3}}[ _-])?)?(?:{either(INPUT_LABELS)}))"
     rf"|(?P<action>(?:next |selected |chosen )?(?:{_TOOL_WORDS})(?:[ _](?:name|call|to[ _](?:use|call)))?|act)"
     r"|(?P<answer>(?:the )?(?:final[ _-]?)?answer(?: is)?|final[ _](?:response|result|output)|conclusion)"
     r")[ \t]{0,2}(?:#?\d{1,3})?[*_`]{0,3}[ \t]{0,3})(?:[:：](?:\*\*|__)?|(?:->|=>|[–—=-])(?=[ \t])|$)",
@@ -65,9 +67,6 @@ TURN_ENDS = (
     r"<\|(?:im_end|eot_id|eom_id|end|end_of_text|endoftext|end_of_turn|return|END_OF_TURN_TOKEN)\|>|<end_of_turn>"
 )
 _END = re.compile(rf"(?:{TURN_ENDS}|<｜end▁of▁sentence｜>)(?=\s*(?:\Z|<\||\n))|</s>\s*\Z")
-
-FINAL = frozenset({"final answer", "final_answer", "finalanswer"})
-"""Names of actions by which a model gives its answer."""
 
 
 class Label(Struct, frozen=True):
@@ -277,7 +276,7 @@ def is_plain_name(name: str, words: LabelWords = USUAL) -> bool:
         0 < len(name) <= 100
         and not set(name) & set("\n\r[]{}:`*\"'")
         and name == name.strip()
-        and name.lower() not in (*FINAL, words.answer.lower())
+        and name.lower() not in (*ANSWER_NAMES, words.answer.lower())
         and words.input.lower() not in name.lower()
         and any(char.isalnum() for char in name)
     )
@@ -285,19 +284,12 @@ def is_plain_name(name: str, words: LabelWords = USUAL) -> bool:
 
 def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
     """The tool of that name, as `tool_name` matches it."""
-    return _named(tool_name(name, tools, []), tools)
-
-
-def _named(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    return None
+    return tool_named(tool_name(name, tools, []), tools)
 
 
 def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
     """The name of the tool that is meant: exactly, else without what may stand around a name, else in another case."""
-    if _named(name, tools) is not None:
+    if tool_named(name, tools) is not None:
         return name
     plain = _bare_name(name)
     found = plain

@@ -125,32 +125,24 @@ def make_plan(
 
 
 class Dispatch:
-    """The running steps of one run. `results` maps the id of each finished step to its result."""
+    """The steps of one run: `open` are the running ones by ticket, `waiting` those that need others. `results` maps the
+    id of each finished step to its result."""
 
     def __init__(self, begin: Begin, results: Results | None = None) -> None:
         self.results: dict[str, Observation] = dict(results or {})
         self._begin = begin
-        self._waiting: list[Step] = []
-        self._open: dict[int, Step] = {}
+        self.waiting: list[Step] = []
+        self.open: dict[int, Step] = {}
 
     def add(self, *steps: Step) -> Effects[None]:
         """Add steps, and start those that can start."""
-        self._waiting += [step for step in steps if step.id not in self.results]
+        self.waiting += [step for step in steps if step.id not in self.results]
         yield from self._start()
 
     def add_plan(self, plan: Plan) -> Effects[None]:
         """Add the calls of a plan. Those that have evidence do not run."""
         self.results.update((id, Observation(text)) for id, text in plan.evidence.items())
         yield from self.add(*plan.calls)
-
-    def has_started(self, taken: WaitResult) -> bool:
-        """Return whether this is the result of a step."""
-        return taken.ticket in self._open
-
-    @property
-    def open(self) -> Mapping[int, Step]:
-        """The running steps, by ticket."""
-        return self._open
 
     def end_with(self, taken: WaitResult) -> Effects[Step]:
         """Store what the runtime returned for a step, and start the steps that waited for it."""
@@ -160,25 +152,25 @@ class Dispatch:
 
     def end(self, ticket: int, result: Observation) -> Effects[Step]:
         """Store a result from elsewhere for a step, and start the steps that waited for it."""
-        step = self._open.pop(ticket)
+        step = self.open.pop(ticket)
         self.results[step.id] = result
         yield from self._start()
         return step
 
     def finish(self) -> Effects[None]:
         """Wait for all running steps, and for those that depend on them."""
-        while self._open:
-            yield from self.end_with((yield from wait_next(*self._open)))
+        while self.open:
+            yield from self.end_with((yield from wait_next(*self.open)))
 
     def _start(self) -> Effects[None]:
-        while self._waiting and (ready := [step for step in self._waiting if self.results.keys() >= set(step.needs)]):
-            self._waiting = [step for step in self._waiting if step not in ready]
+        while self.waiting and (ready := [step for step in self.waiting if self.results.keys() >= set(step.needs)]):
+            self.waiting = [step for step in self.waiting if step not in ready]
             begun = [(step, self._begin(step, self.results)) for step in ready]
             self.results.update((step.id, made) for step, made in begun if isinstance(made, Observation))
             to_do = [(step, made) for step, made in begun if not isinstance(made, Observation)]
             if to_do:
                 tickets = yield from start(*(made for _, made in to_do))
-                self._open.update(zip(tickets, (step for step, _ in to_do), strict=True))
+                self.open.update(zip(tickets, (step for step, _ in to_do), strict=True))
 
 
 def observation_of_reply(reply: Reply) -> Observation:
@@ -201,9 +193,10 @@ def _together(seen: Sequence[Observation]) -> Observation:
     )
 
 
-def failed_needs(step: Step, results: Results) -> Iterable[str]:
-    """Return the needed ids that gave no result."""
-    return (need for need in step.needs if not results[need].ok)
+def failed_needs(step: Step, results: Results, mark: str = "") -> str:
+    """Name the needed results that are missing; "" if there are all. A tool never gets the text of an error in place of
+    one: it could act on it."""
+    return ", ".join(f"{mark}{need}" for need in step.needs if not results[need].ok)
 
 
 YES = ("yes", "y", "ok", "okay", "approve", "approved", "go", "go on", "run")
@@ -233,19 +226,19 @@ def ask_approval(
         if word in YES:
             return plan
         if word in NO:
-            return Failed("The person refused the plan.")
+            return Failed("The user refused the plan.")
         if is_plan(answer):
             try:
                 return read(answer)
             except Unreadable as why:
                 if complaint:
-                    return Failed(f"The plan that the person gave can't be carried out: {why}", kind="format")
+                    return Failed(f"The plan that the user gave can't be carried out: {why}", kind="format")
                 complaint = f"# That plan can't be carried out: {why}\n"
                 continue
         if rounds == ROUNDS:
-            return Failed(f"The person did not agree to any of {ROUNDS + 1} plans. Their last words: {answer}")
+            return Failed(f"The user did not agree to any of {ROUNDS + 1} plans. Their last words: {answer}")
         rounds, complaint = rounds + 1, ""
-        yield from note("replan", f"The person wants another plan: {answer}")
+        yield from note("replan", f"The user wants another plan: {answer}")
         made = yield from replan(plan, answer)
         if not isinstance(made, Plan):
             return made

@@ -28,6 +28,7 @@ from plait.loops.brackets import close_of_bracket
 from plait.loops.escape import LabelGuard
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import repair_remark, tool_of
+from plait.loops.vocabulary import either
 
 _FLAGS = re.M | re.A
 _AFTER = r"[*_`]{0,3}[ \t]{0,4}"
@@ -50,7 +51,7 @@ SHOWN = (
     re.compile(rf"({_LEAD}[Ee]\d{{1,6}}{_AFTER})(?=[=:：]{_CALL_NEXT})", _FLAGS),
 )
 # Whatever HEAD may match of a step, at any place.
-_STEPS = LabelGuard(rf"#[Ee]\d{{1,6}}{_AFTER}", "[=:：]", re.A)
+STEPS = LabelGuard(rf"#[Ee]\d{{1,6}}{_AFTER}", "[=:：]", re.A)
 
 _NAME = re.compile(r"\s{0,4}[`*\"']{0,3}([^\[\](){}\n:=`*\"']{1,100}+)[`*\"']{0,3}[ \t]{0,4}\[")
 _ROUND = re.compile(r"\s{0,4}[`*]{0,3}((?:[\w .-]|\\_){1,100}+)[`*]{0,3}\(")
@@ -156,24 +157,14 @@ def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:
     return text or None
 
 
-def plain(text: str) -> bool:
+def is_plain_input(text: str) -> bool:
     """Return whether every reader takes this text as it is, for any tool."""
     return text[:1] not in ("", *"{[\"'‘“") and not (text[0] == "#" and "," in text) and _NAMED.match(text) is None
 
 
-def guard(text: str) -> str:
-    """Escape a text so that nothing reads as a step; `unguard` undoes it exactly."""
-    return _STEPS.add(text)
-
-
-def unguard(text: str) -> str:
-    """Undo `guard`."""
-    return _STEPS.remove(text)
-
-
-def in_json(dumped: str) -> str:
+def escape_steps(dumped: str) -> str:
     """Escape steps in JSON text; the JSON value stays the same."""
-    return _STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
+    return STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
 
 
 def _with_quotes(text: str) -> str:
@@ -183,7 +174,7 @@ def _with_quotes(text: str) -> str:
 
 def _by_name(text: str, names: Sequence[str]) -> JSON:
     """Read `a=1, b="x"` as an object, if each name is one of `names`; with one name, return the value alone."""
-    marks = list(re.finditer(rf"(?:\A|,)\s{{0,9}}({'|'.join(map(re.escape, names))})[ \t]{{0,4}}[=:]", text))
+    marks = list(re.finditer(rf"(?:\A|,)\s{{0,9}}({either(names)})[ \t]{{0,4}}[=:]", text))
     if not marks or marks[0].start() != 0:
         return None
     if len(names) == 1:

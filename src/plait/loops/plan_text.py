@@ -24,23 +24,23 @@ from msgspec import Struct, structs
 
 from plait.core import JSON, PieceKind, Plan, Step, ToolSpec
 from plait.core.loose_json import read_float
+from plait.core.tools import tool_named
 from plait.loops import gbnf
 from plait.loops.format import Codec, Remark, Stream, Unreadable, write_json
-from plait.loops.label_scan import cut, is_plain_name, repair_remark, replace_halves, tool_name
+from plait.loops.label_scan import cut, is_plain_name, replace_halves, tool_name
 from plait.loops.plan_scan import (
     HEAD,
     SHOWN,
+    STEPS,
     Part,
     call_of,
-    guard,
-    in_json,
+    escape_steps,
     input_of,
+    is_plain_input,
     lines_of,
     parts_of,
-    plain,
-    unguard,
 )
-from plait.loops.references import EVIDENCE, insert_references
+from plait.loops.references import EVIDENCE, refer_to_steps
 from plait.loops.tool_descriptions import argument_types, describe_tool
 
 LLM = "LLM"
@@ -106,7 +106,8 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
             earlier = next((step for step in steps if step.id == part.id), None)
             try:
                 step = _step(part, why, listed, remarks)
-                step = _referring(step, steps, remarks) if in_words else step
+                if in_words and step.tool != LLM:
+                    step = refer_to_steps("step", step, (other for other in steps if other.tool), "#", remarks)
             except Unreadable as trouble:
                 if earlier is not None:
                     # `#E1 = lookup[...]` and then `#E1 = 42`: only tools give evidence.
@@ -123,7 +124,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
         else:
             if why:
                 steps.append(Step("", why=why))
-            why = unguard(" ".join(lines_of(part.text)))
+            why = STEPS.remove(" ".join(lines_of(part.text)))
     if why:
         steps.append(Step("", why=why))
     troubles += _unnamed(before, parts, listed, steps)
@@ -131,16 +132,6 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
         raise Unreadable(f"{'Your reply is empty' if not text.strip() else 'There is no call in your plan'}. {SHAPE}")
     plan = check_plan(Plan(tuple(steps)), listed, troubles)
     return PlanRead(plan, tuple(dict.fromkeys(remarks)))
-
-
-def _referring(step: Step, before: Sequence[Step], remarks: list[Remark]) -> Step:
-    """Return the step with references in place of words for what an earlier step finds."""
-    if step.tool == LLM:
-        return step
-    value, put = insert_references(step.input, [(f"#{other.id}", other.input) for other in before if other.tool])
-    if put:
-        remarks.append(repair_remark(f"step {step.id} had words in place of {', '.join(put)}"))
-    return structs.replace(step, input=value, written="") if put else step
 
 
 def read_plan_file(text: str, tools: Iterable[ToolSpec]) -> Plan:
@@ -209,7 +200,7 @@ def write_plan(plan: Plan) -> str:
     lines: list[str] = []
     thought_only = False
     for step in plan.steps:
-        why = guard(" ".join(lines_of(step.why)))
+        why = STEPS.add(" ".join(lines_of(step.why)))
         if why or (step.tool and thought_only):
             lines.append(f"Plan: {why}".rstrip())
         if step.tool:
@@ -312,7 +303,7 @@ def _step(part: Part, why: str, tools: Sequence[ToolSpec], remarks: list[Remark]
             f"Step {part.id} goes on after its call. A step is one call and nothing more; compute in a tool."
         )
     name = tool_name(called.name, tools, remarks)
-    tool = next((tool for tool in tools if tool.name == name), None)
+    tool = tool_named(name, tools)
     given = input_of(called.raw, tool, remarks)
     rest = " ".join(lines_of(called.rest))
     as_data = name == LLM or not isinstance(given, str) or called.raw.lstrip().startswith('"')
@@ -349,9 +340,9 @@ def _unwritable(step: Step) -> str:
 def _input_text(tool: str, given: JSON) -> str:
     if given is None:
         return ""
-    if isinstance(given, str) and plain(given) and _comes_back(tool, given):
+    if isinstance(given, str) and is_plain_input(given) and _comes_back(tool, given):
         return given
-    return in_json(write_json(given, f"The input of {tool!r}"))
+    return escape_steps(write_json(given, f"The input of {tool!r}"))
 
 
 def _try_text(tool: str, given: JSON) -> str:

@@ -17,12 +17,13 @@ that itself contains `#E2` stays unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core import JSON, Observation, Step
+from plait.core.messages import map_texts, texts_in
+from plait.loops.format import Remark
 
 LARGEST_STEP = 20
 """The largest expected number of a step. Above it, `$50` is an amount unless there is a step 50."""
@@ -110,29 +111,6 @@ RESULTS = References(r"\$\{(\d{1,6})\}|(?<![A-Za-z])\$(\d{1,6})(?!\w|[.,]\d)", "
 """`$1` or `${1}`: the results of numbered calls. Amounts such as $1,200, $1.50, $5k or US$5 do not match."""
 
 
-def texts_in(value: JSON) -> Iterator[str]:
-    """Yield the texts in a value, at any depth, without the keys."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from texts_in(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from texts_in(item)
-
-
-def map_texts(value: JSON, change: Callable[[str], JSON]) -> Any:
-    """Return the value with `change` applied to each text in it."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: map_texts(item, change) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [map_texts(item, change) for item in value]
-    return value
-
-
 _FUNCTIONS = "round|sqrt|abs|min|max|sum|avg|mean"
 _FORMULA = re.compile(rf"(?:[-+*/^%().,\s\d\0]|{_FUNCTIONS})*")  # unambiguous, so that matching is linear
 _OPERATOR = re.compile(rf"[-+*/^%]|\b(?:{_FUNCTIONS})\b")
@@ -188,6 +166,14 @@ def insert_references(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple
         return "".join(part + mark for part, mark in zip(parts, [*used, ""], strict=True))
 
     return map_texts(value, change), tuple(dict.fromkeys(put))
+
+
+def refer_to_steps(what: str, step: Step, earlier: Iterable[Step], mark: str, remarks: list[Remark]) -> Step:
+    """Return the step with references in place of words for what earlier steps find. A remark says so of `what`."""
+    value, put = insert_references(step.input, [(f"{mark}{other.id}", other.input) for other in earlier])
+    if put:
+        remarks.append(Remark("repaired", f"{what} {step.id} had words in place of {', '.join(put)}"))
+    return structs.replace(step, input=value, written="") if put else step
 
 
 def words_in_formula(value: JSON, references: References) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Finds a loop by its word, creates it with its options, and names the phases of loops it may fall back to."""
+"""Finds a loop by its word, creates it with its options, and names the phases of loops that it may fall back to."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from plait.core import Loop, OneKind, Splitter
+from plait.core import Loop, OneKind, Splitter, traits_of
 from plait.core.errors import ConfigError
 from plait.installation import plugins
 from plait.loops.compaction import COMPACT
-from plait.loops.options import describe_options
 
 # name: (module, class). Imported on first use.
 OURS: dict[str, tuple[str, str]] = {
@@ -40,7 +40,7 @@ GROUP = "plait.loops"
 
 def names() -> list[str]:
     """Return the names of all loops that a user can choose, including plug-ins."""
-    return sorted({*OURS, *(point.name for point in _plugins())})
+    return sorted({*OURS, *(point.name for point in plugins(GROUP))})
 
 
 def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
@@ -76,12 +76,6 @@ def choose_loop(*, has_tools: bool) -> Loop:
     return make("tool_calling", {"fallback": "react"}) if has_tools else make("react")
 
 
-def check_fallback(name: str) -> None:
-    """Raise `ConfigError` if a loop falls back to one that does not exist; "" is no fallback."""
-    if name:
-        _kind(name)
-
-
 def options_of(loop: Loop) -> dict[str, Any]:
     if not dataclasses.is_dataclass(loop) or isinstance(loop, type):
         return {}
@@ -90,19 +84,19 @@ def options_of(loop: Loop) -> dict[str, Any]:
 
 def prompts_of(name: str) -> dict[str, str]:
     """Return the `prompts` of a plug-in's loop; empty for built-in loops, whose prompts are files."""
-    return dict(getattr(_kind(name), "prompts", {}))
+    return dict(traits_of(_kind(name)).prompts or {})
 
 
-def has_compaction(name: str) -> bool:
-    """Return whether the built-in loop of that name compacts its log; False for all other names."""
-    return (name in OURS) and getattr(_kind(name), "compacts", False)
+def shared_prompts_of(name: str) -> tuple[str, ...]:
+    """Return the folders of `loops/prompts` whose templates a built-in loop also has; none for all other names."""
+    return traits_of(_kind(name)).shared_prompts if name in OURS else ()
 
 
 def fallback_of(loop: Loop) -> Loop | None:
     """Return the loop that this one may fall back to. Raises `ConfigError` for an unknown name, or if loops fall back
     to each other without end."""
     chain = [loop]
-    while name := getattr(chain[-1], "fallback", ""):
+    while name := traits_of(chain[-1]).fallback:
         chain.append(make(name))
         names = [each.name for each in chain]
         if names[-1] in names[1:-1]:
@@ -129,7 +123,7 @@ def _kind(name: str) -> type[Any]:
     if own := OURS.get(name) or UNLISTED.get(name):
         module, kind = own
         return getattr(import_module(f"plait.loops.{module}.loop"), kind)  # type: ignore[no-any-return]
-    for point in _plugins():
+    for point in plugins(GROUP):
         if point.name == name:
             loaded = point.load()
             assert isinstance(loaded, type)
@@ -141,8 +135,45 @@ def _kind(name: str) -> type[Any]:
     )
 
 
-def _plugins() -> list[Any]:
-    return list(plugins(GROUP))
+class CheckedOptions:
+    """The base of loops that are dataclasses: its constructor raises `ConfigError` if an option has a wrong type, is a
+    number below zero, or names a fallback that does not exist."""
+
+    def __post_init__(self) -> None:
+        kind: Any = type(self)
+        for name, hint in _option_types(kind).items():
+            value = getattr(self, name)
+            try:
+                msgspec.convert(value, hint)
+                fits = not isinstance(value, int) or value >= 0
+            except msgspec.ValidationError:
+                fits = False
+            if not fits:
+                raise ConfigError(f"{kind.__name__}({name}={value!r}) is invalid.", hint=describe_options(kind))
+        if fallback := traits_of(self).fallback:
+            _kind(fallback)
+
+
+def describe_options(kind: Any) -> str:
+    """Return the options with the values they take."""
+    said = []
+    for name, hint in _option_types(kind).items():
+        values = " or ".join(choices_of(hint))
+        said.append(f"{name} ({values or (hint.__name__ if isinstance(hint, type) else hint)})")
+    return f"Options: {', '.join(said)}."
+
+
+def choices_of(hint: Any) -> tuple[str, ...]:
+    """Return the words that an option takes, by its type; empty if it takes any."""
+    if get_origin(hint) is Literal:
+        return tuple(map(str, get_args(hint)))
+    return tuple(word for part in get_args(hint) for word in choices_of(part))
+
+
+@cache
+def _option_types(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
 _CALL = re.compile(r"([A-Za-z_][\w.-]*)(?:\((.*)\))?", re.DOTALL)

@@ -94,9 +94,14 @@ def input_words(tool: ToolSpec) -> str:
     return "an object " + json.dumps(told, ensure_ascii=False)
 
 
+def flat_description(tool: ToolSpec, name: str) -> str:
+    """Return a parameter's description on one line; "" if it has none."""
+    return " ".join(str(tool.parameters["properties"][name].get("description", "")).split())
+
+
 def describe_parameter(tool: ToolSpec, name: str) -> str:
-    """Return a parameter's description on one line for use in a sentence; "" if it has none."""
-    flat = " ".join(str(tool.parameters["properties"][name].get("description", "")).split()).rstrip(".")
+    """Return a parameter's description for use in a sentence; "" if it has none."""
+    flat = flat_description(tool, name).rstrip(".")
     return flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from plait.core import Attachment, LoopContext, Message, Observation, Task, Think, assistant, join_parts, system
 from plait.core.labels import HOLE
 from plait.loops.compaction import View, with_summary
-from plait.loops.escape import begins_line, escape_of, escape_task, without_tokens
+from plait.loops.escape import begins_line, escape_of, escape_task
 from plait.loops.format import Turn, TurnCodec
 
 TranscriptKind = Literal["chat", "user", "completion"]
@@ -45,8 +45,8 @@ class Transcript:
     ) -> None:
         self._kind = kind
         self._observe = observe or (lambda tool, text, n: format.observation(text, n))
-        self._kit = context
-        self._escape = escape = escape_of(context, format.escape)
+        self._context = context
+        self.escape = escape = escape_of(context, format.escape)
         self._harmless = harmless
         self._inline = not begins_line(self._observe("", HOLE, 1))
         self._ask, self._task = task.ask, escape_task(task, escape)
@@ -63,11 +63,11 @@ class Transcript:
         """The think effect over the log, its messages or its raw prompt set. `tail` is said after the log;
         `opening` is where the model goes on, for the forms that end in the middle of a turn. `view` says which part
         of the log is shown."""
-        summary = self._escape(view.show_summary(self._kit)) if view.summary else ""
+        summary = self.escape(view.show_summary(self._context)) if view.summary else ""
         task = {**self._task, "question": with_summary(self._task["question"], summary)}
         if self._kind == "chat":
             if summary not in self._heads:
-                self._heads[summary] = system(self._rules), self._ask(self._kit.prompt("question", **task))
+                self._heads[summary] = system(self._rules), self._ask(self._context.prompt("question", **task))
             said: list[Message] = []
             for i in view.find_shown(len(log.entries)):
                 key = i, view.chars, i < view.folded
@@ -86,8 +86,10 @@ class Transcript:
             indexes = view.find_shown(len(log.entries))
             files = (view.of_entry(i).show_attachments(log.entries[i].attachments) for i in indexes)
             seen = tuple(chain.from_iterable(files))
-            return Think(phase, (system(self._rules), self._ask(self._kit.prompt("earlier", **values), seen), *tail))
-        text = self._kit.prompt("completion", system=self._rules, **values)
+            return Think(
+                phase, (system(self._rules), self._ask(self._context.prompt("earlier", **values), seen), *tail)
+            )
+        text = self._context.prompt("completion", system=self._rules, **values)
         if tail:
             text = "\n".join((text, *(message.content for message in tail), opening))
         return Think(phase, prompt=text)
@@ -112,28 +114,24 @@ class Transcript:
 
     def escape_observation(self, text: str) -> str:
         """Return an observation for the place at which the template of earlier turns shows one."""
-        return text if self._harmless else self._escape.labels(self._escape(text, inline=self._turns_inline))
+        return text if self._harmless else self.escape.labels(self.escape(text, inline=self._turns_inline))
 
     @cached_property
     def _turns_inline(self) -> bool:
         """Return whether that template shows an observation behind other words."""
         probe = {"number": 1, "reply": "", "text": "", "tool": "", "observation": HOLE}
         name, values = ("earlier", {}) if self._kind == "user" else ("completion", {"system": ""})
-        shown = self._kit.prompt(name, **self._task, **values, log="", turns=(probe,), opening="", phase="")
+        shown = self._context.prompt(name, **self._task, **values, log="", turns=(probe,), opening="", phase="")
         return not begins_line(shown)
 
-    def escape_tokens(self, text: str) -> str:
-        """Return the model's own text with its special tokens escaped."""
-        return without_tokens(text, self._kit.special_tokens)
-
     def _after(self, log: Scratchpad) -> str:
-        return log.after if self._harmless or not log.after else self._escape(log.after, inline=True)
+        return log.after if self._harmless or not log.after else self.escape(log.after, inline=True)
 
     # A log only grows, so what was made of its entries is kept: a step costs no more than what it adds.
 
     def _show_raw(self, entry: LogEntry, i: int, view: View) -> str:
         if (i, view) not in self._raw:
-            own = self.escape_tokens(entry.turn.rstrip())
+            own = self.escape.tokens(entry.turn.rstrip())
             self._raw[i, view] = f"{own}\n{self._observe_entry(entry, i + 1, view).rstrip()}\n"
         return self._raw[i, view]
 
@@ -143,12 +141,12 @@ class Transcript:
         if self._harmless:
             return self._observe(entry.tool, text, n)
         if (tool := self._tools.get(entry.tool)) is None:
-            tool = self._tools[entry.tool] = self._escape(entry.tool, inline=True)
-        return self._observe(tool, self._escape(text, inline=self._inline), n)
+            tool = self._tools[entry.tool] = self.escape(entry.tool, inline=True)
+        return self._observe(tool, self.escape(text, inline=self._inline), n)
 
     def show_result(self, entry: LogEntry, view: View) -> str:
         """Return an observation, shortened or folded, without its label and not escaped."""
-        return view.show_result(self._kit, entry.tool, entry.observation)
+        return view.show_result(self._context, entry.tool, entry.observation)
 
     @cached_property
     def own_result(self) -> tuple[str, ...]:
@@ -172,11 +170,11 @@ class PastTurn:
 
     @cached_property
     def reply(self) -> str:
-        return self._page.escape_tokens(self._entry.reply)
+        return self._page.escape.tokens(self._entry.reply)
 
     @cached_property
     def text(self) -> str:
-        return self._page.escape_tokens(self._entry.turn)
+        return self._page.escape.tokens(self._entry.turn)
 
     @cached_property
     def observation(self) -> str:

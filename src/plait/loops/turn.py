@@ -175,6 +175,7 @@ class TurnLoop:
         """Use the reserved call to answer from what was found."""
         tail = (user(context.prompt("conclude", reason=limit.detail)),)
         ask = partial(self._ask_model, context, page, log, tail=tail, held=not self.last_label, prefill=self.last_label)
+        ask = partial(ask, enough=bool)  # no call is left for the rest
         reply = yield from compaction.ask(lambda view: ask(view=view), log.entries, concluding=True)
         try:
             turn = self.format.read(reply.text, log.next, (*self.tools, *context.others))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast, get_args
 from msgspec import structs, to_builtins
 
 from plait import loops
-from plait.core import Loop
+from plait.core import Loop, traits_of
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.records import RunHead
@@ -74,7 +74,7 @@ def book_of(loop: Loop, folder: Path | None) -> PromptBook:
     ones."""
     other = loops.fallback_of(loop)
     others = (book_of(other, folder),) if other is not None else ()
-    return PromptBook(loop.name, folder, getattr(loop, "prompts", None), others)
+    return PromptBook(loop.name, folder, traits_of(loop).prompts, others)
 
 
 def check_fields(agent: AgentFields[Any], loop: Loop) -> None:
@@ -92,7 +92,7 @@ def check_fields(agent: AgentFields[Any], loop: Loop) -> None:
     if not isinstance(agent.instructions, str):
         check_instructions(agent.instructions)
     output_of(agent.output)
-    if agent.approve == "plan" and not getattr(loop, "makes_plan", False):
+    if agent.approve == "plan" and not traits_of(loop).makes_plan:
         raise ConfigError(
             f"The loop '{loop.name}' makes no plan that could be approved.",
             hint="Choose 'rewoo' or 'compiler', or approve effects.",
@@ -257,7 +257,7 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
             )
     loop = loops.make(head.loop["name"], head.loop["options"])
     # By default, such a loop shows none of a large set of tools. This run showed all that there were.
-    showed_all = hasattr(loop, "told") and shown_by(head) is None
+    showed_all = traits_of(loop).most_tools is not None and shown_by(head) is None
     fields = restore_settings(head)
     limits = fields.get("limits", Limits())
     return {

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Generic, Literal, cast
 
 from msgspec import UNSET, Struct, convert, to_builtins
 
-from plait.core import Loop
+from plait.core import Loop, traits_of
 from plait.journal.records import RunHead
 from plait.loops.registry import AUTO_LOOP
 from plait.models.base import Model
@@ -43,7 +43,7 @@ def _is_path(given: object) -> bool:
 
 def _record_sandbox(agent: AgentFields[Any]) -> str:
     """Return the sandbox's name. `auto` is resolved only for a loop that runs code."""
-    runs_code = getattr(agent.loop, "runs_code", False)
+    runs_code = traits_of(agent.loop).runs_code
     return AUTO if agent.sandbox == AUTO and not runs_code else name_of(agent.sandbox)
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from plait.core import Artifact, Attachment, Exchange, File, Loop, Task
+from plait.core import Artifact, Attachment, Exchange, File, Loop, Task, traits_of
 from plait.core.attachments import IMAGE_TYPES, MAX_BYTES, PDF, describe_content, detect_media_type
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.records import RunHead
@@ -144,7 +144,7 @@ def check_acceptance(task: Task, loop: Loop, phases: Phases) -> None:
     """Raise `ConfigError` if a model of the run does not accept a file of the task."""
     if not task.attachments:
         return
-    if getattr(loop, "transcript", "chat") == "completion":
+    if traits_of(loop).transcript == "completion":
         raise ConfigError(
             f"{task.attachments[0]} can't be sent: the transcript 'completion' is one raw text.",
             hint="Use the transcript 'chat' or 'user'.",

@@ -19,7 +19,7 @@ from typing import Any
 
 from plait.core.errors import ConfigError
 from plait.core.labels import labels_in
-from plait.loops import OURS, has_compaction
+from plait.loops import OURS, shared_prompts_of
 from plait.loops import names as loop_names
 from plait.runtime.prompt_labels import BLOCKS, labels_of_template
 from plait.user_files import read_file
@@ -344,11 +344,11 @@ def _has_prompts(folder: Path) -> bool:
 def shipped_prompts(loop: str) -> Mapping[str, str]:
     """Return the shipped templates of a loop by name; none for a loop that Plait does not ship.
 
-    Loops that compact their log share the templates for that.
+    Loops share those of compaction, of a transcript and of a plan.
     """
     root = resources.files("plait.loops")
-    compaction = _read_templates(root / "prompts" / "compaction") if has_compaction(loop) else {}
-    return {**compaction, **_read_templates(root / loop / "prompts")}
+    folders = (*(root / "prompts" / each for each in shared_prompts_of(loop)), root / loop / "prompts")
+    return {name: text for folder in folders for name, text in _read_templates(folder).items()}
 
 
 @cache

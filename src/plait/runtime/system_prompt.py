@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterable
 
-from plait.core import Loop
+from plait.core import Loop, traits_of
 from plait.runtime.prompts import PromptBook, variables_of
 
 _LISTS_TOOLS = {"tools", "described", "names"}
@@ -19,7 +19,7 @@ def warn_of_gaps(system: str, loop: Loop, book: PromptBook, tools: Iterable[str]
     The loop's `reply_words` are those of which a description of its replies has at least one. A loop without them, such
     as one that uses native tool calls, needs neither.
     """
-    words: tuple[str, ...] = getattr(loop, "reply_words", ())
+    words = traits_of(loop).reply_words
     names = tuple(tools)
     if not system or not words:
         return

@@ -8,7 +8,7 @@ from functools import lru_cache
 from msgspec import structs
 
 from plait import loops
-from plait.core import Loop
+from plait.core import Loop, traits_of
 from plait.core.errors import ConfigError
 from plait.toolkits.method_search import NAME as SEARCH
 from plait.tools import Tool, Toolset
@@ -45,7 +45,7 @@ def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
 def with_fitting_names(tools: Toolset, loop: Loop) -> Toolset:
     """Return the tools with names that the loop and its fallback loop can call."""
     other = loops.fallback_of(loop)
-    needs = {getattr(each, "tool_names", "") for each in (loop, other)}
+    needs = {traits_of(each).tool_names for each in (loop, other)}
     reserved = _reserved(loop)
     names = fit_names((tool.name for tool in tools), needs, lambda name: _folded(name) in reserved)
     if all(name == made for name, made in names.items()):
@@ -62,7 +62,7 @@ def with_fitting_names(tools: Toolset, loop: Loop) -> Toolset:
 
 def _reserved(loop: Loop) -> dict[str, str]:
     other = loops.fallback_of(loop)
-    names = (*getattr(loop, "reserved", ()), *(getattr(other, "reserved", ()) if other is not None else ()))
+    names = (*traits_of(loop).reserved, *traits_of(other).reserved)
     return {_folded(name): name for name in names}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs, to_builtins
 
-from plait.core import Loop, LoopContext
+from plait.core import Loop, LoopContext, traits_of
 from plait.journal.records import RunHead
 from plait.runtime.sessions import SESSION, Embedder
 from plait.search import ToolIndex
@@ -86,8 +86,8 @@ def most_shown(said: int | None, loop: Loop, tools: Toolset, embedder: Embedder)
 
     A loop may have a default. It does not count if a tool of the user's has the name of the search tool.
     """
-    told: int | None = getattr(loop, "told", None)
-    if said is not None or told is None or len(tools) <= told or NAME in tools:
+    most = traits_of(loop).most_tools
+    if said is not None or most is None or len(tools) <= most or NAME in tools:
         return said
     return 0 if searchable(embedder) else None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from plait.core import traits_of
 from plait.core.errors import PlaitError, UnknownRun
 from plait.journal.entries import Question
 from plait.journal.open_questions import read_questions
@@ -111,7 +112,7 @@ def show_child_questions(journal: Journal, timeline: ViewerTimeline) -> None:
 
 
 def has_plan(head: RunHead) -> bool:
-    return bool(getattr(recorded_loop(head), "makes_plan", False))
+    return traits_of(recorded_loop(head)).makes_plan
 
 
 def plan_view(row: RunRow, timeline: Timeline) -> dict[str, Any] | None:

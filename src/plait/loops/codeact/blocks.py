@@ -38,18 +38,24 @@ class Block(Struct, frozen=True):
     remarks: tuple[Remark, ...] = ()
 
 
+def parse_python(code: str) -> ast.Module | None:
+    """Parse a piece of code; return None for a syntax error, which the sandbox reports."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def is_python(text: str) -> bool:
     """Return whether the text is Python that does something, rather than prose that happens to parse."""
     if len(text) > _MAX_BARE or not ("(" in text or "=" in text):
         return False
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(plain_code(_without_language(text), []))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    does = (ast.Call, ast.Await)
-    return any(not isinstance(one, ast.Expr) or any(isinstance(x, does) for x in ast.walk(one)) for one in tree.body)
+    tree, does = parse_python(plain_code(_without_language(text), [])), (ast.Call, ast.Await)
+    return tree is not None and any(
+        not isinstance(one, ast.Expr) or any(isinstance(x, does) for x in ast.walk(one)) for one in tree.body
+    )
 
 
 def without_tags(text: str, remarks: list[Remark]) -> str:

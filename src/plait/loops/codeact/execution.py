@@ -7,9 +7,12 @@ printed.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -33,14 +36,12 @@ from plait.core import (
 )
 from plait.core.text import shorten
 from plait.loops.codeact.hints import (
+    NAMES,
+    OF_MODULE,
     assigned_names,
     find_forbidden_import,
-    find_similar_name,
     hint_of,
     ran_before,
-    render_observation,
-    too_long,
-    unknown_name,
 )
 from plait.loops.codeact.labels import SEARCH, STOP
 from plait.loops.codeact.signature import as_code, python_function, signature
@@ -49,6 +50,10 @@ from plait.loops.tool_descriptions import tools_found
 
 MOST_BROUGHT, BROUGHT = 5, 300
 """Limits for an action that printed none of its results: how many are shown (the last ones), and characters of each."""
+
+_QUOTED = re.compile(r"'([^']{1,100})'")
+_INLINE = ("near", "wanted", "meant", "signature")
+"""Values of a hint that a prompt shows within a line."""
 
 NOTHING = "(no result)"
 """The text of an observation that is None in code."""
@@ -84,7 +89,7 @@ class Work:
     def __init__(
         self, context: LoopContext, escape: Escape, max_lines: int, repeats: int, modules: frozenset[str]
     ) -> None:
-        self._kit, self._escape, self._max_lines, self._repeats = context, escape, max_lines, repeats
+        self._context, self._escape, self._max_lines, self._repeats = context, escape, max_lines, repeats
         self._modules = modules
         self.failed = False  # whether the last action was refused or broke off
         self._same = False  # whether its code has given the same observation before
@@ -165,7 +170,7 @@ class Work:
             self._action.called += seen.ok
             self._action.again = self._action.again or seen.repeated
             self._action.files += seen.attachments
-            tool = self._kit.tool(call.tool)
+            tool = self._context.tool(call.tool)
             self._action.acted = self._action.acted or (seen.ok and tool is not None and not tool.repeatable)
             if seen.ok and seen.text != NOTHING:
                 self._action.brought.append((call, seen.text))
@@ -173,18 +178,18 @@ class Work:
         return (yield from go_on(*given))
 
     def _is_search(self, call: Call) -> bool:
-        return bool(self._kit.search) and call.tool in (SEARCH, self._kit.search)
+        return bool(self._context.search) and call.tool in (SEARCH, self._context.search)
 
     def _search(self, words: JSON) -> Call:
         """Return the call of the search tool, with its first parameter by name."""
-        tool = self._kit.tool(self._kit.search)
+        tool = self._context.tool(self._context.search)
         names = list(tool.parameters.get("properties", {})) if tool is not None else []
-        return Call(self._kit.search, {names[0]: words} if names else words)
+        return Call(self._context.search, {names[0]: words} if names else words)
 
     def _search_result(self, text: str) -> str:
         """Return the result of a search as the prompts show it."""
-        hits = tuple(map(python_function, tools_found(self._kit.known_tools, [text])))
-        return self._kit.prompt("search_result", text=text, hits=hits).rstrip()
+        hits = tuple(map(python_function, tools_found(self._context.known_tools, [text])))
+        return self._context.prompt("search_result", text=text, hits=hits).rstrip()
 
     # -- observations
 
@@ -208,25 +213,38 @@ class Work:
         values: dict[str, Any] = {"lost": ran.lost, "kept": kept, "called": self._action.called}
         values["brought"] = self._unseen(output)
         if hint == "arguments" and call is not None:
-            tool = self._kit.tool(call.tool)
+            tool = self._context.tool(call.tool)
             values["signature"] = signature(tool) if tool is not None else f"{call.tool}(...)"
         elif hint in ("call", "refused") and call is not None:
             values["others"] = self._functions(but=call.tool)
-        elif hint == "name" and (name := unknown_name(error)):
+        elif hint == "name" and (quoted := _QUOTED.search(error.message)) is not None:
             near = seen.text if seen is not None and seen.trouble == "unknown_tool" else ""
-            values |= {"wanted": name, "found": (yield from self._found_for(name)), "near": near}
-            values |= {"meant": find_similar_name(name, self._names), "others": self._functions()}
+            values |= {"wanted": quoted[1], "found": (yield from self._found_for(quoted[1])), "near": near}
+            alike = get_close_matches(quoted[1], sorted(self._names), n=1, cutoff=0.8)
+            values |= {"meant": "".join(alike), "others": self._functions()}
         elif hint == "name":
             hint = ""
         return self._render(output, error, hint, **values)
 
     def _render(self, output: str, error: CodeError | None, hint: str, **values: Any) -> str:
-        values["n"] = self._action.number
-        return render_observation(self._kit, self._escape, output, error, hint, self._action.notes, **values)
+        """Return the observation's text. `values` are those of the hint. Data is escaped."""
+        inline = partial(self._escape, inline=True)
+        shown: dict[str, Any] = dict.fromkeys((*_INLINE, "found", "limit", "refused", "module", "others"), "")
+        shown |= {"lost": False, "kept": False, "most": 0, "called": 0, "brought": [], "number": True}
+        shown |= {"names": ", ".join(NAMES), "search": self._context.search, "n": self._action.number, **values}
+        if error is not None:
+            shown["limit"], shown["module"] = error.limit, "".join(OF_MODULE.findall(error.message)[:1])
+            shown["number"] = not error.message.startswith("could not convert string")
+            error = structs.replace(error, message=inline(error.message), source=inline(error.source))
+        shown |= {name: inline(shown[name]) for name in _INLINE}
+        shown["found"] = self._escape(shown["found"])
+        shown["brought"] = [(inline(call), inline(text)) for call, text in shown["brought"]]
+        shown |= {"notes": list(map(inline, self._action.notes)), "output": self._escape(output.rstrip())}
+        return self._context.prompt("observation", error=error, hint=hint, **shown).rstrip()
 
     def _functions(self, but: str = "") -> str:
         """List the functions that the model was shown, except `but`."""
-        shown = (tool.name for tool in self._kit.tools if tool.name not in (but, self._kit.search))
+        shown = (tool.name for tool in self._context.tools if tool.name not in (but, self._context.search))
         return ", ".join(f"`{name}`" for name in shown)
 
     def _unseen(self, output: str) -> list[tuple[str, str]]:
@@ -237,7 +255,7 @@ class Work:
 
     def _found_for(self, name: str) -> Effects[str]:
         """Return what the search tool finds for an unknown name; each name is searched once a run."""
-        if not self._kit.search:
+        if not self._context.search:
             return ""
         if name not in self._found:
             (seen,) = yield from act(self._search(name))
@@ -246,7 +264,9 @@ class Work:
 
     def _refused(self, code: str) -> tuple[CodeError, str] | None:
         """Return why code is not run (too long, a forbidden import), and the message about it; None if it may run."""
-        if (error := too_long(code, self._max_lines)) is not None:
+        lines = code.count("\n") + 1
+        if self._max_lines and lines > self._max_lines:
+            error = CodeError("TooLong", f"the action has {lines} lines, and {self._max_lines} are allowed")
             return error, self._render("", error, "lines", most=self._max_lines)
         if (found := find_forbidden_import(code, self._modules)) is not None:
             return found[0], self._render("", found[0], "import", refused=found[1])
@@ -266,7 +286,9 @@ class Work:
         if times > self._repeats:
             self._last = text
             raise LimitNear("loop", f"the same code brought the same observation {times} times")
-        return Observation(text, note=self._kit.prompt("repeated", last=times == self._repeats).strip(), repeated=True)
+        return Observation(
+            text, note=self._context.prompt("repeated", last=times == self._repeats).strip(), repeated=True
+        )
 
     def _answer(self, stop: Call) -> JSON:
         """Return the answer of the run: the argument of `stop`, or the last output."""

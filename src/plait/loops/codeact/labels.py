@@ -16,6 +16,7 @@ from keyword import kwlist
 from plait.core import ToolSpec
 from plait.loops.escape import from_line_start
 from plait.loops.label_scan import LabelWords
+from plait.loops.vocabulary import either
 
 IN_CODE = re.compile(r"^(?:THOUGHT|ACTION|OBSERVATION)[ \t]{0,3}\d{1,9}[ \t]{0,4}[:：]", re.M | re.A)
 """The end of an action with an unclosed fence: in code, only labels in the exact format count."""
@@ -82,7 +83,7 @@ def _lines_of_code(names: tuple[str, ...]) -> re.Pattern[str]:
 
     They cannot if two words stand side by side. A string may end at any quotation mark, so code may begin there.
     """
-    name = rf"(?:{'|'.join(map(re.escape, names)) or '(?!)'})\b"
+    name = rf"(?:{either(names) or '(?!)'})\b"
     beside = rf"[ \t]*+(?:(?!{_KEYWORD})[\w\"'\\]|->)"
     before = rf"(?!{name})(?:{_KEYWORD}|\w++(?!{beside}))|[ \t.,:;=+*/%@&|^~<>!()\[\]{{}}-]"
     return re.compile(rf"(?:^|[\"'])(?:{before})*+(?={name}(?!{beside}))", re.M)

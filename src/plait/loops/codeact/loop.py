@@ -47,7 +47,7 @@ from plait.loops.compaction import Compaction, View
 from plait.loops.escape import escape_of
 from plait.loops.format import Turn, Unreadable
 from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
-from plait.loops.options import check_options
+from plait.loops.registry import CheckedOptions
 from plait.loops.transcript import LogEntry, Scratchpad, Transcript, TranscriptKind
 
 _ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
@@ -55,7 +55,7 @@ _ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
 
 
 @dataclass(frozen=True)
-class CodeAct:
+class CodeAct(CheckedOptions):
     """CodeAct: the model acts by writing Python.
 
     `transcript`: how the log is shown: as chat messages, inside one user message, or as one raw completion.
@@ -75,20 +75,15 @@ class CodeAct:
     max_tokens: int | None = None
     stop: str | None = None
 
-    told: ClassVar[int] = 8
-    """The default number of tools that it is shown. With more tools it is shown none, and finds them by searching."""
+    most_tools: ClassVar[int] = 8
     name: ClassVar[str] = "codeact"
     runs_code: ClassVar[bool] = True
     acts_on_results: ClassVar[bool] = False  # code has the whole value
-    """It needs a sandbox, which is checked before the first model call."""
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
-    compacts: ClassVar[bool] = True
+    shared_prompts: ClassVar[tuple[str, ...]] = ("compaction", "transcript")
     reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
     reply_words: ClassVar[tuple[str, ...]] = ("Python", "code")
     tool_names: ClassVar[str] = "python"
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         own = context.tool(SEARCH)
@@ -149,7 +144,7 @@ class CodeAct:
             tail = (user(context.prompt("conclude", reason=limit.detail)),)
             conclude = partial(self._think, "act", context, page, log, opening="FINAL ANSWER:", tail=tail, stop=_ENDS)
             reply = yield from compaction.ask(
-                lambda view: conclude(view=view, repair=True), log.entries, concluding=True
+                lambda view: conclude(view=view, repair=True, enough=bool), log.entries, concluding=True
             )
             answer: str | None
             try:
@@ -178,7 +173,7 @@ class CodeAct:
             yield from note("unreadable", "The reply names no steps: the task itself is taken for the only one.")
         search = code_call(f"{SEARCH}({json.dumps(steps[0], ensure_ascii=False)})")
         turn = Turn(context.prompt("first", steps=steps, reply=reply.text).strip(), search)
-        return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
+        return structs.replace(turn, kept=FORMAT.write(turn, 1))
 
     def _take_turn(
         self, context: LoopContext, page: Transcript, log: Scratchpad, resample: bool, failed: bool, view: View

@@ -127,13 +127,8 @@ def signature_lines(tools: Sequence[ToolSpec]) -> str:
     return "\n".join(lines)
 
 
-def python_type(schema: Mapping[str, Any]) -> str:
-    """Return a parameter's schema as a type: "str", "list[int]", "Literal['a', 'b']", "int | None", "Any"."""
-    return " | ".join(_python_types(schema))
-
-
 def _python_types(schema: Mapping[str, Any]) -> list[str]:
-    """Return the types of a union; one for another type."""
+    """Return the types of a union, such as "str", "list[int]", "Literal['a', 'b']", "Any"; one for another type."""
     if "enum" in schema:
         return [f"Literal[{', '.join(repr(value) for value in schema['enum'])}]"]
     if "const" in schema:
@@ -148,5 +143,5 @@ def _python_types(schema: Mapping[str, Any]) -> list[str]:
         return [Artifact.kinds[schema["format"]].__name__]
     items = schema.get("items")
     if kind == "array" and isinstance(items, Mapping) and items:
-        return [f"list[{python_type(items)}]"]
+        return [f"list[{' | '.join(_python_types(items))}]"]
     return [_WORDS.get(str(kind), str(kind))]

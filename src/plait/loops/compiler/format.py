@@ -25,7 +25,7 @@ from plait.loops.compiler.joiner import JOINER
 from plait.loops.compiler.reader import JOIN, CallReader, NumberedCall, escape_numbered
 from plait.loops.format import Codec, Remark, Stream, Unreadable, write_json
 from plait.loops.label_scan import cut
-from plait.loops.tool_descriptions import argument_types, as_sentence, type_word
+from plait.loops.tool_descriptions import argument_types, as_sentence, flat_description, type_word
 
 SHAPE = 'Write each call on a line of its own, such as `1. tool("text")`, and `join()` on the last line.'
 
@@ -120,7 +120,7 @@ class NumberedCalls(Codec[Read]):
         lines = []
         for tool in tools:
             named = argument_types(tool)
-            told = [as_sentence(f"{name}: {words}") for name in named if (words := _meaning(tool, name))]
+            told = [as_sentence(f"{name}: {words}") for name in named if (words := flat_description(tool, name))]
             returns = [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
             inside = ", ".join(f"{name}: {kind}" for name, kind in named.items())
             lines.append(" ".join([f"{tool.name}({inside}):", as_sentence(tool.description), *told, *returns]))
@@ -163,10 +163,6 @@ def _arguments(given: JSON) -> str:
         if not isinstance(key, str) or not (match := KEYWORD.match(f"{key}=")) or match[1] != key:
             raise ValueError(f"The key {key!r} can't be written as an argument's name.")
     return ", ".join(f"{key}={write_json(value, 'An argument')}" for key, value in given.items())
-
-
-def _meaning(tool: ToolSpec, name: str) -> str:
-    return " ".join(str(tool.parameters["properties"][name].get("description", "")).split())
 
 
 def _call_rule(tool: ToolSpec) -> str:

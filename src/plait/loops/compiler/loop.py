@@ -31,7 +31,6 @@ from plait.core import (
     ask_for_rest,
     assistant,
     check_answer,
-    check_output,
     is_going_round,
     join_replies,
     note,
@@ -49,15 +48,14 @@ from plait.loops.compiler.reader import JOIN
 from plait.loops.compiler.streamed_plan import StreamedPlan
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
-from plait.loops.options import check_options
 from plait.loops.plan import ask_approval
 from plait.loops.references import RESULTS
-from plait.loops.registry import check_fallback
+from plait.loops.registry import CheckedOptions
 from plait.loops.tool_descriptions import add_search_results, offered_tools
 
 
 @dataclass(frozen=True)
-class LLMCompiler:
+class LLMCompiler(CheckedOptions):
     """LLMCompiler: calls start while the plan is still being written.
 
     `replans`: how many further plans the joiner may request. `fallback`: the loop to use if the first plan has no call;
@@ -75,14 +73,11 @@ class LLMCompiler:
 
     name: ClassVar[str] = "compiler"
     phases: ClassVar[tuple[str, ...]] = ("plan", "join")
+    shared_prompts: ClassVar[tuple[str, ...]] = ("plan",)
     reserved: ClassVar[tuple[str, ...]] = (JOIN,)
     reply_words: ClassVar[tuple[str, ...]] = ("join()", "$1")
     tool_names: ClassVar[str] = "call"
     makes_plan: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        check_fallback(self.fallback)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         pages, rounds, chars = Pages(task, context), list[Round](), context.observation_chars
@@ -133,14 +128,14 @@ class LLMCompiler:
     def _make_plan(self, context: LoopContext, pages: Pages, rounds: list[Round], chars: int) -> Effects[Failed | None]:
         """Make a plan and start its calls; return why there is none, or None."""
         head = pages.plan(rounds[:-1], chars)
-        made = yield from self._ask_planner(context, rounds, head, pages.question)
+        made = yield from self._ask_planner(context, rounds, head)
         if made or not context.approve_plan or not rounds[-1].work.plan.calls:
             return made
         said: list[Message] = []
 
         def replan(plan: Plan, words: str) -> Effects[Plan | Outcome]:
             said.extend((assistant(FORM.show(plan)), user(context.prompt("feedback", words=words))))
-            failed = yield from self._ask_planner(context, rounds, (*head, *said), pages.question)
+            failed = yield from self._ask_planner(context, rounds, (*head, *said))
             return failed or rounds[-1].work.plan
 
         def read(text: str) -> Plan:
@@ -162,12 +157,11 @@ class LLMCompiler:
         return None
 
     def _ask_planner(
-        self, context: LoopContext, rounds: list[Round], head: tuple[Message, ...], question: str
+        self, context: LoopContext, rounds: list[Round], head: tuple[Message, ...]
     ) -> Effects[Failed | None]:
         """Request a plan; start its calls while it is written, unless the user has to see it first."""
-        most = self.max_parse_errors
-        rounds[-1] = self._next_round(context, rounds[:-1], question)
-        work = rounds[-1].work
+        most, work = self.max_parse_errors, rounds[-1].work
+        work.restart()
 
         def ask(bad: BadReply | None) -> Effects[Reply]:
             if bad:
@@ -235,7 +229,7 @@ class LLMCompiler:
         def check(verdict: Verdict | Failed, miss: int) -> Effects[Verdict | Failed]:
             if isinstance(verdict, Failed) or verdict.kind == "replan":
                 return verdict
-            if against := (yield from check_output(verdict.text)):
+            if against := (yield from check_answer(verdict.text, only_output=True)):
                 raise Rejected(against, rounds[-1].said, counts=False)
             return verdict
 
@@ -273,5 +267,5 @@ def _stream_plan(asked: Think, work: StreamedPlan) -> Effects[Reply]:
             (ticket,) = yield from start(structs.replace(rest, watch=False))
         elif taken.ticket == ticket:
             yield from work.read_piece(taken.piece, again=taken.again)
-        elif work.has_started(taken):
+        elif taken.ticket in work.open:
             yield from work.end_with(taken)

@@ -32,8 +32,8 @@ class Pages:
     """The messages to planner and joiner in one run."""
 
     def __init__(self, task: Task, context: LoopContext) -> None:
-        self._kit = context
-        self._ask, self.question = task.ask, task.question
+        self._context = context
+        self._ask = task.ask
         self._escape = escape = escape_of(context, FORM.escape)
         self._task = escape_task(task, escape)
         self._described = FORM.describe(context.tools)
@@ -42,7 +42,7 @@ class Pages:
 
     def plan(self, before: Sequence[Round], chars: int) -> tuple[Message, ...]:
         """Return the planner's request after these rounds, with at most `chars` characters of each result."""
-        context = self._kit
+        context = self._context
         rules = context.rules(described=self._described)
         messages = [system(rules), self._ask(context.prompt("task", **self._task))]
         for round in before:
@@ -54,7 +54,7 @@ class Pages:
 
     def join(self, rounds: Sequence[Round], chars: int, *, last: bool) -> tuple[Message, ...]:
         """Return the joiner's request about these rounds. `last`: no further plan is possible."""
-        context = self._kit
+        context = self._context
         first = self._shown(rounds[0], chars)
         asked = context.prompt("join_task", **self._task, **first, last=last and len(rounds) == 1)
         messages = [system(self._join_rules), self._ask(asked, _seen_in(rounds[0]))]
@@ -65,7 +65,7 @@ class Pages:
 
     def conclude(self, rounds: Sequence[Round], chars: int, reason: str) -> tuple[Message, ...]:
         """Return the joiner's request when a limit ends the run."""
-        request = user(self._kit.prompt("conclude", reason=reason))
+        request = user(self._context.prompt("conclude", reason=reason))
         if len(rounds) > 1 and not rounds[-1].work.steps:
             return (*self.join(rounds[:-1], chars, last=False), assistant(rounds[-2].said), request)
         return (*self.join(rounds, chars, last=False), request)

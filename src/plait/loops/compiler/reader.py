@@ -18,11 +18,13 @@ from msgspec import Struct
 from plait.core import JSON, PieceKind, Step, ToolSpec
 from plait.core.arguments import BEFORE_COMMENT, COMMENT, InvalidArguments, read_arguments
 from plait.core.loose_json import PREFIXES, without_halves
+from plait.core.messages import texts_in
 from plait.loops.call_notations import TAG, TOKEN
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, repair_remark, tool_name
 from plait.loops.mentioned_calls import made_calls
-from plait.loops.references import RESULTS, texts_in
+from plait.loops.references import RESULTS
+from plait.loops.vocabulary import NAME_WORDS, either
 
 JOIN = "join"
 
@@ -54,7 +56,8 @@ _LED_IN = re.compile(
     re.I,
 )
 _AS_OBJECT = re.compile(
-    r"[\"'](?:tool|name|action|function|tool_name)[\"']\s{0,4}:\s{0,4}[\"'](?P<name>[^\"'\n]{1,100})[\"']", re.I
+    rf"[\"'](?:{either(NAME_WORDS)})[\"']\s{{0,4}}:\s{{0,4}}[\"'](?P<name>[^\"'\n]{{1,100}})[\"']",
+    re.I,
 )
 _CALLED = re.compile(rf"(?<![\w.]){_NAME}\(")
 _GOES_ON = re.compile(r"[-+*/×÷^%]{1,2}[ \t]{0,3}[\w$({]")

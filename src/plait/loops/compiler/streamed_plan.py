@@ -16,8 +16,9 @@ from msgspec import structs
 from plait.core import Act, Call, Effects, Observation, Plan, Step, ToolSpec, note
 from plait.core.call_check import find_call_problem
 from plait.loops.compiler.reader import CallReader, NumberedCall
+from plait.loops.format import Remark
 from plait.loops.plan import Dispatch, Results, failed_needs
-from plait.loops.references import RESULTS, insert_references
+from plait.loops.references import RESULTS, refer_to_steps
 
 
 class StreamedPlan(Dispatch):
@@ -56,11 +57,11 @@ class StreamedPlan(Dispatch):
 
     def restart(self) -> None:
         """Replace this plan by another one. A call that has started and comes again is not made twice."""
-        begun = {step.id for step in self._open.values()} | (self.results.keys() & self.steps.keys()) - self._problems
+        begun = {step.id for step in self.open.values()} | (self.results.keys() & self.steps.keys()) - self._problems
         self._void |= {id: step for id, step in self.steps.items() if id in begun}
         for id in self._problems:
             self.results.pop(id, None)
-        self._waiting = []
+        self.waiting = []
         self.steps, self.refused, self._problems = {}, [], set()
         self._faults: list[str] = []
         self._later: list[Step] = []
@@ -131,7 +132,12 @@ class StreamedPlan(Dispatch):
                 continue
             there = {*self.steps, *self._earlier}
             step = structs.replace(step, needs=RESULTS.meant(step.input, there, self._question))
-            problem = call.problem or self._problem(step, [f"${need}" for need in step.needs if need not in there])
+            problem = call.problem
+            if not problem and (unknown := ", ".join(f"${need}" for need in step.needs if need not in there)):
+                problem = f"it names {unknown}, which no earlier call gives"
+            elif not problem:
+                wrong = find_call_problem(step.tool, step.input, self._by_name, RESULTS.is_open)
+                problem = f"it {wrong.rstrip('.')}" if wrong else ""
             self.steps[step.id] = step
             if (old := self._void.pop(step.id, None)) is not None:
                 if _same(old, step) and not self._fresh.intersection(step.needs):
@@ -148,13 +154,6 @@ class StreamedPlan(Dispatch):
                 (ready if self._by_name[step.tool].repeatable else self._later).append(step)
         yield from self.add(*ready)
 
-    def _problem(self, step: Step, unknown: list[str]) -> str:
-        """Return why a call cannot be made, or "" if it can."""
-        if unknown:
-            return f"it names {', '.join(unknown)}, which no earlier call gives"
-        problem = find_call_problem(step.tool, step.input, self._by_name, RESULTS.is_open)
-        return f"it {problem.rstrip('.')}" if problem else ""
-
     def _number_step(self, step: Step) -> Effects[Step | None]:
         """Return the step under a number of its own, or None if it is not a new step."""
         number = step.id
@@ -164,10 +163,10 @@ class StreamedPlan(Dispatch):
             given = RESULTS.fill(step.input, moved)
             step = structs.replace(step, input=given, needs=RESULTS.find_ids(given))
         before = {**self._earlier, **self.steps}
-        given, put = insert_references(step.input, [(f"${other.id}", other.input) for other in before.values()])
-        if put:
-            yield from note("repaired", f"call {number} had words in place of {', '.join(put)}")
-            step = structs.replace(step, input=given, needs=RESULTS.find_ids(given))
+        remarks: list[Remark] = []
+        step = refer_to_steps("call", step, before.values(), "$", remarks)
+        for remark in remarks:
+            yield from note(remark.kind, remark.text)
         if (first := self._numbers.get(number)) is not None:
             if not _same(first, step):
                 self.refused.append(f"A second call {number} ({step.tool}) was not made: the number was given before.")
@@ -192,7 +191,7 @@ class StreamedPlan(Dispatch):
         """Discard a call that was started for a replaced plan: it stays in the journal, its result is ignored."""
         step = self._void.pop(id)
         self.results.pop(id, None)
-        self._open = {ticket: other for ticket, other in self._open.items() if other.id != id}
+        self.open = {ticket: other for ticket, other in self.open.items() if other.id != id}
         yield from note("dropped", f"call {id} ({step.tool}) was begun for a plan that came to nothing: not used")
 
 
@@ -200,14 +199,13 @@ def _call(step: Step, results: Results, *, is_first: bool) -> Act | Observation:
     """Return a step's call with its references filled in, or an observation if a result is missing. `is_first`: the
     step is of the run's first plan."""
     if missing := _missing(step, results):
-        # Never call a tool with the text of an error: it could act on it.
         return Observation(f"Not made: {missing}.", trouble="refused")
     return Act((Call(step.tool, RESULTS.fill_step(step, results)),), fixed=is_first and not step.needs)
 
 
 def _missing(step: Step, results: Results) -> str:
     """Return which results a step needs and lacks, as a reason; "" if it has all."""
-    missing = ", ".join(f"${need}" for need in failed_needs(step, results))
+    missing = failed_needs(step, results, "$")
     return missing and f"it needs {missing}, which gave no result"
 
 

@@ -14,9 +14,11 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec import structs
 
 from plait.core import Call, ToolSpec
 from plait.core.loose_json import Found, NotJson, objects, read_float, read_value, without_halves
+from plait.core.output import FINAL_ANSWER
 from plait.loops import label_scan
 from plait.loops.call_escape import escape_calls, escape_objects
 from plait.loops.call_notations import calls_in
@@ -24,18 +26,18 @@ from plait.loops.call_objects import ObjectForm, first_of, text_key
 from plait.loops.format import Codec, Remark, Stream, Turn, TurnCodec, Unreadable, write_json
 from plait.loops.label_scan import cut, note_surroundings, read_part, repair_remark
 from plait.loops.tool_descriptions import tool_entries
+from plait.loops.vocabulary import INPUT_WORDS, TOOL_WORDS, own_first
 
-FINAL_ANSWER = "final_answer"
-FAIL_TASK = "fail_task"
-ASK_USER = "ask_user"
-BUILT_INS = (FINAL_ANSWER, FAIL_TASK, ASK_USER)
+FAIL_TASK, ASK_USER = "fail_task", "ask_user"
+ARGUMENTS = {FINAL_ANSWER: "answer", FAIL_TASK: "reason", ASK_USER: "question"}
+"""The built-in tools, and the one argument of each."""
 
 _DECODER = msgspec.json.Decoder(float_hook=read_float)
 _KEYS = _THOUGHT, _TOOL, _INPUT = ("thought", "tool", "tool_input")
 _OBJECT = ObjectForm(
     _KEYS,
-    name=(_TOOL, "tool_name", "action"),
-    input=(_INPUT, "action_input", "input", "arguments", "args", "parameters", "params"),
+    name=own_first(_TOOL, TOOL_WORDS),
+    input=own_first(_INPUT, INPUT_WORDS),
     words=(_THOUGHT,),
 )
 SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
@@ -173,7 +175,7 @@ class JsonTurn(TurnCodec):
         kept = text[found.start : found.end]
         if notes:
             kept = self.write(turn, n)
-        return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
+        return structs.replace(turn, kept=kept, remarks=tuple(notes))
 
     def _find(self, text: str, notes: list[Remark]) -> Found:
         """Find the object that is a turn, in a reply that may hold other text."""
@@ -230,11 +232,11 @@ class JsonTurn(TurnCodec):
         notes += [*map(repair_remark, made.repairs), repair_remark("the call was no object with the keys of a turn")]
         notes += [cut(f"{len(after)} characters after the call")] if after else []
         if tool.name == FINAL_ANSWER:
-            turn = Turn(made.thought, answer=_only(made.value, "answer"), answered=True)
+            turn = Turn(made.thought, answer=argument_of(FINAL_ANSWER, made.value), answered=True)
         else:
             turn = Turn(made.thought or ("" if "<" in before else before), Call(tool.name, made.value))
         kept = self.write(turn, 0)
-        return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
+        return structs.replace(turn, kept=kept, remarks=tuple(notes))
 
     def _turn(self, fields: Mapping[str, Any], tools: Sequence[ToolSpec], notes: list[Remark]) -> Turn:
         name_key, input_key, thought_key = _OBJECT.find_keys(fields)
@@ -278,7 +280,7 @@ class JsonTurn(TurnCodec):
         return tool_entries(tuple(tools))
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
-        built_ins = [name for name in BUILT_INS if self.can_ask or name != ASK_USER]
+        built_ins = [name for name in ARGUMENTS if self.can_ask or name != ASK_USER]
         return _OBJECT.schema((*(tool.name for tool in tools), *built_ins), {})
 
 
@@ -299,14 +301,14 @@ def _canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:
     name, given, thought = fields["tool"], fields["tool_input"], fields["thought"].strip()
     if name == FINAL_ANSWER:
         return Turn(thought, answer=given, answered=True, kept=text)
-    if name not in BUILT_INS and name not in map(attrgetter("name"), tools):
+    if name not in ARGUMENTS and name not in map(attrgetter("name"), tools):
         return None
     return Turn(thought, Call(name, given), kept=text)
 
 
 def _with_built_ins(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
     known = set(map(attrgetter("name"), tools))
-    return [*tools, *(ToolSpec(name, "") for name in BUILT_INS if name not in known)]
+    return [*tools, *(ToolSpec(name, "") for name in ARGUMENTS if name not in known)]
 
 
 def _is_turn(text: str, at: int) -> bool:
@@ -318,8 +320,11 @@ def _is_turn(text: str, at: int) -> bool:
     return isinstance(value, Mapping) and text_key(value, _OBJECT.name) is not None
 
 
-def _only(value: Any, name: str) -> Any:
-    return value[name] if isinstance(value, Mapping) and list(value) == [name] else value
+def argument_of(tool: str, given: Any) -> Any:
+    """Return a built-in's one argument, given directly, by name, or in a list of one if it is a text."""
+    if isinstance(given, list) and len(given) == 1 and tool != FINAL_ANSWER:
+        return given[0]
+    return given[ARGUMENTS[tool]] if isinstance(given, Mapping) and list(given) == [ARGUMENTS[tool]] else given
 
 
 def _bare(text: str) -> Found:

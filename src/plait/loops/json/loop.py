@@ -28,15 +28,15 @@ from plait.core import (
     act,
     ask,
 )
-from plait.core.output import is_object
-from plait.loops.json.format import BUILT_INS, JsonTurn
-from plait.loops.options import check_options
+from plait.core.output import FINAL_ANSWER, is_object
+from plait.loops.json.format import ARGUMENTS, ASK_USER, FAIL_TASK, JsonTurn, argument_of
+from plait.loops.registry import CheckedOptions
 from plait.loops.transcript import TranscriptKind
 from plait.loops.turn import TurnLoop
 
 
 @dataclass(frozen=True)
-class JsonReAct:
+class JsonReAct(CheckedOptions):
     """JSON ReAct.
 
     `lenient`: also read objects with fences, text around them, trailing commas or Python literals. `transcript`: how
@@ -53,12 +53,9 @@ class JsonReAct:
 
     name: ClassVar[str] = "json"
     phases: ClassVar[tuple[str, ...]] = ("act",)
-    compacts: ClassVar[bool] = True
-    reserved: ClassVar[tuple[str, ...]] = BUILT_INS
+    shared_prompts: ClassVar[tuple[str, ...]] = ("compaction", "transcript")
+    reserved: ClassVar[tuple[str, ...]] = tuple(ARGUMENTS)
     reply_words: ClassVar[tuple[str, ...]] = ("JSON", "tool_input")
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         tools = (*context.tools, *_built_in_tools(context))
@@ -81,7 +78,7 @@ class JsonReAct:
             ends_with_object=True,
             takes_plain_answer=self.lenient,
             answer_place="the tool_input of final_answer",
-            answer_of=lambda answer: answer if context.output is not None else _argument(answer, "answer"),
+            answer_of=lambda answer: answer if context.output is not None else argument_of(FINAL_ANSWER, answer),
             call_tool=partial(_call_tool, context),
         )
         return turns.run(task, context)
@@ -90,18 +87,14 @@ class JsonReAct:
         return JsonTurn(lenient=self.lenient).stream()
 
 
-_ARGUMENTS = {"ask_user": "question", "final_answer": "answer", "fail_task": "reason"}
-"""The one argument of each built-in tool."""
-
-
 def _built_in_tools(context: LoopContext) -> tuple[ToolSpec, ...]:
     known = set(map(attrgetter("name"), context.tools))
     tools: list[ToolSpec] = []
-    for name, argument in _ARGUMENTS.items():
-        if name not in known and (context.can_ask or name != "ask_user"):
-            kind = {} if name == "final_answer" else {"type": "string"}
-            schema = {"type": "object", "properties": {argument: kind}, "required": [argument]}
-            if name == "final_answer" and context.output is not None:
+    for name in (ASK_USER, FINAL_ANSWER, FAIL_TASK):
+        if name not in known and (context.can_ask or name != ASK_USER):
+            kind = {} if name == FINAL_ANSWER else {"type": "string"}
+            schema = {"type": "object", "properties": {ARGUMENTS[name]: kind}, "required": [ARGUMENTS[name]]}
+            if name == FINAL_ANSWER and context.output is not None:
                 schema = context.output.request_schema
             tools.append(ToolSpec(name, context.prompt(name).strip(), schema))
     return tuple(tools)
@@ -109,24 +102,15 @@ def _built_in_tools(context: LoopContext) -> tuple[ToolSpec, ...]:
 
 def _call_tool(context: LoopContext, call: Call) -> Effects[Observation | Outcome]:
     """Call a tool, or a built-in one. The message for an unknown tool also lists the built-in ones."""
-    if call.tool == "fail_task":
-        return Failed(_words(_argument(call.input, "reason")))
-    if call.tool == "ask_user" and context.can_ask:
-        return Observation((yield from ask(_words(_argument(call.input, "question")))))
+    if call.tool == FAIL_TASK:
+        return Failed(_words(argument_of(FAIL_TASK, call.input)))
+    if call.tool == ASK_USER and context.can_ask:
+        return Observation((yield from ask(_words(argument_of(ASK_USER, call.input)))))
     (seen,) = yield from act(call)
     if seen.trouble != "unknown_tool":
         return seen
     others = "ask_user, final_answer and fail_task" if context.can_ask else "final_answer and fail_task"
     return structs.replace(seen, text=f"{seen.text} Always there: {others}.")
-
-
-def _argument(value: JSON, name: str) -> JSON:
-    """Return a built-in's one argument, given directly, in a list of one, or by name."""
-    if isinstance(value, dict) and list(value) == [name]:
-        return value[name]
-    if isinstance(value, list) and len(value) == 1 and name != "answer":
-        return value[0]
-    return value
 
 
 def _words(value: JSON) -> str:

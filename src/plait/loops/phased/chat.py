@@ -112,13 +112,13 @@ class PhasedChat:
 
     def reply(self, name: str, **values: str) -> Effects[str | Failed]:
         """Return the reply to the user, in the output's form, after adding it and the prompt `name` to the chat."""
-        asked, rules = self.prompt(name, **values), self.context.output_rules()
+        asked, rules, concluding = self.prompt(name, **values), self.context.output_rules(), bool(values)
         prompt = PhasePrompt(cache(lambda view: join_parts(asked.render(view), rules)), asked.files)
 
         def ask(tail: tuple[Message, ...], **options: Any) -> Effects[Reply]:
-            return self._ask("reply", prompt, lambda view: tail, concluding=bool(values.get("reason")), **options)
+            return self._ask("reply", prompt, lambda view: tail, concluding=concluding, **options)
 
-        answer = yield from ask_for_answer(self.context, ask, repair=bool(values), max_tokens=self._max_tokens)
+        answer = yield from ask_for_answer(self.context, ask, concluding=concluding, max_tokens=self._max_tokens)
         return answer if isinstance(answer, Failed) else (yield from self._add_reply(prompt, answer))
 
     def ask_for_list(self, prompt: PhasePrompt, bad: BadReply | None, most: int, schema: Any) -> Effects[Reply]:

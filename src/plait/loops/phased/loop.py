@@ -41,11 +41,11 @@ from plait.core.loop import HISTORY
 from plait.loops.asking import BadReply, Rejected, ask_until_read
 from plait.loops.format import Unreadable
 from plait.loops.grounding import find_ungrounded, strike_values
-from plait.loops.options import check_options
 from plait.loops.phased import action_list
 from plait.loops.phased.chat import PhasedChat
 from plait.loops.plan import Dispatch, Results, failed_needs
 from plait.loops.references import RESULTS, words_in_formula
+from plait.loops.registry import CheckedOptions
 from plait.loops.tool_descriptions import add_search_results, are_exclusive, offered_tools, tools_found
 
 _CORRECTABLE = ("unknown_tool", "bad_input", "raised")
@@ -55,7 +55,7 @@ _WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
 
 
 @dataclass(frozen=True)
-class Phased:
+class Phased(CheckedOptions):
     """Reason, react, act, reply.
 
     `rounds`: maximum rounds of reason, react and act; with more than one, the model says when all is done. After a
@@ -75,11 +75,8 @@ class Phased:
     searches_history: ClassVar[bool] = True
     """The published set-up has the action that searches the conversation in every turn."""
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
-    compacts: ClassVar[bool] = True
+    shared_prompts: ClassVar[tuple[str, ...]] = ("compaction",)
     reserved: ClassVar[tuple[str, ...]] = (action_list.BASIC,)
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         chat, rounds, objection = PhasedChat(task, context, self.max_tokens), self.rounds, ""
@@ -232,7 +229,7 @@ def run_actions(chat: PhasedChat, steps: Sequence[Step]) -> Effects[list[str]]:
     chat.seen += [seen.with_note for seen in work.results.values()]
     chat.notes += [seen.note for seen in work.results.values()]
     for step in shown:
-        if step.id not in left_out and any(failed_needs(step, work.results)):
+        if step.id not in left_out and failed_needs(step, work.results):
             yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")
     return [step.id for step in steps if work.results[step.id].trouble in _CORRECTABLE]
 
@@ -241,9 +238,8 @@ def _begin(context: LoopContext, same: Mapping[str, str], step: Step, results: R
     """Return an action's call with its references filled in, or an observation: its result, or why it is not made."""
     if step.id in same:
         return results[same[step.id]]
-    if missing := list(failed_needs(step, results)):
-        # Never call a tool with a placeholder for a missing result: it could act on it.
-        return Observation(f"It needs the result of action {', '.join(missing)}, which gave none.", "cancelled")
+    if missing := failed_needs(step, results):
+        return Observation(f"It needs the result of action {missing}, which gave none.", "cancelled")
     given = RESULTS.fill_step(step, results)
     return Act(tuple(Call(step.tool, each) for each in separate_calls(context, step.tool, given)))
 

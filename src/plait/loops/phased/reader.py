@@ -26,12 +26,14 @@ from plait.core.loose_json import (
     read_value,
     values,
 )
+from plait.core.tools import tool_named
 from plait.loops.call_objects import ObjectForm, text_key
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, note_surroundings, repair_remark, replace_halves, tool_name
 from plait.loops.mentioned_calls import made_calls
-from plait.loops.references import RESULTS, insert_references
+from plait.loops.references import RESULTS, refer_to_steps
 from plait.loops.tool_descriptions import argument_types
+from plait.loops.vocabulary import LONG_INPUTS, PLAIN_INPUTS, TOOL_WORDS
 
 BASIC = "Basic"
 """The action that means "nothing needed"."""
@@ -39,15 +41,15 @@ BASIC = "Basic"
 SHAPE = 'Reply with a JSON list and nothing else: [{"ACTION": name, "ARGUMENTS": [...], "EXPLANATION": text}].'
 
 
-def _spelt(*words: str) -> tuple[str, ...]:
-    """Return the words in the spellings that models use for keys: upper case, lower case, capitalized."""
-    return tuple(dict.fromkeys(form for word in words for form in (word, word.lower(), word.title())))
+def _spelt(*keys: str) -> tuple[str, ...]:
+    """Return the keys in the spellings that models use: upper case, lower case, capitalized."""
+    return tuple(dict.fromkeys(form for key in keys for form in (key.upper(), key.lower(), key.title())))
 
 
 OBJECT = ObjectForm(
     ("ACTION", "ARGUMENTS", "EXPLANATION"),
-    name=_spelt("ACTION", "TOOL", "TOOL_NAME"),
-    input=_spelt("ARGUMENTS", "ARGUMENT", "ARGS", "PARAMETERS", "INPUT", "ACTION_INPUT", "TOOL_INPUT"),
+    name=_spelt("ACTION", *TOOL_WORDS),
+    input=_spelt("ARGUMENTS", "ARGUMENT", *PLAIN_INPUTS, *LONG_INPUTS),
     words=_spelt("EXPLANATION", "EXPLAINATION", "REASON", "WHY", "THOUGHT"),
 )
 _SIMPLE = ("string", "integer", "number", "boolean")
@@ -82,7 +84,7 @@ def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Ste
     for place, entry in enumerate(entries[:most], 1):
         before = len(notes)
         step = _step(entry, place, tools, notes)
-        named.append(_referring(step, named, notes))
+        named.append(refer_to_steps("action", step, named, "$", notes))
         changed |= named[-1] is not step or any(note.kind == "cut" for note in notes[before:])
     ids = {step.id for step in named if not is_basic(step, tools)}
     steps = tuple(structs.replace(step, needs=_find_needs(step, ids - {step.id})) for step in named)
@@ -203,7 +205,7 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
     if key is None:
         raise Unreadable(f'Entry {place} of your list has no "ACTION" with the name of an action. {SHAPE}')
     name = tool_name(entry[key], tools, notes)
-    tool = next((tool for tool in tools if tool.name == name), None)
+    tool = tool_named(name, tools)
     rest = {word: value for word, value in entry.items() if word not in (key, given, why)}
     for used, wanted in zip((key, given, why), OBJECT.keys, strict=True):
         if used is None:
@@ -222,14 +224,6 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
         notes.append(repair_remark("an EXPLANATION was not text"))
         words = "" if words is None else json.dumps(words, ensure_ascii=False)
     return Step(str(place), name, value or None, words)
-
-
-def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
-    """Return the action with references in place of words for what an earlier action finds."""
-    value, put = insert_references(step.input, [(f"${other.id}", other.input) for other in before])
-    if put:
-        notes.append(repair_remark(f"action {step.id} had words in place of {', '.join(put)}"))
-    return structs.replace(step, input=value) if put else step
 
 
 def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:

@@ -17,10 +17,11 @@ from plait.core.arguments import InvalidArguments, end_of_arguments, parameter_n
 from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops import label_scan
 from plait.loops.brackets import close_of_bracket
-from plait.loops.call_objects import ACTION_KEYS, first_of, input_value, text_key
+from plait.loops.call_objects import find_input, first_of, text_key
 from plait.loops.format import Remark
 from plait.loops.label_scan import Body, Label, LabelWords, cut, repair_remark
 from plait.loops.react.dialects import Dialect, Syntax
+from plait.loops.vocabulary import INPUT_LABELS, TOOL_WORDS, either, own_first
 
 _OPEN = re.compile(r"\s*+(?:```[ \t]*+(?:json5?|python|JSON)?)?\s*+(?=[{\[])")
 _CLOSE = re.compile(r"\s*+```")
@@ -38,13 +39,14 @@ _AFTERWORD = re.compile(
 _IN_BRACKETS = re.compile(r"\s*+[\[<({]{1,2}[\w. -]{1,80}[\])>}]{1,2}[ \t]*+(?:\n|\Z)")
 _WORDS = re.compile(r"([A-Za-z_][\w.-]{0,80})[ \t]+(?:for[ \t]+)?(\S.*)")
 _MAX_NAME = 100
+_NAME_KEYS = own_first("action", (*TOOL_WORDS, "name"))
 
 
 @lru_cache(maxsize=16)
 def _input_label(word: str) -> re.Pattern[str]:
     """Return the pattern of an input's label inside a line, or in another way; `word` is the dialect's own."""
     own = "[ -]".join(map(re.escape, word.split()))
-    others = r"(?:\b(?:Action|Tool|Function)[ _-]?)?\b(?:Input|Arguments?|Args|Parameters?|Params)"
+    others = rf"(?:\b(?:Action|Tool|Function)[ _-]?)?\b(?:{either(INPUT_LABELS)})"
     sign = r"[*_`]{0,3}[ \t]{0,4}[:：](?:\*\*|__)?"
     return re.compile(rf"[ \t,;*_`-]{{0,6}}(?:{others}|\b{own}){sign}", re.I)
 
@@ -81,7 +83,7 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec], dialect: Dial
     if (opening := _OPEN.match(region)) is not None:
         found = read_value(region, opening.end())
         value = first_of(found.value)
-        if not isinstance(value, dict) or text_key(value, ACTION_KEYS) is None:
+        if not isinstance(value, dict) or text_key(value, _NAME_KEYS) is None:
             return None
         notes: list[Remark] = []
         if value is not found.value:
@@ -95,7 +97,7 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec], dialect: Dial
     if "{" in region:
         # A few words may come between the label and the object.
         for found in objects(region):
-            if text_key(found.value, ACTION_KEYS):
+            if text_key(found.value, _NAME_KEYS):
                 words = repair_remark("words between the label and the action's object were passed over")
                 return _from_object(found, region, label.end, [words])
             if len(found.value) == 1 or "function" in found.value:
@@ -128,7 +130,7 @@ def _beside(
         return None
     if region[at : at + 1] == "{":
         found = read_value(region, at)
-        if found.value == {} or text_key(found.value, ACTION_KEYS[:1]):
+        if found.value == {} or text_key(found.value, ("action",)):
             return None
         notes += [repair_remark(f"the input's JSON had {what}") for what in found.repairs]
         end = _CLOSE.match(region, found.end)
@@ -160,11 +162,17 @@ def _from_object(
 ) -> ParsedAction:
     for what in found.repairs:
         remarks.append(repair_remark(f"the action's JSON had {what}"))
-    key = text_key(found.value, ACTION_KEYS)
+    key = text_key(found.value, _NAME_KEYS)
     assert key is not None
     if key != "action":
         remarks.append(repair_remark(f"the tool's name was taken from the key {key!r}"))
-    given = input_value(found.value, key, remarks)
+    usual = "tool_input" if key == "tool" else "action_input"
+    given, taken = find_input(found.value, usual, (key, "thought"))
+    if taken and taken != usual:
+        remarks.append(repair_remark(f"the input was taken from the key {taken!r}"))
+    elif not taken:
+        beside = "the keys beside the tool's name were taken for its input"
+        remarks.append(repair_remark(beside if given else "the input is missing: none was taken"))
     end = found.end
     if fenced and (close := _CLOSE.match(region, end)) is not None:
         end = close.end()

@@ -18,6 +18,7 @@ from plait.loops.label_stream import LabelStream
 from plait.loops.react.dialects import DIALECTS, Dialect, DialectName
 from plait.loops.react.reader import LINE_CALL, bracket_names, finish_answer, read_turn
 from plait.loops.tool_descriptions import numbered_lines, tool_lines
+from plait.loops.vocabulary import ANSWER_NAMES
 
 
 def react_format(dialect: DialectName | Dialect) -> ReActCodec:
@@ -72,7 +73,7 @@ class ReActCodec(TurnCodec):
             return f"{head}{dialect.label('answer', n)} {answer}"
         name, given = (words.answer, turn.answer) if turn.call is None else (turn.call.tool, turn.call.input)
         if form.is_json:
-            if turn.call is not None and name.strip().lower() in (*label_scan.FINAL, words.answer.lower()):
+            if turn.call is not None and name.strip().lower() in (*ANSWER_NAMES, words.answer.lower()):
                 raise ValueError(f"A tool named {name!r} would be read as the final answer.")
             shown, value = (words.in_json(write_json(each, f"The input of {name!r}")) for each in (name, given))
             return head + dialect.write_action(shown, value, n)

@@ -12,15 +12,15 @@ from operator import attrgetter
 from typing import ClassVar
 
 from plait.core import LoopContext, LoopRun, Splitter, Task
-from plait.loops.options import check_options
 from plait.loops.react.dialects import Dialect, DialectName
 from plait.loops.react.format import react_format
+from plait.loops.registry import CheckedOptions
 from plait.loops.transcript import TranscriptKind
 from plait.loops.turn import TurnLoop
 
 
 @dataclass(frozen=True)
-class ReAct:
+class ReAct(CheckedOptions):
     """Text ReAct.
 
     `dialect`: how a turn is written, or a `Dialect` of your own. "blob": a JSON object in a fence. "lines": two
@@ -41,11 +41,8 @@ class ReAct:
 
     name: ClassVar[str] = "react"
     phases: ClassVar[tuple[str, ...]] = ("act",)
-    compacts: ClassVar[bool] = True
+    shared_prompts: ClassVar[tuple[str, ...]] = ("compaction", "transcript")
     reserved: ClassVar[tuple[str, ...]] = ("final_answer", "finish")
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         form = react_format(self.dialect)

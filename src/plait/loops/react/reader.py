@@ -22,11 +22,12 @@ from plait.core.loose_json import NotJson
 from plait.loops import label_scan
 from plait.loops.call_notations import GLUE, calls_in
 from plait.loops.format import Remark, Turn, Unreadable
-from plait.loops.label_scan import FINAL, Body, Label, LabelWords, cut, repair_remark
+from plait.loops.label_scan import Body, Label, LabelWords, cut, repair_remark
 from plait.loops.react.actions import ParsedAction, action_at, read_value_text
 from plait.loops.react.dialects import Dialect
+from plait.loops.vocabulary import ANSWER_NAMES, FINISH_NAMES
 
-_ENDS = FINAL | {"finish", "answer", "final", "final response"}
+_ENDS = (*FINISH_NAMES, "answer", "final", "final response")
 """Names of actions by which models give their answer."""
 _NO_ACTION = frozenset({"none", "n/a", "na", "null", "no action", "no tool", "none needed", "none required", "nothing"})
 _MAX_BROKEN = 50
@@ -58,10 +59,10 @@ def bracket_names(tools: Sequence[ToolSpec], dialect: Dialect) -> frozenset[str]
 
 def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) -> Turn:
     """Read the turn in a reply. Raises only `Unreadable`."""
-    return _Reader(text, dialect.words.scan(text), n, tools, dialect).read()
+    return _TurnReader(text, dialect.words.scan(text), n, tools, dialect).read()
 
 
-class _Reader(Struct, frozen=True):
+class _TurnReader(Struct, frozen=True):
     """Reads one reply."""
 
     reply: str
@@ -190,7 +191,7 @@ class _Reader(Struct, frozen=True):
         if followed and not behind and (invented or not alone):
             return None
         word = found.name.strip().lower()
-        if label_scan.tool_of(found.name, self.tools) is None and word not in FINAL and self.tools and followed:
+        if label_scan.tool_of(found.name, self.tools) is None and word not in ANSWER_NAMES and self.tools and followed:
             return None
         if found.broken:
             if followed and not behind:

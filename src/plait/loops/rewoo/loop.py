@@ -42,10 +42,9 @@ from plait.loops.asking import BadReply, Rejected, ask_for_answer, ask_until_rea
 from plait.loops.compaction import SMALLEST_OBSERVATION, fit_prompt
 from plait.loops.fallback import fall_back
 from plait.loops.grounding import find_ungrounded, strike_values
-from plait.loops.options import check_options
 from plait.loops.plan import Dispatch, Results, failed_needs, make_plan, observation_of_reply
 from plait.loops.references import EVIDENCE, words_in_formula
-from plait.loops.registry import check_fallback
+from plait.loops.registry import CheckedOptions
 from plait.loops.rewoo.pages import by_model, plan_page, solve_page, work_page
 from plait.loops.tool_descriptions import add_search_results
 
@@ -59,7 +58,7 @@ SKIPPED: Literal["cancelled"] = "cancelled"
 
 
 @dataclass(frozen=True)
-class ReWOO:
+class ReWOO(CheckedOptions):
     """ReWOO: plan all steps, run them, then answer.
 
     `fallback`: the loop to use if no plan can be made; "": fail instead. `on_failure`: after a failed step, continue (a
@@ -81,6 +80,7 @@ class ReWOO:
 
     name: ClassVar[str] = "rewoo"
     phases: ClassVar[tuple[str, ...]] = ("plan", "work", "solve")
+    shared_prompts: ClassVar[tuple[str, ...]] = ("plan",)
     reserved: ClassVar[tuple[str, ...]] = (plan_text.LLM,)
     reply_words: ClassVar[tuple[str, ...]] = ("#E",)
     makes_plan: ClassVar[bool] = True
@@ -89,10 +89,6 @@ class ReWOO:
     plan_messages = staticmethod(plan_page)
     work_messages = staticmethod(work_page)
     solve_messages = staticmethod(solve_page)
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        check_fallback(self.fallback)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         work = Dispatch(partial(self._begin_step, task, context))
@@ -164,9 +160,8 @@ class ReWOO:
         """Return a step's call with its references filled in, or an observation that says why it is not made."""
         if messages := work_page(context, task, step, results):
             return Think("work", messages, max_tokens=self.max_tokens)
-        if missing := list(failed_needs(step, results)):
-            # Never call a tool with a placeholder for a missing result: it could act on it.
-            return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", SKIPPED)
+        if missing := failed_needs(step, results):
+            return Observation(f"It needs the evidence of {missing}, which gave none.", SKIPPED)
         return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),), fixed=not step.needs)
 
     def _run_steps(self, task: Task, context: LoopContext, plan: Plan, work: Dispatch) -> Effects[Failed | None]:
@@ -208,7 +203,7 @@ class ReWOO:
         def ask(tail: tuple[Message, ...], **options: Any) -> Effects[Reply]:
             return think("solve", (*messages, *tail), **options)
 
-        return ask_for_answer(context, ask, repair=bool(reason), max_tokens=self.max_tokens)
+        return ask_for_answer(context, ask, concluding=bool(reason), max_tokens=self.max_tokens)
 
 
 def _find_objection(context: LoopContext, steps: list[Step]) -> Effects[tuple[str, tuple[str, ...]]]:

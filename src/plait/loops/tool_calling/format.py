@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core import Call, Piece, ProviderState, ToolSpec
 from plait.core.arguments import UNCLOSED
@@ -22,17 +22,25 @@ from plait.core.loose_json import NotJson, is_unclosed, objects, read_value
 from plait.loops import label_scan
 from plait.loops.call_escape import escape_calls
 from plait.loops.call_notations import GLUE, TAG, TOKEN, FoundCall, same_call
-from plait.loops.call_objects import INPUT_KEYS, NAME_KEYS, ObjectForm
+from plait.loops.call_objects import ObjectForm
 from plait.loops.format import Codec, Parts, Remark, Stream, Unreadable, show_calls, show_value, write_json
 from plait.loops.label_scan import cut, read_part, repair_remark
 from plait.loops.mentioned_calls import made_calls
-from plait.loops.tool_descriptions import argument_types, as_sentence
+from plait.loops.tool_descriptions import argument_types, as_sentence, flat_description
+from plait.loops.vocabulary import (
+    ANSWER_NAMES,
+    FINISH_NAMES,
+    INPUT_KEYS,
+    INPUT_WORDS,
+    NAME_KEYS,
+    NAME_WORDS,
+    either,
+    own_first,
+)
 
 SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arguments": {...}}.'
 
-_OBJECT = ObjectForm(("name", "arguments"), NAME_KEYS, ("arguments", *INPUT_KEYS))
-_ENDS = ("final_answer", "finalanswer", "final answer", "finish")
-"""Names of calls by which models give their answer."""
+_OBJECT = ObjectForm(("name", "arguments"), NAME_KEYS, own_first("arguments", INPUT_KEYS))
 
 MARKUP = re.compile(rf"{TAG}|{TOKEN}")
 """Markup of calls that no answer has, even if the tool is unknown."""
@@ -49,10 +57,10 @@ _OPENING = re.compile(
     rf"(?:```(?:json[l5]?|tool_calls?|tool_code|python|xml)?|{TAG}|{TOKEN}|\\?\[|functools|print\(|to=functions\.|assistant"
     rf"|\{{\s*[\"']tool_calls[\"']\s*:)\s*\Z"
 )
-_MARKS = r"name|tool|tool_name|action|function|tool_calls|arguments|parameters|tool_input"
+_MARKS = either((*NAME_WORDS, "tool_calls", "arguments", "parameters", "tool_input"))
 _MAY_BEGIN_CALL = re.compile(r"[{\[<`]")
 _WANTS = re.compile(rf"""\{{\s*+["'“”„‘’]?(?:{_MARKS})["'“”‘’]?\s*+:""")
-_INPUTS = re.compile(r"""\b(?:arguments|parameters|params|args|tool_input|action_input|input)["'“”‘’]?\s*+:""")
+_INPUTS = re.compile(rf"""\b(?:{either(INPUT_WORDS)})["'“”‘’]?\s*+:""")
 
 
 class CallsTurn(Struct, frozen=True, omit_defaults=True):
@@ -126,10 +134,9 @@ class CallObjects(Codec[CallsTurn]):
             notes.append(repair_remark("what stood around the calls was dropped"))
         kept = text[:end].strip()
         if notes:
-            turn = CallsTurn(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
             with suppress(ValueError):  # otherwise it stays as the model wrote it
                 kept = self.show_turn(turn)
-        return CallsTurn(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
+        return structs.replace(turn, kept=kept, remarks=tuple(notes))
 
     def write(self, turn: CallsTurn, n: int = 1, tools: Sequence[ToolSpec] = ()) -> str:
         text = self.show_turn(turn)
@@ -155,7 +162,7 @@ class CallObjects(Codec[CallsTurn]):
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         """Return JSON Schema of one call, or of the answer as a call."""
-        return _OBJECT.schema((*(tool.name for tool in tools), _ENDS[0]), {})
+        return _OBJECT.schema((*(tool.name for tool in tools), ANSWER_NAMES[0]), {})
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         return "\n".join(_entry(tool) for tool in tools)
@@ -213,7 +220,7 @@ def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes
             given = arguments_of(made.input, notes)
         except Unreadable as why:
             raise Unreadable(f"In your call of {name[:60]!r} {why}. {SHAPE}") from None
-        if name.lower() in _ENDS and all(tool.name != name for tool in tools) and _one(given):
+        if name.lower() in FINISH_NAMES and all(tool.name != name for tool in tools) and _one(given):
             final.append(next(iter(given.values())) if isinstance(given, dict) else given)
         else:
             calls.append(Call(name, given))
@@ -273,16 +280,12 @@ def _broken(text: str, tools: Sequence[ToolSpec]) -> None:
 
 
 def _entry(tool: ToolSpec) -> str:
-    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     lines = [f"{tool.name}: {as_sentence(tool.description)}"]
     named = argument_types(tool)
-    if named:
-        lines.append("  arguments:")
+    lines.append("  arguments:" if named else "  arguments: none")
     for name, kind in named.items():
-        said = " ".join(str(properties[name].get("description", "")).split())
+        said = flat_description(tool, name)
         lines.append(f"    {name} ({kind})" + (f": {said}" if said else ""))
-    if not named:
-        lines.append("  arguments: none")
     if tool.returns:
         lines.append(f"  returns: {as_sentence(tool.returns)}")
     return "\n".join(lines)

@@ -28,8 +28,7 @@ from plait.core import (
 from plait.core.output import FINAL_ANSWER
 from plait.loops.compaction import Compaction
 from plait.loops.fallback import fall_back
-from plait.loops.options import check_options
-from plait.loops.registry import check_fallback
+from plait.loops.registry import CheckedOptions
 from plait.loops.tool_calling.turns import (
     FORMAT,
     Log,
@@ -44,7 +43,7 @@ from plait.loops.tool_descriptions import are_exclusive
 
 
 @dataclass(frozen=True)
-class ToolCalling:
+class ToolCalling(CheckedOptions):
     """Native tool calling.
 
     `fallback`: the loop to use if the endpoint has no native tools, or after `max_parse_errors` unreadable replies in a
@@ -59,13 +58,9 @@ class ToolCalling:
 
     name: ClassVar[str] = "tool_calling"
     phases: ClassVar[tuple[str, ...]] = ("act",)
-    compacts: ClassVar[bool] = True
+    shared_prompts: ClassVar[tuple[str, ...]] = ("compaction",)
     reserved: ClassVar[tuple[str, ...]] = ("final_answer",)
     tool_names: ClassVar[str] = "wire"
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        check_fallback(self.fallback)
 
     def run(self, task: Task, context: LoopContext) -> LoopRun:
         turns: Turns = NativeTurns(task, context, self.max_tokens)

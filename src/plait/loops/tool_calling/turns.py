@@ -32,7 +32,6 @@ from plait.core import (
     ToolSpec,
     assistant,
     check_answer,
-    check_output,
     join_parts,
     note,
     system,
@@ -87,11 +86,10 @@ class Turns(ABC):
     says what comes before the log, how calls and results are shown, and how a reply is read.
     """
 
-    schema: dict[str, Any] | None = None
-    stop: tuple[str, ...] = ()
-
     def __init__(self, context: LoopContext, max_tokens: int | None) -> None:
         self._context, self._max_tokens = context, max_tokens
+        self.schema: dict[str, Any] | None = None
+        self.stop: tuple[str, ...] = ()
         self._heads: dict[str, tuple[Message, ...]] = {}  # by the summary in it
         self._shown: dict[tuple[int, View], tuple[Message, ...]] = {}
 
@@ -115,7 +113,7 @@ class Turns(ABC):
                 yield from note(remark.kind, remark.text)
             if not turn.answered:
                 return turn if form is self else structs.replace(turn, calls=with_ids(turn.calls, log))
-            if against := (yield from check_output(turn.answer)):
+            if against := (yield from check_answer(turn.answer, only_output=True)):
                 raise Rejected(against, counts=False)  # the runtime ends the run after too many
             if against := (yield from check_answer(turn.answer)):
                 raise Rejected(against)
@@ -128,7 +126,8 @@ class Turns(ABC):
         request = user(self._context.prompt("conclude", reason=limit.detail).strip())
         # Endpoints refuse a history with calls if no tools are offered, so they are; otherwise nothing invites a call.
         tools = self.tools(log) if log or any(each.calls for each in self.head("")) else ()
-        reply = yield from compaction.ask(partial(self._ask, log, tools, (request,)), log, concluding=True)
+        ask = partial(self._ask, log, tools, (request,), enough=bool)  # no call is left for the rest
+        reply = yield from compaction.ask(ask, log, concluding=True)
         try:
             turn = self.read(reply, log)
             answer = reply.text.strip() or None if turn.calls and reply.calls else turn.answer
@@ -162,7 +161,7 @@ class Turns(ABC):
         """Return a turn and its results as messages."""
 
     def _ask(
-        self, log: Log, tools: tuple[ToolSpec, ...], tail: tuple[Message, ...], view: View, resample: bool = False
+        self, log: Log, tools: tuple[ToolSpec, ...], tail: tuple[Message, ...], view: View, **options: Any
     ) -> Effects[Reply]:
         """Make one model call over the log; `tail` follows it."""
         if view.summary not in self._heads:
@@ -173,8 +172,8 @@ class Turns(ABC):
             if key not in self._shown:
                 self._shown[key] = self._show(*log[i], how)
             messages += self._shown[key]
-        options: dict[str, Any] = {"stop": self.stop, "max_tokens": self._max_tokens, "resample": resample}
-        options |= {"repair": bool(tail), "is_answer": partial(is_typed_answer, self._context)}
+        options |= {"stop": self.stop, "max_tokens": self._max_tokens, "repair": bool(tail)}
+        options["is_answer"] = partial(is_typed_answer, self._context)
         return think("act", (*messages, *tail), tools=tools, schema=self.schema, **options)
 
 
@@ -237,52 +236,60 @@ class NativeTurns(Turns):
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
         """Read the turn, also from calls that an endpoint left in the text, or could not read. Raises `Unreadable`."""
-        notes: list[Remark] = []
-        is_broken, said = reply.finish == "broken", reply.text
-        if is_broken:
-            said = "" if reply.calls else reply.unread.partition(": ")[2]
-        elif reply.calls:
-            if reply.how_cut and isinstance(reply.calls[-1].input, str | None):
-                raise Unreadable(f"it {reply.how_cut} within the input of its last call")
-            calls = tuple(self._call(call, notes) for call in reply.calls)
-            turn = CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes), state=reply.state)
-            return as_typed_answer(self._context, turn)
+        is_broken = reply.finish == "broken"
+        if reply.calls and not is_broken:
+            return self._read_calls(reply, log)
+        said = reply.text if not is_broken else "" if reply.calls else reply.unread.partition(": ")[2]
         if not _MARKS.sub("", said).strip():
             raise Unreadable(f"it {reply.how_cut}" if is_broken else reply.only_reasoning or "It was empty.")
         if not is_broken and is_typed_answer(self._context, said):
             return CallsTurn(answer=said.strip(), answered=True)
-        try:
-            turn = as_typed_answer(self._context, self._read_text(said))
-        except Unreadable:
-            # A text with a known tool's name is a broken call, or the model was still thinking about one.
-            text = read_part(said)[0]
-            if not text.strip() or any(tool.name in text for tool in self._context.known_tools):
-                raise
-            turn = CallsTurn(text.strip())
-        known = all(self._context.tool(call.tool) for call in turn.calls)
-        if turn.calls and (known or MARKUP.search(reply.text) is not None):
+        turn = self._read_text(said)
+        if turn.calls and (
+            all(map(self._context.tool, (call.tool for call in turn.calls))) or MARKUP.search(reply.text)
+        ):
             left = label_scan.repair_remark("the calls stood in the reply's text")
-            thought = _MARKS.sub("", turn.thought).strip("{ \n")
-            return CallsTurn(thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
-        if is_broken:
-            raise Unreadable(f"it {reply.how_cut}")
-        if _MARKS.match(said.lstrip()):
-            raise Unreadable("it copies what was shown to you.")
-        if log and said.strip() == self._task.question.strip():
-            raise Unreadable("it repeats the question. Write the next call, or the answer in words of your own.")
-        if reply.finish == "calls" and not is_plain_answer(said.rstrip().rpartition("\n")[2]):
-            raise Unreadable("the call that it announces did not come")
-        if turn.answered:
-            return turn
-        return CallsTurn(answer=said.strip(), answered=True)
+            thought, calls = _MARKS.sub("", turn.thought).strip("{ \n"), with_ids(turn.calls, log)
+            return structs.replace(turn, thought=thought, calls=calls, kept="", remarks=(*turn.remarks, left))
+        if against := self._object_to_answer(reply, log):
+            raise Unreadable(against)
+        return turn if turn.answered else CallsTurn(answer=said.strip(), answered=True)
+
+    def _read_calls(self, reply: Reply, log: Log) -> CallsTurn:
+        """Read the turn of a reply with native calls."""
+        notes: list[Remark] = []
+        if reply.how_cut and isinstance(reply.calls[-1].input, str | None):
+            raise Unreadable(f"it {reply.how_cut} within the input of its last call")
+        calls = with_ids(tuple(self._call(call, notes) for call in reply.calls), log)
+        turn = CallsTurn(reply.text.strip(), calls, remarks=tuple(notes), state=reply.state)
+        return as_typed_answer(self._context, turn)
 
     def _read_text(self, text: str) -> CallsTurn:
-        try:
-            return FORMAT.read(text, tools=self._context.known_tools)
-        except Unreadable:
-            if (plain := _DOUBLED.sub("", text)) == text:
-                raise
-            return FORMAT.read(plain, tools=self._context.known_tools)
+        """Read the calls or the answer in a text; an empty turn for a text that only looks like a broken call."""
+        tools = self._context.known_tools
+        plain = _DOUBLED.sub("", text)
+        for each in dict.fromkeys((text, plain)):
+            try:
+                return as_typed_answer(self._context, FORMAT.read(each, tools=tools))
+            except Unreadable:
+                # A text with a known tool's name is a broken call, or the model was still thinking about one.
+                bare = read_part(text)[0]
+                if each == plain and (not bare.strip() or any(tool.name in bare for tool in tools)):
+                    raise
+        return CallsTurn()
+
+    def _object_to_answer(self, reply: Reply, log: Log) -> str:
+        """Return why a reply without calls is not an answer; "" if it may be one."""
+        said = reply.text
+        if reply.finish == "broken":
+            return f"it {reply.how_cut}"
+        if _MARKS.match(said.lstrip()):
+            return "it copies what was shown to you."
+        if log and said.strip() == self._task.question.strip():
+            return "it repeats the question. Write the next call, or the answer in words of your own."
+        if reply.finish == "calls" and not is_plain_answer(said.rstrip().rpartition("\n")[2]):
+            return "the call that it announces did not come"
+        return ""
 
     def ask_again(self, bad: BadReply, log: Log) -> tuple[Message, ...]:
         reply: Reply = bad.reply
@@ -400,7 +407,7 @@ def as_typed_answer(context: LoopContext, turn: CallsTurn) -> CallsTurn:
         return turn
     given = turn.calls[0].input
     answer = {} if given is None else given  # a call without arguments
-    return CallsTurn(turn.thought, answer=answer, answered=True, kept=turn.kept, remarks=turn.remarks)
+    return structs.replace(turn, calls=(), answer=answer, answered=True)
 
 
 def describe_turn(entry: tuple[CallsTurn, tuple[Observation, ...]]) -> str:
