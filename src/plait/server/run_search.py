@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from plait.core.errors import ConfigError
 from plait.journal.records import RunRow
@@ -23,39 +23,24 @@ RECENT = 200
 LATELY = 5_000
 """Number of the newest runs that are searched for active ones. A filter by status finds older ones."""
 STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted")
+FILTERS = ("words", "status", "loop", "agent", "session", "model")
+"""The fields of a query by which the list can be filtered."""
 UNFINISHED = ("running", "waiting", "interrupted")
 
 
-class RunFilter(Struct, frozen=True):
-    """Which runs to list; "" matches all. `before` is the number of the last run on the page before, or 0."""
-
-    words: str = ""
-    status: str = ""
-    loop: str = ""
-    agent: str = ""
-    session: str = ""
-    model: str = ""
-    before: int = 0
-    limit: int = PAGE
-
-    def __post_init__(self) -> None:
-        if self.status and self.status not in STATES:
-            raise ConfigError(f"There is no status {self.status!r}.", hint=f"Use one of: {', '.join(STATES)}.")
-        if not 1 <= self.limit <= MOST:
-            raise ConfigError(f"A page can't have {self.limit} runs.", hint=f"Use 1 to {MOST}.")
-
-    @property
-    def is_plain(self) -> bool:
-        """Return whether this is the first page of all runs."""
-        return not any((self.words, self.status, self.loop, self.agent, self.session, self.model, self.before))
+def is_filtered(query: RunQuery) -> bool:
+    """Return whether this is not the first page of all runs."""
+    return any(getattr(query, name) for name in (*FILTERS, "before"))
 
 
-def find_runs(journal: Journal, wanted: RunFilter) -> tuple[list[RunRow], bool]:
-    """Return the newest runs that match, and whether there are more."""
-    fields = ("words", "status", "loop", "agent", "session", "model", "before")
-    query = RunQuery(**{name: getattr(wanted, name) for name in fields}, limit=wanted.limit + 1)
-    found = journal.find(query)
-    return found[: wanted.limit], len(found) > wanted.limit
+def find_runs(journal: Journal, query: RunQuery) -> tuple[list[RunRow], bool]:
+    """Return the newest runs that match, and whether there are more. Raises `ConfigError`."""
+    if query.status and query.status not in STATES:
+        raise ConfigError(f"There is no status {query.status!r}.", hint=f"Use one of: {', '.join(STATES)}.")
+    if not 1 <= query.limit <= MOST:
+        raise ConfigError(f"A page can't have {query.limit} runs.", hint=f"Use 1 to {MOST}.")
+    found = journal.find(replace(query, limit=query.limit + 1))
+    return found[: query.limit], len(found) > query.limit
 
 
 def find_unfinished(journal: Journal) -> list[RunRow]:

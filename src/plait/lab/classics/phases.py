@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import partial
@@ -178,12 +177,4 @@ def _notes(own: Sequence[dict[str, Any]], hardware: float | None) -> list[str]:
         notes.append(ESTIMATED)
     theirs = "; ".join(f"{model}: {describe_rate(rate)}" for model, rate in published.RATES.items())
     notes.append(f"Published: {published.PHASES_SOURCE}. Its tokens (~) and rates are inferred: {theirs}.")
-    printed, right = published.PRINTED_LOCAL_RATE, published.LOCAL_RATE
-    if (others := published.find_other_costs(printed)) and not published.find_other_costs(right):
-        costs = ", ".join(f"{ours:.5f} instead of {theirs:.5f}" for ours, theirs in others)
-        notes.append(
-            f"The account prints {Decimal(str(printed.per_1k_tokens)):f} USD per 1,000 tokens for its local models. At "
-            f"this rate, {len(others)} rows do not have the printed costs: {costs}. At "
-            f"{Decimal(str(right.per_1k_tokens)):f} USD, every row has its printed cost."
-        )
-    return notes
+    return [*notes, published.RATE_NOTE]
