@@ -105,7 +105,9 @@ def render_grid(
 
 
 def render_markdown_grid(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> str:
-    """Render a whole table in Markdown."""
+    """Render a whole table in Markdown; "" without columns."""
+    if not columns:
+        return ""
     lines = ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in list_rows(columns, reasons)]
     lines.insert(1, "|" + "|".join("---" if column.left else "--:" for column in columns) + "|")
     return "\n".join(lines)

@@ -69,8 +69,10 @@ def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
 def _prepare(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
     agent = served.agent if served.agent.journal == journal else served.agent.using(journal=journal)
     agent._parts.check_prices()
-    _ = agent._parts.models, agent.specs
-    return replace(served, agent=agent)
+    _ = agent._parts.models
+    tools = ", ".join(spec.name for spec in agent.specs[:20])
+    about = served.description or f"The loop {agent._loop.name}{f' with {tools}' if tools else ''}."
+    return replace(served, agent=agent, description=about)
 
 
 def makes_same_requests(agent: Agent, head: RunHead) -> bool:

@@ -125,7 +125,7 @@ class RunManager:
         self.waiting = 0
         """Requests that wait for a place or for their turn."""
         self._performed: set[ActiveRun] = set()
-        self._places: asyncio.Semaphore | None = None
+        self._places = asyncio.Semaphore(self.table.concurrent)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._deadline = 0.0
         self._typed: dict[tuple[str, bytes], Agent] = {}
@@ -323,8 +323,6 @@ class RunManager:
 
     async def _perform(self, active: ActiveRun, work: Callable[..., Coroutine[Any, Any, Run]]) -> ActiveRun:
         """Wait for a place, start the run, and wait until the journal has it."""
-        if self._places is None:  # made here, in the event loop that uses it
-            self._places = asyncio.Semaphore(self.table.concurrent)
         await self._acquire(self._places)
         if self.stopping:
             self._places.release()
@@ -342,7 +340,6 @@ class RunManager:
         return active
 
     def _finish(self, active: ActiveRun) -> None:
-        assert self._places is not None
         self._performed.discard(active)
         self.active.pop(active.run, None)
         self._places.release()

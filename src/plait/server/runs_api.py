@@ -208,19 +208,7 @@ class ViewerApi:
         return _stream(live.follow_list(self._journal, self._is_stopping))
 
     def comparisons(self, request: Request) -> Response:
-        results = Results(self._journal.store)
-        rows = [
-            {
-                "name": each.name,
-                "suite": each.head["suite"]["word"],
-                "started": each.started,
-                "finished": len(wait_for(results.read(each.head["cells"]))),
-                "cells": len(each.head["cells"]),
-                "loops": list(dict.fromkeys(row["loop"] for row in each.head["contenders"])),
-            }
-            for each in wait_for(results.list_comparisons())
-        ]
-        return json_response(rows)
+        return json_response(wait_for(Results(self._journal.store).list_progress()))
 
     def comparison(self, request: Request) -> Response:
         """Return the page of a comparison, as `plait compare --html` writes it, with links to its runs."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import ConfigError
 from plait.core.notebook import hash_source
-from plait.lab.comparison import ComparisonData
+from plait.lab.comparison import Comparison
 from plait.lab.page.charts import drawing_script, make_charts, make_row_views
 from plait.lab.page.records import (
     IN_PAGE,
@@ -45,7 +45,7 @@ OUTCOMES = {
 """Each outcome's sign and words; a colour goes with it, never alone."""
 
 
-def render_page(comparison: ComparisonData, *, record: EventsReader, most: int = MAX_BYTES) -> str:
+def render_page(comparison: Comparison, *, record: EventsReader, most: int = MAX_BYTES) -> str:
     """Render the comparison as one HTML file, with the same bytes for the same comparison.
 
     `record` reads a run's events by its id, None if it cannot. Records are left out, those of right answers first,
@@ -60,7 +60,7 @@ def render_page(comparison: ComparisonData, *, record: EventsReader, most: int =
     return _fill_template(comparison, parts, records, state)
 
 
-def render_served_page(comparison: ComparisonData, runs: str) -> str:
+def render_served_page(comparison: Comparison, runs: str) -> str:
     """Render the page for a server that shows runs. A cell links to its run, at the address `runs` plus the run's id.
 
     The page holds no records. Without the extra `report` it has no charts.
@@ -80,7 +80,7 @@ def render_tables_page(title: str, body: str) -> str:
     return _template("tables.html.j2").render(title=title, body=body, style=style, style_hash=hash_source(style))
 
 
-def _page_parts(comparison: ComparisonData, draw: str) -> dict[str, Any]:
+def _page_parts(comparison: Comparison, draw: str) -> dict[str, Any]:
     """Return all parts of the page except those that depend on its records. Charts need the script `draw`."""
     rows, lines = make_row_views(comparison), _outcome_lines(comparison)
     seen = {outcome for line in lines for cell in line["cells"] for outcome in cell["outcomes"]}
@@ -104,7 +104,7 @@ def _page_parts(comparison: ComparisonData, draw: str) -> dict[str, Any]:
 
 
 def _fill_template(
-    comparison: ComparisonData, parts: dict[str, Any], records: dict[str, str], state: dict[str, int], runs: str = ""
+    comparison: Comparison, parts: dict[str, Any], records: dict[str, str], state: dict[str, int], runs: str = ""
 ) -> str:
     missing = list(state.values())
     return _template().render(
@@ -117,7 +117,7 @@ def _fill_template(
     )
 
 
-def _facts(comparison: ComparisonData) -> list[tuple[str, str]]:
+def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     tasks, runs = len(comparison.suite.tasks), len(comparison.results)
     graders = dict.fromkeys(map(comparison.suite.grader_of, comparison.suite.tasks))
     facts = [
@@ -133,7 +133,7 @@ def _facts(comparison: ComparisonData) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value]
 
 
-def _unfinished(comparison: ComparisonData) -> str:
+def _unfinished(comparison: Comparison) -> str:
     if comparison.whole and not comparison.unfinished:
         return ""
     missing = comparison.cells - len(comparison.results)
@@ -153,7 +153,7 @@ def _outcome(result: CellResult | None) -> str:
     return "wrong" if result.status == "answered" else result.status
 
 
-def _outcome_lines(comparison: ComparisonData) -> list[dict[str, Any]]:
+def _outcome_lines(comparison: Comparison) -> list[dict[str, Any]]:
     """Return the grid: a line for each task, in it a cell for each contender with the outcomes of its repeats."""
     found: dict[tuple[str, str], dict[int, CellResult]] = defaultdict(dict)
     for result in comparison.results:
@@ -181,7 +181,7 @@ def _outcome_cell(outcomes: list[str], who: str) -> dict[str, str]:
     return {"look": only or "mixed", "text": text, "label": f"{who}: {words}, of {len(outcomes)}"}
 
 
-def _script_data(comparison: ComparisonData, state: Mapping[str, int]) -> dict[str, Any]:
+def _script_data(comparison: Comparison, state: Mapping[str, int]) -> dict[str, Any]:
     """Return what the page's script needs of tasks, contenders and cells; `state` says where each record is."""
     tasks = {task.id: t for t, task in enumerate(comparison.suite.tasks)}
     contenders = {each.key: c for c, each in enumerate(comparison.contenders)}
