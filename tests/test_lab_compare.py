@@ -105,7 +105,7 @@ def test_it_stops_at_the_budget_and_goes_on_with_a_larger_one(tmp_path: Path) ->
 
 def test_the_budget_counts_what_a_grader_spends(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "from plait.lab import Grade\n\ndef dear(run, task):\n    return Grade(True, 1.0, \"right\", cost_usd=1.0)\n"
+        'from plait.lab import Grade\n\ndef dear(run, task):\n    return Grade(True, 1.0, "right", cost_usd=1.0)\n'
     )
     tasks = [{**task, "grader": f"{tmp_path}/mine.py:dear"} for task in TASKS]
     model = scripted(Reply(RIGHT, usage=Usage(0, 0)), rate=Rate("tokens"))

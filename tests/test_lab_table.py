@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import structs
+from rich.cells import cell_len
 
 from lab_results import comparison, result, spent
+from plait.cli.output import print_table
 from plait.core import Usage
 from plait.lab import Grade, report, statistics
+from plait.lab.grid import TableColumn, render_grid
 from plait.runtime.costs import in_all
 
 # -- rows
@@ -213,6 +216,15 @@ def test_a_narrow_terminal_leaves_columns_out_and_says_so_but_never_the_sums() -
         head = shown.split("\n")[2].split()
         assert {"loop", "success", "tokens", "seconds", "USD"} <= set(head)
         assert ("Left out for width" in shown) == (len(head) < len(report.table_columns(made.rows)))
+
+
+def test_columns_line_up_behind_letters_that_take_two_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [["東京の一覧", "1"], ["Nice", "200"]]
+    columns = [TableColumn("name", tuple(row[0] for row in rows), left=True), TableColumn("n", ("1", "200"))]
+    drawn, _ = render_grid(columns)
+    print_table(["name", ">n"], rows)
+    assert capsys.readouterr().out.rstrip("\n") == drawn
+    assert {cell_len(line) for line in drawn.split("\n")} == {15}
 
 
 def test_the_columns_that_matter_least_go_first() -> None:

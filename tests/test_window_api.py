@@ -26,6 +26,10 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "journal.db"
 
 
+FILES_AND_CODE = ({"tools": ["evil.py"]}, {"prompts": "/etc"}, {"system": "x"}, {"journal": "x.db"}, {"sandbox": "x"})
+"""What a fork over HTTP may never change."""
+
+
 def names(found: dict[str, Any]) -> list[str]:
     return [run["question"] for run in found["runs"]]
 
@@ -166,7 +170,7 @@ def test_what_cannot_be_done_is_refused_in_words(journal: Path) -> None:
             ("/api/runs", {"agent": "plait", "question": "?", "tools": ["evil.py"]}, 400),
             (f"/api/runs/{run}/resume", {"answer": "yes"}, 409),
             (f"/api/runs/{run}/fork", {"at": 99}, 400),
-            (f"/api/runs/{run}/fork", {"at": 1, "prompts": "/etc"}, 400),
+            *((f"/api/runs/{run}/fork", {"at": 1, **change}, 400) for change in FILES_AND_CODE),
             (f"/api/runs/{run}/fork", {"at": 1, "loop": "odd"}, 400),
             (f"/api/runs/{run}/cancel", {}, 409),
             ("/api/runs/none/resume", {}, 404),

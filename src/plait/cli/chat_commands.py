@@ -64,6 +64,8 @@ class ChatCommands:
                 meant = f"Did you mean /{near[0]}? " if near else ""
                 hint = f"{meant}/help lists the commands; // sends a line that begins with a slash."
                 raise ConfigError(f"There is no command /{word}.", hint=hint)
+            if rest.strip() and not COMMANDS[name][0]:
+                raise ConfigError(f"/{word} takes no words.", hint=f"Write /{word} alone.")
             getattr(self, f"_{name}")(rest.strip())
         except PlaitError as why:
             self.chat.say(f"Error: {why}")

@@ -73,6 +73,8 @@ def show(
         raise ConfigError("--html shows everything by itself.", hint="Leave out --wire, --tree and --json.")
     if tree and wire:
         raise ConfigError("--tree and --wire show different things.", hint="Give one of them.")
+    if tree and full:
+        raise ConfigError("--tree shows a line for each run.", hint="Leave out --full.")
     row, store = find_run(run, journal)
     if tree:
         show_tree(row, store, as_object=as_object)

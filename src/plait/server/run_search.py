@@ -20,8 +20,6 @@ PAGE = 40
 MOST = 200
 RECENT = 200
 """Number of the newest runs that are watched for changes, besides the active ones."""
-LATELY = 5_000
-"""Number of the newest runs that are searched for active ones. A filter by status finds older ones."""
 STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted")
 FILTERS = ("words", "status", "loop", "agent", "session", "model")
 """The fields of a query by which the list can be filtered."""
@@ -44,11 +42,9 @@ def find_runs(journal: Journal, query: RunQuery) -> tuple[list[RunRow], bool]:
 
 
 def find_unfinished(journal: Journal) -> list[RunRow]:
-    """Return the active and waiting runs, newest first, among the `LATELY` newest ones."""
-    if not (newest := journal.find(RunQuery(limit=1))):
-        return []
+    """Return the active and the waiting runs, newest first; at most `MOST` of each."""
     found = [row for status in ("running", "waiting") for row in journal.find(RunQuery(status=status, limit=MOST))]
-    return sorted((row for row in found if row.n > newest[0].n - LATELY), key=lambda row: -row.n)
+    return sorted(found, key=lambda row: -row.n)
 
 
 def list_choices(journal: Journal) -> dict[str, list[str]]:

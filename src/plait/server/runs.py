@@ -22,7 +22,7 @@ from plait.core.errors import UnknownRun
 from plait.core.events import Began, Ended
 from plait.journal.codec import encode
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Journal, NoJournal
+from plait.journal.store import Journal, RunQuery
 from plait.runtime.attachments import UserQuestion
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.run import Run
@@ -200,7 +200,7 @@ class RunManager:
     async def fork(
         self, run: str, at: int, changes: Mapping[str, Any] | None = None, *, caller: Caller = ANYONE
     ) -> ActiveRun:
-        """Start a run that takes the steps before `at` from another run. `agents.FORKABLE` lists the `changes`."""
+        """Start a run that takes the steps before `at` from another run. `changes` are those of `change_agent`."""
         head = (await self.find_run(run, caller)).head
         agent = change_agent(self.agent_for(head), dict(changes or {}))
         name = _agent_name(head)
@@ -293,16 +293,9 @@ class RunManager:
 
     def unfinished_runs(self) -> list[RunRow]:
         """Return the runs that a server on this journal started and did not end, because it died or was stopped."""
-        try:
-            rows = [*self.journal.runs(10_000, "interrupted"), *self.journal.runs(10_000, "cancelled")]
-        except NoJournal:
-            return []
-        return [
-            row
-            for row in rows
-            if RunLabel.parse(row.head.label) is not None
-            and (row.status == "interrupted" or (row.outcome or {}).get("reason") == STOPPED)
-        ]
+        states = ("interrupted", "cancelled")
+        rows = (row for each in states for row in self.journal.find(RunQuery(status=each, label="serve:")))
+        return [row for row in rows if row.status == "interrupted" or (row.outcome or {}).get("reason") == STOPPED]
 
     # -- places and turns
 

@@ -50,7 +50,7 @@ class ResumeBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The step from which to fork, and what changes."""
+    """The step from which to fork, and what changes. Nothing here may name a file or load code."""
 
     at: int
     model: str | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import ConfigError
 from plait.core.notebook import hash_source
+from plait.core.text import show_hidden
 from plait.lab.comparison import Comparison
 from plait.lab.page.charts import drawing_script, make_charts, make_row_views
 from plait.lab.page.records import (
@@ -23,7 +24,6 @@ from plait.lab.page.records import (
     json_block,
     plain_text,
     shorten,
-    show_hidden,
 )
 from plait.lab.results import CellResult
 

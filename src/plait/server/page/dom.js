@@ -1,7 +1,16 @@
 // Elements, and texts of others as text: nothing here ever reads markup.
 
-// Control characters (not tab and newline), direction marks, blanks of no width, line separators, halves of pairs, tags.
-const HIDDEN = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\p{Surrogate}|[\u{e0000}-\u{e007f}]/gu;
+// The characters that `show_hidden` of core/text.py shows by their number.
+const HIDDEN = new RegExp([
+  // control characters (not tab and newline), halves of pairs
+  "[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff]",
+  // direction marks, signs without a width, line separators, fillers, tags
+  "[\\xad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufe00-\\ufe0d]",
+  "[\\ufeff\\uffa0\\ufff0-\\ufffb\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]",
+  // joiners that do not stand between letters of other scripts, selectors of a form that do not follow an emoji
+  "(?<![^\\x00-\\x7f\\u200b-\\u200f])[\\u200c\\u200d]|[\\u200c\\u200d](?![^\\x00-\\x7f\\u200b-\\u200f])",
+  "(?<![\\xa9\\xae\\u203c-\\u3299\\u{1f000}-\\u{1faff}])[\\ufe0e\\ufe0f]",
+].join("|"), "gu");
 const MANY = 2000;
 
 // make("button.quiet", {type: "button", onclick}, "Text", other): null and false are left out.
