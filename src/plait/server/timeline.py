@@ -233,7 +233,6 @@ class ViewerTimeline:
             **({"reply": self._cut(reply.text)} if reply.text.strip() and not parts else {}),
             state="done",
             finish=reply.finish,
-            native=[call.tool for call in reply.calls],
             cost=reply.cost,
             **used,
             estimated=usage.estimated,
@@ -266,12 +265,12 @@ class ViewerTimeline:
         self._sum(turn.step, seconds=turn.ran.seconds)
 
     def _describe_result(self, ran: Ran) -> JSON:
-        result: JSON = {"seconds": ran.seconds, "calls": len(ran.calls), "lost": ran.lost}
+        result: JSON = {"seconds": ran.seconds, "lost": ran.lost}
         if ran.output:
             result["output"] = self._cut(ran.output)
         if ran.error is not None:
             result["error"] = self._cut(f"{ran.error.type}: {ran.error.message}".removesuffix(": "))
-            result["line"], result["limit"] = ran.error.line, ran.error.limit
+            result["line"] = ran.error.line
         return result
 
     def _show_note(self, moment: Moment, step: int, word: str, text: str) -> None:

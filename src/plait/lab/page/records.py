@@ -70,7 +70,7 @@ def make_record(events: Iterable[Event]) -> dict[str, Any]:
             continue
         number = event.step or number
         step = steps.setdefault(
-            number, {"n": number, "phases": [], "models": [], "in": 0, "out": 0, "cached": 0, "s": 0.0, "parts": []}
+            number, {"n": number, "phases": [], "models": [], "in": 0, "out": 0, "s": 0.0, "parts": []}
         )
         if isinstance(event, ev.Replied):
             _add_reply(step, event)
@@ -87,7 +87,6 @@ def _add_reply(step: dict[str, Any], reply: ev.Replied) -> None:
             step[name].append(shown)
     step["in"] += reply.usage.input_tokens
     step["out"] += reply.usage.output_tokens
-    step["cached"] += reply.usage.cached_tokens
     step["s"] = round(step["s"] + reply.seconds, 3)
     written = {part[0] for part in step["parts"]} & set(ev.WRITTEN)
     if not written and reply.text.strip():
