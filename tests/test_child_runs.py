@@ -20,8 +20,8 @@ from plait.journal.store import Journal
 from plait.models import http
 from plait.models.prices import Rate
 from plait.server.agents import ServedAgent
-from plait.server.live import run_document
 from plait.server.runs import RunManager
+from plait.view.live import run_document
 
 sent: list[str] = []
 

@@ -63,7 +63,7 @@ def test_the_viewer_and_pages_show_every_hidden_character_by_its_number() -> Non
         show_hidden("Zürich,\t東京\nمی\u200cخواهم 👩\u200d🚀 ❤\ufe0f")
         == "Zürich,\t東京\nمی\u200cخواهم 👩\u200d🚀 ❤\ufe0f"
     )
-    script = resources.files("plait.server.page").joinpath("dom.js").read_text("utf-8")
+    script = resources.files("plait.view.page").joinpath("dom.js").read_text("utf-8")
     found = re.search(r"const HIDDEN = new RegExp\(\[(.*?)\]\.join", script, re.S)
     assert found is not None
     parts = [json.loads(line.strip().rstrip(",")) for line in found[1].split("\n") if line.strip().startswith('"')]

@@ -97,7 +97,7 @@ def show(
 
 
 def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
-    from plait.server.html_file import LONGEST, render_html
+    from plait.view.html_file import LONGEST, render_html
 
     path = check_writable(name)
     text = render_html(row, store, max_text=None if full else LONGEST)

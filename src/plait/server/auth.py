@@ -45,24 +45,6 @@ ANYONE = Caller()
 
 
 @dataclass(frozen=True)
-class RunLabel:
-    """The label of a run that a server started: its owner, the served agent, and the key of its conversation."""
-
-    owner: str
-    agent: str
-    key: str = ""
-
-    def __str__(self) -> str:
-        return f"serve:{self.owner}:{self.agent}:{self.key}"
-
-    @classmethod
-    def parse(cls, label: str) -> RunLabel | None:
-        """Read a label; None for a run that no server started."""
-        parts = label.split(":")
-        return cls(*parts[1:]) if parts[0] == "serve" and len(parts) == 4 else None
-
-
-@dataclass(frozen=True)
 class BrowserLogin:
     """The cookie that a browser gets for a token and sends with each request.
 

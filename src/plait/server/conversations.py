@@ -31,15 +31,14 @@ from plait.journal.results import Results
 from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
 from plait.runtime.approvals import waiting_with, without_id
 from plait.runtime.chat_messages import write_messages
-from plait.server.auth import Caller, RunLabel
+from plait.server.auth import Caller
 from plait.server.chat_format import ChatMessage, answer_text, question_text
 from plait.server.errors import RequestRejected
+from plait.view.served_runs import RunLabel
 
 TURNS_BACK = 12
 """Number of earlier turns in which the run of a long exchange is searched."""
 QUESTION_ID = re.compile(rf"(?<!\w)[a-z2-7]{{{QUESTION_ID_LENGTH}}}(?!\w)", re.IGNORECASE)
-UNNAMED = re.compile(r"(^|/)chat-[0-9]{8}-[0-9]{6}-[a-z0-9]{6}$")
-"""The names, in the journal, of sessions that clients did not name."""
 
 
 class ConversationState(Struct, frozen=True):

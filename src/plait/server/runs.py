@@ -27,10 +27,11 @@ from plait.runtime.attachments import UserQuestion
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.run import Run
 from plait.server.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
-from plait.server.auth import ANYONE, AccessTokens, Caller, RunLabel
+from plait.server.auth import ANYONE, AccessTokens, Caller
 from plait.server.errors import RequestRejected
-from plait.server.live import PartialReplies
 from plait.server.metrics import ServerMetrics
+from plait.view.live import PartialReplies
+from plait.view.served_runs import RunLabel
 
 GONE = "the client went away"
 """Why a run was cancelled: its client closed the connection."""

@@ -16,13 +16,13 @@ from plait.agent import Agent
 from plait.journal.results import Results
 from plait.journal.store import RunQuery, wait_for
 from plait.runtime.attachments import restore_request
-from plait.server import live, run_search
 from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
-from plait.server.http_exchanges import body_text, exact_body, read_exchanges
-from plait.server.run_diff import equal_steps, first_difference, load_compared
-from plait.server.run_view import list_entry
 from plait.server.runs import RunManager
+from plait.view import live, run_search
+from plait.view.http_exchanges import body_text, exact_body, read_exchanges
+from plait.view.run_diff import equal_steps, first_difference, load_compared
+from plait.view.run_view import list_entry
 
 KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
 POLICY = (
@@ -256,7 +256,7 @@ class ViewerApi:
 
 
 def _page(name: str) -> Response:
-    file = resources.files("plait.server.page").joinpath(name)
+    file = resources.files("plait.view.page").joinpath(name)
     if not file.is_file():
         raise RequestRejected(404, f"There is no page {name!r}.")
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}

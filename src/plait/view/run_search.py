@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from plait.core.errors import ConfigError
 from plait.journal.records import RunRow
 from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
-from plait.server.conversations import UNNAMED
+from plait.view.served_runs import UNNAMED
 
 PAGE = 40
 """Runs on one page by default."""

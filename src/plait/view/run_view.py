@@ -17,9 +17,9 @@ from plait.journal.timeline import Timeline
 from plait.runtime.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.spent import spent_in
-from plait.server.auth import RunLabel
-from plait.server.plan_svg import STYLE, as_svg
-from plait.server.timeline import ViewerTimeline, question_item
+from plait.view.plan_svg import STYLE, as_svg
+from plait.view.served_runs import RunLabel
+from plait.view.timeline import ViewerTimeline, question_item
 
 SHORT = 400
 """Characters of a question and an answer in the list."""
