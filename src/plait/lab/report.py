@@ -291,8 +291,8 @@ def _pair_columns(rows: Sequence[TableRow], pairs: Sequence[Pair]) -> list[Table
         column("wins", lambda pair: f"{pair.wins_a:,} to {pair.wins_b:,}"),
         column("both right", lambda pair: show_number(pair.both_right), 5),
         column("both wrong", lambda pair: show_number(pair.both_wrong), 5),
-        column("p", lambda pair: _show_p(pair.p), 4),
-        column("p (Holm)", lambda pair: _show_p(pair.p_holm)),
+        column("p", lambda pair: show_p(pair.p), 4),
+        column("p (Holm)", lambda pair: show_p(pair.p_holm)),
         column("tokens", ratio, 2),
     ]
 
@@ -335,7 +335,8 @@ def _add_up(parts: Sequence[float | None]) -> list[str]:
     return [f"{each:,}" for each in (*cut, total)]
 
 
-def _show_p(p: float | None) -> str:
+def show_p(p: float | None) -> str:
+    """Return the p of a test, "-" for None."""
     return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
@@ -402,7 +403,7 @@ def _pair_notes(pairs: Sequence[Pair], name: Callable[[str], str]) -> list[str]:
         for pair in differ[:MOST_PAIRS]:
             sides = ((pair.a, pair.wins_a), (pair.b, pair.wins_b))
             (winner, won), (loser, lost) = sides if pair.word == "better" else reversed(sides)
-            of = f"of {format_count(pair.tasks, 'task')} {won} to {lost}, p {_show_p(pair.p_holm)}"
+            of = f"of {format_count(pair.tasks, 'task')} {won} to {lost}, p {show_p(pair.p_holm)}"
             notes.append(f"  {name(winner)} is better than {name(loser)}: {of}")
         if len(differ) > MOST_PAIRS:
             notes.append(f"  and {format_count(len(differ) - MOST_PAIRS, 'more pair')}")
@@ -424,7 +425,7 @@ def _pair_notes(pairs: Sequence[Pair], name: Callable[[str], str]) -> list[str]:
 
 def _name_pairs(pairs: Sequence[Pair], name: Callable[[str], str], *, tested: bool = False) -> str:
     words = [
-        f"{name(pair.a)} and {name(pair.b)}" + f" ({pair.wins_a} to {pair.wins_b}, p {_show_p(pair.p_holm)})" * tested
+        f"{name(pair.a)} and {name(pair.b)}" + f" ({pair.wins_a} to {pair.wins_b}, p {show_p(pair.p_holm)})" * tested
         for pair in pairs[:MOST_PAIRS]
     ]
     words += [f"{len(pairs) - MOST_PAIRS:,} more"] if len(pairs) > MOST_PAIRS else []

@@ -35,7 +35,7 @@ _NAMES = re.compile(r"^export (?:const|class|function|async function) (\w+)", re
 
 def render_html(row: RunRow, journal: Journal, *, max_text: int | None = LONGEST) -> str:
     """Render a run of a journal as one HTML file. `max_text`: characters of a text, None for all."""
-    style, script = read_asset("page.css"), bundle_script("main.js")
+    style, script = read_asset("colors.css") + read_asset("page.css"), bundle_script("main.js")
     sources = f"script-src {hash_source(script)}; style-src {hash_source(style)}"
     policy = f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
     before, _, rest = read_asset("index.html").partition("<link rel=")

@@ -25,7 +25,9 @@ from plait.lab.page.records import (
     plain_text,
     shorten,
 )
+from plait.lab.report import show_number, show_p, show_percent, show_usd, usd_digits
 from plait.lab.results import CellResult
+from plait.view.html_file import read_asset
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -75,8 +77,7 @@ def render_served_page(comparison: Comparison, runs: str) -> str:
 
 def render_tables_page(title: str, body: str) -> str:
     """Render a page without scripts and outside addresses. `body` is HTML already."""
-    style = _read_file("page.css")
-    title = show_hidden(title)
+    style, title = _read_style(), show_hidden(title)
     return _template("tables.html.j2").render(title=title, body=body, style=style, style_hash=hash_source(style))
 
 
@@ -90,16 +91,17 @@ def _page_parts(comparison: Comparison, draw: str) -> dict[str, Any]:
         "facts": _facts(comparison),
         "unfinished": _unfinished(comparison),
         "rows": rows,
+        "digits": usd_digits([each.cost_usd for each in comparison.rows]),
         "pairs": comparison.pairs,
         "named": {c.key: f"{r.number} {r.name}" for c, r in zip(comparison.contenders, rows, strict=True)},
         "pictures": [(each, json_block(each.spec) if each.spec else "") for each in make_charts(rows)] if draw else [],
         "lines": lines,
         "legend": [(kind, *words) for kind, words in OUTCOMES.items() if kind in seen],
-        "style": _read_file("page.css"),
+        "style": _read_style(),
         "draw": draw,
         "script": _read_file("page.js"),
         "hashes": [hash_source(text) for text in (draw, _read_file("page.js"))],
-        "style_hash": hash_source(_read_file("page.css")),
+        "style_hash": hash_source(_read_style()),
     }
 
 
@@ -239,25 +241,15 @@ def _read_file(name: str) -> str:
     return resources.files("plait.lab.page").joinpath(name).read_text("utf-8")
 
 
+def _read_style() -> str:
+    return read_asset("colors.css") + _read_file("page.css")
+
+
 @functools.cache
 def _template(name: str = "page.html.j2") -> Template:
     from jinja2 import Environment, StrictUndefined
 
     # Everything is escaped except what the template marks as safe: Plait's own files, and JSON made by `json_block`.
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters.update(number=_show_number, share=_show_share, usd=_show_usd)
+    made.filters.update(number=show_number, percent=show_percent, usd=show_usd, p=show_p)
     return made.from_string(_read_file(name))
-
-
-def _show_number(value: float | None, digits: int = 0) -> str:
-    return "" if value is None else f"{value:,.{digits}f}"
-
-
-def _show_share(value: float | None) -> str:
-    return "" if value is None else f"{value * 100:.1f} %".replace(".0 %", " %")
-
-
-def _show_usd(value: float | None) -> str:
-    if value is None:
-        return "unknown"
-    return "0" if value == 0 else f"{value:.6f}".rstrip("0") if value < 0.01 else f"{value:.4f}"
