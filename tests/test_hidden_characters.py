@@ -64,7 +64,7 @@ def test_the_viewer_and_pages_show_every_hidden_character_by_its_number() -> Non
         == "Zürich,\t東京\nمی\u200cخواهم 👩\u200d🚀 ❤\ufe0f"
     )
     script = resources.files("plait.view.page").joinpath("dom.js").read_text("utf-8")
-    found = re.search(r"const HIDDEN = new RegExp\(\[(.*?)\]\.join", script, re.S)
+    found = re.search(r"const HIDDEN = new RegExp\(\s*\[(.*?)\]\s*\.join", script, re.S)
     assert found is not None
     parts = [json.loads(line.strip().rstrip(",")) for line in found[1].split("\n") if line.strip().startswith('"')]
     pattern = re.sub(r"\\u\{(\w+)\}", lambda match: rf"\U{match[1]:0>8}", "|".join(parts)).replace("\\0-", "\\x00-")

@@ -18,9 +18,22 @@
     };
   };
   const config = () => ({
-    background: null, font: getComputedStyle(document.body).fontFamily, view: { stroke: null },
-    axis: { labelColor: "var(--quiet)", titleColor: "var(--quiet)", gridColor: "var(--line)", domainColor: "var(--mark-quiet)", tickColor: "var(--mark-quiet)", labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", titlePadding: 8 },
-    header: { labelColor: "var(--ink)", labelFontSize: 12 }, text: { color: "var(--ink)" },
+    background: null,
+    font: getComputedStyle(document.body).fontFamily,
+    view: { stroke: null },
+    axis: {
+      labelColor: "var(--quiet)",
+      titleColor: "var(--quiet)",
+      gridColor: "var(--line)",
+      domainColor: "var(--mark-quiet)",
+      tickColor: "var(--mark-quiet)",
+      labelFontSize: 12,
+      titleFontSize: 12,
+      titleFontWeight: "normal",
+      titlePadding: 8,
+    },
+    header: { labelColor: "var(--ink)", labelFontSize: 12 },
+    text: { color: "var(--ink)" },
   });
   const nothing = () => Promise.reject(new Error("Pictures load nothing."));
 
@@ -36,7 +49,16 @@
       // In a narrow picture there is no room for names: numbers do.
       if (width < 400) spec.layer = spec.layer.filter((each) => !each.mark.align);
     }
-    const options = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", defaultStyle: false, hover: false, tooltip, loader: { load: nothing, sanitize: nothing } };
+    const options = {
+      mode: "vega-lite",
+      actions: false,
+      ast: true,
+      renderer: "svg",
+      defaultStyle: false,
+      hover: false,
+      tooltip,
+      loader: { load: nothing, sanitize: nothing },
+    };
     return window.vegaEmbed(plot, spec, options);
   };
 })();
