@@ -22,9 +22,10 @@ from plait.lab.grid import (
     make_column,
     wrap_sentence,
 )
+from plait.lab.numbers import show_number, show_p, show_percent, show_usd, usd_digits
 from plait.lab.results import CellResult
 from plait.models.fallback import SEPARATOR
-from plait.runtime.costs import CODE, TOOLS, UNKNOWN_COST, in_all, in_units, round_spending
+from plait.runtime.costs import CODE, TOOLS, in_all, in_units, round_spending
 
 UNKNOWN_PRICE = "?: a price is unknown. Add it to [prices] in plait.toml, and repeat the runs with --again."
 CHANGED = (
@@ -297,35 +298,6 @@ def _pair_columns(rows: Sequence[TableRow], pairs: Sequence[Pair]) -> list[Table
     ]
 
 
-# -- numbers as text
-
-
-def show_percent(share: float | None, interval: tuple[float, float] | None = None) -> str:
-    """Return `67 % (47-82)`, "-" for None. 0 % and 100 % appear only for none and all."""
-    if share is None:
-        return "-"
-    whole = min(max(round(share * 100), int(share > 0)), 99 + int(share == 1))
-    return f"{whole} %" + (f" ({interval[0] * 100:.0f}-{interval[1] * 100:.0f})" if interval else "")
-
-
-def show_number(value: float | None, digits: int = 0) -> str:
-    """Return a number with thousands separators, "-" for None."""
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def show_usd(value: float | None, digits: int = 5) -> str:
-    """Return a sum of money, "?" if it is unknown."""
-    return UNKNOWN_COST if value is None else f"{value:,.{digits}f}"
-
-
-def usd_digits(values: Sequence[float | None]) -> int:
-    """Return the decimals at which the smallest sum above 0 has two digits, from 5 to 9."""
-    for digits in range(5, 9):
-        if all(not value or value >= 10.0 ** (1 - digits) for value in values):
-            return digits
-    return 9
-
-
 def _add_up(parts: Sequence[float | None]) -> list[str]:
     """Return parts and their sum in whole numbers that add up as shown."""
     known = [Fraction(part) for part in parts if part is not None]
@@ -333,11 +305,6 @@ def _add_up(parts: Sequence[float | None]) -> list[str]:
         return ["-"] * (len(parts) + 1)
     cut, total = in_units(known, 1)
     return [f"{each:,}" for each in (*cut, total)]
-
-
-def show_p(p: float | None) -> str:
-    """Return the p of a test, "-" for None."""
-    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _show_changed(row: TableRow) -> str:

@@ -12,6 +12,7 @@ from plait.core.errors import ConfigError
 from plait.core.notebook import hash_source
 from plait.core.text import show_hidden
 from plait.lab.comparison import Comparison
+from plait.lab.numbers import show_number, show_p, show_percent, show_usd, usd_digits
 from plait.lab.page.charts import drawing_script, make_charts, make_row_views
 from plait.lab.page.records import (
     IN_PAGE,
@@ -25,7 +26,6 @@ from plait.lab.page.records import (
     plain_text,
     shorten,
 )
-from plait.lab.report import show_number, show_p, show_percent, show_usd, usd_digits
 from plait.lab.results import CellResult
 from plait.view.html_file import read_asset
 
