@@ -59,7 +59,7 @@ def serve(folder: Path, concurrent: int, resume: bool) -> None:
     table = ServeTable(concurrent=concurrent, queued=10 * concurrent, connections=4096)
     sock = listen("127.0.0.1", 0)
     manager = RunManager([serve_agent("plait", agent, table, thoughts=True)], table)
-    serve_until_signal(manager, sock, lambda: print(sock.getsockname()[1], flush=True), resume=resume)
+    asyncio.run(serve_until_signal(manager, sock, lambda: print(sock.getsockname()[1], flush=True), resume=resume))
 
 
 class Served:

@@ -20,8 +20,8 @@ from plait.journal.store import Journal
 from plait.models import http
 from plait.models.prices import Rate
 from plait.server.agents import ServedAgent
-from plait.server.live import run_document
 from plait.server.runs import RunManager
+from plait.view.live import run_document
 
 sent: list[str] = []
 
@@ -470,6 +470,8 @@ def test_the_command_line_shows_the_tree_and_its_costs(journal: Path, capsys: py
         and second.startswith(f"└─ {below.id}")
         and whole.startswith("In all · 2 runs · 4 calls")
     )
+    assert run_in_process(["show", "--tree", "--full", run.id, *at]) == 2
+    assert "Leave out --full." in capsys.readouterr().err
     shown = json.loads(output_of(capsys, "show", "--tree", run.id, "--json", *at))
     assert [each["run"] for each in shown["children"]] == [below.id] and shown["tree"]["requests"] == 4
     assert shown["children"][0]["caller"] == run.id

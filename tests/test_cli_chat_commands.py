@@ -204,6 +204,7 @@ def test_unknown_commands_are_not_sent_and_two_slashes_send_one(plait: Shell, te
     at = started(terminals, "--session", "s", "--model", script(plait, final("A path.")))
     say(at, "/modle x", "There is no command /modle. Did you mean /model? /help lists the commands; // sends")
     say(at, "/etc/hosts is what?", "There is no command /etc/hosts.")
+    say(at, "/cost x", "/cost takes no words. Write /cost alone.")
     shown = say(at, "/help", "/show [TURN], /why", "/sessions", "/quit, /exit")
     for name in ("show", "cost", "model", "loop", "tools", "session", "new"):
         assert re.search(rf"^/{name} ", shown, re.M)

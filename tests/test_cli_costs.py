@@ -59,7 +59,7 @@ def read(done: Ended) -> list[dict[str, str]]:
 
 
 def number(cell: str) -> Decimal:
-    return Decimal(0) if cell == "-" else Decimal(cell)
+    return Decimal(0) if cell == "" else Decimal(cell)
 
 
 def adds_up(row: dict[str, str], *kinds: str) -> None:
@@ -113,8 +113,8 @@ def test_loops_of_different_phases_stand_in_one_table(plait: Shell) -> None:
         *("act s", "act USD", "reason s", "reason USD", "react s", "react USD"),
         *("tools s", "reply s", "reply USD", "in all s", "in all USD", "cached"),
     ]
-    assert (rows[0]["act s"], rows[0]["act USD"]) == ("-", "-")
-    assert (rows[1]["reason USD"], rows[1]["reply s"]) == ("-", "-")
+    assert (rows[0]["act s"], rows[0]["act USD"]) == ("", "")
+    assert (rows[1]["reason USD"], rows[1]["reply s"]) == ("", "")
     assert rows[1]["models"] == "scripted:one"
     for row in rows:
         adds_up(row, "s", "USD")
@@ -220,7 +220,7 @@ def test_after_how_many_runs_the_hardware_is_paid(plait: Shell) -> None:
     assert (dear.cost_usd, cheap.cost_usd) == (0.00381, 0.0002428)
     words = [run.id for run in (dear, cheap, dearer, odd)]
     rows = read(plait("costs", *words, "--hardware", "1500", "--csv"))
-    assert [row["paid back after"] for row in rows] == ["-", "420498", "never", "?"]
+    assert [row["paid back after"] for row in rows] == ["", "420498", "never", "?"]
     told = json.loads(plait("costs", *words, "--hardware", "1500", "--json").out)
     assert [row["paid_back_after_runs"] for row in told] == [None, 420_498, "never", "not known"]
     text = plait("costs", *words, "--hardware", "1500").out

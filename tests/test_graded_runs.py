@@ -21,7 +21,7 @@ from window_support import answer, react
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
-from plait.server.live import follow_list, follow_run  # noqa: E402
+from plait.view.live import follow_list, follow_run  # noqa: E402
 
 
 async def compare(journal: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 from contextlib import suppress
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 import plait
 from cli_support import PLAIT, Shell, action, final
 from fork_server import start_forked
-from plait.core.text import clean, clean_drawn, escape_hidden
+from plait.core.text import clean, clean_drawn, escape_hidden, show_hidden
 
 HIDDEN = [
     "\u200b",
@@ -53,6 +55,21 @@ def test_the_question_for_approval_shows_characters_without_a_width(hidden: str,
     run = plait.Agent("react", model=model, tools=[pay], approve="effects", journal=journal).run("Pay.")
     assert run.status == "waiting" and run.reason is not None
     assert hidden not in run.reason and json.dumps(hidden)[1:-1] in run.reason
+
+
+def test_the_viewer_and_pages_show_every_hidden_character_by_its_number() -> None:
+    assert show_hidden("a\u3164b\u034fc\ud800d\u202e") == "a[U+3164]b[U+034F]c[U+D800]d[U+202E]"
+    assert (
+        show_hidden("Zürich,\t東京\nمی\u200cخواهم 👩\u200d🚀 ❤\ufe0f")
+        == "Zürich,\t東京\nمی\u200cخواهم 👩\u200d🚀 ❤\ufe0f"
+    )
+    script = resources.files("plait.view.page").joinpath("dom.js").read_text("utf-8")
+    found = re.search(r"const HIDDEN = new RegExp\(\s*\[(.*?)\]\s*\.join", script, re.S)
+    assert found is not None
+    parts = [json.loads(line.strip().rstrip(",")) for line in found[1].split("\n") if line.strip().startswith('"')]
+    pattern = re.sub(r"\\u\{(\w+)\}", lambda match: rf"\U{match[1]:0>8}", "|".join(parts)).replace("\\0-", "\\x00-")
+    for text in (f"{before}{chr(code)}{after}" for code in range(0x110000) for before, after in (("", ""), ("é", "é"))):
+        assert (re.search(pattern, text) is not None) == (show_hidden(text) != text), ascii(text)
 
 
 # -- everything that is printed

@@ -103,6 +103,16 @@ def test_it_stops_at_the_budget_and_goes_on_with_a_larger_one(tmp_path: Path) ->
     assert len(unknown.results) == 1 and "price of a model is unknown" in unknown.unfinished
 
 
+def test_the_budget_counts_what_a_grader_spends(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        'from plait.lab import Grade\n\ndef dear(run, task):\n    return Grade(True, 1.0, "right", cost_usd=1.0)\n'
+    )
+    tasks = [{**task, "grader": f"{tmp_path}/mine.py:dear"} for task in TASKS]
+    model = scripted(Reply(RIGHT, usage=Usage(0, 0)), rate=Rate("tokens"))
+    done = compare(tasks, loops="react", models=[model], budget=2.5, journal=tmp_path / "j.db")
+    assert len(done.results) == 2 and "2.00000 USD are spent" in done.unfinished
+
+
 def completion(text: str) -> dict[str, Any]:
     return {
         "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
@@ -159,6 +169,23 @@ async def test_an_endpoint_that_fails_at_one_task_only_does_not_stop_the_others(
         )
         assert {each.task for each in done.results} == {"a", "c", "d"}
         assert [each.task for each in done.not_measured] == ["b"] and "fails at b (ServerFailed)" in done.unfinished
+
+
+async def test_an_outage_after_a_finished_cell_gives_no_cell_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plait.lab.schedule.FIRST_PAUSE", 0.01)
+    number = 0
+
+    async def answer(asked: Asked) -> None:
+        nonlocal number
+        number += 1
+        await (asked.answer(503, {"error": "down"}) if 2 <= number <= 5 else asked.answer(200, completion(RIGHT)))
+
+    async with Server(answer) as server:
+        options: dict[str, Any] = {"models": [server.model()], "limits": plait.Limits(retries=0)}
+        done = await acompare(TASKS, loops="react", journal=tmp_path / "j.db", **options)
+        assert len(done.results) == 4 and not done.unfinished
 
 
 async def test_a_rejected_request_is_not_measured_and_is_sent_again_by_the_next_comparison(tmp_path: Path) -> None:

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import structs
+from rich.cells import cell_len
 
 from lab_results import comparison, result, spent
+from plait.cli.output import print_table
 from plait.core import Usage
 from plait.lab import Grade, report, statistics
+from plait.lab.grid import TableColumn, render_grid
 from plait.runtime.costs import in_all
 
 # -- rows
@@ -185,7 +188,8 @@ def test_the_table_in_a_terminal() -> None:
         react(dialect=lines)    31 % (14-56)    16    2.0    2.0  1,000   50   1,050     1.00  1.00  0.00100
         rewoo                   75 % (51-90)    16    2.0    2.0  1,000   50   1,050     1.00  1.00  0.00100
         json                  100 % (77-100)    13    2.0    2.0  1,000   50   1,050     1.00  1.00  0.00100
-        (no room for: cached, repairs, repaired, invented)
+
+        Left out for width: cached, repairs, repaired, invented; --markdown shows them.
 
         Not finished: 3 of 64 cells: the budget is spent.
         The rows don't have the same runs; two rows are compared on the tasks both finished.
@@ -211,12 +215,23 @@ def test_a_narrow_terminal_leaves_columns_out_and_says_so_but_never_the_sums() -
         assert max(map(len, shown.split("\n\n")[2].split("\n"))) <= width
         head = shown.split("\n")[2].split()
         assert {"loop", "success", "tokens", "seconds", "USD"} <= set(head)
-        assert ("no room for" in shown) == (len(head) < len(report.table_columns(made.rows)))
+        assert ("Left out for width" in shown) == (len(head) < len(report.table_columns(made.rows)))
+
+
+def test_columns_line_up_behind_letters_that_take_two_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [["東京の一覧", "1"], ["Nice", "200"]]
+    columns = [TableColumn("name", tuple(row[0] for row in rows), left=True), TableColumn("n", ("1", "200"))]
+    drawn, _ = render_grid(columns)
+    print_table(["name", ">n"], rows)
+    assert capsys.readouterr().out.rstrip("\n") == drawn
+    assert {cell_len(line) for line in drawn.split("\n")} == {15}
 
 
 def test_the_columns_that_matter_least_go_first() -> None:
     made = comparison(SMALL)
-    left = [report.render_text(made, width=width).split("no room for: ")[1].split(")")[0] for width in (120, 110, 90)]
+    left = [
+        report.render_text(made, width=width).split("Left out for width: ")[1].split(";")[0] for width in (120, 110, 90)
+    ]
     assert left == ["repaired, invented", "cached, repaired, invented", "cached, out, p90, repairs, repaired, invented"]
 
 
@@ -234,7 +249,7 @@ def test_the_table_in_markdown() -> None:
     shown = report.render_markdown(comparison({"re|act": "+-", "json": "++"}, who=["a", "<b>"], cost_usd=None))
     assert shown == dedent(
         """\
-        towns: 2 tasks
+        **towns: 2 tasks**
 
         | loop | models | success | runs | steps | calls | in | cached | out | tokens | seconds | p90 | USD | repairs | repaired | invented |
         |---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
@@ -369,7 +384,8 @@ def test_a_reason_that_only_counts_is_not_said_twice() -> None:
 
 
 def test_nothing_to_compare_is_a_title() -> None:
-    assert report.render_text(comparison({})) == report.render_markdown(comparison({})) == "towns: 0 tasks"
+    assert report.render_text(comparison({})) == "towns: 0 tasks"
+    assert report.render_markdown(comparison({})) == "**towns: 0 tasks**"
     assert report.render_csv(comparison({})) == "loop,models,success,n\n"
 
 

@@ -19,7 +19,7 @@ from plait.journal.records import RunHead
 from plait.journal.store import Journal
 from plait.runtime.agent_fields import OPTIONS, AgentFields, record_settings
 from plait.runtime.options import Option, list_fields
-from plait.server.agents import FORKABLE, makes_same_requests
+from plait.server.agents import makes_same_requests
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "plait"
@@ -193,10 +193,6 @@ def test_an_option_is_on_the_reference_page(option: Option) -> None:
     if option.flag:
         flag = option.flag.replace("|", "\\|")
         assert f"\n| `{flag}` | `{option.file_key}` |" in PAGE
-
-
-def test_a_client_may_change_what_the_options_say() -> None:
-    assert set(FORKABLE) == {"options", "loop", "model", "models", "approve", "grounding"}
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=name_of)

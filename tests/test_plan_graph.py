@@ -16,8 +16,8 @@ from plait.cli.plan_text import plan_page, render_plan
 from plait.core import Plan, Step, ToolSpec
 from plait.loops.plan_text import read_plan, read_plan_file, with_llm, write_plan
 from plait.loops.references import EVIDENCE
-from plait.server.plan_graph import ANSWER, as_mermaid, as_text, graph_of, input_words
-from plait.server.plan_svg import as_svg
+from plait.view.plan_graph import ANSWER, as_mermaid, as_text, graph_of, input_words
+from plait.view.plan_svg import as_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = st.sampled_from(

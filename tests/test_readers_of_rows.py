@@ -30,8 +30,8 @@ from plait.runtime.recorded_events import make_events
 from plait.runtime.sessions import require_answered
 from plait.server.chat_format import ChatMessage
 from plait.server.conversations import ConversationState, find_answered_question
-from plait.server.live import run_document
-from plait.server.timeline import ViewerTimeline
+from plait.view.live import run_document
+from plait.view.timeline import ViewerTimeline
 
 SEND = Call("send", {"text": "Lyon"})
 ASKING: tuple[Record, ...] = (begin("1.0", Call("helper", "go")), start_child("1.0:c5f.0", "r-1"))

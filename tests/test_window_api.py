@@ -15,8 +15,8 @@ skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
 from mcp_support import until  # noqa: E402
 from plait.core.errors import ConfigError  # noqa: E402
-from plait.journal.store import Journal  # noqa: E402
-from plait.server.run_search import RunFilter, find_runs  # noqa: E402
+from plait.journal.store import Journal, RunQuery  # noqa: E402
+from plait.view.run_search import PAGE, find_runs  # noqa: E402
 from window_server import FULL, ONE, serving  # noqa: E402
 from window_support import HIDDEN, HOSTILE, action, answer, begin, react, rewoo, written  # noqa: E402
 
@@ -24,6 +24,10 @@ from window_support import HIDDEN, HOSTILE, action, answer, begin, react, rewoo,
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     return tmp_path / "journal.db"
+
+
+FILES_AND_CODE = ({"tools": ["evil.py"]}, {"prompts": "/etc"}, {"system": "x"}, {"journal": "x.db"}, {"sandbox": "x"})
+"""What a fork over HTTP may never change."""
 
 
 def names(found: dict[str, Any]) -> list[str]:
@@ -116,9 +120,9 @@ def test_each_filter_keeps_what_it_says(journal: Path) -> None:
 
 
 def test_a_journal_that_is_not_there_yet_has_no_runs(journal: Path) -> None:
-    assert find_runs(Journal(journal), RunFilter()) == ([], False)
+    assert find_runs(Journal(journal), RunQuery(limit=PAGE)) == ([], False)
     with pytest.raises(ConfigError):
-        RunFilter(status="odd")
+        find_runs(Journal(journal), RunQuery(status="odd", limit=PAGE))
     with serving(react(journal)) as server:
         assert server.ask("GET", "/api/runs")[2] == {"live": [], "runs": [], "more": False}
         assert server.ask("GET", "/api/runs/none")[0] == 404
@@ -166,7 +170,7 @@ def test_what_cannot_be_done_is_refused_in_words(journal: Path) -> None:
             ("/api/runs", {"agent": "plait", "question": "?", "tools": ["evil.py"]}, 400),
             (f"/api/runs/{run}/resume", {"answer": "yes"}, 409),
             (f"/api/runs/{run}/fork", {"at": 99}, 400),
-            (f"/api/runs/{run}/fork", {"at": 1, "prompts": "/etc"}, 400),
+            *((f"/api/runs/{run}/fork", {"at": 1, **change}, 400) for change in FILES_AND_CODE),
             (f"/api/runs/{run}/fork", {"at": 1, "loop": "odd"}, 400),
             (f"/api/runs/{run}/cancel", {}, 409),
             ("/api/runs/none/resume", {}, 404),

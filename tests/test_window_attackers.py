@@ -21,7 +21,7 @@ from conftest import some_of
 from patience import patience
 from plait.core.errors import ConfigError, UnknownRun
 from plait.server import auth
-from plait.server.auth import LOGGED_IN, AccessTokens, Caller, LoginLimit, load_tokens
+from plait.server.auth import LOGGED_IN, AccessTokens, Caller, load_tokens
 from plait.server.runs import RunManager
 from window_server import FULL, ONE, TWO, Here, asked, serving
 
@@ -157,45 +157,10 @@ def test_a_login_expires_and_its_time_cannot_be_changed() -> None:
         assert tokens.find_login(odd, login.page, now=1000.0) is None
 
 
-def test_tokens_cannot_be_tried_out_by_the_thousand(locked: Here) -> None:
-    said = [locked.ask("POST", "/login", {"token": f"a wrong token {number}"}) for number in range(8)]
-    assert [status for status, *_ in said] == [401] * 5 + [429] * 3
-    assert 1 <= int(said[-1][1]["retry-after"]) <= 60
-    assert locked.ask("GET", "/api/runs", None, {"Authorization": f"Bearer {FULL}"})[0] == 200
-
-
 def test_wrong_tokens_of_others_do_not_close_the_login(locked: Here) -> None:
-    for number in range(8):
-        locked.ask("POST", "/login", {"token": f"a wrong token {number}"})
+    wrong = [locked.ask("POST", "/login", {"token": f"a wrong token {number}"})[0] for number in range(8)]
+    assert wrong == [401] * 8
     assert locked.ask("POST", "/login", {"token": FULL})[0] == 200
-    assert locked.ask("POST", "/login", {"token": "a wrong token"})[0] == 429
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "is_same"),
-    [
-        ("10.0.0.1", "10.0.0.1", True),
-        ("10.0.0.1", "10.0.0.2", False),
-        ("2001:db8::1", "2001:db8::ffff:2", True),
-        ("2001:db8::1", "2001:db8:0:1::1", False),
-        ("::ffff:10.0.0.1", "10.0.0.1", True),
-        ("fe80::1%eth0", "fe80::2", True),
-        ("::1", "127.0.0.1", False),
-    ],
-)
-def test_wrong_tokens_count_for_each_client_address(one: str, other: str, is_same: bool) -> None:
-    limit = LoginLimit()
-    assert [limit.add_failure(one, now) for now in range(5)] == [0] * 5
-    assert (limit.add_failure(other, 10.0) > 0) is is_same
-    assert limit.add_failure(one, 10.0) == 50.0
-    assert limit.add_failure(one, 61.0) == 0 and limit.add_failure(one, 61.5) == 0
-
-
-def test_many_addresses_take_no_memory_without_end() -> None:
-    limit = LoginLimit()
-    for number in range(5000):
-        limit.add_failure(f"10.0.{number >> 8}.{number & 255}", 0.0)
-    assert len(limit._failures) <= 1000
 
 
 # -- bodies

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from plait.core import Waiting
 from plait.server import chat_format
-from plait.server.auth import Caller, RunLabel
+from plait.server.auth import Caller
 from plait.server.chat_format import NO_TEXT, ChatMessage, ChatRequest, question_text
 from plait.server.conversations import conversation_key
 from plait.server.errors import RequestRejected
+from plait.view.served_runs import RunLabel
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

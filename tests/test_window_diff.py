@@ -9,7 +9,7 @@ from plait import Scripted
 from plait.core import Reply, Usage
 from plait.core.errors import RateLimited
 from plait.journal.store import Journal
-from plait.server.run_diff import ComparedRun, RunDifference, equal_steps, first_difference, load_compared
+from plait.view.run_diff import ComparedRun, RunDifference, equal_steps, first_difference, load_compared
 from window_support import action, answer, begin, react
 
 FIRST = action("population", {"town": "Lyon"}, "I need both towns.")

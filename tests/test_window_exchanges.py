@@ -12,7 +12,7 @@ from journal_rows import is_request, request, response
 from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
-from plait.server.http_exchanges import ChangeMark, body_text, exact_body, mark_changes, read_exchanges, utf16_length
+from plait.view.http_exchanges import ChangeMark, body_text, exact_body, mark_changes, read_exchanges, utf16_length
 from window_support import begin, codeact, react
 
 

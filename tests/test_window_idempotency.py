@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from lazily import skip_without
 
 skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
 from plait.journal.store import Journal  # noqa: E402
+from plait.server.idempotency import Idempotency  # noqa: E402
 from window_server import serving  # noqa: E402
 from window_support import answer, react  # noqa: E402
 
 CHAT = {"model": "plait", "messages": [{"role": "user", "content": "How many?"}]}
+
+
+async def test_a_stream_with_a_key_arrives_as_it_is_made() -> None:
+    go_on = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        await go_on.wait()
+        await send({"type": "http.response.body", "body": b"two"})
+
+    async def ask(got: list[bytes]) -> None:
+        async def send(message: Any) -> None:
+            got.append(message.get("body", b""))
+
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"idempotency-key", b"k")]}
+        await keys.answer(scope, b"{}", asyncio.Event().wait, send, "")  # type: ignore[arg-type]
+
+    keys = Idempotency(app)
+    first, second = list[bytes](), list[bytes]()
+    asking = [asyncio.create_task(ask(got)) for got in (first, second)]
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert first == second == [b"", b"one"]
+    go_on.set()
+    await asyncio.gather(*asking)
+    assert first == second == [b"", b"one", b"two"]
 
 
 def runs(journal: Path) -> int:

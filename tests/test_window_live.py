@@ -14,8 +14,8 @@ import plait
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, RunHead
 from plait.journal.store import Journal
-from plait.server import run_search
-from plait.server.live import RunFollower, follow_list, follow_run, last_seen_row, run_document
+from plait.view import run_search
+from plait.view.live import RunFollower, follow_list, follow_run, last_seen_row, run_document
 from window_support import action, answer, react
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from plait.core.errors import RateLimited
 from plait.journal.store import Journal
 from plait.runtime.recorded_events import recorded_loop
-from plait.server.run_search import list_choices
-from plait.server.timeline import build_timeline
+from plait.view.run_search import list_choices
+from plait.view.timeline import build_timeline
 from window_support import answer, begin, react
 
 

@@ -14,8 +14,8 @@ from plait.core import Usage
 from plait.core import events as ev
 from plait.journal.store import Journal
 from plait.models import embedded
-from plait.server.live import LONGEST, PartialReplies, follow_run
 from plait.server.runs import ActiveRun
+from plait.view.live import LONGEST, PartialReplies, follow_run
 from window_support import Held, action, answer, react
 
 

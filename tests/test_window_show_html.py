@@ -18,7 +18,7 @@ from cli_support import PLAIT
 from fork_server import run_forked
 from journal_rows import is_request
 from plait.journal.store import Journal
-from plait.server.html_file import bundle_script, render_html
+from plait.view.html_file import bundle_script, render_html
 from window_support import HIDDEN, HOSTILE, action, answer, codeact, react, rewoo, written
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

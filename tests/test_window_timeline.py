@@ -19,10 +19,10 @@ from plait.journal.codec import encode
 from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal
 from plait.runtime.recorded_events import recorded_loop
-from plait.server.html_file import render_html
-from plait.server.live import run_document
-from plait.server.run_view import open_questions, plan_view
-from plait.server.timeline import SORTS, ViewerTimeline, build_timeline
+from plait.view.html_file import render_html
+from plait.view.live import run_document
+from plait.view.run_view import open_questions, plan_view
+from plait.view.timeline import SORTS, ViewerTimeline, build_timeline
 from window_support import HIDDEN, HOSTILE, action, answer, begin, codeact, population, react, rewoo, written
 
 

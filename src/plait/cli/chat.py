@@ -113,10 +113,6 @@ class Chat:
         self.lines.set_history(before)
         self.say(f"Session {session}, {format_count(len(before), 'turn') + ' so far' if before else 'new'}.")
 
-    def changed_agent(self, **changes: Any) -> Agent:
-        """Return the agent with some fields changed. Raises `ConfigError`."""
-        return self.agent.using(**changes)
-
     def take_turn(self, question: str) -> None:
         """Answer one question: the reply goes to stdout. Errors are printed, and the chat continues."""
         summarize: Callable[[Run], str] | None = None

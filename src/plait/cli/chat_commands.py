@@ -64,6 +64,8 @@ class ChatCommands:
                 meant = f"Did you mean /{near[0]}? " if near else ""
                 hint = f"{meant}/help lists the commands; // sends a line that begins with a slash."
                 raise ConfigError(f"There is no command /{word}.", hint=hint)
+            if rest.strip() and not COMMANDS[name][0]:
+                raise ConfigError(f"/{word} takes no words.", hint=f"Write /{word} alone.")
             getattr(self, f"_{name}")(rest.strip())
         except PlaitError as why:
             self.chat.say(f"Error: {why}")
@@ -182,7 +184,7 @@ class ChatCommands:
             for spec in filter(None, (for_all, *by_phase.values())):
                 resolve(spec, config.load().models)  # report an error now, not in the next turn
             before = {} if for_all else dict(chat.agent.models)
-            chat.agent = chat.changed_agent(model=for_all or chat.agent.model, models={**before, **by_phase})
+            chat.agent = chat.agent.using(model=for_all or chat.agent.model, models={**before, **by_phase})
         agent = chat.agent
         phases = loops.phases_of(agent._loop)
         asked = {phase: str(agent.models.get(phase, agent.models.get("", agent.model))) for phase in phases}
@@ -204,7 +206,7 @@ class ChatCommands:
         phases = {*loops.phases_of(loop), ""}
         models = chat.agent.models
         same = {phase: spec for phase, spec in models.items() if phase in phases}
-        chat.agent = chat.changed_agent(loop=loop, models=same)
+        chat.agent = chat.agent.using(loop=loop, models=same)
         chat.say(f"Loop: {loop.name}")
         if dropped := [f"{phase}={spec}" for phase, spec in models.items() if phase not in phases]:
             chat.say(f"It has other phases; left out: {', '.join(dropped)}. /model shows the model of each phase.")
@@ -220,7 +222,7 @@ class ChatCommands:
                     raise ConfigError(f"The tools of {word} are there already.")
                 else:
                     tools.append(word)
-            changed = chat.changed_agent(tools=tuple(tools))
+            changed = chat.agent.using(tools=tuple(tools))
             _ = changed.specs  # load them, to report errors now
             chat.agent = changed
         if not tools:

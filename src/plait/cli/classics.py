@@ -34,8 +34,9 @@ from plait.lab.classics import (
     render_exchanges,
     replace_published_models,
 )
+from plait.lab.comparison import Comparison
 from plait.lab.grid import WIDTH, ReportTable, fence_text
-from plait.lab.run_comparison import Comparison, load_comparison
+from plait.lab.run_comparison import load_comparison
 from plait.lab.suites import load_suite, replace_questions
 from plait.lab.tasks import Suite
 from plait.loops import word_of
@@ -107,11 +108,9 @@ def phases(rows: Sequence[str], published: str | None, limit: int, hardware: flo
         raise ConfigError("--row and --published exclude each other.", hint="Choose one.")
     paired = _parse_row(published, "--published") if published else None
     wanted = replace_published_models(paired) if paired else [_parse_row(row, "--row") for row in rows]
-    if hardware is not None and not flags["comparison"] and len(wanted or _general_models(flags)) < 2:
-        raise ConfigError(
-            "--hardware compares rows with the first one, and there is only one row.",
-            hint="Name a model without the hardware first, then one with it: --models openai:NAME,local.",
-        )
+    if not flags["comparison"]:
+        hint = "Name a model without the hardware first, then one with it: --models openai:NAME,local."
+        options.check_hardware(hardware, len(wanted or _general_models(flags)), hint)
     done = _compare(_choose_suite(flags), flags, "phased", rows=wanted or None, limit=limit)
     _print_and_exit("phases", done, flags, [make_phase_table(done, hardware=hardware, paired=paired)])
 

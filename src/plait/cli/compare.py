@@ -23,7 +23,8 @@ from plait.core.text import clean
 from plait.journal.results import Results
 from plait.journal.store import Journal, wait_for
 from plait.lab import report
-from plait.lab.run_comparison import Comparison, acompare, events_reader, load_comparison
+from plait.lab.comparison import Comparison
+from plait.lab.run_comparison import acompare, events_reader, load_comparison
 from plait.lab.schedule import CellEngine, Progress
 from plait.models.settings import ModelSettings
 from plait.runtime.agent_fields import AgentFields
@@ -261,31 +262,21 @@ def results() -> None:
 @options.journal
 def list_results(as_object: bool, journal: str | None) -> None:
     """List the comparisons, newest first."""
-
-    store = Results(Journal.at(options.journal_path(journal)).store)
-    found = [
-        (each, len(wait_for(store.read(each.head["cells"]))), len(each.head["cells"]))
-        for each in wait_for(store.list_comparisons())
-    ]
+    found = wait_for(Results(Journal.at(options.journal_path(journal)).store).list_progress())
     if as_object:
-        print_json(
-            [
-                {"name": each.name, "suite": each.head["suite"]["word"], "finished": finished, "cells": cells}
-                for each, finished, cells in found
-            ]
-        )
+        print_json([{name: each[name] for name in ("name", "suite", "finished", "cells")} for each in found])
     elif not found:
         click.echo("No comparison is stored yet. `plait compare` makes one.", err=True)
     else:
         lines = [
             [
-                clean(each.name),
-                clean(each.head["suite"]["word"]),
-                f"{finished:,} of {cells:,}",
-                time.strftime("%Y-%m-%d %H:%M", time.localtime(each.started)),
-                clean(", ".join(dict.fromkeys(row["loop"] for row in each.head["contenders"]))),
+                clean(each["name"]),
+                clean(each["suite"]),
+                f"{each['finished']:,} of {each['cells']:,}",
+                time.strftime("%Y-%m-%d %H:%M", time.localtime(each["started"])),
+                clean(", ".join(each["loops"])),
             ]
-            for each, finished, cells in found
+            for each in found
         ]
         print_table(["name", "suite", ">cells", "begun", "loops"], lines)
 

@@ -23,8 +23,7 @@ from plait.core.text import clean
 from plait.journal.records import RunHead, RunRow
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
-from plait.lab import grid
-from plait.lab.grid import merge_in_order
+from plait.lab.grid import ABSENT, ReportTable, TableColumn, merge_in_order
 from plait.loops import phases_of
 from plait.models.fallback import described_members
 from plait.models.prices import NANO, UNKNOWN, Rate, describe_rate
@@ -32,11 +31,11 @@ from plait.runtime.costs import (
     MICRO,
     TOOLS,
     PhaseSpending,
+    break_even,
     in_all,
     in_units,
     merge_spending,
     round_spending,
-    runs_until,
     spending,
 )
 from plait.runtime.recorded_events import recorded_loop
@@ -45,7 +44,6 @@ MILLISECOND, CENT_MILLI = 1_000, 10_000
 """The precision shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""
 THOUSANDTHS = 1000
 """The precision of the mean of a count."""
-ABSENT = "-"
 KINDS = {
     "input_tokens": "in",
     "cached_tokens": "cached",
@@ -109,12 +107,11 @@ def costs(
     costed = [tree_cost_row(row, store) for row in wanted.values()]
     if mean:
         costed = average_rows(costed)
-    if hardware is not None and len(costed) < 2:
-        raise ConfigError(
-            "--hardware compares rows with the first one, and there is only one row.",
-            hint="Name a run without the hardware first, then one with it.",
-        )
-    paid = [_runs_until_paid(hardware, costed[0], each) for each in costed] if hardware is not None else []
+    options.check_hardware(hardware, len(costed), "Name a run without the hardware first, then one with it.")
+    first, *others = costed
+    paid: list[int | str | None] = []
+    if hardware is not None:
+        paid = [None, *(break_even(hardware, first.mean_nanos, each.mean_nanos) for each in others)]
     if as_object:
         objects = [each.json() for each in costed]
         for each, after in zip(objects, paid, strict=bool(paid)):
@@ -122,26 +119,23 @@ def costs(
         print_json(objects)
         return
     heads, rows = cost_table(costed, mean=mean, tokens=tokens)
-    if paid:
-        heads.append(">paid back after")
-        for cells, after in zip(rows, paid, strict=True):
-            words = f"{after:,} runs" if isinstance(after, int) and not as_csv else str(after)
-            cells.append(ABSENT if after is None else words)
-    if as_csv:
-        if rates:
-            heads.append("rates")
-            rows = [[*row, "; ".join(_rate_lines([each]))] for row, each in zip(rows, costed, strict=True)]
-        click.echo(grid.join_csv([[head.removeprefix(">") for head in heads], *rows]), nl=False)
-        return
     columns = [
-        grid.TableColumn(head.removeprefix(">"), tuple(row[i] for row in rows), left=not head.startswith(">"))
+        TableColumn(head.removeprefix(">"), tuple(row[i] for row in rows), left=not head.startswith(">"))
         for i, head in enumerate(heads)
     ]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    click.echo(grid.render_markdown_grid(columns) if as_markdown else grid.render_grid(columns, width)[0])
-    if notes := _notes(rows, costed, tokens=tokens, rates=rates):
-        bullet = "- " if as_markdown else ""
-        click.echo("\n" + "\n".join(bullet + each for each in notes))
+    if paid:
+        words = (
+            f"{after:,}{'' if as_csv else ' runs'}" if isinstance(after, int) else after or ABSENT for after in paid
+        )
+        columns.append(TableColumn("paid back after", tuple(words)))
+    if rates:
+        columns.append(TableColumn("rates", tuple("; ".join(_rate_lines([each])) for each in costed), csv_only=True))
+    table = ReportTable((), tuple(columns), tuple(_notes(rows, costed, tokens=tokens, rates=rates)))
+    if as_csv:
+        click.echo(table.csv(), nl=False)
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        click.echo(table.markdown() if as_markdown else table.text(width))
 
 
 @dataclass(frozen=True)
@@ -330,17 +324,6 @@ def phase_table(spent: Sequence[PhaseSpending]) -> tuple[list[str], list[list[st
         cells += [f"{'' if kind in PARTS else about}{getattr(part.usage, kind):,}" for kind in kinds]
         rows.append([*cells, took, cost])
     return heads, rows
-
-
-def _runs_until_paid(hardware: float, first: CostRow, row: CostRow) -> int | str | None:
-    """Return the number of runs, "never", or "?" for an unknown price; None for the first row itself."""
-    if row is first:
-        return None
-    before, after = first.mean_nanos, row.mean_nanos
-    if before is None or after is None:
-        return "?"
-    runs = runs_until(hardware, before - after)
-    return "never" if runs is None else runs
 
 
 def _notes(rows: Sequence[Sequence[str]], costed: Sequence[CostRow], *, tokens: bool, rates: bool) -> list[str]:

@@ -24,7 +24,7 @@ from plait import config as config_files
 from plait.cli import options
 from plait.cli.commands import exit_with
 from plait.cli.main import CRASHED
-from plait.cli.output import print_json
+from plait.cli.output import print_json, print_table
 from plait.core.errors import ConfigError, JournalError, PlaitError
 from plait.core.text import one_line
 from plait.installation import install_command, installation_source, list_extras
@@ -296,24 +296,21 @@ def _examine_monty() -> str:
 
 def _print_findings(findings: list[Finding]) -> None:
     """Print a table. A terminal wraps long cells; a pipe gets one line per finding."""
+    heads = ("group", "name", "state", "what")
+    texts = (f"{each.detail.rstrip('.')}. Fix: {each.fix}" if each.fix else each.detail for each in findings)
+    rows = [(each.group, each.name, each.state, one_line(text)) for each, text in zip(findings, texts, strict=True)]
+    if not sys.stdout.isatty():
+        print_table(heads, rows)
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in ("group", "name", "state", "what"):
+    for head in heads:
         table.add_column(head, overflow="fold")
-    group = ""
-    for each in findings:
-        what = f"{each.detail.rstrip('.')}. Fix: {each.fix}" if each.fix else each.detail
-        shown = each.group if each.group != group or not sys.stdout.isatty() else ""
-        group = each.group
-        table.add_row(shown, Text(each.name), Text(each.state, COLOURS[each.state]), Text(one_line(what)))
-    if sys.stdout.isatty():
-        Console().print(table)
-        return
-    console = Console(width=4000)
-    with console.capture() as captured:
-        console.print(table)
-    for line in captured.get().splitlines():
-        click.echo(line.rstrip())
+    shown = ""
+    for group, name, state, what in rows:
+        table.add_row("" if group == shown else group, Text(name), Text(state, COLOURS[state]), Text(what))
+        shown = group
+    Console().print(table)

@@ -177,6 +177,12 @@ hardware = click.option(
 )
 
 
+def check_hardware(price: float | None, rows: int, hint: str) -> None:
+    """Raise `ConfigError` if a price of hardware is given and there is no second row to compare with the first."""
+    if price is not None and rows < 2:
+        raise ConfigError("--hardware compares rows with the first one, and there is only one row.", hint=hint)
+
+
 text_formats = combine(
     flag("--markdown", "as_markdown", help="Print Markdown."),
     flag("--csv", "as_csv", help="Print the rows as comma-separated values."),

@@ -126,13 +126,16 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, err: boo
 
     A terminal shows one line per row, cut at its width. A pipe gets every row whole.
     """
+    from rich.cells import cell_len
+
+    from plait.lab.grid import pad
+
     names = [head.removeprefix(">") for head in heads]
-    widths = [max(len(row[i]) for row in (names, *rows)) for i in range(len(names))]
+    widths = [max(cell_len(row[i]) for row in (names, *rows)) for i in range(len(names))]
     lines = []
     for row in (names, *rows):
         cells = [
-            cell.rjust(width) if head.startswith(">") else cell.ljust(width)
-            for cell, width, head in zip(row, widths, heads, strict=True)
+            pad(cell, width, right=head.startswith(">")) for cell, width, head in zip(row, widths, heads, strict=True)
         ]
         lines.append("  ".join(cells).rstrip())
     stream = sys.stderr if err else sys.stdout

@@ -21,8 +21,8 @@ from plait.loops.plan import Planner
 from plait.loops.plan_scan import STEPS
 from plait.runtime.plan_estimate import Amount, Expected
 from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
-from plait.server.plan_graph import as_mermaid, as_text, input_words
 from plait.user_files import read_text
+from plait.view.plan_graph import as_mermaid, as_text, input_words
 
 FORMS = {"text": (".txt",), "json": (".json",), "mermaid": (".mmd", ".mermaid"), "svg": (".svg",)}
 """The forms of a plan, and the endings of file names that select them."""
@@ -60,7 +60,7 @@ def make_agent_with_plan(file: str | None, evidence: str | None, flags: Mapping[
 
 def render_plan(plan: Plan, form: str, *, ascii: bool = False) -> str:
     """Return a plan in one of `FORMS`. Text and JSON can be read back."""
-    from plait.server.plan_svg import as_svg
+    from plait.view.plan_svg import as_svg
 
     match form:
         case "json":

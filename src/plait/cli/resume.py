@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import msgspec
@@ -17,8 +15,8 @@ from plait.cli.commands import exit_with
 from plait.cli.main import CRASHED
 from plait.cli.output import clean_text, print_json
 from plait.cli.plan_text import read_plan_file
-from plait.cli.run import perform_run
-from plait.cli.run_output import exit_with_run, how_to_answer, view_for
+from plait.cli.run import perform_and_exit
+from plait.cli.run_output import how_to_answer
 from plait.cli.runs import find_run
 from plait.core import ToolSpec
 from plait.core.errors import ConfigError, ReplayDiffers, StaleAnswer
@@ -31,7 +29,6 @@ from plait.loops.plan import Planner, list_callable
 from plait.loops.plan_text import reads_as_plan, with_llm
 from plait.runtime.plans import plan_of
 from plait.runtime.recorded_events import recorded_loop
-from plait.runtime.run import Run
 
 
 @click.command()
@@ -67,7 +64,7 @@ def resume(
         answer = _read_plan_answer(row, plan, answer)
     agent = make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools)
     try:
-        _perform_and_exit(
+        perform_and_exit(
             lambda on_event, on_wait: agent.aresume(
                 row.head.run, answer, question=question, on_event=on_event, force=force, on_wait=on_wait
             ),
@@ -124,26 +121,11 @@ def fork(run: str, at: int, load_tools: bool, journal: str | None, as_object: bo
     """
     row, _ = find_run(run, journal)
     agent = make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools)
-    _perform_and_exit(
+    perform_and_exit(
         lambda on_event, on_wait: agent.afork(row.head.run, at, on_event=on_event, on_wait=on_wait),
         as_object=as_object,
         quiet=quiet,
         journal=journal,
-    )
-
-
-def _perform_and_exit(
-    start: Callable[[Any, Any], Coroutine[Any, Any, Run]],
-    *,
-    as_object: bool,
-    quiet: bool,
-    journal: str | None,
-    plans: PlanPrompt | None = None,
-) -> NoReturn:
-    done = perform_run(start, view_for(sys.stderr, quiet=quiet), plans=plans, may_ask=not as_object)
-    words = options.journal_words(journal)
-    exit_with_run(
-        done, as_object=as_object, quiet=quiet, journal=words, show_plan=plans.render if plans is not None else None
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -82,20 +82,39 @@ def run(
         agent = make_agent(flags)
     plans = PlanPrompt(agent, question)
     asked: UserQuestion = [question, *map(attach, files)]
-    done = perform_run(
+    perform_and_exit(
         lambda on_event, on_wait: agent.arun(asked, session=session, on_event=on_event, on_wait=on_wait),
-        view_for(sys.stderr, quiet=quiet),
+        as_object=as_object,
+        quiet=quiet,
+        journal=flags["journal"],
         plans=plans,
-        may_ask=not as_object,
+        is_recorded=agent.journal is not False,
+        suggest=lambda done: (
+            suggest_next(done, agent.journal, options.journal_words(flags["journal"])) if has_guide() else ()
+        ),
     )
+
+
+def perform_and_exit(
+    start: Callable[[Any, Any], Coroutine[Any, Any, Run]],
+    *,
+    as_object: bool,
+    quiet: bool,
+    journal: str | None,
+    plans: PlanPrompt | None = None,
+    is_recorded: bool = True,
+    suggest: Callable[[Run | None], Sequence[str]] = lambda run: (),
+) -> NoReturn:
+    """Perform a run (see `perform_run`) and exit as it ended (see `exit_with_run`)."""
+    done = perform_run(start, view_for(sys.stderr, quiet=quiet), plans=plans, may_ask=not as_object)
     exit_with_run(
         done,
         as_object=as_object,
         quiet=quiet,
-        journal=options.journal_words(flags["journal"]),
-        is_recorded=agent.journal is not False,
-        show_plan=plans.render,
-        suggestions=suggest_next(done, agent.journal, options.journal_words(flags["journal"])) if has_guide() else (),
+        journal=options.journal_words(journal),
+        is_recorded=is_recorded,
+        show_plan=plans.render if plans is not None else None,
+        suggestions=suggest(done),
     )
 
 

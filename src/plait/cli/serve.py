@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -63,12 +64,8 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
     unfinished = len(manager.unfinished_runs())  # report an unreadable journal before the server starts
     sock = listen(table.host, table.port)
     with sock:
-        serve_until_signal(
-            manager,
-            sock,
-            lambda: _announce(manager, sock.getsockname(), unfinished, resume, flags["journal"]),
-            resume=resume,
-        )
+        announce = partial(_announce, manager, sock.getsockname(), unfinished, resume, flags["journal"])
+        asyncio.run(serve_until_signal(manager, sock, announce, resume=resume))
 
 
 def _announce(
@@ -119,7 +116,7 @@ def mcp(name: str | None, **flags: Any) -> None:
     click.echo(
         f"MCP on stdin and stdout: {clean(', '.join(manager.agents))}. Journal: {manager.journal.place}.", err=True
     )
-    serve_stdio(manager)
+    asyncio.run(serve_stdio(manager))
 
 
 def _require_modules(what: str, extras: dict[str, str]) -> None:
@@ -134,9 +131,7 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
 
     if name is not None or not config.agents:
         agent = make_agent(flags)
-        return [
-            serve_agent(name or "plait", agent, config.serve, description=_describe_agent(agent), thoughts=thoughts)
-        ]
+        return [serve_agent(name or "plait", agent, config.serve, thoughts=thoughts)]
     given = [flag for flag, value in flags.items() if flag != "journal" and value not in (None, (), False)]
     if given or thoughts:
         params = {each.name: each.opts[0] for each in click.get_current_context().command.params}
@@ -145,11 +140,6 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
             hint="Leave the flag out, or serve the agent from the flags with --name NAME.",
         )
     return [_agent_of_table(config, each, flags) for each in config.agents]
-
-
-def _describe_agent(agent: Any) -> str:
-    tools = ", ".join(tool.name for tool in agent.specs)
-    return f"The loop {agent._loop.name}" + (f" with {tools}." if tools else ".")
 
 
 def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedAgent:
@@ -165,7 +155,8 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
     except ConfigError as why:
         raise _at_place(config.place(name, _wrong_key(table, flags, why)), why) from why
     with _errors_at(config, name, ""):
-        made = serve_agent(name, agent, config.serve, thoughts=table.get("thoughts", False))
+        about, thoughts = table.get("description", ""), table.get("thoughts", False)
+        made = serve_agent(name, agent, config.serve, description=about, thoughts=thoughts)
     try:
         _ = made.agent._parts.models
     except ConfigError as why:
@@ -175,7 +166,7 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
         raise _at_place(config.place(name, "model"), why) from why
     with _errors_at(config, name, "tools"):
         _ = made.agent.specs
-    return replace(made, description=table.get("description") or _describe_agent(made.agent))
+    return made
 
 
 def _wrong_key(table: Mapping[str, Any], flags: dict[str, Any], error: ConfigError) -> str:

@@ -73,6 +73,8 @@ def show(
         raise ConfigError("--html shows everything by itself.", hint="Leave out --wire, --tree and --json.")
     if tree and wire:
         raise ConfigError("--tree and --wire show different things.", hint="Give one of them.")
+    if tree and full:
+        raise ConfigError("--tree shows a line for each run.", hint="Leave out --full.")
     row, store = find_run(run, journal)
     if tree:
         show_tree(row, store, as_object=as_object)
@@ -95,14 +97,11 @@ def show(
 
 
 def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
-    from plait.server.html_file import LONGEST, render_html
+    from plait.view.html_file import LONGEST, render_html
 
     path = check_writable(name)
     text = render_html(row, store, max_text=None if full else LONGEST)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as why:
-        raise ConfigError(f"{name} can't be written: {why.strerror}.") from why
+    path.write_text(text, encoding="utf-8")
     click.echo(f"Written: {path}", err=True)
 
 

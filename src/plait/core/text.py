@@ -59,6 +59,14 @@ def clean(text: str) -> str:
     return _UNSEEN.sub("", _CONTROLS.sub("", _ESCAPES.sub("", _LINE_ENDS.sub("\n", text))))
 
 
+_SHOWN = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]|{_UNSEEN.pattern}")
+
+
+def show_hidden(text: str) -> str:
+    """Replace each character that a page would not show by its number: `[U+202E]`. Tabs and line ends stay."""
+    return _SHOWN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+
+
 def one_line(text: str) -> str:
     """Return the text as it may be shown, on one line."""
     return " ".join(clean(text).split())

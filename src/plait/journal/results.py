@@ -86,6 +86,20 @@ class Results:
         found = [_read_comparison(each) for each in await self.store.list_kept("comparison")]
         return sorted(found, key=lambda each: -each.started)
 
+    async def list_progress(self) -> list[dict[str, Any]]:
+        """Return for each comparison, newest first, its name, its suite, its loops, and how many cells are finished."""
+        return [
+            {
+                "name": each.name,
+                "suite": each.head["suite"]["word"],
+                "started": each.started,
+                "finished": len(await self.read(each.head["cells"])),
+                "cells": len(each.head["cells"]),
+                "loops": list(dict.fromkeys(row["loop"] for row in each.head["contenders"])),
+            }
+            for each in await self.list_comparisons()
+        ]
+
     async def find_comparison(self, name: str) -> KeptComparison:
         """Return the comparison named `name`, or the only one whose name begins with it. "last" is the newest.
 

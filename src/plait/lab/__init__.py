@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plait.lab.comparison import Contender
+    from plait.lab.comparison import Comparison, Contender
     from plait.lab.graders import load_grader
     from plait.lab.results import CellResult
-    from plait.lab.run_comparison import Comparison, acompare, compare, load_comparison
+    from plait.lab.run_comparison import acompare, compare, load_comparison
     from plait.lab.schedule import Progress
     from plait.lab.suites import load_suite
     from plait.lab.tasks import Grade, Grader, Suite, SuiteTask
@@ -35,8 +35,8 @@ __all__ = [
 
 # Names are imported when they are first used.
 _MODULES = {
-    "run_comparison": ("Comparison", "acompare", "compare", "load_comparison"),
-    "comparison": ("Contender",),
+    "run_comparison": ("acompare", "compare", "load_comparison"),
+    "comparison": ("Comparison", "Contender"),
     "graders": ("load_grader",),
     "results": ("CellResult",),
     "schedule": ("Progress",),

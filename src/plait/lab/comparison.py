@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct, structs
 
+from plait.core.notebook import render_html
 from plait.lab import statistics
 from plait.lab.results import CellResult
 from plait.lab.tasks import Suite
@@ -54,8 +55,8 @@ class NotMeasured(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class ComparisonData(Struct, frozen=True, kw_only=True):
-    """The compared contenders and tasks, and the results so far.
+class Comparison(Struct, frozen=True, kw_only=True):
+    """The compared contenders and tasks, and the results so far. `print` shows its table.
 
     `results` has at most one for each contender, task and repeat (0 ... `repeat` - 1), in the order of contenders,
     tasks and repeats. `not_measured` are cells without a result whose last run crashed for a reason outside the loop.
@@ -70,6 +71,26 @@ class ComparisonData(Struct, frozen=True, kw_only=True):
     not_measured: tuple[NotMeasured, ...] = ()
     journal: str = ""
     unfinished: str = ""
+
+    def __str__(self) -> str:
+        from plait.lab.report import render_text  # it imports this module
+
+        return render_text(self)
+
+    def __repr__(self) -> str:
+        """One line: its name, its suite, and how much is finished."""
+        done = f"{len(self.results)} of {self.cells} cells"
+        return f"Comparison({self.name!r}, suite={self.suite.word!r}, contenders={len(self.contenders)}, {done})"
+
+    def _repr_html_(self) -> str:
+        """Return the table that a notebook shows, with a row for each contender."""
+        rows = [_cells_of(row) for row in self.rows]
+        return render_html(
+            f"{self.name}: {self.suite.word}",
+            [self.unfinished],
+            ("loop", "models", "successes", "runs", "tokens", "seconds", "USD"),
+            rows,
+        )
 
     @property
     def cells(self) -> int:
@@ -251,6 +272,11 @@ def group_by_task(results: Iterable[CellResult]) -> dict[str, list[CellResult]]:
 
 def count_by_task(results: Iterable[CellResult]) -> list[tuple[int, int]]:
     return [(sum(each.grade.success for each in runs), len(runs)) for runs in group_by_task(results).values()]
+
+
+def _cells_of(row: TableRow) -> tuple[str, ...]:
+    means = ["?" if value is None else f"{value:,.4g}" for value in (row.tokens, row.seconds, row.cost_usd)]
+    return (row.loop, row.who, "?" if row.success is None else f"{row.success:.0%}", str(row.n), *means)
 
 
 def _make_row(contender: Contender, results: Sequence[CellResult], not_measured: int) -> TableRow:

@@ -12,6 +12,7 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
+from rich.cells import cell_len
 
 from plait.core.notebook import render_html
 from plait.core.text import clean, one_line
@@ -43,13 +44,13 @@ class TableColumn(Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """The length of its widest cell."""
-        return max(len(cell) for cell in (self.head, *self.cells))
+        """The columns of a terminal that its widest cell takes; a Chinese letter takes two."""
+        return max(map(cell_len, (self.head, *self.cells)))
 
     @property
     def least_width(self) -> int:
         """The same, with the words of a number's head one below the other."""
-        return self.width if self.left else max(map(len, (*self.head.split(), *self.cells)), default=0)
+        return self.width if self.left else max(map(cell_len, (*self.head.split(), *self.cells)), default=0)
 
 
 def make_column(
@@ -97,7 +98,7 @@ def render_grid(
             pieces[names:] = [[reason] if width is None else textwrap.wrap(reason, room, break_on_hyphens=False)]
         for parts in zip_longest(*pieces, fillvalue=""):
             cells = [
-                part.ljust(wide) if column.left or reason is not None else part.rjust(wide)
+                pad(part, wide, right=not column.left and reason is None)
                 for part, wide, column in zip(parts, widths, shown, strict=False)
             ]
             lines.append("  ".join(cells).rstrip())
@@ -105,7 +106,9 @@ def render_grid(
 
 
 def render_markdown_grid(columns: Sequence[TableColumn], reasons: Mapping[int, str] | None = None) -> str:
-    """Render a whole table in Markdown."""
+    """Render a whole table in Markdown; "" without columns."""
+    if not columns:
+        return ""
     lines = ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in list_rows(columns, reasons)]
     lines.insert(1, "|" + "|".join("---" if column.left else "--:" for column in columns) + "|")
     return "\n".join(lines)
@@ -220,6 +223,12 @@ def fence_text(text: str) -> str:
 
 def _describe_left_out(heads: Sequence[str]) -> str:
     return f"Left out for width: {', '.join(heads)}; --markdown shows {'it' if len(heads) == 1 else 'them'}."
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """Fill a text with spaces up to a number of columns; `right` aligns it to the right."""
+    space = " " * (width - cell_len(text))
+    return space + text if right else text + space
 
 
 def _wide(widths: Sequence[int]) -> int:

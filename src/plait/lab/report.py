@@ -11,21 +11,21 @@ import msgspec
 
 from plait.core.text import format_count, one_line
 from plait.lab.cells import LASTING, OUTAGES
-from plait.lab.comparison import ComparisonData, FieldShare, NotMeasured, Pair, RowPhases, TableRow, short_names
+from plait.lab.comparison import Comparison, FieldShare, NotMeasured, Pair, RowPhases, TableRow, short_names
 from plait.lab.grid import (
     ELLIPSIS,
     NEVER,
+    ReportTable,
     TableColumn,
     escape_markdown,
     join_csv,
     make_column,
-    render_grid,
-    render_markdown_grid,
     wrap_sentence,
 )
+from plait.lab.numbers import show_number, show_p, show_percent, show_usd, usd_digits
 from plait.lab.results import CellResult
 from plait.models.fallback import SEPARATOR
-from plait.runtime.costs import CODE, TOOLS, UNKNOWN_COST, in_all, in_units, round_spending
+from plait.runtime.costs import CODE, TOOLS, in_all, in_units, round_spending
 
 UNKNOWN_PRICE = "?: a price is unknown. Add it to [prices] in plait.toml, and repeat the runs with --again."
 CHANGED = (
@@ -40,7 +40,7 @@ HUNDREDTHS, MILLISECOND = 100, 1_000
 
 
 def render_text(
-    comparison: ComparisonData,
+    comparison: Comparison,
     *,
     width: int | None = None,
     phases: bool = False,
@@ -54,26 +54,21 @@ def render_text(
     seconds and USD. `phases` adds what each phase took, `all_pairs` every two rows, `by` (a field of the tasks'
     `about`) success in each part of the tasks, `cells` a line for each finished cell.
     """
-
-    def draw(columns: Sequence[TableColumn]) -> str:
-        table, left_out = render_grid(columns, width)
-        return table + (f"\n(no room for: {', '.join(left_out)})" if left_out else "")
-
-    blocks, notes = _render_blocks(comparison, draw, phases, all_pairs, by, cells)
-    return _join(blocks, [wrap_sentence(note, width) for note in notes])
+    tables, notes = _make_tables(comparison, phases, all_pairs, by, cells)
+    return _join([table.text(width) for table in tables], [wrap_sentence(note, width) for note in notes])
 
 
 def render_markdown(
-    comparison: ComparisonData, *, phases: bool = False, all_pairs: bool = False, by: str = "", cells: bool = False
+    comparison: Comparison, *, phases: bool = False, all_pairs: bool = False, by: str = "", cells: bool = False
 ) -> str:
     """Render the same in Markdown, with every column."""
-    blocks, notes = _render_blocks(comparison, render_markdown_grid, phases, all_pairs, by, cells)
+    tables, notes = _make_tables(comparison, phases, all_pairs, by, cells)
     indents = [note[: len(note) - len(note.lstrip())] for note in notes]
     items = [f"{indent}- {escape_markdown(note.lstrip())}" for indent, note in zip(indents, notes, strict=True)]
-    return _join(blocks, items)
+    return _join([table.markdown() for table in tables], items)
 
 
-def render_csv(comparison: ComparisonData) -> str:
+def render_csv(comparison: Comparison) -> str:
     """Render the rows as comma-separated values with every digit; unknown and missing values are empty."""
     rows = comparison.rows
     statuses = list(dict.fromkeys(status for row in rows for status in row.statuses))
@@ -93,7 +88,7 @@ def render_csv(comparison: ComparisonData) -> str:
     return join_csv([one_line(cell) if isinstance(cell, str) else cell for cell in row] for row in table)
 
 
-def as_object(comparison: ComparisonData, *, cells: bool = False) -> dict[str, Any]:
+def as_object(comparison: Comparison, *, cells: bool = False) -> dict[str, Any]:
     """Return the comparison as `--json` prints it: `rows`, `pairs`, `phases`, and with `cells` each finished cell."""
     made: dict[str, Any] = {
         "name": comparison.name,
@@ -118,37 +113,36 @@ def as_object(comparison: ComparisonData, *, cells: bool = False) -> dict[str, A
     return made
 
 
-def _render_blocks(
-    comparison: ComparisonData,
-    draw: Callable[[Sequence[TableColumn]], str],
-    phases: bool,
-    all_pairs: bool,
-    by: str,
-    cells: bool,
-) -> tuple[list[str], list[str]]:
-    """Return the title and tables, and the notes below them."""
+def _make_tables(
+    comparison: Comparison, phases: bool, all_pairs: bool, by: str, cells: bool
+) -> tuple[list[ReportTable], list[str]]:
+    """Return the tables, and the notes below them."""
     rows, pairs = comparison.rows, comparison.pairs
-    blocks = [_title(comparison, rows), draw(table_columns(rows)) if rows else ""]
+    tables = [_table(_title(comparison, rows), table_columns(rows) if rows else [])]
     if by and not any(by in task.about for task in comparison.suite.tasks):
         fields = sorted({field for task in comparison.suite.tasks for field in task.about})
         has = f"They have: {', '.join(map(one_line, fields))}." if fields else "A task's fields stand in its `about`."
-        blocks.append(f"No task has a field {one_line(by)!r}. {has}")
+        tables.append(_table(f"No task has a field {one_line(by)!r}. {has}", []))
     elif by:
-        blocks += [f"Success by {one_line(by)}:", draw(_field_columns(rows, comparison.by_field(by)))]
+        tables.append(_table(f"Success by {one_line(by)}:", _field_columns(rows, comparison.by_field(by))))
     if phases:
-        blocks += ["By phase, a run's mean:", draw(_phase_columns(rows, comparison.by_phase()))]
+        tables.append(_table("By phase, a run's mean:", _phase_columns(rows, comparison.by_phase())))
     if all_pairs and pairs:
-        blocks += ["Each two rows on the same tasks:", draw(_pair_columns(rows, pairs))]
+        tables.append(_table("Each two rows on the same tasks:", _pair_columns(rows, pairs)))
     if cells and comparison.results:
-        blocks += ["Each finished cell:", draw(_cell_columns(rows, comparison.results))]
-    return blocks, _notes(comparison, rows, pairs)
+        tables.append(_table("Each finished cell:", _cell_columns(rows, comparison.results)))
+    return tables, _notes(comparison, rows, pairs)
+
+
+def _table(title: str, columns: Sequence[TableColumn]) -> ReportTable:
+    return ReportTable((), tuple(columns), title=title)
 
 
 def _join(blocks: Sequence[str], notes: Sequence[str]) -> str:
     return "\n\n".join(block for block in (*blocks, "\n".join(notes)) if block)
 
 
-def _title(comparison: ComparisonData, rows: Sequence[TableRow]) -> str:
+def _title(comparison: Comparison, rows: Sequence[TableRow]) -> str:
     title = f"{one_line(comparison.suite.word)}: {format_count(len(comparison.suite.tasks), 'task')}"
     title += f", each run {comparison.repeat:,} times" if comparison.repeat > 1 else ""
     models = list(dict.fromkeys(row.who for row in rows))
@@ -298,39 +292,10 @@ def _pair_columns(rows: Sequence[TableRow], pairs: Sequence[Pair]) -> list[Table
         column("wins", lambda pair: f"{pair.wins_a:,} to {pair.wins_b:,}"),
         column("both right", lambda pair: show_number(pair.both_right), 5),
         column("both wrong", lambda pair: show_number(pair.both_wrong), 5),
-        column("p", lambda pair: _show_p(pair.p), 4),
-        column("p (Holm)", lambda pair: _show_p(pair.p_holm)),
+        column("p", lambda pair: show_p(pair.p), 4),
+        column("p (Holm)", lambda pair: show_p(pair.p_holm)),
         column("tokens", ratio, 2),
     ]
-
-
-# -- numbers as text
-
-
-def show_percent(share: float | None, interval: tuple[float, float] | None = None) -> str:
-    """Return `67 % (47-82)`, "-" for None. 0 % and 100 % appear only for none and all."""
-    if share is None:
-        return "-"
-    whole = min(max(round(share * 100), int(share > 0)), 99 + int(share == 1))
-    return f"{whole} %" + (f" ({interval[0] * 100:.0f}-{interval[1] * 100:.0f})" if interval else "")
-
-
-def show_number(value: float | None, digits: int = 0) -> str:
-    """Return a number with thousands separators, "-" for None."""
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def show_usd(value: float | None, digits: int = 5) -> str:
-    """Return a sum of money, "?" if it is unknown."""
-    return UNKNOWN_COST if value is None else f"{value:,.{digits}f}"
-
-
-def usd_digits(values: Sequence[float | None]) -> int:
-    """Return the decimals at which the smallest sum above 0 has two digits, from 5 to 9."""
-    for digits in range(5, 9):
-        if all(not value or value >= 10.0 ** (1 - digits) for value in values):
-            return digits
-    return 9
 
 
 def _add_up(parts: Sequence[float | None]) -> list[str]:
@@ -340,10 +305,6 @@ def _add_up(parts: Sequence[float | None]) -> list[str]:
         return ["-"] * (len(parts) + 1)
     cut, total = in_units(known, 1)
     return [f"{each:,}" for each in (*cut, total)]
-
-
-def _show_p(p: float | None) -> str:
-    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _show_changed(row: TableRow) -> str:
@@ -360,7 +321,7 @@ def _short_names(rows: Sequence[TableRow]) -> Callable[[str], str]:
 # -- notes below the table
 
 
-def _notes(comparison: ComparisonData, rows: Sequence[TableRow], pairs: Sequence[Pair]) -> list[str]:
+def _notes(comparison: Comparison, rows: Sequence[TableRow], pairs: Sequence[Pair]) -> list[str]:
     """Return the sentences below the table, the most important first."""
     name = _short_names(rows)
     notes = not_measured_notes(comparison)
@@ -384,7 +345,7 @@ def _notes(comparison: ComparisonData, rows: Sequence[TableRow], pairs: Sequence
     return notes
 
 
-def not_measured_notes(comparison: ComparisonData) -> list[str]:
+def not_measured_notes(comparison: Comparison) -> list[str]:
     """Return a sentence for each row and reason that cells were not measured, with the id of one run."""
     found: dict[tuple[str, str], list[NotMeasured]] = {}
     for each in comparison.not_measured:
@@ -409,7 +370,7 @@ def _pair_notes(pairs: Sequence[Pair], name: Callable[[str], str]) -> list[str]:
         for pair in differ[:MOST_PAIRS]:
             sides = ((pair.a, pair.wins_a), (pair.b, pair.wins_b))
             (winner, won), (loser, lost) = sides if pair.word == "better" else reversed(sides)
-            of = f"of {format_count(pair.tasks, 'task')} {won} to {lost}, p {_show_p(pair.p_holm)}"
+            of = f"of {format_count(pair.tasks, 'task')} {won} to {lost}, p {show_p(pair.p_holm)}"
             notes.append(f"  {name(winner)} is better than {name(loser)}: {of}")
         if len(differ) > MOST_PAIRS:
             notes.append(f"  and {format_count(len(differ) - MOST_PAIRS, 'more pair')}")
@@ -431,7 +392,7 @@ def _pair_notes(pairs: Sequence[Pair], name: Callable[[str], str]) -> list[str]:
 
 def _name_pairs(pairs: Sequence[Pair], name: Callable[[str], str], *, tested: bool = False) -> str:
     words = [
-        f"{name(pair.a)} and {name(pair.b)}" + f" ({pair.wins_a} to {pair.wins_b}, p {_show_p(pair.p_holm)})" * tested
+        f"{name(pair.a)} and {name(pair.b)}" + f" ({pair.wins_a} to {pair.wins_b}, p {show_p(pair.p_holm)})" * tested
         for pair in pairs[:MOST_PAIRS]
     ]
     words += [f"{len(pairs) - MOST_PAIRS:,} more"] if len(pairs) > MOST_PAIRS else []
@@ -447,7 +408,7 @@ def _status_notes(rows: Sequence[TableRow], name: Callable[[str], str]) -> list[
     return [*notes, CHANGED] if any(row.fell_back or row.calls_as_text for row in rows) else notes
 
 
-def _fallback_notes(comparison: ComparisonData, name: Callable[[str], str]) -> list[str]:
+def _fallback_notes(comparison: Comparison, name: Callable[[str], str]) -> list[str]:
     """Return a sentence for each row with fallback models: how many calls each model answered."""
     notes = []
     for contender, row in zip(comparison.contenders, comparison.by_phase(), strict=True):

@@ -11,47 +11,18 @@ import msgspec
 from plait.agent import Agent
 from plait.core import Event, Loop
 from plait.core.errors import ConfigError, JournalError
-from plait.core.notebook import render_html
 from plait.journal.results import Results
 from plait.journal.store import Journal, wait_for
 from plait.lab.cells import NOT_MEASURED, read_result
-from plait.lab.comparison import ComparisonData, Contender, NotMeasured, TableRow
+from plait.lab.comparison import Comparison, Contender, NotMeasured
 from plait.lab.graders import load_grader
 from plait.lab.plan import AnyModel, make_plan, make_variants
-from plait.lab.report import render_text
 from plait.lab.schedule import CellEngine, LocalEngine, OnProgress, run_cells
 from plait.lab.suites import make_suite
 from plait.lab.tasks import Suite, SuiteTask
 from plait.models.settings import NO_SETTINGS, AgentSettings
 from plait.runtime.background import run_blocking
 from plait.runtime.recorded_events import make_events, recorded_loop
-
-
-class Comparison(ComparisonData, frozen=True, kw_only=True):
-    """A comparison: what was compared, and the results so far. `print` shows its table."""
-
-    def __str__(self) -> str:
-        return render_text(self)
-
-    def __repr__(self) -> str:
-        """One line: its name, its suite, and how much is finished."""
-        done = f"{len(self.results)} of {self.cells} cells"
-        return f"Comparison({self.name!r}, suite={self.suite.word!r}, contenders={len(self.contenders)}, {done})"
-
-    def _repr_html_(self) -> str:
-        """Return the table that a notebook shows, with a row for each contender."""
-        rows = [_cells_of(row) for row in self.rows]
-        return render_html(
-            f"{self.name}: {self.suite.word}",
-            [self.unfinished],
-            ("loop", "models", "successes", "runs", "tokens", "seconds", "USD"),
-            rows,
-        )
-
-
-def _cells_of(row: TableRow) -> tuple[str, ...]:
-    means = ["?" if value is None else f"{value:,.4g}" for value in (row.tokens, row.seconds, row.cost_usd)]
-    return (row.loop, row.who, "?" if row.success is None else f"{row.success:.0%}", str(row.n), *means)
 
 
 def compare(suite: str | Suite | Iterable[SuiteTask | Mapping[str, Any]], **options: Any) -> Comparison:
@@ -127,7 +98,7 @@ def load_comparison(name: str, journal: str | Path | None = None) -> Comparison:
     return wait_for(_read_comparison(row.name, row.head, results, unfinished))
 
 
-def events_reader(comparison: ComparisonData) -> Callable[[str], list[Event] | None]:
+def events_reader(comparison: Comparison) -> Callable[[str], list[Event] | None]:
     """Return a function that reads a run's events by its id from the comparison's journal; None if it cannot."""
     journal = Journal.at(comparison.journal)
 

@@ -26,7 +26,7 @@ from plait.models.fallback import members_of
 from plait.models.local import LocalModel
 
 OUTAGES_PER_CELL = 3
-"""Outages after which a cell is skipped, if other cells finished meanwhile: the endpoint fails at this cell."""
+"""Outages after which a cell is skipped, if other cells finished since the first: the endpoint fails at this cell."""
 REJECTIONS_IN_A_ROW = 3
 """Rejected requests in a row after which a contender is skipped: the cause is a model or a setting."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
@@ -121,7 +121,8 @@ class _Scheduler:
         self.lost_usd: float | None = 0.0
         """The cost of runs that an outage left without a result; None: a price is unknown."""
         self.active = 0
-        self.outages: dict[str, int] = {}
+        self.outages: dict[str, tuple[int, int]] = {}
+        """By cell: its outages, and how many cells had finished at the first one."""
         self.rejections: dict[str, int] = {}
         """Rejected requests in a row, by contender."""
         self.why: list[str] = []
@@ -169,8 +170,7 @@ class _Scheduler:
                 " runs without a price with --again"
             )
             return False
-        paid = [each.cost_usd for each in self.done.values() if each.cost_usd is not None]
-        mean = sum(paid) / len(paid) if paid else 0.0
+        mean = (spent - (self.lost_usd or 0.0)) / len(self.done) if self.done else 0.0
         if (not mean and not spent) or (spent + mean * (self.active + 1) <= self.budget and spent < self.budget):
             return True
         self.why.append(f"the budget of {self.budget:g} USD is reached: {spent:.5f} USD are spent")
@@ -187,7 +187,9 @@ class _Scheduler:
         """Try a cell until it has a result or is given up."""
         try:
             while not await self.try_cell(cell):
-                pass
+                # The next cell goes first: its end shows whether the endpoint fails at this cell only.
+                free.release()
+                await free.acquire()
         finally:
             free.release()
 
@@ -226,14 +228,15 @@ class _Scheduler:
     ) -> bool:
         """Count an outage or a rejection. Return True if the cell is given up."""
         self.lost_usd = None if self.lost_usd is None or error.cost_usd is None else self.lost_usd + error.cost_usd
-        outages = self.outages[cell.digest] = self.outages.get(cell.digest, 0) + 1
+        before, finished = self.outages.get(cell.digest, (0, self.finished))
+        self.outages[cell.digest] = before + 1, finished
         self.earlier.update(await self.results.find_runs([cell.digest]))
         if error.rejected:
             self.rejections[cell.contender] = self.rejections.get(cell.contender, 0) + 1
             self.why.append(f"{cell.contender} is not measured ({error.error}): {error}")
             self.report(said=f"{cell.contender} · {cell.task.id} · not measured ({error.error}): {error}")
             return True
-        if outages >= OUTAGES_PER_CELL and self.finished:
+        if before + 1 >= OUTAGES_PER_CELL and self.finished > finished:
             self.why.append(f"{cell.contender} fails at {cell.task.id} ({error.error}): {error}")
             return True
         state = "cannot be used" if error.lasting else "does not answer"

@@ -61,7 +61,6 @@ class AgentFields(Generic[OutputT]):
             variable="PLAIT_LOOP",
             trust="allowed",
             stored="head",
-            over_http=True,
             page="loops.md",
         ),
     ] = field(default=AUTO_LOOP, kw_only=False)
@@ -75,7 +74,6 @@ class AgentFields(Generic[OutputT]):
             fits=is_model,
             wanted='a model, such as "local" or "openai:NAME"',
             stored="head",
-            over_http=True,
             page="models.md",
         ),
     ] = "local"
@@ -87,7 +85,6 @@ class AgentFields(Generic[OutputT]):
             trust="same",
             wanted='a mapping from phases to models, such as {"act": "local"}',
             stored="head",
-            over_http=True,
         ),
     ] = field(default_factory=dict)
     settings: Annotated[
@@ -116,7 +113,7 @@ class AgentFields(Generic[OutputT]):
     limits: Annotated[Limits, Option("What a run may use, and how many tools the model sees")] = field(default=Limits())
     grounding: Annotated[
         Grounding,
-        Option("What to do about argument values that the model made up.", "--grounding", trust="same", over_http=True),
+        Option("What to do about argument values that the model made up.", "--grounding", trust="same"),
     ] = "off"
     taint: Annotated[
         Taint, Option("Ask before calls with effects once outside content was read.", "--taint", trust="same")
@@ -191,7 +188,6 @@ class AgentFields(Generic[OutputT]):
             "Which tool calls need the user's approval, or `plan` for the plan as a whole.",
             trust="same",
             record=lambda agent: agent.approve if isinstance(agent.approve, str) else "always",
-            over_http=True,
             page="plans.md",
         ),
     ] = "never"

@@ -180,6 +180,14 @@ def runs_until(hardware_usd: float | str | Decimal, saved: Fraction) -> int | No
     return math.ceil(Fraction(price) * NANO / saved) if saved > 0 else None
 
 
+def break_even(hardware_usd: float, before: Fraction | None, after: Fraction | None) -> int | str:
+    """Return `runs_until` for the costs of a run without and with the hardware: "never" for never, "?" if a cost is
+    unknown (None)."""
+    if before is None or after is None:
+        return UNKNOWN_COST
+    return runs_until(hardware_usd, before - after) or "never"
+
+
 def _sum(phase: str, model: str, parts: Sequence[PhaseSpending]) -> PhaseSpending:
     costs = [part.nanos for part in parts]
     known = [cost for cost in costs if cost is not None]

@@ -45,7 +45,7 @@ class Option:
 
     `stored`: the head of a run has it in its settings or in a field of its own, so that who makes the agent again from
     the head gets it; "" if it has not. `record` makes the stored JSON of the agent, UNSET for none; `restore` makes the
-    field's value of the head. `over_http`: a client that forks a run may change it. `page` is the page of the
+    field's value of the head. `page` is the page of the
     documentation, if that has another name than the field.
 
     `list_fields` fills in where it stands: the field `name` of `owner`, with its type and default, which the agent's
@@ -71,7 +71,6 @@ class Option:
     stored: Literal["settings", "head", ""] = "settings"
     record: Callable[[Any], Any] | None = None
     restore: Callable[[RunHead], Any] | None = None
-    over_http: bool = False
     page: str = ""
     owner: type = object
     name: str = ""

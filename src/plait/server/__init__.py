@@ -1,1 +1,1 @@
-"""The server: agents as chat-completions models and MCP tools, and the viewer of runs. Needs the extra `server`."""
+"""The server: agents as chat-completions models and MCP tools; the viewer's routes. Needs the extra `server`."""

@@ -16,15 +16,11 @@ from plait.agent import Agent
 from plait.config import ServeTable
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
-from plait.runtime.agent_fields import AgentFields, record_settings
-from plait.runtime.options import list_fields
+from plait.runtime.agent_fields import record_settings
 from plait.runtime.sessions import SESSION
 from plait.runtime.tool_selection import SEARCH
-from plait.server.errors import RequestRejected
 from plait.tools.load import is_mcp_word
 
-FORKABLE = ("options", *(each.name for each in list_fields(AgentFields) if each.over_http))
-"""The fields that a fork may change over HTTP, and the options of its loop. None of them names a file or loads code."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -69,8 +65,10 @@ def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
 def _prepare(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
     agent = served.agent if served.agent.journal == journal else served.agent.using(journal=journal)
     agent._parts.check_prices()
-    _ = agent._parts.models, agent.specs
-    return replace(served, agent=agent)
+    _ = agent._parts.models
+    tools = ", ".join(spec.name for spec in agent.specs[:20])
+    about = served.description or f"The loop {agent._loop.name}{f' with {tools}' if tools else ''}."
+    return replace(served, agent=agent, description=about)
 
 
 def makes_same_requests(agent: Agent, head: RunHead) -> bool:
@@ -91,11 +89,7 @@ def makes_same_requests(agent: Agent, head: RunHead) -> bool:
 
 
 def change_agent(agent: Agent, changes: dict[str, Any]) -> Agent:
-    """Return the agent with other fields, as far as `FORKABLE` allows. Raises `RequestRejected`."""
-    for name in changes:
-        if name not in FORKABLE:
-            hint = f"It may change: {', '.join(FORKABLE)}."
-            raise RequestRejected(400, f"A fork can't change '{name}'.", hint=hint, param=name)
+    """Return the agent with another `loop`, other `options` of its loop, another `model` or other `models`."""
     loop, options = changes.pop("loop", None), changes.pop("options", None)
     if loop is not None or options:
         kept = loops.options_of(agent._loop) if loop in (None, agent._loop.name) else {}

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import os
 import secrets
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,10 +22,6 @@ SHORTEST = 16
 """Characters of a token. A shorter one can be guessed."""
 LOGGED_IN = 12 * 3600
 """Seconds that a browser stays logged in."""
-FAILURES, PERIOD = 5, 60.0
-"""After this many wrong tokens in this many seconds, `/login` tells the client's address to wait."""
-ADDRESSES = 1000
-"""Addresses with wrong tokens that the server remembers."""
 
 
 @dataclass(frozen=True)
@@ -48,24 +42,6 @@ class Caller:
 
 ANYONE = Caller()
 """The caller of a server without tokens. Only this machine can reach it."""
-
-
-@dataclass(frozen=True)
-class RunLabel:
-    """The label of a run that a server started: its owner, the served agent, and the key of its conversation."""
-
-    owner: str
-    agent: str
-    key: str = ""
-
-    def __str__(self) -> str:
-        return f"serve:{self.owner}:{self.agent}:{self.key}"
-
-    @classmethod
-    def parse(cls, label: str) -> RunLabel | None:
-        """Read a label; None for a run that no server started."""
-        parts = label.split(":")
-        return cls(*parts[1:]) if parts[0] == "serve" and len(parts) == 4 else None
 
 
 @dataclass(frozen=True)
@@ -139,27 +115,6 @@ class AccessTokens:
         known = next(known for known in self._known if known.caller == caller)
         signed = f"{int(time.time() if now is None else now) + LOGGED_IN}.{secrets.token_hex(8)}"
         return BrowserLogin(f"{signed}.{known.sign(f'cookie {signed}')}", known.sign(f"page {signed}"))
-
-
-class LoginLimit:
-    """Counts wrong tokens at `/login` for each client address. A right token always opens it."""
-
-    def __init__(self) -> None:
-        self._failures: dict[str, deque[float]] = {}
-
-    def add_failure(self, address: str, now: float) -> float:
-        """Count a wrong token. Return the seconds that its address has to wait, 0 if it may try again at once."""
-        if ":" in address:  # one client has a whole network of IPv6 addresses
-            ip = ipaddress.IPv6Address(address)
-            address = str(ip.ipv4_mapped or ipaddress.IPv6Network((int(ip) >> 64 << 64, 64)))
-        failures = self._failures.pop(address, deque(maxlen=FAILURES))
-        self._failures[address] = failures
-        if len(self._failures) > ADDRESSES:
-            del self._failures[next(iter(self._failures))]
-        if len(failures) == FAILURES and (wait := failures[0] + PERIOD - now) > 0:
-            return wait
-        failures.append(now)
-        return 0.0
 
 
 def cookie_name(host: str) -> str:

@@ -114,13 +114,15 @@ class ChatCompletion:
                 return active
 
     async def _find_state(self, named: str | None) -> ConversationState:
-        asked = self._asked
-        if named is None and len(asked.messages) == 1:
-            return conversations.new_conversation(self._caller)
+        asked, journal, caller = self._asked, self._manager.journal, self._caller
         # In a thread, because a long journal must not hold up other requests.
-        return await asyncio.to_thread(
-            conversations.find_conversation, self._manager.journal, self._caller, asked.model, asked.messages, named
-        )
+        if named is not None:
+            return await asyncio.to_thread(conversations.find_session, journal, named)
+        state = None
+        if len(asked.messages) > 1:
+            find = conversations.find_by_messages
+            state = await asyncio.to_thread(find, journal, caller, asked.model, asked.messages)
+        return state or conversations.new_conversation(caller)
 
     async def _start_or_resume(self, state: ConversationState, named: str | None, on_event: OnEvent) -> ActiveRun:
         asked, manager, caller = self._asked, self._manager, self._caller

@@ -31,15 +31,14 @@ from plait.journal.results import Results
 from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
 from plait.runtime.approvals import waiting_with, without_id
 from plait.runtime.chat_messages import write_messages
-from plait.server.auth import Caller, RunLabel
+from plait.server.auth import Caller
 from plait.server.chat_format import ChatMessage, answer_text, question_text
 from plait.server.errors import RequestRejected
+from plait.view.served_runs import RunLabel
 
 TURNS_BACK = 12
 """Number of earlier turns in which the run of a long exchange is searched."""
 QUESTION_ID = re.compile(rf"(?<!\w)[a-z2-7]{{{QUESTION_ID_LENGTH}}}(?!\w)", re.IGNORECASE)
-UNNAMED = re.compile(r"(^|/)chat-[0-9]{8}-[0-9]{6}-[a-z0-9]{6}$")
-"""The names, in the journal, of sessions that clients did not name."""
 
 
 class ConversationState(Struct, frozen=True):
@@ -75,20 +74,8 @@ def new_conversation(caller: Caller) -> ConversationState:
     return ConversationState(caller.session(f"chat-{new_run_id()}"))
 
 
-def find_conversation(
-    journal: Journal, caller: Caller, agent: str, messages: Sequence[ChatMessage], session: str | None
-) -> ConversationState:
-    """Find the conversation by its name, or else by its messages; a new one if there is none. Blocking.
-
-    Raises `StaleAnswer` if the last message answers a question that is already answered.
-    """
-    if session is not None:
-        return find_session(journal, session)
-    return _find_by_messages(journal, caller, agent, messages) or new_conversation(caller)
-
-
 def find_session(journal: Journal, session: str) -> ConversationState:
-    """Return the state of a named session. If its last turn waits for the user, the message answers it."""
+    """Return the state of a named session. If its last turn waits for the user, the message answers it. Blocking."""
     run = _last_run(journal, session)
     if not run:
         return ConversationState(session)
@@ -177,9 +164,13 @@ def find_answered_question(journal: Journal, state: ConversationState, messages:
     raise stale
 
 
-def _find_by_messages(
+def find_by_messages(
     journal: Journal, caller: Caller, agent: str, messages: Sequence[ChatMessage]
 ) -> ConversationState | None:
+    """Find the conversation that the messages continue; None if there is none. Blocking.
+
+    Raises `StaleAnswer` if the last message answers a question that is already answered.
+    """
     # The end of each question before the last one, the newest first.
     ends = range(len(messages) - 2, max(0, len(messages) - 2 * TURNS_BACK), -2)
     labels = {str(RunLabel(caller.owner, agent, conversation_key(messages[:end]))): end for end in ends}

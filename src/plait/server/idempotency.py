@@ -27,12 +27,23 @@ LONGEST = 255
 
 @dataclass
 class StoredAnswer:
-    """The answer to one request: a digest of the request, the task that makes it, and its ASGI messages so far."""
+    """The answer to one request: a digest of the request, the task that makes it, and its ASGI messages so far.
+
+    `changed` is notified of each message and of the last one's end, `is_whole`.
+    """
 
     digest: bytes
     began: float = field(default_factory=time.monotonic)
     messages: list[Message] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    is_whole: bool = False
+
+    async def has_more(self, sent: int) -> bool:
+        """Wait for a message after the first `sent` ones; False if there is none."""
+        async with self.changed:
+            await self.changed.wait_for(lambda: self.is_whole or len(self.messages) > sent)
+        return len(self.messages) > sent
 
 
 class Idempotency:
@@ -68,18 +79,27 @@ class Idempotency:
                 may_retry=False,
             )
         assert stored.task is not None
+        sent = 0
+        while await stored.has_more(sent):  # a stream's parts go out as they are made
+            await send(stored.messages[sent])
+            sent += 1
         await asyncio.wait([stored.task])  # not the task itself: a client that goes away must not cancel it
         if stored.task.cancelled() or stored.task.exception() is not None:
             self._stored.pop((owner, key), None)  # no answer: the next request with the key starts again
             stored.task.result()
-        for message in stored.messages:
-            await send(message)
 
     async def _perform(self, scope: Scope, body: bytes, stored: StoredAnswer) -> None:
         async def store(message: Message) -> None:
             stored.messages.append(message)
+            async with stored.changed:
+                stored.changed.notify_all()
 
-        await self._app(scope, _replay(body, None), store)
+        try:
+            await self._app(scope, _replay(body, None), store)
+        finally:
+            stored.is_whole = True
+            async with stored.changed:
+                stored.changed.notify_all()
 
     def _remove_old(self) -> None:
         now = time.monotonic()

@@ -99,14 +99,10 @@ def make_http_server(manager: RunManager) -> HttpServer:
     )
 
 
-def serve_until_signal(
+async def serve_until_signal(
     manager: RunManager, sock: socket.socket, on_ready: Callable[[], Any] = lambda: None, *, resume: bool = False
 ) -> None:
     """Serve until a signal. `on_ready` is called when the server accepts requests; `resume`: resume unfinished runs."""
-    asyncio.run(_serve(manager, sock, on_ready, resume))
-
-
-async def _serve(manager: RunManager, sock: socket.socket, on_ready: Callable[[], Any], resume: bool) -> None:
     server = make_http_server(manager)
     with _handle_signals(manager, server):
         serving = asyncio.ensure_future(server.serve([sock]))
@@ -123,18 +119,16 @@ async def _serve(manager: RunManager, sock: socket.socket, on_ready: Callable[[]
             await manager.stop(0.0)
 
 
-async def resume_unfinished(manager: RunManager) -> int:
-    """Resume the runs that a server did not end, as places become free; returns how many.
+async def resume_unfinished(manager: RunManager) -> None:
+    """Resume the runs that a server did not end, as places become free.
 
     A run that cannot be resumed stays unchanged, and the log says why.
     """
-    resumed = 0
     for row in await asyncio.to_thread(manager.unfinished_runs):
         run = row.head.run
         while not manager.stopping:
             try:
                 await manager.resume(run)
-                resumed += 1
             except Exception as error:  # another process was faster, or the agent is gone; resume the other runs
                 if isinstance(error, RequestRejected) and error.status == 429:
                     await asyncio.sleep(1)  # requests go first
@@ -144,7 +138,6 @@ async def resume_unfinished(manager: RunManager) -> int:
                 elif not manager.stopping:
                     logger.warning("Run %s is not resumed: %s", run, clean(repr(error)), exc_info=error)
             break
-    return resumed
 
 
 @contextmanager

@@ -65,23 +65,21 @@ def _describe_tool(served: ServedAgent) -> types.Tool:
         idempotent_hint=False,
         open_world_hint=True,
     )
-    tools = ", ".join(spec.name for spec in specs[:20])
-    about = served.description or f"An agent of the loop {served.agent._loop.name}{f' with {tools}' if tools else ''}."
     return types.Tool(
-        name=served.name, description=about, input_schema=INPUT, output_schema=OUTPUT, annotations=annotations
+        name=served.name,
+        description=served.description,
+        input_schema=INPUT,
+        output_schema=OUTPUT,
+        annotations=annotations,
     )
 
 
-def serve_stdio(manager: RunManager) -> None:
+async def serve_stdio(manager: RunManager) -> None:
     """Serve over this process's stdin and stdout until stdin ends, or Ctrl-C or SIGTERM.
 
     Only the protocol is written to stdout; other output goes to stderr. After a signal, runs under way have `grace`
     seconds to end. Then they are cancelled and can be resumed.
     """
-    asyncio.run(_serve_stdio(manager))
-
-
-async def _serve_stdio(manager: RunManager) -> None:
     loop, signalled = asyncio.get_running_loop(), asyncio.Event()
     # Keep ignoring an ignored signal: a script ignores it for its background jobs.
     for number in (each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN):

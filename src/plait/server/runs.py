@@ -22,15 +22,16 @@ from plait.core.errors import UnknownRun
 from plait.core.events import Began, Ended
 from plait.journal.codec import encode
 from plait.journal.records import RunHead, RunRow
-from plait.journal.store import Journal, NoJournal
+from plait.journal.store import Journal, RunQuery
 from plait.runtime.attachments import UserQuestion
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.run import Run
 from plait.server.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
-from plait.server.auth import ANYONE, AccessTokens, Caller, RunLabel
+from plait.server.auth import ANYONE, AccessTokens, Caller
 from plait.server.errors import RequestRejected
-from plait.server.live import PartialReplies
 from plait.server.metrics import ServerMetrics
+from plait.view.live import PartialReplies
+from plait.view.served_runs import RunLabel
 
 GONE = "the client went away"
 """Why a run was cancelled: its client closed the connection."""
@@ -125,7 +126,7 @@ class RunManager:
         self.waiting = 0
         """Requests that wait for a place or for their turn."""
         self._performed: set[ActiveRun] = set()
-        self._places: asyncio.Semaphore | None = None
+        self._places = asyncio.Semaphore(self.table.concurrent)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._deadline = 0.0
         self._typed: dict[tuple[str, bytes], Agent] = {}
@@ -200,7 +201,7 @@ class RunManager:
     async def fork(
         self, run: str, at: int, changes: Mapping[str, Any] | None = None, *, caller: Caller = ANYONE
     ) -> ActiveRun:
-        """Start a run that takes the steps before `at` from another run. `agents.FORKABLE` lists the `changes`."""
+        """Start a run that takes the steps before `at` from another run. `changes` are those of `change_agent`."""
         head = (await self.find_run(run, caller)).head
         agent = change_agent(self.agent_for(head), dict(changes or {}))
         name = _agent_name(head)
@@ -293,16 +294,9 @@ class RunManager:
 
     def unfinished_runs(self) -> list[RunRow]:
         """Return the runs that a server on this journal started and did not end, because it died or was stopped."""
-        try:
-            rows = [*self.journal.runs(10_000, "interrupted"), *self.journal.runs(10_000, "cancelled")]
-        except NoJournal:
-            return []
-        return [
-            row
-            for row in rows
-            if RunLabel.parse(row.head.label) is not None
-            and (row.status == "interrupted" or (row.outcome or {}).get("reason") == STOPPED)
-        ]
+        states = ("interrupted", "cancelled")
+        rows = (row for each in states for row in self.journal.find(RunQuery(status=each, label="serve:")))
+        return [row for row in rows if row.status == "interrupted" or (row.outcome or {}).get("reason") == STOPPED]
 
     # -- places and turns
 
@@ -323,8 +317,6 @@ class RunManager:
 
     async def _perform(self, active: ActiveRun, work: Callable[..., Coroutine[Any, Any, Run]]) -> ActiveRun:
         """Wait for a place, start the run, and wait until the journal has it."""
-        if self._places is None:  # made here, in the event loop that uses it
-            self._places = asyncio.Semaphore(self.table.concurrent)
         await self._acquire(self._places)
         if self.stopping:
             self._places.release()
@@ -342,7 +334,6 @@ class RunManager:
         return active
 
     def _finish(self, active: ActiveRun) -> None:
-        assert self._places is not None
         self._performed.discard(active)
         self.active.pop(active.run, None)
         self._places.release()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from importlib import resources
 from typing import Any, TypeVar
@@ -14,17 +13,16 @@ from starlette.routing import Route
 
 from plait import loops
 from plait.agent import Agent
-from plait.core.errors import ConfigError
 from plait.journal.results import Results
-from plait.journal.store import wait_for
+from plait.journal.store import RunQuery, wait_for
 from plait.runtime.attachments import restore_request
-from plait.server import live, run_search
-from plait.server.auth import LOGGED_IN, LoginLimit, cookie_name
+from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
-from plait.server.http_exchanges import body_text, exact_body, read_exchanges
-from plait.server.run_diff import equal_steps, first_difference, load_compared
-from plait.server.run_view import list_entry
 from plait.server.runs import RunManager
+from plait.view import live, run_search
+from plait.view.http_exchanges import body_text, exact_body, read_exchanges
+from plait.view.run_diff import equal_steps, first_difference, load_compared
+from plait.view.run_view import list_entry
 
 KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
 POLICY = (
@@ -52,7 +50,7 @@ class ResumeBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The step from which to fork, and what changes."""
+    """The step from which to fork, and what changes. Nothing here may name a file or load code."""
 
     at: int
     model: str | None = None
@@ -95,7 +93,6 @@ class ViewerApi:
 
     def __init__(self, manager: RunManager) -> None:
         self._manager, self._journal = manager, manager.journal
-        self._login_limit = LoginLimit()
 
     # -- pages
 
@@ -117,16 +114,6 @@ class ViewerApi:
         token = (await _parse_body(request, LoginBody)).token
         login = self._manager.tokens.login(token)
         if login is None:
-            address = request.client.host if request.client is not None else ""
-            if wait := self._login_limit.add_failure(address, time.monotonic()):
-                raise RequestRejected(
-                    429,
-                    "Too many wrong tokens came from this address.",
-                    hint="Try again later, or give the right token.",
-                    code="login",
-                    retry_after=wait,
-                    metric="login",
-                )
             text = "The token does not open the viewer."
             raise RequestRejected(401, text, kind="authentication_error", code="bad_token", metric="token")
         answer = json_response({"page": login.page})
@@ -154,7 +141,7 @@ class ViewerApi:
         """Return a page of the list. The first one without a filter also has the unfinished runs."""
         wanted = _parse_filter(request)
         found, more = run_search.find_runs(self._journal, wanted)
-        unfinished = run_search.find_unfinished(self._journal) if wanted.is_plain else []
+        unfinished = [] if run_search.is_filtered(wanted) else run_search.find_unfinished(self._journal)
         lists = {name: [list_entry(row) for row in runs] for name, runs in (("live", unfinished), ("runs", found))}
         return json_response({**lists, "more": more})
 
@@ -221,19 +208,7 @@ class ViewerApi:
         return _stream(live.follow_list(self._journal, self._is_stopping))
 
     def comparisons(self, request: Request) -> Response:
-        results = Results(self._journal.store)
-        rows = [
-            {
-                "name": each.name,
-                "suite": each.head["suite"]["word"],
-                "started": each.started,
-                "finished": len(wait_for(results.read(each.head["cells"]))),
-                "cells": len(each.head["cells"]),
-                "loops": list(dict.fromkeys(row["loop"] for row in each.head["contenders"])),
-            }
-            for each in wait_for(results.list_comparisons())
-        ]
-        return json_response(rows)
+        return json_response(wait_for(Results(self._journal.store).list_progress()))
 
     def comparison(self, request: Request) -> Response:
         """Return the page of a comparison, as `plait compare --html` writes it, with links to its runs."""
@@ -281,7 +256,7 @@ class ViewerApi:
 
 
 def _page(name: str) -> Response:
-    file = resources.files("plait.server.page").joinpath(name)
+    file = resources.files("plait.view.page").joinpath(name)
     if not file.is_file():
         raise RequestRejected(404, f"There is no page {name!r}.")
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
@@ -303,14 +278,11 @@ async def _parse_body(request: Request, kind: type[T]) -> T:
         raise RequestRejected(400, f"The body can't be used: {error}.") from None
 
 
-def _parse_filter(request: Request) -> run_search.RunFilter:
+def _parse_filter(request: Request) -> RunQuery:
     query = request.query_params
-    given: dict[str, Any] = {name: query[name] for name in run_search.RunFilter.__struct_fields__ if name in query}
-    given.update({name: _parse_number(name, given[name]) for name in ("before", "limit") if name in given})
-    try:
-        return run_search.RunFilter(**given)
-    except ConfigError as error:
-        raise RequestRejected(400, error.message, hint=error.hint) from None
+    given: dict[str, Any] = {name: query[name] for name in run_search.FILTERS if name in query}
+    numbers = {name: _parse_number(name, query[name]) for name in ("before", "limit") if name in query}
+    return RunQuery(**{"limit": run_search.PAGE, **given, **numbers})
 
 
 def _parse_number(name: str, text: str) -> int:

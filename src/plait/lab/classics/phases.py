@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import partial
@@ -16,17 +15,17 @@ from plait.core.errors import ConfigError
 from plait.journal.store import Journal
 from plait.lab.classics import published
 from plait.lab.classics.tables import ESTIMATED, OWN, PUBLISHED, crash_reason, judged_results, missing_notes
-from plait.lab.comparison import ComparisonData, Contender
+from plait.lab.comparison import Comparison, Contender
 from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, show_value
 from plait.lab.report import UNKNOWN_PRICE
 from plait.models.prices import NANO, Rate, describe_rate
-from plait.runtime.costs import UNKNOWN_COST, in_all, merge_spending, runs_until
+from plait.runtime.costs import UNKNOWN_COST, break_even, in_all, merge_spending
 
 PHASES = ("reason", "react", "reply")
 
 
 def make_phase_table(
-    comparison: ComparisonData,
+    comparison: Comparison,
     *,
     loop: str = "phased",
     hardware: float | None = None,
@@ -97,7 +96,7 @@ def _find_contender(contenders: Sequence[Contender], models: Mapping[str, str]) 
     raise ConfigError(f"The comparison has no row {words}.", hint="Run it without --comparison first.")
 
 
-def _own_row(comparison: ComparisonData, contender: Contender) -> dict[str, Any]:
+def _own_row(comparison: Comparison, contender: Contender) -> dict[str, Any]:
     results = comparison.of(contender)
     count, graded = len(results), judged_results(comparison, results)
     rates: dict[str, Rate] = {}
@@ -145,10 +144,12 @@ def _add_break_even(rows: Sequence[dict[str, Any]], hardware: float) -> None:
     for row in rows[1:]:
         if any(each["usd"] is None or each.get("crash") for each in (rows[0], row)):
             continue
-        row["break_even"] = UNKNOWN_COST
-        if None not in (rows[0]["usd_in_all"], row["usd_in_all"]):
-            before, after = (Fraction(round(each["usd_in_all"] * NANO), each["runs"] or 1) for each in (rows[0], row))
-            row["break_even"] = runs_until(hardware, before - after) or "never"
+        row["break_even"] = break_even(hardware, *(_mean_nanos(each) for each in (rows[0], row)))
+
+
+def _mean_nanos(row: dict[str, Any]) -> Fraction | None:
+    usd = row["usd_in_all"]
+    return None if usd is None else Fraction(round(usd * NANO), row["runs"] or 1)
 
 
 def _show_model(phase: str, row: dict[str, Any]) -> str:
@@ -178,12 +179,4 @@ def _notes(own: Sequence[dict[str, Any]], hardware: float | None) -> list[str]:
         notes.append(ESTIMATED)
     theirs = "; ".join(f"{model}: {describe_rate(rate)}" for model, rate in published.RATES.items())
     notes.append(f"Published: {published.PHASES_SOURCE}. Its tokens (~) and rates are inferred: {theirs}.")
-    printed, right = published.PRINTED_LOCAL_RATE, published.LOCAL_RATE
-    if (others := published.find_other_costs(printed)) and not published.find_other_costs(right):
-        costs = ", ".join(f"{ours:.5f} instead of {theirs:.5f}" for ours, theirs in others)
-        notes.append(
-            f"The account prints {Decimal(str(printed.per_1k_tokens)):f} USD per 1,000 tokens for its local models. At "
-            f"this rate, {len(others)} rows do not have the printed costs: {costs}. At "
-            f"{Decimal(str(right.per_1k_tokens)):f} USD, every row has its printed cost."
-        )
-    return notes
+    return [*notes, published.RATE_NOTE]

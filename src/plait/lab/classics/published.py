@@ -10,8 +10,6 @@ from plait.models.prices import Rate
 # Aidan Reese and Osi Ogbuji: "reAct pt. 2", OoriChat.
 PHASES_SOURCE = "reAct pt. 2 (OoriChat)"
 _DEAR, _GPT4, _CHEAP, _SMALL, _MIDDLE = "gpt-4-turbo", "gpt-4", "gpt-3.5-turbo", "airoboros-7b", "llongorca-13b"
-PRINTED_LOCAL_RATE = Rate("per_1k", per_1k_tokens=5e-08)
-"""The account's price of its local models. The published costs do not follow from it."""
 LOCAL_RATE = Rate("per_1k", per_1k_tokens=5e-06)
 RATES = {
     _DEAR: Rate("tokens", input=10.0, output=30.0),
@@ -45,18 +43,11 @@ PHASE_ROWS = tuple(
         (_SMALL, _MIDDLE, 7, 0.00016),
     )
 )
-
-
-def find_other_costs(local: Rate) -> list[tuple[float, float]]:
-    """Return the computed and the published USD of each row where they differ, if local models cost this rate."""
-    rates, found = RATES | dict.fromkeys((_SMALL, _MIDDLE), local), []
-    for row in PHASE_ROWS:
-        parts = ((row.models["react"], "reason and react"), (row.models["reply"], "reply"))
-        usd = round(sum(rates[model].cost(TOKENS[phases]) or 0 for model, phases in parts), 5)
-        if usd != row.usd:
-            found.append((usd, row.usd))
-    return found
-
+RATE_NOTE = (
+    "The account prints 0.00000005 USD per 1,000 tokens for its local models. At this rate, 3 rows do not have the "
+    "printed costs: 0.18160 instead of 0.18168, 0.01704 instead of 0.01712, 0.00000 instead of 0.00016. At 0.000005 "
+    "USD, every row has its printed cost."
+)
 
 TOKENS_SOURCE = "ReWOO: Reasoning WithOut Observation, a deeper look"
 LOOP_TOKENS = {"react": 3_265, "rewoo": 2_661}

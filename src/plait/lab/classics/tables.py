@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from plait.core.errors import ConfigError
 from plait.core.text import one_line
-from plait.lab.comparison import ComparisonData
+from plait.lab.comparison import Comparison
 from plait.lab.graders import UNJUDGED
 from plait.lab.results import CellResult
 from plait.lab.tasks import Suite, SuiteTask
@@ -15,12 +15,12 @@ PUBLISHED, OWN = "published", "own"
 ESTIMATED = "~: tokens estimated from the length of the text."
 
 
-def missing_notes(comparison: ComparisonData) -> tuple[str, ...]:
+def missing_notes(comparison: Comparison) -> tuple[str, ...]:
     """Return why cells are not finished."""
     return (f"Not finished: {one_line(comparison.unfinished).rstrip('.')}.",) if comparison.unfinished else ()
 
 
-def crash_reason(comparison: ComparisonData, variant: str, task: str | None = None) -> str:
+def crash_reason(comparison: Comparison, variant: str, task: str | None = None) -> str:
     """Return why runs of a row crashed, of all tasks or of one; "" if none did."""
     crashed = [(each.variant, each.task, each.run, each.reason or "") for each in crashed_results(comparison)]
     crashed += [(each.variant, each.task, each.run, each.reason) for each in comparison.not_measured]
@@ -32,7 +32,7 @@ def crash_reason(comparison: ComparisonData, variant: str, task: str | None = No
     return f"{how_many}crashed: {one_line(found[0][1]).rstrip('.')}. See run {found[0][0]}."
 
 
-def crashed_results(comparison: ComparisonData) -> list[CellResult]:
+def crashed_results(comparison: Comparison) -> list[CellResult]:
     return [result for result in comparison.results if result.status == "crashed"]
 
 
@@ -44,7 +44,7 @@ def question_suite(question: str) -> Suite:
     return Suite(word="question", about="a question of one's own", tasks=(task,))
 
 
-def judged_results(comparison: ComparisonData, results: Sequence[CellResult]) -> list[CellResult]:
+def judged_results(comparison: Comparison, results: Sequence[CellResult]) -> list[CellResult]:
     """Return the results whose tasks have a right answer."""
     suite = comparison.suite
     unjudged = {task.id for task in suite.tasks if suite.grader_of(task) == UNJUDGED}

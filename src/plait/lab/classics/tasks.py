@@ -12,7 +12,7 @@ from typing import Any
 from plait.core.text import one_line
 from plait.lab.classics import published
 from plait.lab.classics.tables import PUBLISHED, crash_reason, missing_notes
-from plait.lab.comparison import ComparisonData, short_names
+from plait.lab.comparison import Comparison, short_names
 from plait.lab.grid import ABSENT, ELLIPSIS, ReportTable, make_column, show_value
 from plait.lab.results import CellResult
 
@@ -20,7 +20,7 @@ LONGEST = 48
 """The length at which a question is cut."""
 
 
-def make_task_table(comparison: ComparisonData, *, why: bool = False) -> ReportTable:
+def make_task_table(comparison: Comparison, *, why: bool = False) -> ReportTable:
     """Make the table of a comparison's tasks; the rows of the comparison are its columns.
 
     The last row counts what is done. `why`: the notes say what was wrong in each run; why runs crashed they say always.

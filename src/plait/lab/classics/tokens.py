@@ -10,12 +10,12 @@ from typing import Any
 from plait.core.errors import ConfigError
 from plait.lab.classics import published
 from plait.lab.classics.tables import ESTIMATED, PUBLISHED, crash_reason, judged_results, missing_notes
-from plait.lab.comparison import ComparisonData, Contender, group_by_task
+from plait.lab.comparison import Comparison, Contender, group_by_task
 from plait.lab.grid import ABSENT, ReportTable, TableColumn, make_column, show_value
 from plait.lab.results import CellResult
 
 
-def make_token_tables(comparison: ComparisonData, loops: Sequence[str] = ("react", "rewoo")) -> tuple[ReportTable, ...]:
+def make_token_tables(comparison: Comparison, loops: Sequence[str] = ("react", "rewoo")) -> tuple[ReportTable, ...]:
     """Make a table for each model that both loops were compared with. `loops` are named as in the comparison.
 
     A row has each loop's runs, how many are right (None: not judged), calls of models and tokens in and out; None for a
@@ -40,7 +40,7 @@ def make_token_tables(comparison: ComparisonData, loops: Sequence[str] = ("react
     return tuple(made)
 
 
-def _make_table(comparison: ComparisonData, one: Contender, other: Contender) -> ReportTable:
+def _make_table(comparison: Comparison, one: Contender, other: Contender) -> ReportTable:
     loops = (one.loop, other.loop)
     by_task = [group_by_task(comparison.of(each)) for each in (one, other)]
     rows, both = [], []
@@ -95,7 +95,7 @@ def _make_columns(
 _NOTHING: dict[str, Any] = {"runs": [], "right": None, "calls": None, "estimated": False, "fell_back": False}
 
 
-def _totals(comparison: ComparisonData, results: Sequence[CellResult]) -> dict[str, Any]:
+def _totals(comparison: Comparison, results: Sequence[CellResult]) -> dict[str, Any]:
     graded = judged_results(comparison, results)
     return {
         "runs": [result.run for result in results],

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.installation import install_hint
-from plait.lab.comparison import ComparisonData, TableRow, short_names
+from plait.lab.comparison import Comparison, TableRow, short_names
 from plait.lab.page.records import shorten
 from plait.lab.results import CellResult
 
@@ -75,7 +75,7 @@ class Chart(Struct, frozen=True):
     spec: dict[str, Any] | None
 
 
-def make_row_views(comparison: ComparisonData) -> tuple[RowView, ...]:
+def make_row_views(comparison: Comparison) -> tuple[RowView, ...]:
     """Return a view for each contender in the order of the table, finished runs or not."""
     names = short_names(comparison.contenders)
     found = zip(comparison.contenders, comparison.rows, strict=True)

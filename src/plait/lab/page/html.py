@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import ConfigError
 from plait.core.notebook import hash_source
-from plait.lab.comparison import ComparisonData
+from plait.core.text import show_hidden
+from plait.lab.comparison import Comparison
+from plait.lab.numbers import show_number, show_p, show_percent, show_usd, usd_digits
 from plait.lab.page.charts import drawing_script, make_charts, make_row_views
 from plait.lab.page.records import (
     IN_PAGE,
@@ -23,9 +25,9 @@ from plait.lab.page.records import (
     json_block,
     plain_text,
     shorten,
-    show_hidden,
 )
 from plait.lab.results import CellResult
+from plait.view.html_file import read_asset
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -45,7 +47,7 @@ OUTCOMES = {
 """Each outcome's sign and words; a colour goes with it, never alone."""
 
 
-def render_page(comparison: ComparisonData, *, record: EventsReader, most: int = MAX_BYTES) -> str:
+def render_page(comparison: Comparison, *, record: EventsReader, most: int = MAX_BYTES) -> str:
     """Render the comparison as one HTML file, with the same bytes for the same comparison.
 
     `record` reads a run's events by its id, None if it cannot. Records are left out, those of right answers first,
@@ -60,7 +62,7 @@ def render_page(comparison: ComparisonData, *, record: EventsReader, most: int =
     return _fill_template(comparison, parts, records, state)
 
 
-def render_served_page(comparison: ComparisonData, runs: str) -> str:
+def render_served_page(comparison: Comparison, runs: str) -> str:
     """Render the page for a server that shows runs. A cell links to its run, at the address `runs` plus the run's id.
 
     The page holds no records. Without the extra `report` it has no charts.
@@ -75,12 +77,11 @@ def render_served_page(comparison: ComparisonData, runs: str) -> str:
 
 def render_tables_page(title: str, body: str) -> str:
     """Render a page without scripts and outside addresses. `body` is HTML already."""
-    style = _read_file("page.css")
-    title = show_hidden(title)
+    style, title = _read_style(), show_hidden(title)
     return _template("tables.html.j2").render(title=title, body=body, style=style, style_hash=hash_source(style))
 
 
-def _page_parts(comparison: ComparisonData, draw: str) -> dict[str, Any]:
+def _page_parts(comparison: Comparison, draw: str) -> dict[str, Any]:
     """Return all parts of the page except those that depend on its records. Charts need the script `draw`."""
     rows, lines = make_row_views(comparison), _outcome_lines(comparison)
     seen = {outcome for line in lines for cell in line["cells"] for outcome in cell["outcomes"]}
@@ -90,21 +91,22 @@ def _page_parts(comparison: ComparisonData, draw: str) -> dict[str, Any]:
         "facts": _facts(comparison),
         "unfinished": _unfinished(comparison),
         "rows": rows,
+        "digits": usd_digits([each.cost_usd for each in comparison.rows]),
         "pairs": comparison.pairs,
         "named": {c.key: f"{r.number} {r.name}" for c, r in zip(comparison.contenders, rows, strict=True)},
         "pictures": [(each, json_block(each.spec) if each.spec else "") for each in make_charts(rows)] if draw else [],
         "lines": lines,
         "legend": [(kind, *words) for kind, words in OUTCOMES.items() if kind in seen],
-        "style": _read_file("page.css"),
+        "style": _read_style(),
         "draw": draw,
         "script": _read_file("page.js"),
         "hashes": [hash_source(text) for text in (draw, _read_file("page.js"))],
-        "style_hash": hash_source(_read_file("page.css")),
+        "style_hash": hash_source(_read_style()),
     }
 
 
 def _fill_template(
-    comparison: ComparisonData, parts: dict[str, Any], records: dict[str, str], state: dict[str, int], runs: str = ""
+    comparison: Comparison, parts: dict[str, Any], records: dict[str, str], state: dict[str, int], runs: str = ""
 ) -> str:
     missing = list(state.values())
     return _template().render(
@@ -117,7 +119,7 @@ def _fill_template(
     )
 
 
-def _facts(comparison: ComparisonData) -> list[tuple[str, str]]:
+def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     tasks, runs = len(comparison.suite.tasks), len(comparison.results)
     graders = dict.fromkeys(map(comparison.suite.grader_of, comparison.suite.tasks))
     facts = [
@@ -133,7 +135,7 @@ def _facts(comparison: ComparisonData) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value]
 
 
-def _unfinished(comparison: ComparisonData) -> str:
+def _unfinished(comparison: Comparison) -> str:
     if comparison.whole and not comparison.unfinished:
         return ""
     missing = comparison.cells - len(comparison.results)
@@ -153,7 +155,7 @@ def _outcome(result: CellResult | None) -> str:
     return "wrong" if result.status == "answered" else result.status
 
 
-def _outcome_lines(comparison: ComparisonData) -> list[dict[str, Any]]:
+def _outcome_lines(comparison: Comparison) -> list[dict[str, Any]]:
     """Return the grid: a line for each task, in it a cell for each contender with the outcomes of its repeats."""
     found: dict[tuple[str, str], dict[int, CellResult]] = defaultdict(dict)
     for result in comparison.results:
@@ -181,7 +183,7 @@ def _outcome_cell(outcomes: list[str], who: str) -> dict[str, str]:
     return {"look": only or "mixed", "text": text, "label": f"{who}: {words}, of {len(outcomes)}"}
 
 
-def _script_data(comparison: ComparisonData, state: Mapping[str, int]) -> dict[str, Any]:
+def _script_data(comparison: Comparison, state: Mapping[str, int]) -> dict[str, Any]:
     """Return what the page's script needs of tasks, contenders and cells; `state` says where each record is."""
     tasks = {task.id: t for t, task in enumerate(comparison.suite.tasks)}
     contenders = {each.key: c for c, each in enumerate(comparison.contenders)}
@@ -239,25 +241,15 @@ def _read_file(name: str) -> str:
     return resources.files("plait.lab.page").joinpath(name).read_text("utf-8")
 
 
+def _read_style() -> str:
+    return read_asset("colors.css") + _read_file("page.css")
+
+
 @functools.cache
 def _template(name: str = "page.html.j2") -> Template:
     from jinja2 import Environment, StrictUndefined
 
     # Everything is escaped except what the template marks as safe: Plait's own files, and JSON made by `json_block`.
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters.update(number=_show_number, share=_show_share, usd=_show_usd)
+    made.filters.update(number=show_number, percent=show_percent, usd=show_usd, p=show_p)
     return made.from_string(_read_file(name))
-
-
-def _show_number(value: float | None, digits: int = 0) -> str:
-    return "" if value is None else f"{value:,.{digits}f}"
-
-
-def _show_share(value: float | None) -> str:
-    return "" if value is None else f"{value * 100:.1f} %".replace(".0 %", " %")
-
-
-def _show_usd(value: float | None) -> str:
-    if value is None:
-        return "unknown"
-    return "0" if value == 0 else f"{value:.6f}".rstrip("0") if value < 0.01 else f"{value:.4f}"

@@ -22,7 +22,9 @@
   // -- what is pointed at, in words
 
   const tip = $("tip");
-  const hide = () => { tip.hidden = true; };
+  const hide = () => {
+    tip.hidden = true;
+  };
   const show = (text, x, y) => {
     tip.textContent = text;
     tip.hidden = false;
@@ -33,7 +35,9 @@
     tip.style.top = `${below ? y + 18 : Math.max(4, y - room.height - 12)}px`;
   };
   addEventListener("scroll", hide, { passive: true, capture: true });
-  addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape") hide();
+  });
 
   // -- pictures
 
@@ -63,7 +67,10 @@
     drawing = drawing.then(() => drawAll(force));
   };
   let soon;
-  addEventListener("resize", () => { clearTimeout(soon); soon = setTimeout(() => again(false), 150); });
+  addEventListener("resize", () => {
+    clearTimeout(soon);
+    soon = setTimeout(() => again(false), 150);
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => again(true));
   again(true);
 
@@ -72,12 +79,17 @@
   const grid = $("grid");
   const buttons = grid ? [...grid.querySelectorAll("button.cell")] : [];
   const across = data.contenders.length;
-  const of = (button) => ({ task: data.tasks[button.dataset.t], contender: data.contenders[button.dataset.c], runs: runs.get(`${button.dataset.t},${button.dataset.c}`) || [] });
+  const of = (button) => ({
+    task: data.tasks[button.dataset.t],
+    contender: data.contenders[button.dataset.c],
+    runs: runs.get(`${button.dataset.t},${button.dataset.c}`) || [],
+  });
   const told = (run, task) => {
     const words = `${data.repeat > 1 ? `${run.r + 1}: ` : ""}${data.outcomes[run.outcome]}`;
     const answer = run.answer === null ? run.reason : run.answer;
     const short = answer.length > 300 ? `${answer.slice(0, 300)}…` : answer;
-    return `${words}\n  ${run.answer === null ? "said why" : "answer"}: ${short || "nothing"}${run.why ? `\n  ${run.why}` : ""}`;
+    const told = `${run.answer === null ? "said why" : "answer"}: ${short || "nothing"}`;
+    return `${words}\n  ${told}${run.why ? `\n  ${run.why}` : ""}`;
   };
   const tell = (button, x, y) => {
     const { task, contender, runs: there } = of(button);
@@ -95,18 +107,24 @@
     grid.addEventListener("keydown", (event) => {
       const at = buttons.indexOf(event.target);
       if (at < 0 || event.altKey || event.metaKey) return;
-      const start = at - (at % across), last = buttons.length - 1;
+      const start = at - (at % across),
+        last = buttons.length - 1;
       const to = {
-        ArrowRight: at % across < across - 1 ? at + 1 : at, ArrowLeft: at % across ? at - 1 : at,
-        ArrowDown: at + across <= last ? at + across : at, ArrowUp: at >= across ? at - across : at,
-        Home: event.ctrlKey ? 0 : start, End: event.ctrlKey ? last : start + across - 1,
+        ArrowRight: at % across < across - 1 ? at + 1 : at,
+        ArrowLeft: at % across ? at - 1 : at,
+        ArrowDown: at + across <= last ? at + across : at,
+        ArrowUp: at >= across ? at - across : at,
+        Home: event.ctrlKey ? 0 : start,
+        End: event.ctrlKey ? last : start + across - 1,
       }[event.key];
       if (to === undefined) return;
       event.preventDefault();
       move(buttons[to]);
     });
     const button = (event) => event.target.closest?.("button.cell");
-    grid.addEventListener("mouseover", (event) => (button(event) ? tell(button(event), event.clientX, event.clientY) : hide()));
+    grid.addEventListener("mouseover", (event) =>
+      button(event) ? tell(button(event), event.clientX, event.clientY) : hide(),
+    );
     grid.addEventListener("mouseleave", hide);
     grid.addEventListener("focusin", (event) => {
       if (!button(event)?.matches(":focus-visible")) return;
@@ -125,7 +143,8 @@
 
   // -- a record
 
-  const dialog = $("record"), body = $("record-body");
+  const dialog = $("record"),
+    body = $("record-body");
   const open = (button) => {
     const { task, contender, runs: there } = of(button);
     $("record-title").textContent = `${task.id} · ${contender}`;
@@ -150,12 +169,19 @@
     $("record-title").focus();
   };
   $("close").addEventListener("click", () => dialog.close());
-  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
 
   const fill = (task, run, tabs) => {
-    if (tabs) [...tabs.children].forEach((tab) => tab.setAttribute("aria-pressed", String(tab.textContent.startsWith(`Repeat ${run.r + 1}:`))));
+    if (tabs)
+      [...tabs.children].forEach((tab) =>
+        tab.setAttribute("aria-pressed", String(tab.textContent.startsWith(`Repeat ${run.r + 1}:`))),
+      );
     const facts = make("dl", "about");
-    const fact = (name, value) => { if (value !== null && value !== "") facts.append(make("dt", "", name), make("dd", "", value)); };
+    const fact = (name, value) => {
+      if (value !== null && value !== "") facts.append(make("dt", "", name), make("dd", "", value));
+    };
     fact("Question", task.question);
     fact("Right is", task.gold);
     const parts = [facts];
@@ -163,11 +189,39 @@
       parts.push(make("p", "", "This run is not finished: it has no record here."));
     } else {
       fact("Answer", run.answer === null ? "none" : run.answer);
-      fact("Outcome", [data.outcomes[run.outcome], run.mark !== run.outcome ? run.mark : "", run.score > 0 && run.score < 1 ? `score ${number(run.score)}` : "", run.status !== "answered" && run.status !== run.outcome ? `the run ${run.status}` : ""].filter(Boolean).join(", "));
+      fact(
+        "Outcome",
+        [
+          data.outcomes[run.outcome],
+          run.mark !== run.outcome ? run.mark : "",
+          run.score > 0 && run.score < 1 ? `score ${number(run.score)}` : "",
+          run.status !== "answered" && run.status !== run.outcome ? `the run ${run.status}` : "",
+        ]
+          .filter(Boolean)
+          .join(", "),
+      );
       fact("Why", run.why);
       fact("Reason", run.reason);
-      fact("Took", `${many(run.steps, "step")}, ${many(run.calls, "call")}, ${run.about ? "about " : ""}${number(run.in)} tokens in and ${number(run.out)} out, ${number(run.s)} s, ${usd(run.usd)}`);
-      fact("Remarks", [run.repairs ? many(run.repairs, "format repair") : "", run.invented ? many(run.invented, "invented value") : "", run.fell ? "fell back to another loop" : ""].filter(Boolean).join(", "));
+      fact(
+        "Took",
+        [
+          many(run.steps, "step"),
+          many(run.calls, "call"),
+          `${run.about ? "about " : ""}${number(run.in)} tokens in and ${number(run.out)} out`,
+          `${number(run.s)} s`,
+          usd(run.usd),
+        ].join(", "),
+      );
+      fact(
+        "Remarks",
+        [
+          run.repairs ? many(run.repairs, "format repair") : "",
+          run.invented ? many(run.invented, "invented value") : "",
+          run.fell ? "fell back to another loop" : "",
+        ]
+          .filter(Boolean)
+          .join(", "),
+      );
       fact("Run", run.run);
       fact("Judged by", run.judge);
       const command = make("code", "", `plait show ${run.run}`);
@@ -180,19 +234,40 @@
       } else if (run.held === 0) {
         parts.push(make("p", "", "The record is left out to keep this file small. To see it: ", command));
       } else {
-        parts.push(make("p", "", "The record of this run could not be read when the page was made. To try again: ", command));
+        parts.push(
+          make("p", "", "The record of this run could not be read when the page was made. To try again: ", command),
+        );
       }
     }
     body.replaceChildren(...(tabs ? [tabs] : []), ...parts);
   };
   const WORDS = { trouble: "error", call: "call", reply: "reply" };
   const stepOf = (step, run) => {
-    const what = [step.phases.join(", "), new Set(step.models).size > 0 ? step.models.join(", ") : "", step.in || step.out ? `${number(step.in)} tokens in, ${number(step.out)} out` : "", step.s ? `${number(step.s)} s` : ""];
-    const title = make("h3", "", step.n ? `Step ${step.n}` : "Before the first step", make("small", "", what.filter(Boolean).join(" · ")));
-    return [title, ...step.parts.map(([kind, name, text, missing]) => {
-      const part = make("div", `part ${kind}`, make("b", "", [WORDS[kind] || kind, name].filter(Boolean).join(" · ")), make("pre", "", text));
-      if (missing) part.append(make("em", "", `Cut here: ${number(missing)} more characters. All of it: plait show ${run.run}`));
-      return part;
-    })];
+    const what = [
+      step.phases.join(", "),
+      new Set(step.models).size > 0 ? step.models.join(", ") : "",
+      step.in || step.out ? `${number(step.in)} tokens in, ${number(step.out)} out` : "",
+      step.s ? `${number(step.s)} s` : "",
+    ];
+    const title = make(
+      "h3",
+      "",
+      step.n ? `Step ${step.n}` : "Before the first step",
+      make("small", "", what.filter(Boolean).join(" · ")),
+    );
+    return [
+      title,
+      ...step.parts.map(([kind, name, text, missing]) => {
+        const part = make(
+          "div",
+          `part ${kind}`,
+          make("b", "", [WORDS[kind] || kind, name].filter(Boolean).join(" · ")),
+          make("pre", "", text),
+        );
+        if (missing)
+          part.append(make("em", "", `Cut here: ${number(missing)} more characters. All of it: plait show ${run.run}`));
+        return part;
+      }),
+    ];
   };
 })();

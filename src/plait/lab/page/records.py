@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -11,6 +10,7 @@ from plait.core import Call, Event
 from plait.core import events as ev
 from plait.core.errors import PlaitError
 from plait.core.notebook import escape_json
+from plait.core.text import show_hidden
 from plait.lab.results import CellResult
 
 EventsReader: TypeAlias = Callable[[str], Sequence[Event] | None]
@@ -22,13 +22,6 @@ _TITLE = 80
 """The length of a call's input beside the tool's name."""
 LONG, SHORT = 4_000, 300
 """The length at which texts of a record are cut, and texts of a cell's tooltip."""
-
-# Invisible characters: control characters (not tab and newline), direction marks, blanks of no width, line separators,
-# halves of surrogate pairs, and tag letters. The joiners U+200C and U+200D stay: scripts and pictograms need them.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
-    "\U000e0000-\U000e007f]"
-)
 
 
 def choose_records(
@@ -77,7 +70,7 @@ def make_record(events: Iterable[Event]) -> dict[str, Any]:
             continue
         number = event.step or number
         step = steps.setdefault(
-            number, {"n": number, "phases": [], "models": [], "in": 0, "out": 0, "cached": 0, "s": 0.0, "parts": []}
+            number, {"n": number, "phases": [], "models": [], "in": 0, "out": 0, "s": 0.0, "parts": []}
         )
         if isinstance(event, ev.Replied):
             _add_reply(step, event)
@@ -94,7 +87,6 @@ def _add_reply(step: dict[str, Any], reply: ev.Replied) -> None:
             step[name].append(shown)
     step["in"] += reply.usage.input_tokens
     step["out"] += reply.usage.output_tokens
-    step["cached"] += reply.usage.cached_tokens
     step["s"] = round(step["s"] + reply.seconds, 3)
     written = {part[0] for part in step["parts"]} & set(ev.WRITTEN)
     if not written and reply.text.strip():
@@ -156,11 +148,6 @@ def _read_record(run: str, read_events: EventsReader) -> str | None:
 
 
 # -- text
-
-
-def show_hidden(text: str) -> str:
-    """Replace each hidden character by its number: `[U+202E]`."""
-    return _HIDDEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
 
 def cut_text(text: str, max_chars: int = LONG) -> tuple[str, int]:

@@ -87,8 +87,6 @@ def read_rows(results: object, journal: object = None) -> MeasuredRows:
     `results`: a file with the output of `plait compare --json`, its object as a mapping, anything with `rows`, or the
     name of a comparison in `journal`. Raises `ConfigError` for anything else.
     """
-    if isinstance(results, MeasuredRows):
-        return results
     name = ""
     if isinstance(results, str | Path):
         place = Path(results).expanduser()
@@ -150,13 +148,7 @@ def _as_mapping(row: object, where: str) -> Mapping[str, Any]:
 
 
 def _make_row(given: Mapping[str, Any], where: str) -> MeasuredLoop:
-    tokens = given.get("tokens", 0)
-    if isinstance(tokens, Mapping):  # in and out apart; the cached ones are part of the input
-        tokens = sum(value for key, value in tokens.items() if key in ("in", "out", "input", "output"))
-    fields = {
-        **{name: given[name] for name in MeasuredLoop.__struct_fields__ if given.get(name) is not None},
-        "tokens": 0 if tokens is None else tokens,
-    }
+    fields = {name: given[name] for name in MeasuredLoop.__struct_fields__ if given.get(name) is not None}
     try:
         row = msgspec.convert(fields, MeasuredLoop)
     except msgspec.ValidationError as why:

@@ -22,9 +22,9 @@ from plait.journal.records import RunRow
 from plait.journal.store import Journal, RunQuery, wait_for
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
-from plait.server import run_search
-from plait.server.auth import RunLabel
-from plait.server.run_view import (
+from plait.tools.render import replace_surrogates
+from plait.view import run_search
+from plait.view.run_view import (
     child_entry,
     format_answer,
     has_plan,
@@ -34,8 +34,8 @@ from plait.server.run_view import (
     run_facts,
     show_child_questions,
 )
-from plait.server.timeline import ViewerTimeline, build_timeline
-from plait.tools.render import replace_surrogates
+from plait.view.served_runs import RunLabel
+from plait.view.timeline import ViewerTimeline, build_timeline
 
 PAUSE = 0.25
 """Seconds between two reads of the file."""

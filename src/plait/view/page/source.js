@@ -11,12 +11,26 @@ export class Trouble extends Error {
 const RETRY = 1500;
 
 // The value from the login. Each request sends it, because the cookie alone is not enough.
-const part = (() => { try { return localStorage.getItem("plait-page") ?? ""; } catch { return ""; } })();
+const pageSecret = (() => {
+  try {
+    return localStorage.getItem("plait-page") ?? "";
+  } catch {
+    return "";
+  }
+})();
 
 const asked = async (path, options = {}) => {
   let answer;
   try {
-    answer = await fetch(path, { credentials: "same-origin", ...options, headers: { accept: "application/json", ...(part ? { "x-plait-page": part } : {}), ...options.headers } });
+    answer = await fetch(path, {
+      credentials: "same-origin",
+      ...options,
+      headers: {
+        accept: "application/json",
+        ...(pageSecret ? { "x-plait-page": pageSecret } : {}),
+        ...options.headers,
+      },
+    });
   } catch {
     throw new Trouble("The server can't be reached.", "Is `plait serve` still running?");
   }
@@ -29,44 +43,60 @@ const asked = async (path, options = {}) => {
   throw new Trouble(body?.error?.message || `The server said ${answer.status}.`);
 };
 const path = (...parts) => `/api/${parts.map(encodeURIComponent).join("/")}`;
-const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined)).toString();
-const post = (where, body) => asked(where, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+const query = (values) =>
+  new URLSearchParams(
+    Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined),
+  ).toString();
+const post = (where, body) =>
+  asked(where, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 
 export const server = {
   live: true,
   about: () => asked(path("about")),
   runs: (wanted) => asked(`${path("runs")}?${query(wanted)}`),
   run: (id) => asked(path("runs", id)),
-  text: (id, item, field, from) => asked(`${path("runs", id, "text")}?${query({ item, field, from })}`).then((got) => [got.text, got.more]),
+  text: (id, item, field, from) =>
+    asked(`${path("runs", id, "text")}?${query({ item, field, from })}`).then((got) => [got.text, got.more]),
   wire: (id, step) => asked(`${path("runs", id, "wire")}?${query({ step })}`),
-  exact: (id, seq) => `${path("runs", id, "wire", String(seq))}${part ? `?${query({ page: part })}` : ""}`,
+  exact: (id, seq) => `${path("runs", id, "wire", String(seq))}${pageSecret ? `?${query({ page: pageSecret })}` : ""}`,
   sides: (a, b) => asked(`${path("sides")}?${query({ a, b })}`),
   comparisons: () => asked(path("comparisons")),
   // Its name is what somebody gave it: a path could not hold each.
-  comparison: (name) => `/comparison?${query({ name, page: part })}`,
+  comparison: (name) => `/comparison?${query({ name, page: pageSecret })}`,
   start: (body) => post(path("runs"), body),
   resume: (id, body) => post(path("runs", id, "resume"), body),
   fork: (id, body) => post(path("runs", id, "fork"), body),
   cancel: (id) => post(path("runs", id, "cancel"), {}),
-  // Calls `tell(data)` with what happens from `after` on; what comes back ends it. A page that is not seen listens to nothing.
+  // Calls `onNews(data)` with what happens from `after` on; what comes back ends it. A page that is not seen listens
+  // to nothing.
   // `writing(steps)` hears what models are writing, all of it each time.
-  watch: (where, after, tell, lost, writing = () => {}) => {
-    let events = null, seen = after, over = false, again = null, pause = RETRY;
+  watch: (where, after, onNews, onConnection, writing = () => {}) => {
+    let events = null,
+      seen = after,
+      over = false,
+      again = null,
+      pause = RETRY;
     const open = () => {
       clearTimeout(again);
       if (events || over || document.hidden) return;
-      const wanted = query({ after: seen, page: part });
+      const wanted = query({ after: seen, page: pageSecret });
       events = new EventSource(`/api/${where}${wanted && `?${wanted}`}`);
       events.onmessage = (event) => {
         if (event.lastEventId !== "") seen = event.lastEventId;
-        lost(false);
-        tell(JSON.parse(event.data));
+        onConnection(false);
+        onNews(JSON.parse(event.data));
       };
       events.addEventListener("writing", (event) => writing(JSON.parse(event.data).steps));
-      events.addEventListener("over", () => { over = true; shut(); });
-      events.onopen = () => { pause = RETRY; lost(false); };
+      events.addEventListener("over", () => {
+        over = true;
+        shut();
+      });
+      events.onopen = () => {
+        pause = RETRY;
+        onConnection(false);
+      };
       events.onerror = () => {
-        lost(events?.readyState !== EventSource.OPEN);
+        onConnection(events?.readyState !== EventSource.OPEN);
         if (events?.readyState !== EventSource.CLOSED) return;
         // The browser tries again by itself where a connection breaks, but not where the server has refused one.
         shut();
@@ -74,7 +104,10 @@ export const server = {
         pause = Math.min(2 * pause, 60_000);
       };
     };
-    const shut = () => { events?.close(); events = null; };
+    const shut = () => {
+      events?.close();
+      events = null;
+    };
     const turn = () => (document.hidden ? shut() : open());
     document.addEventListener("visibilitychange", turn);
     open();
@@ -85,24 +118,27 @@ export const server = {
       shut();
     };
   },
-  watchRun: (id, after, tell, lost, writing) => server.watch(`runs/${encodeURIComponent(id)}/events`, after, tell, lost, writing),
-  watchRuns: (tell, lost) => server.watch("events", null, tell, lost),
+  watchRun: (id, after, onNews, onConnection, writing) =>
+    server.watch(`runs/${encodeURIComponent(id)}/events`, after, onNews, onConnection, writing),
+  watchRuns: (onNews, onConnection) => server.watch("events", null, onNews, onConnection),
 };
 
 // A file that holds one run: its requests are kept as what differs from the one before, and made again here.
-export const held = (data) => {
+export const sourceOfFile = (data) => {
   const requests = new Map();
   for (const each of data.wire) {
     let request = each.request;
     if (each.before !== null) {
       const before = requests.get(each.before);
       let at = 0;
-      request = each.marks.map(([sign, what]) => {
-        if (sign === "+") return what;
-        const part = sign === "=" ? before.slice(at, at + what) : "";
-        at += what;
-        return part;
-      }).join("");
+      request = each.marks
+        .map(([sign, what]) => {
+          if (sign === "+") return what;
+          const piece = sign === "=" ? before.slice(at, at + what) : "";
+          at += what;
+          return piece;
+        })
+        .join("");
     }
     requests.set(each.seq, request);
   }
@@ -112,7 +148,13 @@ export const held = (data) => {
     run: async () => data,
     wire: async (_, step) => {
       const exchanges = whole.filter((each) => each.step === Number(step));
-      return { exchanges, before: Object.fromEntries(exchanges.filter((each) => each.before !== null).map((each) => [each.before, requests.get(each.before)])), steps: [...new Set(whole.map((each) => each.step))] };
+      return {
+        exchanges,
+        before: Object.fromEntries(
+          exchanges.filter((each) => each.before !== null).map((each) => [each.before, requests.get(each.before)]),
+        ),
+        steps: [...new Set(whole.map((each) => each.step))],
+      };
     },
   };
 };

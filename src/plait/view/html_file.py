@@ -18,9 +18,9 @@ from plait.journal.open_questions import find_open_questions
 from plait.journal.records import RunRow
 from plait.journal.store import Journal, wait_for
 from plait.runtime.recorded_events import recorded_loop
-from plait.server.http_exchanges import HttpExchange, read_exchanges
-from plait.server.run_view import open_questions, plan_view, run_facts, show_child_questions
-from plait.server.timeline import build_timeline
+from plait.view.http_exchanges import HttpExchange, read_exchanges
+from plait.view.run_view import open_questions, plan_view, run_facts, show_child_questions
+from plait.view.timeline import build_timeline
 
 LONGEST = 200_000
 """Characters of one text in the file. A longer one is cut and says so."""
@@ -35,7 +35,7 @@ _NAMES = re.compile(r"^export (?:const|class|function|async function) (\w+)", re
 
 def render_html(row: RunRow, journal: Journal, *, max_text: int | None = LONGEST) -> str:
     """Render a run of a journal as one HTML file. `max_text`: characters of a text, None for all."""
-    style, script = read_asset("page.css"), bundle_script("main.js")
+    style, script = read_asset("colors.css") + read_asset("page.css"), bundle_script("main.js")
     sources = f"script-src {hash_source(script)}; style-src {hash_source(style)}"
     policy = f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
     before, _, rest = read_asset("index.html").partition("<link rel=")
@@ -69,7 +69,7 @@ def bundle_script(name: str) -> str:
 
 @functools.cache
 def read_asset(name: str) -> str:
-    return resources.files("plait.server.page").joinpath(name).read_text("utf-8")
+    return resources.files("plait.view.page").joinpath(name).read_text("utf-8")
 
 
 def _document(row: RunRow, journal: Journal, max_text: int | None) -> dict[str, Any]:

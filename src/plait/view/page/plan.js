@@ -4,8 +4,15 @@ import { long } from "./text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const KEPT = {
-  svg: ["viewBox", "width", "height", "role"], title: [], g: ["class"], path: ["d", "marker-end"], rect: ["x", "y", "width", "height", "rx"],
-  text: ["x", "y", "class", "text-anchor"], tspan: ["class"], defs: [], marker: ["id", "viewBox", "refX", "refY", "markerWidth", "markerHeight", "orient"],
+  svg: ["viewBox", "width", "height", "role"],
+  title: [],
+  g: ["class"],
+  path: ["d", "marker-end"],
+  rect: ["x", "y", "width", "height", "rx"],
+  text: ["x", "y", "class", "text-anchor"],
+  tspan: ["class"],
+  defs: [],
+  marker: ["id", "viewBox", "refX", "refY", "markerWidth", "markerHeight", "orient"],
 };
 
 const copied = (node) => {
@@ -24,9 +31,23 @@ export const planOf = (plan) => {
   const words = picture?.querySelector("title")?.textContent || "The plan";
   picture?.querySelector(":scope > title")?.remove();
   picture?.setAttribute("aria-label", words);
-  return make("figure.plan", { "aria-label": "The plan" },
+  return make(
+    "figure.plan",
+    { "aria-label": "The plan" },
     make("h2", {}, "Plan"),
-    picture ? make("div.picture", { tabindex: "0", role: "region", "aria-label": "The plan's picture" }, picture) : null,
-    make("figcaption", {}, `${many(plan.steps, "step")}, ${plan.found} with a result. Boxes with a dashed line have no result yet.`),
-    make("details", {}, make("summary", {}, "The plan as text"), long([plan.text, 0], { className: "code", label: "plan" })));
+    picture
+      ? make("div.picture", { tabindex: "0", role: "region", "aria-label": "The plan's picture" }, picture)
+      : null,
+    make(
+      "figcaption",
+      {},
+      `${many(plan.steps, "step")}, ${plan.found} with a result. Boxes with a dashed line have no result yet.`,
+    ),
+    make(
+      "details",
+      {},
+      make("summary", {}, "The plan as text"),
+      long([plan.text, 0], { className: "code", label: "plan" }),
+    ),
+  );
 };

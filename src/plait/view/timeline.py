@@ -3,9 +3,7 @@
 Each row adds an item to a step or changes one: a call gets its observation, a request its reply. `changes` returns what
 is new since the last call; all changes together are the whole document.
 
-An item is a `model` (a request and its reply), `call`, `code`, `output` (of continued code), `note` or `wait`. Its id
-comes from its entry, so it never changes. A text is [text, number of characters left out]; `/api/runs/ID/text` returns
-the rest.
+`items.py` describes the items. An item's id comes from its entry, so it never changes.
 """
 
 from __future__ import annotations
@@ -32,6 +30,7 @@ from plait.journal.records import Resumption, Row
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import PhaseSpending, in_all, merge_spending, read_spending
 from plait.runtime.recorded_events import describe_work, split_reply
+from plait.view.items import FailedAttempt, ItemFields, ItemKind, Text, TokenCounts
 
 LONG = 4_000
 """Characters of a text in the document."""
@@ -60,7 +59,7 @@ SORTS = {
 JSON: TypeAlias = dict[str, Any]
 
 
-def _count_tokens(usage: Usage) -> dict[str, int]:
+def _count_tokens(usage: Usage) -> TokenCounts:
     """Return the tokens by the names that the page uses."""
     return {
         "in": usage.input_tokens,
@@ -139,10 +138,15 @@ class ViewerTimeline:
             case "replied", ModelCall() as asked:
                 self._show_reply(asked)
             case "planned", ToolCall() as call:
-                fields = {"tool": call.planned.tool, "input": self._input_of(call), "state": "asked", "seconds": 0.0}
-                self._add_item(moment.at, call.step, f"c{call.key}", "call", **fields)
+                fields: ItemFields = {
+                    "tool": call.planned.tool,
+                    "input": self._input_of(call),
+                    "state": "asked",
+                    "seconds": 0.0,
+                }
+                self._add_item(moment.at, call.step, f"c{call.key}", "call", fields)
             case "began", ToolCall() as call:
-                self._change(f"c{call.key}", state="running", input=self._input_of(call))
+                self._change(f"c{call.key}", {"state": "running", "input": self._input_of(call)})
             case "ended", ToolCall() as call:
                 self._show_observation(call)
             case _, CodeTurn() as code:
@@ -150,8 +154,8 @@ class ViewerTimeline:
             case _, OtherWork() as other:
                 id = f"e{other.key}"
                 if id not in self.items:
-                    self._add_item(moment.at, other.step, id, "note", word=other.work, sort="plain")
-                self._change(id, text=self._cut(describe_work(other)))
+                    self._add_item(moment.at, other.step, id, "note", {"word": other.work, "sort": "plain"})
+                self._change(id, {"text": self._cut(describe_work(other))})
             case _, RecordedNote(step=step, kind=kind, text=text):
                 self._show_note(moment, step, kind, text)
             case _, LoopException(step=step, kind=kind, detail=detail) if kind not in ("Unsupported", "EndedByRefusal"):
@@ -175,9 +179,9 @@ class ViewerTimeline:
 
     def _show_question(self, at: float, step: int, asked: Question, call: str) -> None:
         given = format_input(asked.call.input) if asked.call is not None else ""
-        shown = {"ask": asked.kind, "text": self._cut(asked.text), "told": None, "approved": None}
-        about = {"call": call, "given": given if len(given) <= LONG else ""}
-        self._add_item(at, step, question_item(asked), "wait", **shown, **about)
+        shown: ItemFields = {"ask": asked.kind, "text": self._cut(asked.text), "told": None, "approved": None}
+        about: ItemFields = {"call": call, "given": given if len(given) <= LONG else ""}
+        self._add_item(at, step, question_item(asked), "wait", shown | about)
 
     def _show_answer(self, asked: Question) -> None:
         answer, approved = asked.answer, None
@@ -186,30 +190,36 @@ class ViewerTimeline:
         else:
             approved = answer.action != "refuse"
             text = f"made with {format_input(asked.edited_input)}" if answer.action == "edit" else answer.text
-        self._change(question_item(asked), told=self._cut(text), approved=approved)
+        self._change(question_item(asked), {"told": self._cut(text), "approved": approved})
 
     def _show_request(self, seq: int, at: float, call: ModelCall) -> None:
         id = f"m{call.key}"
         if id not in self.items:
-            named = {"phase": call.phase, "model": call.model}
-            self._add_item(at, call.step, id, "model", **named, state="asking", errors=[], wire=[], seconds=0.0)
+            named: ItemFields = {"phase": call.phase, "model": call.model}
+            asking: ItemFields = {"state": "asking", "errors": [], "wire": [], "seconds": 0.0}
+            self._add_item(at, call.step, id, "model", named | asking)
             step = self.steps[call.step]
             for names, name in ((step["phases"], call.phase), (step["models"], call.model)):
                 if name and name not in names:
                     names.append(name)
         else:
-            self._change(id, state="asking")
+            self._change(id, {"state": "asking"})
         self.items[id]["wire"].append(seq)
 
     def _show_response(self, call: ModelCall) -> None:
         item, response = self.items[f"m{call.key}"], call.last.response
         if response is None:
             return
-        self._change(item["id"], seconds=round(item["seconds"] + response.seconds, 6))
+        self._change(item["id"], {"seconds": round(item["seconds"] + response.seconds, 6)})
         self._sum(item["step"], seconds=response.seconds)
         if response.error:
-            error = {"attempt": call.last.number + 1, "status": response.status or None}
-            item["errors"].append({**error, "text": self._cut(response.error), "lost": response.lost})
+            error: FailedAttempt = {
+                "attempt": call.last.number + 1,
+                "status": response.status or None,
+                "text": self._cut(response.error),
+                "lost": response.lost,
+            }
+            item["errors"].append(error)
             item["state"] = "failed"
         if response.cut:
             item["cut"] = True
@@ -218,32 +228,26 @@ class ViewerTimeline:
         item, reply = self.items[f"m{call.key}"], call.reply
         if reply is None:
             return
-        parts: JSON = {}
+        parts: dict[str, Text] = {}
         for number, event in enumerate(split_reply(call, self._loop), 1):
             if isinstance(event, ev.Thought | ev.Action | ev.Answer) and event.text.strip():
                 kind = next(kind for kind, made in ev.WRITTEN.items() if isinstance(event, made))
                 parts[f"{kind}{number}"] = self._cut(event.text.strip("\n" if kind == "action" else None))
-        item["parts"] = list(parts)
+        item.update(parts)
         usage = reply.usage
         used = _count_tokens(usage)
-        self._change(
-            item["id"],
-            **parts,
-            **({"reasoning": self._cut(reply.reasoning)} if reply.reasoning else {}),
-            **({"reply": self._cut(reply.text)} if reply.text.strip() and not parts else {}),
-            state="done",
-            finish=reply.finish,
-            native=[call.tool for call in reply.calls],
-            cost=reply.cost,
-            **used,
-            estimated=usage.estimated,
-        )
+        shown: ItemFields = {"parts": list(parts), "state": "done", "finish": reply.finish, "cost": reply.cost}
+        if reply.reasoning:
+            shown["reasoning"] = self._cut(reply.reasoning)
+        if reply.text.strip() and not parts:
+            shown["reply"] = self._cut(reply.text)
+        self._change(item["id"], {**shown, **used, "estimated": usage.estimated})
         self._sum(item["step"], **used)
         step = self.steps[item["step"]]
         step["estimated"] = step["estimated"] or usage.estimated
         step["cost"] = None if reply.cost is None or step["cost"] is None else step["cost"] + reply.cost
 
-    def _input_of(self, call: ToolCall) -> list[Any]:
+    def _input_of(self, call: ToolCall) -> Text:
         """Return the input of a call as the model gave it."""
         given = call.planned.input
         return self._cut("" if given is None else given if isinstance(given, str) else format_input(given))
@@ -252,46 +256,48 @@ class ViewerTimeline:
         seen = call.observation
         if seen is None:
             return
-        note = {"note": self._cut(seen.note)} if seen.note else {}
-        shown = {"text": self._cut(seen.text), "trouble": seen.trouble, "seconds": seen.seconds}
-        self._change(f"c{call.key}", state="done", input=self._input_of(call), **shown, **note)
+        shown: ItemFields = {"text": self._cut(seen.text), "trouble": seen.trouble, "seconds": seen.seconds}
+        if seen.note:
+            shown["note"] = self._cut(seen.note)
+        self._change(f"c{call.key}", shown | {"state": "done", "input": self._input_of(call)})
         self._sum(call.step, seconds=seen.seconds)
 
     def _show_code(self, at: float, turn: CodeTurn) -> None:
         result = self._describe_result(turn.ran)
         if turn.code is not None:
-            self._add_item(at, turn.step, f"x{turn.n}", "code", code=self._cut(turn.code), **result)
+            self._add_item(at, turn.step, f"x{turn.n}", "code", result | {"code": self._cut(turn.code)})
         elif turn.ran.output or turn.ran.error or turn.ran.lost:
-            self._add_item(at, turn.step, f"x{turn.n}", "output", **result)
+            self._add_item(at, turn.step, f"x{turn.n}", "output", result)
         self._sum(turn.step, seconds=turn.ran.seconds)
 
-    def _describe_result(self, ran: Ran) -> JSON:
-        result: JSON = {"seconds": ran.seconds, "calls": len(ran.calls), "lost": ran.lost}
+    def _describe_result(self, ran: Ran) -> ItemFields:
+        result: ItemFields = {"seconds": ran.seconds, "lost": ran.lost}
         if ran.output:
             result["output"] = self._cut(ran.output)
         if ran.error is not None:
             result["error"] = self._cut(f"{ran.error.type}: {ran.error.message}".removesuffix(": "))
-            result["line"], result["limit"] = ran.error.line, ran.error.limit
+            result["line"] = ran.error.line
         return result
 
     def _show_note(self, moment: Moment, step: int, word: str, text: str) -> None:
         asked = next((item for item in reversed(self.items.values()) if item["kind"] == "model"), None)
         if word == "retry" and asked is not None and asked["step"] == step and asked["errors"]:
-            self._change(asked["id"], errors=[*asked["errors"][:-1], {**asked["errors"][-1], "then": text}])
+            asked["errors"][-1]["then"] = text
+            self._change(asked["id"], {})
             return
         sort = SORTS.get(word, "plain" if word == "resumed" else "warning")
-        shown = {"word": word, "sort": sort, "text": self._cut(text)}
-        self._add_item(moment.at, step or self._last_step, f"n{moment.seq}", "note", **shown)
+        shown: ItemFields = {"word": word, "sort": sort, "text": self._cut(text)}
+        self._add_item(moment.at, step or self._last_step, f"n{moment.seq}", "note", shown)
 
-    def _add_item(self, at: float, step: int, id: str, kind: str, **fields: Any) -> None:
+    def _add_item(self, at: float, step: int, id: str, kind: ItemKind, fields: ItemFields) -> None:
         self._last_step = max(self._last_step, step)
         if step not in self.steps:
             empty: JSON = {"phases": [], "models": [], **_count_tokens(Usage()), "estimated": False}
             self.steps[step] = {"n": step, "at": at, **empty, "cost": 0.0, "seconds": 0.0}
         self.items[id] = {"id": id, "kind": kind, "step": step, "at": at}
-        self._change(id, **fields)
+        self._change(id, fields)
 
-    def _change(self, id: str, **fields: Any) -> None:
+    def _change(self, id: str, fields: ItemFields) -> None:
         if id in self.items:
             self.items[id].update(fields)
             self._changed_items[id] = None
@@ -302,7 +308,7 @@ class ViewerTimeline:
         for name, amount in amounts.items():
             step[name] = round(step[name] + amount, 6)
 
-    def _cut(self, text: str) -> list[Any]:
+    def _cut(self, text: str) -> Text:
         if self._max_text is None or len(text) <= self._max_text:
             return [text, 0]
         return [text[: self._max_text], len(text) - self._max_text]

@@ -2,12 +2,36 @@
 import { button, make } from "./dom.js";
 
 const KEYS = [
-  ["?", "this list"], ["/", "search the runs"], ["j", "next step, or next run"], ["k", "step before, or run before"], ["w", "wire of the step"], ["f", "fork from the step"],
-  ["b", "back: from the wire to its run, from a run to the list"], ["e", "to the last step"], ["a", "answer what the run waits for"], ["r", "the list of runs"], ["n", "start a run"], ["c", "comparisons"], ["d", "dark, light, or as the system says"], ["Esc", "close this"],
+  ["?", "this list"],
+  ["/", "search the runs"],
+  ["j", "next step, or next run"],
+  ["k", "step before, or run before"],
+  ["w", "wire of the step"],
+  ["f", "fork from the step"],
+  ["b", "back: from the wire to its run, from a run to the list"],
+  ["e", "to the last step"],
+  ["a", "answer what the run waits for"],
+  ["r", "the list of runs"],
+  ["n", "start a run"],
+  ["c", "comparisons"],
+  ["d", "dark, light, or as the system says"],
+  ["Esc", "close this"],
 ];
 const HELD = new Set(["?", "j", "k", "w", "b", "e", "d", "Esc"]);
-const kept = (name, otherwise) => { try { return localStorage.getItem(name) ?? otherwise; } catch { return otherwise; } };
-const keep = (name, value) => { try { localStorage.setItem(name, value); } catch { /* a file's page may keep nothing */ } };
+const kept = (name, otherwise) => {
+  try {
+    return localStorage.getItem(name) ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+};
+const keep = (name, value) => {
+  try {
+    localStorage.setItem(name, value);
+  } catch {
+    /* a file's page may keep nothing */
+  }
+};
 
 export const theme = () => {
   const control = button("", () => turn(), { class: "theme" });
@@ -33,12 +57,26 @@ export const theme = () => {
 const help = (live) => {
   const on = make("input", { type: "checkbox", id: "keys-on", checked: kept("plait-keys", "on") === "on" });
   on.addEventListener("change", () => keep("plait-keys", on.checked ? "on" : "off"));
-  const dialog = make("dialog.small", { "aria-labelledby": "keys-title" },
+  const dialog = make(
+    "dialog.small",
+    { "aria-labelledby": "keys-title" },
     make("h2", { id: "keys-title", tabindex: "-1" }, "Keys"),
-    make("dl.keys", {}, KEYS.filter(([key]) => live || HELD.has(key)).flatMap(([key, words]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, words)])),
+    make(
+      "dl.keys",
+      {},
+      KEYS.filter(([key]) => live || HELD.has(key)).flatMap(([key, words]) => [
+        make("dt", {}, make("kbd", {}, key)),
+        make("dd", {}, words),
+      ]),
+    ),
     make("p", {}, on, " ", make("label", { for: "keys-on" }, "Single keys do something")),
     make("p.quiet", {}, "Tab and Enter reach everything as well."),
-    make("div.buttons", {}, button("Close", () => dialog.close())));
+    make(
+      "div.buttons",
+      {},
+      button("Close", () => dialog.close()),
+    ),
+  );
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
@@ -48,7 +86,8 @@ const help = (live) => {
 const among = (selector, by) => {
   const all = [...document.querySelectorAll(selector)];
   const at = all.findIndex((each) => each.contains(document.activeElement) || each === document.activeElement);
-  const near = at >= 0 ? at + by : by > 0 ? all.findIndex((each) => each.getBoundingClientRect().top > 0) : all.length - 1;
+  const near =
+    at >= 0 ? at + by : by > 0 ? all.findIndex((each) => each.getBoundingClientRect().top > 0) : all.length - 1;
   return all[Math.max(0, Math.min(all.length - 1, near))];
 };
 const reach = (found) => {
@@ -60,19 +99,49 @@ const reach = (found) => {
 };
 
 export const keys = ({ live, dark, page, where }) => {
-  const step = () => document.activeElement?.closest(".step") || [...document.querySelectorAll(".step")].find((each) => each.getBoundingClientRect().bottom > 120);
-  const go = (to) => { if (live) location.hash = to; };
+  const step = () =>
+    document.activeElement?.closest(".step") ||
+    [...document.querySelectorAll(".step")].find((each) => each.getBoundingClientRect().bottom > 120);
+  const go = (to) => {
+    if (live) location.hash = to;
+  };
   const acts = {
-    "?": () => help(live), "/": () => { if (!page()?.search) go("#/"); setTimeout(() => document.getElementById("search")?.focus(), 60); },
-    j: () => reach(among(".step, li.run", 1)), k: () => reach(among(".step, li.run", -1)), e: () => reach([...document.querySelectorAll(".step")].at(-1)),
-    w: () => { const at = step(); if (at && where().run) location.hash = `#/runs/${encodeURIComponent(where().run)}/wire/${at.dataset.step}`; },
-    f: () => { const at = step(); if (at && live) page()?.fork?.(Number(at.dataset.step)); },
-    b: () => { const { run, wire } = where(); if (run && wire) location.hash = `#/runs/${encodeURIComponent(run)}/step/${wire}`; else go("#/"); },
+    "?": () => help(live),
+    "/": () => {
+      if (!page()?.search) go("#/");
+      setTimeout(() => document.getElementById("search")?.focus(), 60);
+    },
+    j: () => reach(among(".step, li.run", 1)),
+    k: () => reach(among(".step, li.run", -1)),
+    e: () => reach([...document.querySelectorAll(".step")].at(-1)),
+    w: () => {
+      const at = step();
+      if (at && where().run) location.hash = `#/runs/${encodeURIComponent(where().run)}/wire/${at.dataset.step}`;
+    },
+    f: () => {
+      const at = step();
+      if (at && live) page()?.fork?.(Number(at.dataset.step));
+    },
+    b: () => {
+      const { run, wire } = where();
+      if (run && wire) location.hash = `#/runs/${encodeURIComponent(run)}/step/${wire}`;
+      else go("#/");
+    },
     a: () => document.querySelector("form.answer button, form.answer textarea")?.focus(),
-    r: () => go("#/"), n: () => go("#/new"), c: () => go("#/comparisons"), d: dark,
+    r: () => go("#/"),
+    n: () => go("#/new"),
+    c: () => go("#/comparisons"),
+    d: dark,
   };
   addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+    if (
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      event.defaultPrevented ||
+      document.querySelector("dialog[open]")
+    )
+      return;
     if (event.target.closest?.("input, textarea, select, [contenteditable]")) {
       if (event.key === "Escape") event.target.blur();
       return;

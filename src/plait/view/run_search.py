@@ -8,62 +8,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from plait.core.errors import ConfigError
 from plait.journal.records import RunRow
 from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
-from plait.server.conversations import UNNAMED
+from plait.view.served_runs import UNNAMED
 
 PAGE = 40
 """Runs on one page by default."""
 MOST = 200
 RECENT = 200
 """Number of the newest runs that are watched for changes, besides the active ones."""
-LATELY = 5_000
-"""Number of the newest runs that are searched for active ones. A filter by status finds older ones."""
 STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted")
+FILTERS = ("words", "status", "loop", "agent", "session", "model")
+"""The fields of a query by which the list can be filtered."""
 UNFINISHED = ("running", "waiting", "interrupted")
 
 
-class RunFilter(Struct, frozen=True):
-    """Which runs to list; "" matches all. `before` is the number of the last run on the page before, or 0."""
-
-    words: str = ""
-    status: str = ""
-    loop: str = ""
-    agent: str = ""
-    session: str = ""
-    model: str = ""
-    before: int = 0
-    limit: int = PAGE
-
-    def __post_init__(self) -> None:
-        if self.status and self.status not in STATES:
-            raise ConfigError(f"There is no status {self.status!r}.", hint=f"Use one of: {', '.join(STATES)}.")
-        if not 1 <= self.limit <= MOST:
-            raise ConfigError(f"A page can't have {self.limit} runs.", hint=f"Use 1 to {MOST}.")
-
-    @property
-    def is_plain(self) -> bool:
-        """Return whether this is the first page of all runs."""
-        return not any((self.words, self.status, self.loop, self.agent, self.session, self.model, self.before))
+def is_filtered(query: RunQuery) -> bool:
+    """Return whether this is not the first page of all runs."""
+    return any(getattr(query, name) for name in (*FILTERS, "before"))
 
 
-def find_runs(journal: Journal, wanted: RunFilter) -> tuple[list[RunRow], bool]:
-    """Return the newest runs that match, and whether there are more."""
-    fields = ("words", "status", "loop", "agent", "session", "model", "before")
-    query = RunQuery(**{name: getattr(wanted, name) for name in fields}, limit=wanted.limit + 1)
-    found = journal.find(query)
-    return found[: wanted.limit], len(found) > wanted.limit
+def find_runs(journal: Journal, query: RunQuery) -> tuple[list[RunRow], bool]:
+    """Return the newest runs that match, and whether there are more. Raises `ConfigError`."""
+    if query.status and query.status not in STATES:
+        raise ConfigError(f"There is no status {query.status!r}.", hint=f"Use one of: {', '.join(STATES)}.")
+    if not 1 <= query.limit <= MOST:
+        raise ConfigError(f"A page can't have {query.limit} runs.", hint=f"Use 1 to {MOST}.")
+    found = journal.find(replace(query, limit=query.limit + 1))
+    return found[: query.limit], len(found) > query.limit
 
 
 def find_unfinished(journal: Journal) -> list[RunRow]:
-    """Return the active and waiting runs, newest first, among the `LATELY` newest ones."""
-    if not (newest := journal.find(RunQuery(limit=1))):
-        return []
+    """Return the active and the waiting runs, newest first; at most `MOST` of each."""
     found = [row for status in ("running", "waiting") for row in journal.find(RunQuery(status=status, limit=MOST))]
-    return sorted((row for row in found if row.n > newest[0].n - LATELY), key=lambda row: -row.n)
+    return sorted(found, key=lambda row: -row.n)
 
 
 def list_choices(journal: Journal) -> dict[str, list[str]]:

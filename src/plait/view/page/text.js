@@ -1,7 +1,9 @@
 // A long text: its beginning, and the rest when it is asked for, so that no page waits for what nobody reads.
 import { button, make, number, shown } from "./dom.js";
 
-const FOLD = 1500, LINES = 24, CHUNK = 32768;
+const FOLD = 1500,
+  LINES = 24,
+  CHUNK = 32768;
 
 // Where a text is cut so that it shows its beginning: a number of characters, its length when it is short.
 const fold = (text) => {
@@ -29,9 +31,9 @@ const chunks = (text) => {
   return parts;
 };
 
-// `held` is [text, how many characters are missing]; `rest(from)` gives [more text, how many are missing then].
-export const long = (held, { rest = null, className = "", label = "text", missing = "" } = {}) => {
-  const [text, more] = held;
+// `cutText` is [text, how many characters are missing]; `rest(from)` gives [more text, how many are missing then].
+export const long = (cutText, { rest = null, className = "", label = "text", missing = "" } = {}) => {
+  const [text, more] = cutText;
   const body = make("pre", { dir: "auto" });
   const box = make(`div.text${className ? `.${className}` : ""}`, {}, body);
   const at = fold(text);
@@ -40,13 +42,18 @@ export const long = (held, { rest = null, className = "", label = "text", missin
     return box;
   }
   // The server counts characters by code point, as Python does; what is here is counted so where it must go on.
-  const have = more ? [...text].length : text.length, whole = have + more;
+  const have = more ? [...text].length : text.length,
+    whole = have + more;
   const bar = make("p.more");
   const fill = () => {
     body.replaceChildren(...shown(text.slice(0, at).trimEnd()), " …");
     box.classList.remove("whole");
     for (const name of ["role", "tabindex", "aria-label"]) body.removeAttribute(name);
-    bar.replaceChildren(button(`Show all, ${number(whole)} characters`, all, { "aria-label": `Show all of the ${label}, ${number(whole)} characters` }));
+    bar.replaceChildren(
+      button(`Show all, ${number(whole)} characters`, all, {
+        "aria-label": `Show all of the ${label}, ${number(whole)} characters`,
+      }),
+    );
   };
   let stopped = false;
   const put = (piece) => body.append(...chunks(piece).map((each) => make("span.chunk", {}, shown(each))));
@@ -55,13 +62,24 @@ export const long = (held, { rest = null, className = "", label = "text", missin
     body.replaceChildren();
     box.classList.add("whole");
     // A long text scrolls in a box of its own, which the keyboard must be able to reach.
-    for (const [name, value] of [["role", "region"], ["tabindex", "0"], ["aria-label", `All of the ${label}`]]) body.setAttribute(name, value);
+    for (const [name, value] of [
+      ["role", "region"],
+      ["tabindex", "0"],
+      ["aria-label", `All of the ${label}`],
+    ])
+      body.setAttribute(name, value);
     put(text);
-    let left = more, from = have;
-    const less = button("Show less", () => { stopped = true; fill(); bar.querySelector("button").focus(); });
+    let left = more,
+      from = have;
+    const less = button("Show less", () => {
+      stopped = true;
+      fill();
+      bar.querySelector("button").focus();
+    });
     bar.replaceChildren(less);
     less.focus();
-    if (left && !rest) bar.prepend(make("span", {}, `${number(left)} more characters are not in this file. ${missing} `));
+    if (left && !rest)
+      bar.prepend(make("span", {}, `${number(left)} more characters are not in this file. ${missing} `));
     const state = make("span", { role: "status" });
     if (left && rest) bar.append(" ", state);
     while (left && rest && !stopped) {

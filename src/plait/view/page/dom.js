@@ -1,7 +1,20 @@
 // Elements, and texts of others as text: nothing here ever reads markup.
 
-// Control characters (not tab and newline), direction marks, blanks of no width, line separators, halves of pairs, tags.
-const HIDDEN = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\p{Surrogate}|[\u{e0000}-\u{e007f}]/gu;
+// The characters that `show_hidden` of core/text.py shows by their number.
+const HIDDEN = new RegExp(
+  [
+    // control characters (not tab and newline), halves of pairs
+    "[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff]",
+    // direction marks, signs without a width, line separators, fillers, tags
+    "[\\xad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b\\u200e\\u200f]",
+    "[\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufe00-\\ufe0d]",
+    "[\\ufeff\\uffa0\\ufff0-\\ufffb\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]",
+    // joiners that do not stand between letters of other scripts, selectors of a form that do not follow an emoji
+    "(?<![^\\x00-\\x7f\\u200b-\\u200f])[\\u200c\\u200d]|[\\u200c\\u200d](?![^\\x00-\\x7f\\u200b-\\u200f])",
+    "(?<![\\xa9\\xae\\u203c-\\u3299\\u{1f000}-\\u{1faff}])[\\ufe0e\\ufe0f]",
+  ].join("|"),
+  "gu",
+);
 const MANY = 2000;
 
 // make("button.quiet", {type: "button", onclick}, "Text", other): null and false are left out.
@@ -14,11 +27,14 @@ export const make = (what, attributes = {}, ...inside) => {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...inside.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false && each !== ""));
+  made.append(
+    ...inside.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false && each !== ""),
+  );
   return made;
 };
 
-export const button = (words, onclick, attributes = {}) => make("button", { type: "button", onclick, ...attributes }, words);
+export const button = (words, onclick, attributes = {}) =>
+  make("button", { type: "button", onclick, ...attributes }, words);
 export const link = (words, href, attributes = {}) => make("a", { href, ...attributes }, words);
 
 const coded = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
@@ -26,7 +42,8 @@ const coded = (character) => `U+${character.codePointAt(0).toString(16).toUpperC
 // A text as nodes: what can't be seen is shown by its number.
 export const shown = (text) => {
   const parts = [];
-  let from = 0, count = 0;
+  let from = 0,
+    count = 0;
   for (const found of text.matchAll(HIDDEN)) {
     if (++count > MANY) {
       parts.push(text.slice(from).replace(HIDDEN, (each) => `[${coded(each)}]`));
@@ -42,7 +59,11 @@ export const shown = (text) => {
 
 // The same on one line, as plain text, for titles and labels.
 export const flat = (text, most = 200) => {
-  const clean = text.slice(0, most + 200).replace(HIDDEN, (each) => `[${coded(each)}]`).replace(/\s+/g, " ").trim();
+  const clean = text
+    .slice(0, most + 200)
+    .replace(HIDDEN, (each) => `[${coded(each)}]`)
+    .replace(/\s+/g, " ")
+    .trim();
   return clean.length > most ? `${clean.slice(0, most)}…` : clean;
 };
 
@@ -77,42 +98,74 @@ export const tokens = (each) => {
 
 // When, as a person says it; the whole time stands in the element's title.
 export const when = (seconds) => {
-  const at = new Date(seconds * 1000), ago = Date.now() / 1000 - seconds;
+  const at = new Date(seconds * 1000),
+    ago = Date.now() / 1000 - seconds;
   const day = at.toLocaleDateString(undefined, { day: "numeric", month: "short", year: "numeric" });
   const clock = at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
-  const words = ago < 60 ? "just now" : ago < 3600 ? `${Math.floor(ago / 60)} min ago` : at.toDateString() === new Date().toDateString() ? `today ${clock}` : `${day} ${clock}`;
+  const words =
+    ago < 60
+      ? "just now"
+      : ago < 3600
+        ? `${Math.floor(ago / 60)} min ago`
+        : at.toDateString() === new Date().toDateString()
+          ? `today ${clock}`
+          : `${day} ${clock}`;
   return make("time", { datetime: at.toISOString(), title: at.toLocaleString() }, words);
 };
 
 // Facts on a line, parted by dots that a screen reader reads as pauses.
 export const line = (className, ...facts) => {
-  const kept = facts.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== "" && each !== false);
-  return make(`p.${className}`, {}, kept.flatMap((each, i) => (i ? [make("span.dot", {}, " · "), each] : [each])));
+  const kept = facts
+    .flat(Infinity)
+    .filter((each) => each !== null && each !== undefined && each !== "" && each !== false);
+  return make(
+    `p.${className}`,
+    {},
+    kept.flatMap((each, i) => (i ? [make("span.dot", {}, " · "), each] : [each])),
+  );
 };
 
 export const STATES = {
-  running: ["●", "running"], waiting: ["?", "waits for you"], answered: ["✓", "answered"], stopped: ["■", "stopped"], failed: ["✗", "failed"],
-  crashed: ["!", "crashed"], cancelled: ["–", "cancelled"], interrupted: ["~", "interrupted"],
+  running: ["●", "running"],
+  waiting: ["?", "waits for you"],
+  answered: ["✓", "answered"],
+  stopped: ["■", "stopped"],
+  failed: ["✗", "failed"],
+  crashed: ["!", "crashed"],
+  cancelled: ["–", "cancelled"],
+  interrupted: ["~", "interrupted"],
 };
 // How a run ended: an answer that a comparison graded as wrong is no success.
 export const endOf = (run) => (run.grade && !run.grade.success && run.status === "answered" ? "wrong" : run.status);
 export const chip = (run) => {
-  const end = endOf(run), [sign, words] = STATES[run.status] || ["·", run.status];
-  return make(`span.chip.is-${end}`, {}, make("span", { "aria-hidden": "true" }, end === "wrong" ? "✗" : sign), ` ${words}`, run.grade ? make("bdi", {}, shown(`, graded ${run.grade.mark}`)) : null);
+  const end = endOf(run),
+    [sign, words] = STATES[run.status] || ["·", run.status];
+  return make(
+    `span.chip.is-${end}`,
+    {},
+    make("span", { "aria-hidden": "true" }, end === "wrong" ? "✗" : sign),
+    ` ${words}`,
+    run.grade ? make("bdi", {}, shown(`, graded ${run.grade.mark}`)) : null,
+  );
 };
 
 // -- what is said aloud, politely and not too often
 
-let last = 0, waiting = null, words = "";
-export const say = (text) => {
+let last = 0,
+  waiting = null,
+  words = "";
+export const announce = (text) => {
   words = text;
   if (waiting) return;
-  waiting = setTimeout(() => {
-    waiting = null;
-    last = Date.now();
-    const place = document.getElementById("said");
-    if (place) place.textContent = words;
-  }, Math.max(50, 2500 - (Date.now() - last)));
+  waiting = setTimeout(
+    () => {
+      waiting = null;
+      last = Date.now();
+      const place = document.getElementById("said");
+      if (place) place.textContent = words;
+    },
+    Math.max(50, 2500 - (Date.now() - last)),
+  );
 };
 
 // -- a message that something went wrong

@@ -6,18 +6,28 @@ import { keys, theme } from "./keys.js";
 import { runPage } from "./run.js";
 import { runsPage } from "./runs.js";
 import { sidesPage } from "./sides.js";
-import { held, server } from "./source.js";
+import { sourceOfFile, server } from "./source.js";
 import { wirePage } from "./wire.js";
 
 const data = document.getElementById("data");
 const file = data ? JSON.parse(data.textContent) : null;
-const source = file ? held(file) : server;
+const source = file ? sourceOfFile(file) : server;
 const main = document.getElementById("main");
-let page = null, turn = 0;
+let page = null,
+  turn = 0;
 
 const place = () => {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").filter(Boolean).map((each) => { try { return decodeURIComponent(each); } catch { return each; } });
+  const parts = path
+    .split("/")
+    .filter(Boolean)
+    .map((each) => {
+      try {
+        return decodeURIComponent(each);
+      } catch {
+        return each;
+      }
+    });
   if (file && parts[0] !== "runs") return { parts: ["runs", file.run.run], query: {} };
   return { parts, query: Object.fromEntries(new URLSearchParams(query)) };
 };
@@ -38,7 +48,9 @@ const show = async (inside, { parts, query }) => {
 };
 
 const open = async (first = false) => {
-  const mine = ++turn, at = place(), inside = make("div.page");
+  const mine = ++turn,
+    at = place(),
+    inside = make("div.page");
   page?.leave?.();
   page = null;
   document.querySelectorAll("dialog").forEach((each) => each.close());
@@ -48,7 +60,11 @@ const open = async (first = false) => {
   try {
     made = await show(inside, at);
   } catch (error) {
-    inside.replaceChildren(make("h1", { tabindex: "-1" }, "That did not work"), problem(error), file ? "" : make("p", {}, link("To the runs", "#/")));
+    inside.replaceChildren(
+      make("h1", { tabindex: "-1" }, "That did not work"),
+      problem(error),
+      file ? "" : make("p", {}, link("To the runs", "#/")),
+    );
   }
   if (mine !== turn) {
     made?.leave?.();
@@ -69,7 +85,9 @@ const open = async (first = false) => {
 
 const look = theme();
 const pressed = keys({ live: source.live, dark: look.turn, page: () => page, where });
-document.getElementById("tools").append(look.control, button("?", pressed.help, { "aria-label": "Keys", title: "Keys" }));
+document
+  .getElementById("tools")
+  .append(look.control, button("?", pressed.help, { "aria-label": "Keys", title: "Keys" }));
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

@@ -15,7 +15,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from plait.core import Plan, Step
-from plait.server.plan_graph import ANSWER, Graph, graph_of, input_words, seen
+from plait.view.plan_graph import ANSWER, Graph, graph_of, input_words, seen
 
 CHAR = 7.3
 """Pixels of one character of the monospaced text, at 12 pixels."""

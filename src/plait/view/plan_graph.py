@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from plait.core import JSON, Plan, Step
+from plait.core.text import one_line
 
 ANSWER = "answer"
 _PLAIN = str.maketrans("●○│─┤├┼┘└┴", "*o|-+++''+")
-# Characters that XML and terminals cannot hold, and half surrogate pairs.
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff\ud800-\udfff]+")
+_NO_XML = re.compile(r"[\ufffe\uffff\ud800-\udfff]")
+"""Characters that XML cannot hold, besides those that nobody sees."""
 
 
 class Graph(Struct, frozen=True):
@@ -101,7 +102,7 @@ def input_words(given: JSON, width: int) -> str:
 
 def seen(text: str) -> str:
     """Return a text on one line, without characters that cannot be drawn."""
-    return " ".join(_UNSEEN.sub(" ", text).split())
+    return one_line(_NO_XML.sub(" ", text))
 
 
 def _lanes(graph: Graph) -> list[str]:

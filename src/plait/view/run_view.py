@@ -18,9 +18,9 @@ from plait.journal.timeline import Timeline
 from plait.runtime.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.spent import spent_in
-from plait.server.auth import RunLabel
-from plait.server.plan_svg import STYLE, as_svg
-from plait.server.timeline import ViewerTimeline, question_item
+from plait.view.plan_svg import STYLE, as_svg
+from plait.view.served_runs import RunLabel
+from plait.view.timeline import ViewerTimeline, question_item
 
 SHORT = 400
 """Characters of a question and an answer in the list."""
@@ -73,16 +73,12 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         "answer": format_answer(outcome.get("answer"))[:ANSWER] if outcome.get("answer") is not None else None,
         "reason": outcome.get("reason"),
         "hint": outcome.get("hint", ""),
-        "error": outcome.get("error", ""),
-        "limit": outcome.get("limit", ""),
-        "waits": outcome.get("kind", "") if row.status == "waiting" else "",
         "options": head.loop["options"],
         "phase_models": {phase: str(model["spec"]) for phase, model in head.models.items()},
         "tools": [{"name": each["name"], "what": _shorten(each.get("description", ""))} for each in head.tools],
         "settings": {name: value for name, value in head.settings.items() if value not in (None, {}, [])},
         "history": len(head.history),
         "plait": head.plait,
-        "label": head.label,
         "phases": [each.json() for each in timeline.phases],
         "forks": [],
         "children": [],

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from plait.journal.records import Row, RunRow
 from plait.runtime.recorded_events import recorded_loop
-from plait.server.timeline import ViewerTimeline, format_input
+from plait.view.timeline import ViewerTimeline, format_input
 
 LABELS = {
     "model": "what the model said",

@@ -1,9 +1,0 @@
-// Comparisons on record: each is a page of its own, that of `plait compare --html`.
-import { line, link, make, many, number, shown, when } from "./dom.js";
-
-export const comparisonsPage = async (place, source) => {
-  const found = await source.comparisons();
-  const row = (each) => make("li.run", {}, make("div.run-body", {}, make("h3", {}, link(each.name, source.comparison(each.name))), line("facts-line", make("bdi", {}, shown(each.suite)), `${number(each.finished)} of ${many(each.cells, "run")}`, make("bdi", {}, shown(each.loops.join(", "))), when(each.started))));
-  place.replaceChildren(make("header.list-head", {}, make("h1", { tabindex: "-1" }, "Comparisons")), found.length ? make("ol.runs", {}, found.map(row)) : make("p.quiet", {}, "There is none yet. `plait compare` makes one."));
-  document.title = "Comparisons · Plait";
-};

@@ -1,0 +1,293 @@
+// The user's actions on a run: answer, resume, cancel, fork, and start another.
+import { button, make, problem, shown } from "./dom.js";
+
+// Does it once: the buttons rest while it is being done, and what went wrong is said beside them.
+const doing = async (place, work) => {
+  const controls = [...place.querySelectorAll("button, textarea, input, select")].filter((each) => !each.disabled);
+  controls.forEach((each) => {
+    each.disabled = true;
+  });
+  place.querySelector(".problem")?.remove();
+  try {
+    return await work();
+  } catch (error) {
+    place.append(problem(error));
+    return null;
+  } finally {
+    controls.forEach((each) => {
+      each.disabled = false;
+    });
+  }
+};
+
+const field = (label, control, hint = "") => {
+  if (hint) control.setAttribute("aria-describedby", `${control.id}-hint`);
+  return make(
+    "div.field",
+    {},
+    make("label", { for: control.id }, label),
+    control,
+    hint ? make("p.hint", { id: `${control.id}-hint` }, hint) : null,
+  );
+};
+
+// The form of what a run waits for. The answer names the question that the form shows: never one that came since.
+export const waitForm = (source, run, item, question, reopen) => {
+  const area = make("textarea", {
+    id: `answer-${item.id}`,
+    rows: item.ask === "plan" ? Math.min(20, item.text[0].split("\n").length + 2) : 2,
+    spellcheck: item.ask === "plan" ? "false" : null,
+  });
+  const place = make("form.answer", { "aria-label": "Answer the run" });
+  const send = (answer) =>
+    doing(place, async () => {
+      await source.resume(run.run, { answer, question });
+      await reopen();
+    });
+  const words = () => area.value.trim();
+  const missing = (what) => {
+    place.querySelector(".problem")?.remove();
+    place.append(problem(new Error(what)));
+    area.focus();
+  };
+  place.addEventListener("submit", (event) => event.preventDefault());
+  if (item.ask === "question") {
+    const reply = button("Reply", () => (words() ? send(area.value) : missing("Write an answer first.")), {
+      type: "submit",
+      class: "main-act",
+    });
+    place.append(field("Your answer", area), make("div.buttons", {}, reply));
+    return place;
+  }
+  const approve = button(item.ask === "plan" ? "Approve the plan" : "Approve", () => send("yes"), {
+    class: "main-act approve",
+  });
+  if (item.ask === "plan") {
+    const begin = () => {
+      const edited = button("Carry out as edited", () => (words() ? send(area.value) : missing("The plan is empty.")), {
+        class: "main-act",
+      });
+      area.value = item.text[1] ? "" : item.text[0];
+      place.replaceChildren(
+        field("The plan, edited", area, "Steps keep their form. What is no plan is told to the planner as words."),
+        make("div.buttons", {}, edited, button("Back", back)),
+      );
+      area.focus();
+    };
+    const refuse = () => {
+      area.value = "";
+      place.replaceChildren(
+        field("What to change, or why not", area, "Empty refuses the plan without a word."),
+        make(
+          "div.buttons",
+          {},
+          button("Refuse", () => send(words() || "no"), { class: "main-act refuse" }),
+          button("Back", back),
+        ),
+      );
+      area.focus();
+    };
+    const back = () => {
+      place.replaceChildren(
+        make("div.buttons", {}, approve, button("Edit", begin), button("Refuse", refuse, { class: "refuse" })),
+      );
+      approve.focus();
+    };
+    place.append(
+      make("div.buttons", {}, approve, button("Edit", begin), button("Refuse", refuse, { class: "refuse" })),
+    );
+    return place;
+  }
+  const refuse = button("Refuse", () => send(words() || "no"), { class: "refuse" });
+  const usual = () => {
+    const edit = item.given ? button("Edit", begin) : null;
+    place.replaceChildren(
+      field("If not: why, or what to do instead", area, "Told to the model when you refuse."),
+      make("div.buttons", {}, approve, edit, refuse),
+    );
+  };
+  const begin = () => {
+    const edited = button(
+      "Make the call as edited",
+      () => {
+        try {
+          JSON.parse(area.value);
+        } catch (error) {
+          return missing(`That is no JSON: ${error.message}`);
+        }
+        return send(`edit ${area.value}`);
+      },
+      { class: "main-act" },
+    );
+    area.value = item.given;
+    area.rows = Math.min(20, item.given.split("\n").length + 1);
+    place.replaceChildren(
+      field("The call's input, edited", area, "JSON. The call is made with it, and the model is told."),
+      make(
+        "div.buttons",
+        {},
+        edited,
+        button("Back", () => {
+          area.value = "";
+          usual();
+          approve.focus();
+        }),
+      ),
+    );
+    area.focus();
+  };
+  usual();
+  return place;
+};
+
+export const actsOf = (source, run, reopen) => {
+  const place = make("div.buttons");
+  const go = (work) =>
+    doing(place, async () => {
+      await work();
+      await reopen();
+    });
+  if (run.status === "running" && run.owner === "here")
+    place.append(button("Cancel", () => go(() => source.cancel(run.run)), { class: "refuse cancel" }));
+  if (run.status === "running" && run.owner === "elsewhere")
+    place.append(make("span.quiet", {}, "Performed by another process: it can only be cancelled there."));
+  if (run.status === "waiting")
+    place.append(
+      button(
+        "Answer it",
+        () => {
+          const form = document.querySelector("form.answer");
+          form?.scrollIntoView({ block: "center" });
+          form?.querySelector("textarea, button").focus({ preventScroll: true });
+        },
+        { class: "main-act" },
+      ),
+    );
+  if (["interrupted", "cancelled", "crashed"].includes(run.status))
+    place.append(button("Resume", () => go(() => source.resume(run.run, {})), { class: "main-act resume" }));
+  return [place];
+};
+
+const loops = (about, now) =>
+  make(
+    "select",
+    { id: "fork-loop" },
+    make("option", { value: "" }, `as it was (${now})`),
+    about.loops.filter((each) => each !== now).map((each) => make("option", { value: each }, each)),
+  );
+
+export const forkDialog = async (source, run, step) => {
+  const about = await source.about();
+  const model = make("input", {
+    id: "fork-model",
+    type: "text",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: run.models[0] || "",
+  });
+  const options = make("textarea", { id: "fork-options", rows: 2, spellcheck: "false" });
+  const models = make("textarea", { id: "fork-models", rows: 2, spellcheck: "false" });
+  const at = make("input", { id: "fork-at", type: "number", min: "1", value: step, required: true });
+  const loop = loops(about, run.loop);
+  const form = make("form", { method: "dialog" });
+  const dialog = make(
+    "dialog.small",
+    { "aria-labelledby": "fork-title" },
+    make("h2", { id: "fork-title", tabindex: "-1" }, "Fork this run"),
+    form,
+  );
+  const pairs = (area, what) =>
+    area.value
+      .split("\n")
+      .filter((each) => each.trim())
+      .map((each) => {
+        const [name, ...value] = each.split("=");
+        if (!name.trim() || !value.join("=").trim()) throw new Error(`${each}: ${what}.`);
+        return [name.trim(), value.join("=").trim()];
+      });
+  const begin = () =>
+    doing(form, async () => {
+      const body = { at: Number(at.value) };
+      if (model.value.trim()) body.model = model.value.trim();
+      if (loop.value) body.loop = loop.value;
+      const phases = pairs(models, "a phase's model is written as phase=model");
+      if (phases.length) body.models = Object.fromEntries(phases);
+      const said = pairs(options, "an option is written as name=value");
+      if (said.length)
+        body.options = Object.fromEntries(said.map(([name, value]) => [name.replaceAll("-", "_"), value]));
+      const got = await source.fork(run.run, body);
+      dialog.close();
+      location.hash = `#/runs/${encodeURIComponent(got.run)}`;
+    });
+  const phase = run.phases.find((each) => each.model)?.phase || "reply";
+  form.append(
+    make(
+      "p.quiet",
+      {},
+      "Starts a new run: it keeps the steps before this one and runs the rest again. This run does not change.",
+    ),
+    field("Run again from step", at),
+    field("Model for all phases", model, "Leave empty to keep the models."),
+    field("Models by phase", models, `One per line, such as ${phase}=local. They override the model for all phases.`),
+    field("Loop", loop),
+    field("Options of the loop", options, "One per line, such as max_parse_errors=5. Leave empty to keep them."),
+    make(
+      "div.buttons",
+      {},
+      button("Fork", begin, { type: "submit", class: "main-act" }),
+      button("Close", () => dialog.close()),
+    ),
+  );
+  form.addEventListener("submit", (event) => event.preventDefault());
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  at.focus();
+};
+
+export const newPage = async (place, source) => {
+  const about = await source.about();
+  const agent = make(
+    "select",
+    { id: "new-agent" },
+    about.agents.map((each) => make("option", { value: each.name }, each.name)),
+  );
+  const what = make("p.hint", { id: "new-agent-hint" });
+  const tell = () => {
+    const chosen = about.agents.find((each) => each.name === agent.value);
+    what.replaceChildren(
+      ...shown(chosen ? [chosen.description, `${chosen.loop} · ${chosen.model}`].filter(Boolean).join(" · ") : ""),
+    );
+  };
+  agent.addEventListener("change", tell);
+  agent.setAttribute("aria-describedby", what.id);
+  const question = make("textarea", { id: "new-question", rows: 5, required: true });
+  const session = make("input", { id: "new-session", type: "text", autocomplete: "off" });
+  const form = make("form.new", { "aria-label": "Start a run" });
+  const begin = () =>
+    doing(form, async () => {
+      if (!question.value.trim()) {
+        question.focus();
+        throw new Error("Write a task or question first.");
+      }
+      const got = await source.start({
+        agent: agent.value,
+        question: question.value,
+        session: session.value.trim() || null,
+      });
+      location.hash = `#/runs/${encodeURIComponent(got.run)}`;
+    });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    begin();
+  });
+  form.append(
+    make("div.field", {}, make("label", { for: "new-agent" }, "Agent"), agent, what),
+    field("Task or question", question),
+    field("Session", session, "Name a conversation to continue it. Leave empty for a single run."),
+    make("div.buttons", {}, make("button.main-act", { type: "submit" }, "Start")),
+  );
+  tell();
+  place.replaceChildren(make("header", {}, make("h1", { tabindex: "-1" }, "Start a run")), form);
+  document.title = "Start a run · Plait";
+};

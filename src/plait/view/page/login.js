@@ -1,0 +1,30 @@
+// Trades the token for a cookie that no script can read, and for a part that this page keeps. A request needs both.
+const form = document.getElementById("login"),
+  wrong = document.getElementById("wrong"),
+  token = document.getElementById("token");
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  wrong.hidden = true;
+  const answer = await fetch("/login", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ token: token.value.trim() }),
+  }).catch(() => null);
+  if (answer?.ok) {
+    try {
+      localStorage.setItem("plait-page", (await answer.json()).page);
+    } catch {
+      /* without storage the page asks again */
+    }
+    location.replace("/");
+  } else {
+    const told = await answer?.json().catch(() => null);
+    wrong.textContent = !answer
+      ? "The server can't be reached."
+      : answer.status === 401
+        ? "That token does not open the window."
+        : told?.error?.message || `The server said ${answer.status}.`;
+    wrong.hidden = false;
+    token.select();
+  }
+});
