@@ -119,7 +119,7 @@ class _Server:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(msgspec.json.encode(settings) + b"\n")
             self.process.stdin.flush()
-        with measure_stage("loading model"):
+        with measure_stage("loading model", self.name):
             line = self.process.stdout.readline()
             if not line:
                 raise self._load_error(path)
@@ -163,10 +163,10 @@ _owner = os.getpid()
 _ended = False
 
 
-def is_loading() -> bool:
-    """Return whether this process is downloading or loading a model's file."""
+def is_loading(name: str) -> bool:
+    """Return whether this process is downloading or loading the file of a model, by its `local_key`."""
     with _lock:
-        return any(not server.up.done() for server in _servers.values())
+        return any(key == name and not server.up.done() for (key, _), server in _servers.items())
 
 
 def ended_how(name: str, settings: ServerSettings) -> str:

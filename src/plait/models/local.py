@@ -21,7 +21,7 @@ from plait.core import Reply, Think
 from plait.core.errors import ConfigError, ModelError, ServerFailed, Unreachable
 from plait.models import embedded
 from plait.models.base import Abilities, OnText, Request, Response
-from plait.models.catalogue import catalogue_model
+from plait.models.catalogue import catalogue_model, local_key
 from plait.models.chat import ChatModel
 from plait.models.embedded import ServerSettings
 from plait.models.fetch import model_file, proved_state
@@ -186,8 +186,7 @@ def local_model(
     """
     checked = _settings(settings or {}, env)
     spec = f"local:{name}" if name else "local"
-    if name.lower().endswith(".gguf") or "/" in name or os.sep in name:
-        path = Path(name).expanduser().absolute()
+    if (path := Path(local_key(name))).is_absolute():
         able = structs.replace(ABILITIES, tools=has_form_for_tools(path))
         return LocalModel(spec=spec, name=path.name, file=str(path), server=checked, abilities=able, rate=rate)
     known = catalogue_model(name)

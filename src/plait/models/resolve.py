@@ -72,7 +72,7 @@ def resolve(
     for each in split_fallbacks(add_to_spec(spec, phase, agent=settings)):
         bare, own = split_settings(each.strip())
         model = _add_stated_abilities(_resolve(bare, config, env, require_key), bare, config)
-        by_name = find_by_name((bare, model.name), config.settings) or NO_SETTINGS
+        by_name = find_by_name(_names_of(bare, model.name), config.settings) or NO_SETTINGS
         chosen = choose_settings(phase, name=own, agent=settings, table=by_name)
         if isinstance(model, ChatModel):
             requested = "" if chosen.service_tier is UNSET else chosen.service_tier
