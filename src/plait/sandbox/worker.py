@@ -75,9 +75,8 @@ def main(fd: int, memory: int) -> None:
     from plait.sandbox import confine, worker_determinism
 
     settings = receive(fd)
-    without = settings["without"]
     try:
-        confine.can_filter(without)
+        confine.require_filter()
     except confine.CannotConfine as problem:
         send(fd, json.dumps({"lacks": str(problem)}).encode())
         return
@@ -96,9 +95,9 @@ def main(fd: int, memory: int) -> None:
     os.closerange(fd + 1, 1 << 20)  # includes the copy of `memory` that mmap made for itself
     address_space = open("/proc/self/statm")  # noqa: SIM115
     confine.drop_privileges()
-    spaces = confine.namespaces(without)
+    spaces = confine.namespaces()
     confine.die_with(settings["parent"])
-    landlock = confine.landlock(without)
+    landlock = confine.landlock()
     worker_determinism.install_identity()
     session = WorkerSession(settings, shared)
     worker_determinism.install_clock(session.clock, settings["seed"])
@@ -111,7 +110,7 @@ def main(fd: int, memory: int) -> None:
     sys.stdin = sys.__stdin__ = io.StringIO()  # type: ignore[misc, assignment]
     try:
         confine.limits(settings["limits"]["memory_mb"] << 20, fd, address_space)
-        confine.lock(without)
+        confine.lock()
     except confine.CannotConfine as problem:
         send(fd, json.dumps({"lacks": str(problem)}).encode())
         return
@@ -135,11 +134,12 @@ def _asyncio_without_sockets(asyncio: Any, session: Any) -> None:
     """Make asyncio use the session's loop, and its `gather` accept plain values."""
     from plait.sandbox.worker_calls import LoopRun, soft
 
-    class Policy(asyncio.DefaultEventLoopPolicy):  # type: ignore[misc]
-        def new_event_loop(self) -> Any:
-            return LoopRun(session.ask, session.clock)
+    def new_event_loop() -> Any:
+        return LoopRun(session.ask, session.clock)
 
-    asyncio.set_event_loop_policy(Policy())
+    asyncio.new_event_loop = asyncio.events.new_event_loop = new_event_loop
+    if sys.version_info < (3, 14):  # later, `get_event_loop` makes no loop, and policies go
+        asyncio.get_event_loop_policy().new_event_loop = new_event_loop
     gather = asyncio.gather
 
     def soft_gather(*awaitables: Any, **options: Any) -> Any:
