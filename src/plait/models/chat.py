@@ -138,7 +138,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             if not answer.status:
                 raise
             broken = error
-        cut = answer.cut and watch.reader.draft.is_stopped
+        cut = answer.cut and bool(watch.reader.draft.cut)
         # Searching for pieces of secrets costs time; a whole reply shows below whether it has any.
         body = answer.body
         if hides:
@@ -268,9 +268,10 @@ class _Watch:
                 self._on_text(text)
             if self._follows is not None:
                 self._show_input(self._follows)
-        if draft.done:
+        if draft.is_done:
             return None
-        return draft.is_stopped and not draft.whole  # if the endpoint also ended the reply, its usage is still to come
+        # If the endpoint also ended the reply, its usage is still to come.
+        return bool(draft.cut) and not draft.is_whole
 
     def _show_input(self, follows: FollowsInput) -> None:
         if text := self.reader.draft.new_input(follows.followed_tool):

@@ -30,7 +30,7 @@ class MessagesReader:
         """Add an event or a whole body and return the text that is now certain."""
         draft, kind, index = self._draft, event.get("type"), event.get("index")
         is_content = kind in ("content_block_start", "content_block_delta")
-        draft.counted = kind == "message_delta" or (draft.counted and not is_content)
+        draft.is_counted = kind == "message_delta" or (draft.is_counted and not is_content)
         if kind == "message_start":
             self._begin(event.get("message"))
         elif kind == "content_block_start":
@@ -42,7 +42,7 @@ class MessagesReader:
         elif kind == "message_delta":
             self._end(event.get("delta"), event.get("usage"))
         elif kind == "message_stop":
-            draft.done = True
+            draft.is_done = True
         elif (content := event.get("content")) is not None:
             parts = content if isinstance(content, list) else [content]
             texts = [{"type": "text", "text": each} if isinstance(each, str) else each for each in parts]

@@ -44,7 +44,7 @@ class ContentReader:
             if isinstance(candidate, dict) and not candidate.get("index", place):
                 draft.began = True
                 shown += self._candidate(_in_camel_case(candidate))
-        draft.counted = not candidates and (draft.counted or bool(self._usage))
+        draft.is_counted = not candidates and (draft.is_counted or bool(self._usage))
         return shown
 
     def state(self) -> list[dict[str, Any]] | None:
