@@ -234,6 +234,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     def _repeatable_prefill(self, think: Think) -> str:
         """Return the prefill to drop if a reply repeats it; "" if there is none. A short one may be meant, as "["."""
+        if not think.prefill:
+            return ""
         is_short = len(think.prefill.strip()) < 12
         return "" if is_short and load_wire(self.wire).continues_prefill(think, self._options(think)) else think.prefill
 
