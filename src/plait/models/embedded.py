@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import msgspec
 
@@ -45,13 +45,13 @@ class ServerSettings(msgspec.Struct, frozen=True):
     Without `cache_prompt` a text does not depend on earlier requests, and each prompt is read whole.
     """
 
-    n_ctx: int = 8192
-    n_predict: int = 4096
-    threads: int = 1
-    slots: int = 1
-    seed: int = 0
+    n_ctx: Annotated[int, msgspec.Meta(ge=1)] = 8192
+    n_predict: Annotated[int, msgspec.Meta(ge=1)] = 4096
+    threads: Annotated[int, msgspec.Meta(ge=1)] = 1
+    slots: Annotated[int, msgspec.Meta(ge=1)] = 1
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
     cache_prompt: bool = True
-    cache_mib: int = 512
+    cache_mib: Annotated[int, msgspec.Meta(ge=0)] = 512
 
 
 class ServerAddress(msgspec.Struct, frozen=True):

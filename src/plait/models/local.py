@@ -23,6 +23,7 @@ from plait.models import embedded
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.catalogue import catalogue_model, local_key
 from plait.models.chat import ChatModel
+from plait.models.config import convert_table
 from plait.models.embedded import ServerSettings
 from plait.models.fetch import model_file, proved_state
 from plait.models.presets import LOCAL_TEMPERATURE, THREADS
@@ -203,16 +204,7 @@ def _settings(table: Mapping[str, Any], env: Mapping[str, str]) -> ServerSetting
         if not threads.isdecimal():
             raise ConfigError(f"PLAIT_THREADS should be a number of threads, not {threads!r}.")
         own["threads"] = int(threads)
-    try:
-        settings = msgspec.convert(own, ServerSettings)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"A setting of local models is wrong: {error}.", hint="See `local` in plait.toml.") from None
-    for field in ("n_ctx", "n_predict", "threads", "slots"):
-        if (number := getattr(settings, field)) < 1:
-            raise ConfigError(f"local.{field} should be 1 or more, not {number}.")
-    if settings.cache_mib < 0 or not 0 <= settings.seed < 2**32:
-        raise ConfigError("local.cache_mib should be 0 or more, and local.seed from 0 to 4294967295.")
-    return settings
+    return convert_table(own, ServerSettings, "local")
 
 
 def _default_threads() -> int:
