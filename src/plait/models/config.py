@@ -78,6 +78,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
             key: convert_table(settings.get(key, {}), dict[str, Any], f"{source}: {key}")
             for key in ("endpoints", "prices", "settings", "abilities", "rate_limits", "params", "local")
         }
+        timeout = settings.get("timeout")
+        timeout = None if timeout is None else convert_table(timeout, Seconds, f"{source}: timeout")
         return cls(
             endpoints={name: _endpoint(name, value, source) for name, value in tables["endpoints"].items()},
             prices={
@@ -96,9 +98,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
             params=tables["params"],
             electricity=_electricity(settings, f"{source}: electricity"),
             local=tables["local"],
-            timeout=convert_table(settings["timeout"], Seconds, f"{source}: timeout")
-            if "timeout" in settings
-            else None,
+            timeout=timeout,
             source=source,
         )
 
@@ -172,12 +172,19 @@ def convert_table(value: Any, kind: type[T], where: str) -> T:
         elif found:
             wanted = [_WORDS.get(kind, kind) for kind in found[1].split(" | ") if kind != "null"]
             what = f"should be {' or '.join(wanted)}"
-        value = value.get(path.removeprefix("."), value) if isinstance(value, Mapping) else value
+        value = value.get(re.split(r"\W", f"{path}.")[1], value) if isinstance(value, Mapping) else value
         raise ConfigError(f"{where}{path} {what}, not {value!r}.") from None
 
 
-_BOUNDS = {">=": "{:g} or more", ">": "above {:g}", "<=": "{:g} or less", "<": "below {:g}"}
-_WORDS = {"object": "a table", "bool": "true or false", "str": "text", "array": "a list"}
+_BOUNDS = {">=": "{:.15g} or more", ">": "above {:.15g}", "<=": "{:.15g} or less", "<": "below {:.15g}"}
+_WORDS = {
+    "object": "a table",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "array": "a list",
+}
 
 
 def _check_names(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
