@@ -75,11 +75,7 @@ def main(fd: int, memory: int) -> None:
     from plait.sandbox import confine, worker_determinism
 
     settings = receive(fd)
-    try:
-        confine.require_filter()
-    except confine.CannotConfine as problem:
-        send(fd, json.dumps({"lacks": str(problem)}).encode())
-        return
+    confine.require_filter()
     confine.die_with(settings["parent"])
     os.rmdir(settings["folder"])
     load()
@@ -108,12 +104,8 @@ def main(fd: int, memory: int) -> None:
     import io
 
     sys.stdin = sys.__stdin__ = io.StringIO()  # type: ignore[misc, assignment]
-    try:
-        confine.limits(settings["limits"]["memory_mb"] << 20, fd, address_space)
-        confine.lock()
-    except confine.CannotConfine as problem:
-        send(fd, json.dumps({"lacks": str(problem)}).encode())
-        return
+    confine.limits(settings["limits"]["memory_mb"] << 20, fd, address_space)
+    confine.lock()
     worker_privacy.hide_paths()
     for name in [name for name in sys.modules if name.partition(".")[0] in ("plait", "ctypes", "_ctypes")]:
         del sys.modules[name]
@@ -157,5 +149,7 @@ def start(socket: str, memory: str) -> None:
     except MemoryError:
         os._exit(77)  # worker_session.OUT_OF_MEMORY
     except BaseException as problem:
-        send(fd, json.dumps({"failed": f"{type(problem).__name__}: {problem}"[:2000]}).encode())
+        kind = type(problem).__name__  # the module of `CannotConfine` may be gone
+        said = {"lacks": str(problem)} if kind == "CannotConfine" else {"failed": f"{kind}: {problem}"[:2000]}
+        send(fd, json.dumps(said).encode())
     os._exit(1)
