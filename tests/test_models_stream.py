@@ -240,7 +240,7 @@ def test_any_pieces_of_a_stream_give_the_same_reply_and_show_it(texts, stops, pr
     think = Think("act", (user("q"),), stop=tuple(stops), prefill=prefill)
     reply = MODEL.decode(Response(200, body), think)
     shown: list[str] = []
-    watch = _Watch(ReplyReader(load_wire(CHAT), think, MODEL._prefill(think)), shown.append, Scrubber())
+    watch = _Watch(ReplyReader(load_wire(CHAT), think, MODEL._repeatable_prefill(think)), shown.append, Scrubber())
     came = b""
     for piece in cut(body, places):
         came += piece
