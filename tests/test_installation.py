@@ -183,13 +183,15 @@ def test_a_server_is_asked_for_its_models_without_a_key(plait: Shell) -> None:
 
 def test_stages_are_measured_and_shown() -> None:
     ended: list[stages.StageEnded] = []
-    with stages.listen_to_stages(ended.append), stages.measure_stage("downloading model", 2_000_000) as stage:
+    with stages.listen_to_stages(ended.append), stages.measure_stage("downloading model", "mine", 2_000_000) as stage:
         stage.done = 500_000
-        assert stages.download_progress() == "25% of 2 MB"
-    with pytest.raises(OSError), stages.measure_stage("checking the hash"):
+        mine, other = stages.Stage("local:mine@seed=1"), stages.Stage("local")
+        assert (mine.now()[0], mine.progress()) == ("downloading model", "25% of 2 MB")
+        assert (other.now()[0], other.progress()) == ("reading prompt", "")
+    with pytest.raises(OSError), stages.measure_stage("checking the hash", "mine"):
         raise OSError
     assert [(each.name, each.bytes) for each in ended] == [("downloading model", 2_000_000)]
-    assert stages.download_progress() == ""
+    assert mine.progress() == ""
     out = io.StringIO()
     LineView(out)(stages.StageEnded("downloading model", 42.0, 1_117_320_768))
     assert out.getvalue() == "  (downloading model: 1,117 MB in 42.0 s)\n"

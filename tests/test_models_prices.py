@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from fractions import Fraction
 
 import pytest
@@ -108,6 +109,13 @@ def test_the_bundled_table_knows_usual_models_and_says_where_from():
 def test_prices_that_depend_on_the_date():
     assert bundled_rate("openrouter", "openai/gpt-4o", date="2026-10-01").cached is None
     assert bundled_rate("openrouter", "openai/gpt-4o", date="2026-11-01").cached == 1.25
+
+
+def test_a_process_that_runs_for_weeks_uses_the_price_of_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    for day in ("2026-10-01", "2026-11-01"):
+        monkeypatch.setattr("plait.models.prices.gmtime", lambda day=day: time.strptime(day, "%Y-%m-%d"))
+        rate = bundled_rate("openrouter", "openai/gpt-4o")
+        assert (rate.date, rate.cached) == (day, 1.25 if day == "2026-11-01" else None)
 
 
 @pytest.mark.parametrize("provider", ["openai", "nobody"])

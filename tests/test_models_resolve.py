@@ -182,7 +182,7 @@ def test_what_is_not_known_says_what_to_write(spec, says):
         ({"endpoints": {"a": {"base_url": "http://gpu", "abilities": {"stop": "no"}}}}, "true or false"),
         ({"endpoints": {"a": {"base_url": "http://gpu", "kind": "vlm"}}}, "Did you mean vllm"),
         ({"endpoints": {"a": {"base_url": "http://gpu", "wire": "chatt"}}}, r"a\.wire 'chatt' .*Did you mean chat"),
-        ({"endpoints": {"a": {"base_url": "http://gpu", "timeout": 0}}}, "seconds above 0"),
+        ({"endpoints": {"a": {"base_url": "http://gpu", "timeout": 0}}}, "a.timeout should be above 0, not 0"),
         ({"endpoints": {"a": {"base_url": "http://gpu", "price": {"in": 1}}}}, "per million"),
         ({"endpoints": {"local": {"base_url": "http://gpu"}}}, "can't have that name"),
         ({"endpoints": {"a": "http://gpu"}}, "should be a table"),

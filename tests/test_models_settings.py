@@ -11,6 +11,7 @@ from models_server import Asked, Server
 from plait.core import Think, ToolSpec, user
 from plait.core.errors import BadRequest, ConfigError, Unsupported
 from plait.models.config import ModelConfig
+from plait.models.fallback import FallbackModels
 from plait.models.resolve import resolve
 from plait.models.settings import NO_SETTINGS, ModelSettings, split_settings
 
@@ -33,6 +34,16 @@ def test_settings_behind_the_name_are_sent() -> None:
     assert sent["model"] == "m"
     assert (sent["temperature"], sent["reasoning_effort"], sent["seed"]) == (0, "low", 7)
     assert (sent["stop"], sent["service_tier"]) == (["A", "B"], "flex")
+
+
+@pytest.mark.parametrize("stop", [("\n\n",), ("a,b",), ("@end",), ("|x", " y "), ('"q"', "[1]"), ("A", "B"), ()])
+def test_stop_strings_of_an_agent_are_sent_as_they_are(stop: tuple[str, ...]) -> None:
+    settings = ModelSettings(stop=stop, tool_choice="a@b|c")
+    model = resolve("openai:m|openai:n", env=KEYS, settings=settings)
+    for made in (model, resolve(model.spec, env=KEYS)):
+        assert isinstance(made, FallbackModels)
+        assert [(each.name, each.settings) for each in made.members] == [("m", settings), ("n", settings)]  # type: ignore[attr-defined]
+        assert json.loads(made.encode(Think("act", (user("q"),))).body).get("stop", []) == list(stop)
 
 
 def test_a_name_may_hold_an_at_sign() -> None:
@@ -62,6 +73,12 @@ def test_plait_toml_sets_them_by_name_or_pattern_and_the_name_overrides() -> Non
     sent = body("openai:m1@effort=high", config=config)
     assert (sent["reasoning_effort"], sent["user"]) == ("high", "u")
     assert "reasoning_effort" not in body("openai:other", config=config)
+
+
+def test_plait_toml_sets_them_by_the_name_of_an_endpoint_and_its_model() -> None:
+    endpoint = {"base_url": "http://localhost:1/v1", "model": "m"}
+    config = ModelConfig.from_mapping({"endpoints": {"ep": endpoint}, "settings": {"ep:m": {"seed": 7}}})
+    assert body("ep", config=config)["seed"] == body("ep:m", config=config)["seed"] == 7
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_the_text_filter_gives_the_same_for_any_pieces(text, stops, prefill, pla
     found = "".join(pieces.feed(piece) for piece in cut(text, places)) + pieces.close()
     assert found == expected
     assert pieces.reasoning == whole.reasoning
-    assert pieces.stopped == whole.stopped
+    assert pieces.cut == whole.cut
     assert not any(stop in found for stop in stops)
 
 
@@ -65,14 +65,14 @@ def test_a_circle_is_seen_at_the_same_place_for_any_pieces(text, stops, prefill,
     expected = whole.feed(text)
     expected += whole.close()
     assert "".join(pieces.feed(piece) for piece in cut(text, places)) + pieces.close() == expected
-    assert (pieces.circling, pieces.stopped) == (whole.circling, whole.stopped)
+    assert pieces.cut == whole.cut
 
 
 @pytest.mark.parametrize("unit", ["a", "no. ", '{"tool": "lookup", "tool_input": "x"}\n', "word " * 100])
 def test_a_reply_that_says_the_same_over_and_over_is_cut_soon(unit):
     text = TextFilter()
     found = text.feed("The plan is this. " + unit * (20_000 // len(unit)))
-    assert text.circling and SHORT <= len(found) <= 18 + (LONG if len(unit) > 448 else SHORT) + EVERY
+    assert text.cut == "circle" and SHORT <= len(found) <= 18 + (LONG if len(unit) > 448 else SHORT) + EVERY
 
 
 @given(CIRCLES, st.booleans(), st.lists(st.integers(0, 30_000), max_size=60))
@@ -82,7 +82,7 @@ def test_reasoning_that_circles_is_cut_at_the_same_place_for_any_pieces(thought,
     expected = whole.feed(text)
     expected += whole.close()
     assert "".join(pieces.feed(piece) for piece in cut(text, places)) + pieces.close() == expected
-    assert (pieces.circling, pieces.stopped, pieces.reasoning) == (whole.circling, whole.stopped, whole.reasoning)
+    assert (pieces.cut, pieces.reasoning) == (whole.cut, whole.reasoning)
 
 
 LOOKS_ALIKE = {
@@ -240,13 +240,13 @@ def test_any_pieces_of_a_stream_give_the_same_reply_and_show_it(texts, stops, pr
     think = Think("act", (user("q"),), stop=tuple(stops), prefill=prefill)
     reply = MODEL.decode(Response(200, body), think)
     shown: list[str] = []
-    watch = _Watch(ReplyReader(load_wire(CHAT), think, MODEL._prefill(think)), shown.append, Scrubber())
+    watch = _Watch(ReplyReader(load_wire(CHAT), think, MODEL._repeatable_prefill(think)), shown.append, Scrubber())
     came = b""
     for piece in cut(body, places):
         came += piece
         if watch.take(piece):
             break
-    response = Response(200, came, cut=watch.reader.draft.is_stopped)
+    response = Response(200, came, cut=bool(watch.reader.draft.cut))
     again = MODEL.decode(response, think)
     assert watch.reader.finish(response, MODEL.target, b"") == again
     watch.show_rest(again)

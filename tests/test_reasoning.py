@@ -138,7 +138,7 @@ def test_markers_are_read_the_same_in_any_pieces(text: str, prefill: str, stop: 
     expected += whole.close()
     edges = [0, *sorted({cut % (len(text) + 1) for cut in cuts}), len(text)]
     assert "".join(pieces.feed(text[a:b]) for a, b in itertools.pairwise(edges)) + pieces.close() == expected
-    assert (pieces.reasoning, pieces.stopped) == (whole.reasoning, whole.stopped)
+    assert (pieces.reasoning, pieces.cut) == (whole.reasoning, whole.cut)
 
 
 @pytest.mark.parametrize(

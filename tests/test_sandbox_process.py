@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import pytest_asyncio
@@ -27,7 +28,8 @@ from patience import patience
 from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError
-from plait.sandbox import OutCall, Result, Settings
+from plait.sandbox import OutCall, Result, Settings, process_child
+from plait.sandbox.base import PROGRAM
 from plait.sandbox.confine_filter import ALLOWED, NOT_EXECUTABLE
 from plait.sandbox.process import ProcessSandbox, ProcessSession
 from sandbox_support import NOW, whole
@@ -39,8 +41,19 @@ CANARY = "coal-mine-7"
 SETTINGS = Settings(frozenset({"tool", "get", "stop"}), CodeLimits(seconds=20.0))
 
 
+LACKS = {
+    "landlock": "landlock = lambda: 0",
+    "namespaces": "namespaces = list",
+    "seccomp": f"_SYS_SECCOMP = {{{platform.machine()!r}: -1}}",
+}
+"""What makes the worker find that its kernel lacks something."""
+
+
 async def opened(settings: Settings = SETTINGS, *without: str) -> ProcessSession:
-    session = await ProcessSandbox(frozenset(without)).open(settings)
+    patches = "".join(f"__import__('plait.sandbox.confine', fromlist=['x']).{LACKS[each]}\n" for each in without)
+    program = PROGRAM.replace("del here\n", f"del here\n{patches}")
+    with patch("plait.sandbox.process_child.PROGRAM", program):
+        session = await ProcessSandbox().open(settings)
     assert isinstance(session, ProcessSession)
     return session
 
@@ -327,6 +340,27 @@ async def test_it_leaves_nothing_behind(folders: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= len(files)
 
 
+async def test_a_start_that_is_cancelled_leaves_no_folder(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, is_cancelled = process_child._start, threading.Event()
+
+    def slow_start(output_bytes: int) -> process_child.Child:
+        child = start(output_bytes)
+        is_cancelled.wait(patience(20))
+        return child
+
+    monkeypatch.setattr(process_child, "_start", slow_start)
+    opening = asyncio.create_task(opened())
+    while not list(folders.iterdir()):
+        await asyncio.sleep(0.01)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    is_cancelled.set()
+    async with asyncio.timeout(patience(20)):
+        while list(folders.iterdir()):
+            await asyncio.sleep(0.01)
+
+
 async def test_a_process_that_can_not_be_started_leaves_nothing_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -436,7 +470,7 @@ async def test_a_things_token_can_not_be_guessed(session: ProcessSession) -> Non
 
 async def test_without_seccomp_it_refuses_to_start(folders: Path) -> None:
     with pytest.raises(ConfigError, match=r"can't confine.*seccomp") as refusal:
-        await ProcessSandbox(frozenset({"seccomp"})).open(SETTINGS)
+        await opened(SETTINGS, "seccomp")
     assert "monty" in refusal.value.hint
     assert not list(folders.iterdir())
 
@@ -453,11 +487,11 @@ async def test_it_says_what_confines_it(session: ProcessSession) -> None:
 WALLS = {
     "landlock": (
         "print(open('/etc/passwd') and 'in')",
-        "import os\nconfine.die_with(os.getppid())\nif not confine.landlock(()): print('lacking'); raise SystemExit",
+        "import os\nconfine.die_with(os.getppid())\nif not confine.landlock(): print('lacking'); raise SystemExit",
     ),
     "namespaces": (
         "import socket\nsocket.create_connection(('127.0.0.1', {port}))\nprint('in')",
-        "if 'net' not in confine.namespaces(()): print('lacking'); raise SystemExit",
+        "if 'net' not in confine.namespaces(): print('lacking'); raise SystemExit",
     ),
     "limits": (
         "open('{home}/limited', 'w').write('x')\nx = bytearray(300 << 20)\nprint('in')",

@@ -30,7 +30,7 @@ from plait.runtime.tally import Tally
 
 def test_the_terminal_says_loading_model_and_reading_prompt_with_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now, loading = [0.0], [True]
-    monkeypatch.setattr(embedded, "is_loading", lambda: loading[0])
+    monkeypatch.setattr(embedded, "is_loading", lambda name: loading[0])
     waiting = ModelStatus("act · local", "local:m", clock=lambda: now[0])
 
     def shown() -> str:

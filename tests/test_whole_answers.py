@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import typing
 from dataclasses import dataclass, field
 from datetime import date
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Generic, Literal, NotRequired, Required, Type
 
 import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field, field_validator, model_validator
+from typing_extensions import TypedDict
 
 import plait
 from plait.core.events import Ended, PartialOutput
@@ -49,7 +51,7 @@ class Place:
     name: str
 
 
-class PlaceDict(typing.TypedDict):
+class PlaceDict(TypedDict):
     name: str
 
 
@@ -238,15 +240,15 @@ def test_a_validator_that_breaks_on_a_whole_answer_is_an_objection(case: str, ba
     assert failed.status == "failed" and "The answer does not fit" in str(failed.reason)
 
 
-# -- typing.TypedDict on Python 3.11
+# -- typed dicts
 
 
-class Point(typing.TypedDict):
+class Point(TypedDict):
     x: int
     y: int
 
 
-class Options(typing.TypedDict, total=False):
+class Options(TypedDict, total=False):
     a: int
     b: Required[str]
 
@@ -255,22 +257,22 @@ class Child(Point, total=False):
     label: NotRequired[str]
 
 
-class Nested(typing.TypedDict):
+class Nested(TypedDict):
     at: Point
     more: list[Child]
     options: Options | None
 
 
-class Item(typing.TypedDict, Generic[T]):
+class Item(TypedDict, Generic[T]):
     item: T
 
 
-class Node(typing.TypedDict):
+class Node(TypedDict):
     value: int
     nodes: list[Node]
 
 
-class Bounded(typing.TypedDict):
+class Bounded(TypedDict):
     size: Annotated[int, Field(ge=1)]
 
 
@@ -280,7 +282,7 @@ class Holder:
     more: list[Child] = field(default_factory=list)
 
 
-Functional = typing.TypedDict("Functional", {"in": int, "my key": str})
+Functional = TypedDict("Functional", {"in": int, "my key": str})
 
 DICTS: dict[str, tuple[Any, Any, Any]] = {
     "plain": (Point, {"x": 1, "y": 2}, {"x": 1}),
@@ -315,3 +317,24 @@ def test_a_typed_dict_is_a_parameter_a_result_and_an_output(case: str) -> None:
     assert each.spec.returns
     run = agent("tool_calling", kind, json.dumps(bad), json.dumps(good), json.dumps(good)).run(QUESTION)
     assert run.answer == good and len(run.timeline.model_calls) == 2, run.reason
+
+
+Plain = typing.TypedDict("Plain", {"x": Annotated[int, Field(ge=1)]})  # noqa: UP013
+
+
+@dataclass
+class HoldsPlain:
+    given: Plain
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic reads typing.TypedDict since Python 3.12")
+def test_on_python_3_11_an_error_names_the_typed_dict_to_use() -> None:
+    for kind in (Plain, list[Plain], HoldsPlain):
+
+        def take(given: Any) -> None: ...
+
+        take.__annotations__ = {"given": kind}
+        with pytest.raises(plait.ConfigError, match=r"typing_extensions\.TypedDict"):
+            plait.tool(take).spec  # noqa: B018
+        with pytest.raises(plait.ConfigError, match=r"typing_extensions\.TypedDict"):
+            plait.Agent("tool_calling", output=kind)

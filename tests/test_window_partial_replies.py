@@ -34,7 +34,7 @@ def test_pieces_of_one_kind_are_one_text_and_a_whole_reply_is_told_no_more() -> 
 
 def test_before_the_first_word_the_stage_of_the_model_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     loading = [True]
-    monkeypatch.setattr(embedded, "is_loading", lambda: loading[0])
+    monkeypatch.setattr(embedded, "is_loading", lambda name: loading[0])
     replies = PartialReplies()
     replies.add(ev.Asked(1, "act", "local:m"))
     replies.add(ev.Asked(2, "act", "openai:m"))

@@ -26,7 +26,7 @@ from plait.cli.output import (
 from plait.core import Call, Event
 from plait.core import events as ev
 from plait.core.text import clean, format_count
-from plait.models.stages import Stage, StageEnded, download_progress
+from plait.models.stages import Stage, StageEnded
 from plait.runtime.run import Run
 
 COLOURS = {"thought": "cyan", "action": "yellow", "observation": "green", "note": "magenta"}
@@ -46,7 +46,7 @@ class ModelStatus:
 
     def __rich__(self) -> Text:
         stage, seconds = self._stage.now()
-        parts = (self._what, stage, download_progress() if stage else "", f"{seconds:.0f} s")
+        parts = (self._what, stage, self._stage.progress(), f"{seconds:.0f} s")
         return Text(" · ".join(filter(None, parts)), style="dim")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -77,6 +79,13 @@ CATALOGUE: Final[dict[str, CatalogueModel]] = {
         ),
     )
 }
+
+
+def local_key(name: str) -> str:
+    """Return what names a local model in this process: the absolute path of a file, or its name in the catalogue."""
+    if name.lower().endswith(".gguf") or "/" in name or os.sep in name:
+        return str(Path(name).expanduser().absolute())
+    return name or DEFAULT
 
 
 def catalogue_model(name: str) -> CatalogueModel:

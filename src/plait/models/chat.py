@@ -123,7 +123,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         answer = http.HttpAnswer()
         scrubber = target.scrubber
         hides = bool(scrubber)
-        prefill = self._prefill(think) if think.prefill else ""
+        prefill = self._repeatable_prefill(think)
         watch = _Watch(ReplyReader(wire, think, prefill, self.provider), on_text, scrubber)
         broken: ModelError | None = None
         try:
@@ -138,7 +138,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             if not answer.status:
                 raise
             broken = error
-        cut = answer.cut and watch.reader.draft.is_stopped
+        cut = answer.cut and bool(watch.reader.draft.cut)
         # Searching for pieces of secrets costs time; a whole reply shows below whether it has any.
         body = answer.body
         if hides:
@@ -229,11 +229,15 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return WireOptions(self.name, abilities, self.provider, dialect_of(self.provider), params, self.temperature)
 
     def _decode(self, response: Response, think: Think, asked: bytes) -> Reply:
-        wire, prefill = load_wire(self.wire), self._prefill(think) if think.prefill else ""
+        wire, prefill = load_wire(self.wire), self._repeatable_prefill(think)
         return replies.decode(response, think, wire, self.target, prefill=prefill, provider=self.provider, asked=asked)
 
-    def _prefill(self, think: Think) -> str:
-        return load_wire(self.wire).repeatable_prefill(think, self._options(think))
+    def _repeatable_prefill(self, think: Think) -> str:
+        """Return the prefill to drop if a reply repeats it; "" if there is none. A short one may be meant, as "["."""
+        if not think.prefill:
+            return ""
+        is_short = len(think.prefill.strip()) < 12
+        return "" if is_short and load_wire(self.wire).continues_prefill(think, self._options(think)) else think.prefill
 
 
 def _load_pickled(values: dict[str, Any], has_key: bool) -> ChatModel:
@@ -268,9 +272,10 @@ class _Watch:
                 self._on_text(text)
             if self._follows is not None:
                 self._show_input(self._follows)
-        if draft.done:
+        if draft.is_done:
             return None
-        return draft.is_stopped and not draft.whole  # if the endpoint also ended the reply, its usage is still to come
+        # If the endpoint also ended the reply, its usage is still to come.
+        return bool(draft.cut) and not draft.is_whole
 
     def _show_input(self, follows: FollowsInput) -> None:
         if text := self.reader.draft.new_input(follows.followed_tool):

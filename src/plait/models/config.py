@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from plait.core.errors import ConfigError
 from plait.models.base import ABILITIES
 from plait.models.presets import HOSTS, check_address
 from plait.models.prices import Rate
-from plait.models.rate_limits import NAMES, RateLimit, read_rate_limit
+from plait.models.rate_limits import RateLimit
 from plait.models.settings import ModelSettings, read_settings
 from plait.models.wires.wire import WIRES
 
 T = TypeVar("T")
+Seconds: TypeAlias = Annotated[float, Meta(gt=0, lt=1e9)]
 
 
 class EndpointConfig(Struct, frozen=True, kw_only=True):
@@ -41,12 +42,12 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
     headers: dict[str, str] = {}
     price: Rate | None = None
-    timeout: float | None = None
+    timeout: Seconds | None = None
     special_tokens: tuple[str, ...] | None = None
     wire: str = ""
-    context_tokens: int = 0
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
+    context_tokens: Annotated[int, Meta(ge=0)] = 0
+    requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    tokens_per_minute: Annotated[int, Meta(ge=1)] | None = None
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True):
@@ -74,16 +75,18 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
         """Read the settings from a mapping as TOML gives it. Raises `ConfigError` with `source` and the place in it."""
         _check_names(settings, set(cls.__struct_fields__) - {"source"}, source)
         tables = {
-            key: _convert(settings.get(key, {}), dict[str, Any], f"{source}: {key}")
+            key: convert_table(settings.get(key, {}), dict[str, Any], f"{source}: {key}")
             for key in ("endpoints", "prices", "settings", "abilities", "rate_limits", "params", "local")
         }
+        timeout = settings.get("timeout")
+        timeout = None if timeout is None else convert_table(timeout, Seconds, f"{source}: timeout")
         return cls(
             endpoints={name: _endpoint(name, value, source) for name, value in tables["endpoints"].items()},
             prices={
                 name: Rate.from_mapping(value, f'{source}: prices."{name}"') for name, value in tables["prices"].items()
             },
             settings={
-                name: read_settings(_convert(value, dict[str, Any], place), place)
+                name: read_settings(convert_table(value, dict[str, Any], place), place)
                 for name, value in tables["settings"].items()
                 for place in [f'{source}: settings."{name}"']
             },
@@ -95,13 +98,13 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
             params=tables["params"],
             electricity=_electricity(settings, f"{source}: electricity"),
             local=tables["local"],
-            timeout=_seconds(settings, source),
+            timeout=timeout,
             source=source,
         )
 
 
 def _read_abilities(value: Any, where: str) -> dict[str, bool]:
-    abilities = _convert(value, dict[str, bool], where)
+    abilities = convert_table(value, dict[str, bool], where)
     _check_names(abilities, ABILITIES, where)
     return abilities
 
@@ -114,9 +117,9 @@ def _rate_limits(table: Mapping[str, Any], endpoints: Mapping[str, Any], where: 
             raise ConfigError(f"{where}.{name}: an endpoint has its limits in its own table.", hint=hint)
         if name not in HOSTS:
             raise ConfigError(f"{where}.{name}: the host {name!r} is not known.", hint=_nearest(name, HOSTS))
-        limits = _convert(value, dict[str, Any], f"{where}.{name}")
-        _check_names(limits, NAMES, f"{where}.{name}")
-        if (limit := read_rate_limit(limits, f"{where}.{name}")) is not None:
+        limit = convert_table(value, RateLimit, f"{where}.{name}")
+        _check_names(value, RateLimit.__struct_fields__, f"{where}.{name}")
+        if limit != RateLimit():
             found[name] = limit
     return found
 
@@ -138,12 +141,10 @@ def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
     where = f"{source}: endpoints.{name}"
     if name in ("local", "scripted") or ":" in name:
         raise ConfigError(f"{where}: an endpoint can't have that name.", hint="Choose another.")
-    table = _convert(value, dict[str, Any], where)
+    table = convert_table(value, dict[str, Any], where)
     _check_names(table, EndpointConfig.__struct_fields__, where)
-    timeout = _seconds(table, where)
-    read_rate_limit(table, where)
     price = Rate.from_mapping(table["price"], f"{where}.price") if "price" in table else None
-    endpoint = _convert({**table, "price": None, "timeout": timeout}, EndpointConfig, where)
+    endpoint = convert_table({**table, "price": None}, EndpointConfig, where)
     if not endpoint.base_url:
         raise ConfigError(f"{where} has no base_url.", hint='Add one, such as base_url = "http://host:8000/v1".')
     kind = endpoint.kind or (name if name in HOSTS else "")
@@ -151,8 +152,6 @@ def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
         raise ConfigError(f"{where}.kind {kind!r} is not known.", hint=_nearest(kind, HOSTS))
     if endpoint.wire and endpoint.wire not in WIRES:
         raise ConfigError(f"{where}.wire {endpoint.wire!r} is not known.", hint=_nearest(endpoint.wire, WIRES))
-    if endpoint.context_tokens < 0:
-        raise ConfigError(f"{where}.context_tokens should be 0 or more, not {endpoint.context_tokens}.")
     _check_names(endpoint.abilities, ABILITIES, f"{where}.abilities")
     if endpoint.special_tokens and not all(endpoint.special_tokens):
         raise ConfigError(f"{where}.special_tokens has an empty text.", hint='Give texts such as ["<|im_end|>"].')
@@ -160,19 +159,32 @@ def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
     return structs.replace(endpoint, base_url=base_url, kind=kind, price=price)
 
 
-def _convert(value: Any, kind: type[T], where: str) -> T:
-    """Check the types of a table's values."""
+def convert_table(value: Any, kind: type[T], where: str) -> T:
+    """Convert a table, or one value. Raises `ConfigError` with `where` and the place in it."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at ")
-        found = re.fullmatch(r"Expected `([^`]+)`, got `[^`]+`", what)
-        wanted = [_WORDS.get(kind, kind) for kind in found[1].split(" | ") if kind != "null"] if found else []
-        what = f"should be {' or '.join(wanted)}" if wanted else what
-        raise ConfigError(f"{where}{path.strip('`').removeprefix('$')} {what}, not {value!r}.") from None
+        path = path.strip("`").removeprefix("$")
+        found = re.fullmatch(r"Expected `([^`]+)`(?:, got `[^`]+`| ([<>]=?) (\S+))", what)
+        if found and found[2]:
+            what = f"should be {_BOUNDS[found[2]].format(float(found[3]))}"
+        elif found:
+            wanted = [_WORDS.get(kind, kind) for kind in found[1].split(" | ") if kind != "null"]
+            what = f"should be {' or '.join(wanted)}"
+        value = value.get(re.split(r"\W", f"{path}.")[1], value) if isinstance(value, Mapping) else value
+        raise ConfigError(f"{where}{path} {what}, not {value!r}.") from None
 
 
-_WORDS = {"object": "a table", "bool": "true or false", "str": "text", "array": "a list"}
+_BOUNDS = {">=": "{:.15g} or more", ">": "above {:.15g}", "<=": "{:.15g} or less", "<": "below {:.15g}"}
+_WORDS = {
+    "object": "a table",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "array": "a list",
+}
 
 
 def _check_names(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
@@ -184,12 +196,3 @@ def _check_names(table: Mapping[str, Any], known: Iterable[str], where: str) -> 
 def _nearest(word: str, words: Iterable[str]) -> str:
     near = get_close_matches(word, list(words), n=3, cutoff=0.5)
     return f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(words))}."
-
-
-def _seconds(table: Mapping[str, Any], where: str) -> float | None:
-    value = table.get("timeout")
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ConfigError(f"{where}: timeout should be a number of seconds above 0, not {value!r}.")
-    return float(value)

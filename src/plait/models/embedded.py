@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import msgspec
 
@@ -45,13 +45,13 @@ class ServerSettings(msgspec.Struct, frozen=True):
     Without `cache_prompt` a text does not depend on earlier requests, and each prompt is read whole.
     """
 
-    n_ctx: int = 8192
-    n_predict: int = 4096
-    threads: int = 1
-    slots: int = 1
-    seed: int = 0
+    n_ctx: Annotated[int, msgspec.Meta(ge=1)] = 8192
+    n_predict: Annotated[int, msgspec.Meta(ge=1)] = 4096
+    threads: Annotated[int, msgspec.Meta(ge=1)] = 1
+    slots: Annotated[int, msgspec.Meta(ge=1)] = 1
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
     cache_prompt: bool = True
-    cache_mib: int = 512
+    cache_mib: Annotated[int, msgspec.Meta(ge=0)] = 512
 
 
 class ServerAddress(msgspec.Struct, frozen=True):
@@ -119,7 +119,7 @@ class _Server:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(msgspec.json.encode(settings) + b"\n")
             self.process.stdin.flush()
-        with measure_stage("loading model"):
+        with measure_stage("loading model", self.name):
             line = self.process.stdout.readline()
             if not line:
                 raise self._load_error(path)
@@ -163,10 +163,10 @@ _owner = os.getpid()
 _ended = False
 
 
-def is_loading() -> bool:
-    """Return whether this process is downloading or loading a model's file."""
+def is_loading(name: str) -> bool:
+    """Return whether this process is downloading or loading the file of a model, by its `local_key`."""
     with _lock:
-        return any(not server.up.done() for server in _servers.values())
+        return any(key == name and not server.up.done() for (key, _), server in _servers.items())
 
 
 def ended_how(name: str, settings: ServerSettings) -> str:

@@ -131,7 +131,7 @@ def _stamp_path(path: Path) -> Path:
 
 def _prove(model: CatalogueModel, path: Path, came_from: str) -> None:
     """Hash the whole file. Writes its stamp, or deletes the file and raises `ModelMissing`."""
-    with measure_stage("checking the hash"), open_file(path) as file:
+    with measure_stage("checking the hash", model.name), open_file(path) as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != model.sha256:
         size = path.stat().st_size
@@ -188,7 +188,10 @@ def _download(model: CatalogueModel, path: Path) -> str:
             print(f"{why}. Plait downloads the same file from {source}.", file=sys.stderr, flush=True)
         folder.mkdir(exist_ok=True)
         try:
-            with show_progress(model.name) as show, measure_stage("downloading model", model.bytes) as stage:
+            with (
+                show_progress(model.name) as show,
+                measure_stage("downloading model", model.name, model.bytes) as stage,
+            ):
                 shown = 0
 
                 def report(done: int, show: Progress = show) -> None:

@@ -21,8 +21,9 @@ from plait.core import Reply, Think
 from plait.core.errors import ConfigError, ModelError, ServerFailed, Unreachable
 from plait.models import embedded
 from plait.models.base import Abilities, OnText, Request, Response
-from plait.models.catalogue import catalogue_model
+from plait.models.catalogue import catalogue_model, local_key
 from plait.models.chat import ChatModel
+from plait.models.config import convert_table
 from plait.models.embedded import ServerSettings
 from plait.models.fetch import model_file, proved_state
 from plait.models.presets import LOCAL_TEMPERATURE, THREADS
@@ -186,8 +187,7 @@ def local_model(
     """
     checked = _settings(settings or {}, env)
     spec = f"local:{name}" if name else "local"
-    if name.lower().endswith(".gguf") or "/" in name or os.sep in name:
-        path = Path(name).expanduser().absolute()
+    if (path := Path(local_key(name))).is_absolute():
         able = structs.replace(ABILITIES, tools=has_form_for_tools(path))
         return LocalModel(spec=spec, name=path.name, file=str(path), server=checked, abilities=able, rate=rate)
     known = catalogue_model(name)
@@ -204,16 +204,7 @@ def _settings(table: Mapping[str, Any], env: Mapping[str, str]) -> ServerSetting
         if not threads.isdecimal():
             raise ConfigError(f"PLAIT_THREADS should be a number of threads, not {threads!r}.")
         own["threads"] = int(threads)
-    try:
-        settings = msgspec.convert(own, ServerSettings)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"A setting of local models is wrong: {error}.", hint="See `local` in plait.toml.") from None
-    for field in ("n_ctx", "n_predict", "threads", "slots"):
-        if (number := getattr(settings, field)) < 1:
-            raise ConfigError(f"local.{field} should be 1 or more, not {number}.")
-    if settings.cache_mib < 0 or not 0 <= settings.seed < 2**32:
-        raise ConfigError("local.cache_mib should be 0 or more, and local.seed from 0 to 4294967295.")
-    return settings
+    return convert_table(own, ServerSettings, "local")
 
 
 def _default_threads() -> int:

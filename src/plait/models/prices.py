@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from time import gmtime, strftime
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
@@ -224,19 +225,23 @@ def own_service_tiers(names: Sequence[str], own: Mapping[str, Rate]) -> dict[str
     return {tier: rate for tier, rate in found.items() if rate is not None}
 
 
-@lru_cache(maxsize=256)
 def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> Rate:
     """Return the rate in the table of `genai-prices`; `UNKNOWN` if it has none. Uses no network.
 
     `provider` is Plait's word ("openai"); "" looks up the host of `url`. `date` (YYYY-MM-DD, today by default) chooses
     among prices that changed. The first call imports the table (about 0.2 s).
     """
+    return _rate_on(date or strftime("%Y-%m-%d", gmtime()), provider, name, url)
+
+
+@lru_cache(maxsize=256)
+def _rate_on(date: str, provider: str, name: str, url: str) -> Rate:
     from datetime import UTC, datetime
 
     from genai_prices import __version__
     from genai_prices.types import TieredPrices
 
-    when = datetime.fromisoformat(date).replace(tzinfo=UTC) if date else datetime.now(UTC)
+    when = datetime.fromisoformat(date).replace(tzinfo=UTC)
     found = _find_model(provider, name, url)
     if found is None:
         return UNKNOWN
@@ -258,8 +263,8 @@ def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> 
     starts = {tier.start for price in kinds if isinstance(price, TieredPrices) for tier in price.tiers}
     tiers = tuple(Tier(start, *at(start)) for start in sorted(starts))
     source = f"genai-prices {__version__}, {host.id}/{model.id}"
-    base, dated = at(0), when.date().isoformat()
-    return Rate("tokens", *base[:4], tiers, source=source, date=dated, cache_write_1h=base[4])
+    base = at(0)
+    return Rate("tokens", *base[:4], tiers, source=source, date=date, cache_write_1h=base[4])
 
 
 @lru_cache(maxsize=256)

@@ -10,37 +10,25 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Annotated
 
-from msgspec import Struct
-
-from plait.core.errors import ConfigError
+from msgspec import Meta, Struct
 
 MINUTE = 60.0
-NAMES = ("requests_per_minute", "tokens_per_minute")
 
 
 class RateLimit(Struct, frozen=True):
     """How many requests and tokens (prompt and reply) an endpoint may get in a minute; None for no limit."""
 
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
+    requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    tokens_per_minute: Annotated[int, Meta(ge=1)] | None = None
 
     def __str__(self) -> str:
         """Return the limits in words: `60 requests and 100,000 tokens per minute`."""
         given = ((self.requests_per_minute, "requests"), (self.tokens_per_minute, "tokens"))
         parts = [f"{count:,} {name}" for count, name in given if count is not None]
         return f"{' and '.join(parts)} per minute"
-
-
-def read_rate_limit(table: Mapping[str, Any], where: str) -> RateLimit | None:
-    """Return the rate limit in a table of plait.toml; None if it sets none. Raises `ConfigError` with `where`."""
-    given = {name: table[name] for name in NAMES if table.get(name) is not None}
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{where}.{name} should be a whole number above 0, not {value!r}.")
-    return RateLimit(**given) if given else None
 
 
 class RequestTurn(Struct, eq=False):

@@ -31,7 +31,7 @@ from plait.models.prices import (
     find_by_name,
     own_service_tiers,
 )
-from plait.models.rate_limits import read_rate_limit
+from plait.models.rate_limits import RateLimit
 from plait.models.settings import (
     NO_SETTINGS,
     AgentSettings,
@@ -72,7 +72,7 @@ def resolve(
     for each in split_fallbacks(add_to_spec(spec, phase, agent=settings)):
         bare, own = split_settings(each.strip())
         model = _add_stated_abilities(_resolve(bare, config, env, require_key), bare, config)
-        by_name = find_by_name((bare, model.name), config.settings) or NO_SETTINGS
+        by_name = find_by_name(_names_of(bare, model.name), config.settings) or NO_SETTINGS
         chosen = choose_settings(phase, name=own, agent=settings, table=by_name)
         if isinstance(model, ChatModel):
             requested = "" if chosen.service_tier is UNSET else chosen.service_tier
@@ -321,6 +321,7 @@ def _chat_model(
     tokens = endpoint.special_tokens
     wire = endpoint.wire or wire_of(endpoint.kind, name, endpoint.base_url)
     context_tokens = endpoint.context_tokens
+    limit = RateLimit(endpoint.requests_per_minute, endpoint.tokens_per_minute)
     rate = _own_rate(spec, name, config) or endpoint.price
     if rate is None and local:
         rate = config.electricity or LOCAL
@@ -346,7 +347,7 @@ def _chat_model(
         temperature=LOCAL_TEMPERATURE if local else None,
         special_tokens=tokens_of_family(name) if tokens is None else tokens,
         wire=wire,
-        rate_limit=read_rate_limit(structs.asdict(endpoint), "endpoint"),
+        rate_limit=None if limit == RateLimit() else limit,
         stated_abilities=tuple(endpoint.abilities),
         context_tokens=context_tokens,
     )

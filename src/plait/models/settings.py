@@ -72,6 +72,7 @@ TOOL_CHOICES = ("auto", "none", "required")
 _EXTRA = ("extra_body", "extra_headers")
 _NAMES = [name for name in ModelSettings.__struct_fields__ if name not in _EXTRA]
 _SETTING = re.compile(r"@([a-z_]+)=([^@]*)$")
+_PLAIN = re.compile(r"(?![\s\"\[])[^@|,]+(?<!\s)")
 
 
 def split_settings(spec: str) -> tuple[str, ModelSettings]:
@@ -79,10 +80,10 @@ def split_settings(spec: str) -> tuple[str, ModelSettings]:
 
     Raises `ConfigError` for an unknown name or a value that does not fit.
     """
-    given: dict[str, str] = {}
+    given: dict[str, Any] = {}
     rest = spec
     while found := _SETTING.search(rest):
-        given[found[1]] = found[2].strip()
+        given[found[1]] = _read_value(found[1], found[2].strip())
         rest = rest[: found.start()]
     return rest, read_settings(given, repr(spec), strict=False) if given else NO_SETTINGS
 
@@ -91,15 +92,28 @@ def write_settings(settings: ModelSettings) -> str:
     """Return settings as `split_settings` reads them. Headers are left out, because they may be secret."""
     found = {name: _write_value(value) for name, value in settings.set_values.items()}
     if settings.extra_body:
-        body = msgspec.json.encode(settings.extra_body).decode()
-        found["extra_body"] = body.replace("@", r"\u0040").replace("|", r"\u007c")  # they separate settings and models
+        found["extra_body"] = _escape(settings.extra_body)
     return "".join(f"@{name}={value}" for name, value in found.items())
 
 
 def _write_value(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """Return a value as text. A text that would not be read back as it is, is written as JSON."""
+    if not isinstance(value, str | tuple):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    texts = (value,) if isinstance(value, str) else value
+    return ",".join(texts) if texts and all(map(_PLAIN.fullmatch, texts)) else _escape(value)
+
+
+def _read_value(name: str, text: str) -> Any:
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...] if name == "stop" else str)
+    except msgspec.DecodeError:
+        return text
+
+
+def _escape(value: Any) -> str:
+    """Return JSON without the signs that separate settings and models."""
+    return msgspec.json.encode(value).decode().replace("@", r"\u0040").replace("|", r"\u007c")
 
 
 def takes_settings(model: object) -> TypeGuard[Any]:

@@ -8,12 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from plait.models.catalogue import local_key
+from plait.models.settings import split_settings
+
 
 @dataclass
 class RunningStage:
-    """A stage in progress: its name, when it began, the bytes done and the total (0 if it does not count bytes)."""
+    """A stage in progress: its name, its model (see `local_key`), the bytes done and the total (0: not counted)."""
 
     name: str
+    model: str
     total: int = 0
     done: int = 0
     began: float = field(default_factory=time.monotonic)
@@ -35,9 +39,9 @@ _listeners: list[Listener] = []
 
 
 @contextmanager
-def measure_stage(name: str, total: int = 0) -> Iterator[RunningStage]:
+def measure_stage(name: str, model: str, total: int = 0) -> Iterator[RunningStage]:
     """Measure a stage of this process, and pass its end to the listeners. A stage that raises passes nothing."""
-    stage = RunningStage(name, total)
+    stage = RunningStage(name, model, total)
     _running.append(stage)
     try:
         yield stage
@@ -63,19 +67,12 @@ def is_observed() -> bool:
     return bool(_listeners)
 
 
-def download_progress() -> str:
-    """Return `45% of 1,117 MB` while a file is downloaded, else ""."""
-    stage = _running[-1] if _running else None
-    if stage is None or not stage.total:
-        return ""
-    return f"{stage.done * 100 // stage.total}% of {stage.total / 1e6:,.0f} MB"
-
-
 class Stage:
     """The current stage of a model call, and its duration. `model` is its spec, such as "local:NAME"."""
 
     def __init__(self, model: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._local = model.partition(":")[0] == "local"
+        provider, _, name = split_settings(model)[0].partition(":")
+        self._model = local_key(name) if provider == "local" else ""
         self._clock = clock
         self._name = ""
         self._began = clock()
@@ -83,13 +80,24 @@ class Stage:
     def now(self) -> tuple[str, float]:
         """Return the stage ("loading model", "reading prompt"; "" for a model elsewhere) and its seconds so far."""
         name = ""
-        if self._local:
+        if running := self._running():
+            name = running.name
+        elif self._model:
             from plait.models import embedded
 
-            waiting = "loading model" if embedded.is_loading() else "reading prompt"
-            name = _running[-1].name if _running else waiting
+            name = "loading model" if embedded.is_loading(self._model) else "reading prompt"
         now = self._clock()
         if self._name and name != self._name:
             self._began = now
         self._name = name
         return name, now - self._began
+
+    def progress(self) -> str:
+        """Return `45% of 1,117 MB` while the model's file is downloaded, else ""."""
+        stage = self._running()
+        if stage is None or not stage.total:
+            return ""
+        return f"{stage.done * 100 // stage.total}% of {stage.total / 1e6:,.0f} MB"
+
+    def _running(self) -> RunningStage | None:
+        return next((each for each in reversed(_running) if each.model == self._model), None)

@@ -152,10 +152,10 @@ class OutputType(Generic[OutputT]):
         """Return pydantic's adapter of the type; None for text and for a JSON Schema."""
         if self.type is str or isinstance(self.type, Mapping):
             return None
-        from plait.tools.python_types import make_adapter
+        from pydantic import TypeAdapter
 
         try:
-            return make_adapter(self.type)
+            return TypeAdapter(cast(Any, self.type))
         except Exception as why:
             raise _not_a_type(self.type, why) from why
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from plait.sandbox import confine
-from plait.sandbox.confine import CannotConfine, call_kernel, set_process
+from plait.sandbox.confine import CannotConfine, call_kernel, require_refused, set_process
 from plait.sandbox.confine_filter import command_program
 
 _SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /nix/store /gnu/store /run/current-system"
@@ -47,7 +47,7 @@ def start(settings: str, status: str) -> NoReturn:
 
 
 def _run(settings: dict[str, Any], status: int) -> int:
-    confine.can_filter(())
+    confine.require_filter()
     _end_with_parent()
     if os.getppid() != settings["parent"]:
         return 125
@@ -99,10 +99,16 @@ def _first_process(settings: dict[str, Any], status: int, alive: int) -> int:
     _drop_capabilities()
     rules = [("/", confine.READ_AND_RUN), ("/dev", confine.DEVICES)]
     rules += [(path, confine.ALL_BUT_DEVICES) for path in ("/tmp", "/dev/shm", folder)]
-    if not confine.landlock((), rules):
+    if not confine.landlock(rules):
         raise CannotConfine("the kernel has no Landlock")
     confine.install_filter(command_program(platform.machine()))
-    _try()
+    require_refused(
+        "the confinement lets a command",
+        ("make a socket", lambda: call_kernel(41 if platform.machine() == "x86_64" else 198, 2, 1, 0)),
+        ("make namespaces", lambda: call_kernel(272 if platform.machine() == "x86_64" else 97, 0x10000000)),
+        ("write outside of its folder", lambda: os.open("/plait", os.O_CREAT | os.O_WRONLY)),
+        ("become another user", lambda: os.setuid(os.getuid() + 1)),
+    )
     os.write(status, b"ready")
     os.closerange(3, 1024)
     shell = os.fork()
@@ -209,19 +215,3 @@ def _drop_capabilities() -> None:
         _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), *[ctypes.c_ulong(0)] * 3)
     header = (0x20080522).to_bytes(4, sys.byteorder) + bytes(4)
     call_kernel(_SYS[platform.machine()]["capset"], header, bytes(24))
-
-
-def _try() -> None:
-    """Try once what must be refused."""
-    attempts: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("make a socket", lambda: call_kernel(41 if platform.machine() == "x86_64" else 198, 2, 1, 0)),
-        ("make namespaces", lambda: call_kernel(272 if platform.machine() == "x86_64" else 97, 0x10000000)),
-        ("write outside of its folder", lambda: os.open("/plait", os.O_CREAT | os.O_WRONLY)),
-        ("become another user", lambda: os.setuid(os.getuid() + 1)),
-    )
-    for what, attempt in attempts:
-        try:
-            attempt()
-        except OSError:
-            continue
-        raise CannotConfine(f"the confinement lets a command {what}")

@@ -7,12 +7,13 @@ network, an unprivileged user, Landlock and resource limits are added where the 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import resource
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import TextIO
 
 from plait.sandbox.confine_filter import MACHINES, program
@@ -58,10 +59,8 @@ def set_process(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def namespaces(without: Collection[str]) -> list[str]:
+def namespaces() -> list[str]:
     """Move into new namespaces, as far as the kernel allows it; returns their names. Call before any thread starts."""
-    if "namespaces" in without:
-        return []
     for names in (("user", "net", "ipc", "uts"), ("user", "net"), ("user",)):
         if _libc.unshare(sum(_NAMESPACES[name] for name in names)) == 0:
             return list(names)
@@ -79,14 +78,12 @@ def drop_privileges() -> None:
             pass  # root of a user namespace without nobody: it has no rights outside anyway
 
 
-def landlock(without: Collection[str], allowed: Iterable[tuple[str, int]] = ()) -> int:
+def landlock(allowed: Iterable[tuple[str, int]] = ()) -> int:
     """Refuse every file, TCP port, abstract socket and signal to this thread and those it starts, with Landlock.
 
     `allowed` are exceptions: a folder, and the rights below it. Returns the version of the kernel's Landlock; 0 if
     there is none.
     """
-    if "landlock" in without:
-        return 0
     try:
         version = call_kernel(_SYS_LANDLOCK_CREATE, None, 0, 1)
         # linux/landlock.h: the rights of each version. A right that is handled and allowed nowhere is refused.
@@ -135,24 +132,27 @@ def die_with(parent: int) -> None:
         os._exit(0)
 
 
-def can_filter(without: Collection[str]) -> None:
+def require_filter() -> None:
     """Raise `CannotConfine` early if the kernel has no filter for system calls."""
     machine = platform.machine()
-    if sys.platform != "linux":
-        raise CannotConfine(f"{sys.platform} has no seccomp; it takes Linux")
     if machine not in MACHINES or sys.maxsize < 2**32 or sys.byteorder != "little":
         raise CannotConfine(
             f"there is no list of system calls for {machine}; there is one for {' and '.join(MACHINES)}"
         )
-    if "seccomp" in without:
-        raise CannotConfine("the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)")
 
 
-def lock(without: Collection[str]) -> None:
+def lock() -> None:
     """Put the filter on all threads, then test it. Raises `CannotConfine` if it does not hold."""
-    can_filter(without)
     install_filter(program(platform.machine()))
-    _try()
+    require_refused(
+        "its seccomp filter lets code",
+        ("open a file", lambda: os.open("/", os.O_RDONLY)),
+        ("look at a file", lambda: os.stat("/")),
+        ("make a socket", lambda: call_kernel(41 if platform.machine() == "x86_64" else 198, 1, 1, 0)),
+        ("start a process", _fork),
+        ("signal another process", lambda: os.kill(os.getpid(), 0)),
+        error=errno.EPERM,  # Landlock's own is another
+    )
 
 
 def install_filter(code: bytes) -> None:
@@ -168,22 +168,15 @@ def install_filter(code: bytes) -> None:
         raise CannotConfine(f"the filter could not be put on thread {refused}")
 
 
-def _try() -> None:
-    """Try once what must be refused: opening a file, a socket, a process."""
-    attempts: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("open a file", lambda: os.open("/", os.O_RDONLY)),
-        ("look at a file", lambda: os.stat("/")),
-        ("make a socket", lambda: call_kernel(41 if platform.machine() == "x86_64" else 198, 1, 1, 0)),
-        ("start a process", _fork),
-        ("signal another process", lambda: os.kill(os.getpid(), 0)),
-    )
+def require_refused(words: str, *attempts: tuple[str, Callable[[], object]], error: int = 0) -> None:
+    """Try once what must be refused, with this error (0 for any). Raises `CannotConfine` if something is not."""
     for what, attempt in attempts:
         try:
             attempt()
         except OSError as refusal:
-            if refusal.errno == 1:
+            if error in (0, refusal.errno):
                 continue
-        raise CannotConfine(f"its seccomp filter lets code {what}")
+        raise CannotConfine(f"{words} {what}")
 
 
 def _fork() -> None:

@@ -6,7 +6,6 @@ It starts only where it can confine: Linux with seccomp filters, on x86_64 or aa
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import time
@@ -43,20 +42,14 @@ STARTING = 60.0
 
 @dataclass(frozen=True)
 class ProcessSandbox:
-    """Full CPython in a separate process without files, network or further processes.
-
-    `without` names measures to leave out, as if the kernel did not have them: "seccomp" (it then refuses to start),
-    "landlock", "namespaces".
-    """
-
-    without: frozenset[str] = frozenset()
+    """Full CPython in a separate process without files, network or further processes."""
 
     @property
     def name(self) -> str:
         return "process"
 
     async def open(self, settings: Settings) -> SandboxSession:
-        session = ProcessSession(settings, self.without)
+        session = ProcessSession(settings)
         await session.start()
         return session
 
@@ -67,9 +60,8 @@ class ProcessSession:
     `walls` says what confines it: {"seccomp": true, "landlock": its version or 0, "namespaces": their names}.
     """
 
-    def __init__(self, settings: Settings, without: frozenset[str] = frozenset()) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.without = without
         self.walls: dict[str, Any] = {}
         self._child: Child | None = None
         self._closed = False
@@ -87,9 +79,9 @@ class ProcessSession:
             "seed": self.settings.seed,
             "functions": sorted(self.settings.functions),
             "prelude": PRELUDE,
-            "without": sorted(self.without),
         }
-        child = self._child = await Child.start(first, 4 * limits.output_chars)
+        child = self._child = await Child.start(4 * limits.output_chars)
+        first |= {"folder": child.folder, "parent": os.getpid()}
         said: dict[str, Any] = {}
         problem, status = "it ended without a word", 0
         try:
@@ -102,8 +94,6 @@ class ProcessSession:
             if "ready" not in said:
                 self._child = None
                 status = await child.end()
-                with contextlib.suppress(OSError):
-                    os.rmdir(first["folder"])
         if "lacks" in said:
             raise ConfigError(
                 f"The process sandbox can't confine code on this machine: {said['lacks']}.",

@@ -108,8 +108,9 @@ def _in_starter(task: Callable[[], _T]) -> Future[_T]:
 
 
 class Child:
-    def __init__(self, process: subprocess.Popen[bytes], mine: socket.socket, shared: mmap.mmap) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], folder: str, mine: socket.socket, shared: mmap.mmap) -> None:
         self.process = process
+        self.folder = folder
         self.socket = mine
         self.shared = shared
         self.number = 0
@@ -117,9 +118,9 @@ class Child:
         self.using = False
 
     @staticmethod
-    async def start(settings: dict[str, Any], output_bytes: int) -> Child:
+    async def start(output_bytes: int) -> Child:
         """Start a worker without sending it a message. Raises `ConfigError` if that fails."""
-        future = _in_starter(lambda: _start(settings, output_bytes))
+        future = _in_starter(lambda: _start(output_bytes))
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
@@ -191,16 +192,19 @@ class Child:
     def _reap(self) -> int:
         # It may be about to exit by itself with a status that gives the reason.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return self.process.wait(0)
+            self.process.wait(0)
         self.process.kill()
-        return self.process.wait()
+        status = self.process.wait()
+        with contextlib.suppress(OSError):  # the worker removes it when it starts
+            os.rmdir(self.folder)
+        return status
 
     def _signal(self, number: int) -> None:
         if not self.ended and self.process.returncode is None:
             self.process.send_signal(number)
 
 
-def _start(settings: dict[str, Any], output_bytes: int) -> Child:
+def _start(output_bytes: int) -> Child:
     if sys.platform != "linux":
         raise ConfigError(f"The process sandbox needs Linux; this is {sys.platform}.", hint="Use the sandbox monty.")
     if not sys.executable:
@@ -232,6 +236,5 @@ def _start(settings: dict[str, Any], output_bytes: int) -> Child:
             failed.pop_all()
     except OSError as problem:
         raise ConfigError(f"The process sandbox could not start its process: {problem}.") from None
-    settings |= {"folder": folder, "parent": os.getpid()}
     mine.setblocking(False)
-    return Child(process, mine, shared)
+    return Child(process, folder, mine, shared)

@@ -75,12 +75,7 @@ def main(fd: int, memory: int) -> None:
     from plait.sandbox import confine, worker_determinism
 
     settings = receive(fd)
-    without = settings["without"]
-    try:
-        confine.can_filter(without)
-    except confine.CannotConfine as problem:
-        send(fd, json.dumps({"lacks": str(problem)}).encode())
-        return
+    confine.require_filter()
     confine.die_with(settings["parent"])
     os.rmdir(settings["folder"])
     load()
@@ -96,9 +91,9 @@ def main(fd: int, memory: int) -> None:
     os.closerange(fd + 1, 1 << 20)  # includes the copy of `memory` that mmap made for itself
     address_space = open("/proc/self/statm")  # noqa: SIM115
     confine.drop_privileges()
-    spaces = confine.namespaces(without)
+    spaces = confine.namespaces()
     confine.die_with(settings["parent"])
-    landlock = confine.landlock(without)
+    landlock = confine.landlock()
     worker_determinism.install_identity()
     session = WorkerSession(settings, shared)
     worker_determinism.install_clock(session.clock, settings["seed"])
@@ -109,12 +104,8 @@ def main(fd: int, memory: int) -> None:
     import io
 
     sys.stdin = sys.__stdin__ = io.StringIO()  # type: ignore[misc, assignment]
-    try:
-        confine.limits(settings["limits"]["memory_mb"] << 20, fd, address_space)
-        confine.lock(without)
-    except confine.CannotConfine as problem:
-        send(fd, json.dumps({"lacks": str(problem)}).encode())
-        return
+    confine.limits(settings["limits"]["memory_mb"] << 20, fd, address_space)
+    confine.lock()
     worker_privacy.hide_paths()
     for name in [name for name in sys.modules if name.partition(".")[0] in ("plait", "ctypes", "_ctypes")]:
         del sys.modules[name]
@@ -135,11 +126,12 @@ def _asyncio_without_sockets(asyncio: Any, session: Any) -> None:
     """Make asyncio use the session's loop, and its `gather` accept plain values."""
     from plait.sandbox.worker_calls import LoopRun, soft
 
-    class Policy(asyncio.DefaultEventLoopPolicy):  # type: ignore[misc]
-        def new_event_loop(self) -> Any:
-            return LoopRun(session.ask, session.clock)
+    def new_event_loop() -> Any:
+        return LoopRun(session.ask, session.clock)
 
-    asyncio.set_event_loop_policy(Policy())
+    asyncio.new_event_loop = asyncio.events.new_event_loop = new_event_loop
+    if sys.version_info < (3, 14):  # later, `get_event_loop` makes no loop, and policies go
+        asyncio.get_event_loop_policy().new_event_loop = new_event_loop
     gather = asyncio.gather
 
     def soft_gather(*awaitables: Any, **options: Any) -> Any:
@@ -157,5 +149,7 @@ def start(socket: str, memory: str) -> None:
     except MemoryError:
         os._exit(77)  # worker_session.OUT_OF_MEMORY
     except BaseException as problem:
-        send(fd, json.dumps({"failed": f"{type(problem).__name__}: {problem}"[:2000]}).encode())
+        kind = type(problem).__name__  # the module of `CannotConfine` may be gone
+        said = {"lacks": str(problem)} if kind == "CannotConfine" else {"failed": f"{kind}: {problem}"[:2000]}
+        send(fd, json.dumps(said).encode())
     os._exit(1)

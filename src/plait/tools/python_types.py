@@ -6,8 +6,6 @@ pydantic describes and converts all types but msgspec's structs. Both are import
 from __future__ import annotations
 
 import functools
-import sys
-import threading
 import typing
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
 _EXACT = {"any", "none", "str", "int", "float", "bool", "literal", "list", "dict", "nullable", "union", "is-instance"}
 """Types of pydantic's core schema whose JSON Schema says all that a value must be."""
-
-_TYPED_DICTS = threading.RLock()
 
 
 class Misfit(Exception):
@@ -92,6 +88,8 @@ def describe_types(hints: Mapping[str, Any]) -> tuple[dict[str, PythonType], dic
             adapter, exact = _adapter(hint, repr(hint))
         except TypeError:  # a hint that cannot be hashed
             adapter, exact = _adapter.__wrapped__(hint, repr(hint))
+        except Undescribable as error:
+            raise Undescribable(f"{name} ({error})") from error
         if adapter is None:
             found[name], shared = _describe_struct(name, hint)
             definitions |= shared
@@ -142,37 +140,13 @@ def _validate_all(validate: Callable[..., Any], given: Any, *, strict: bool) -> 
     return read(validate(given, strict=strict))
 
 
-def make_adapter(hint: Any, config: Any = None) -> TypeAdapter[Any]:
-    """Return pydantic's adapter of a type, also of one with a `typing.TypedDict` on Python 3.11.
-
-    pydantic refuses those, because Python sets their `__orig_bases__` only since 3.12. Raises pydantic's errors.
-    """
-    from pydantic import TypeAdapter
-    from pydantic._internal import _generate_schema as pydantic_schema
-
-    if sys.version_info >= (3, 12):
-        return TypeAdapter(hint, config=config)
-    with _TYPED_DICTS:
-        before, pydantic_schema._SUPPORTS_TYPEDDICT = pydantic_schema._SUPPORTS_TYPEDDICT, True
-        try:
-            while True:
-                try:
-                    return TypeAdapter(hint, config=config)
-                except AttributeError as error:
-                    if error.name != "__orig_bases__" or not typing.is_typeddict(error.obj):
-                        raise
-                    setattr(error.obj, "__orig_bases__", (typing.TypedDict,))  # noqa: B010
-        finally:
-            pydantic_schema._SUPPORTS_TYPEDDICT = before
-
-
 @functools.lru_cache(maxsize=512)
 def _adapter(hint: Any, _written: str) -> tuple[TypeAdapter[Any] | None, PythonType | None]:
     """Returns what converts a type (None for msgspec to do it), and the whole type if its JSON Schema says all.
 
     The hint as it is written is a part of the cache's key: `int | str` equals `str | int`.
     """
-    from pydantic import ConfigDict
+    from pydantic import ConfigDict, TypeAdapter
     from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
@@ -181,11 +155,13 @@ def _adapter(hint: Any, _written: str) -> tuple[TypeAdapter[Any] | None, PythonT
     if typing.get_origin(hint) in (Sequence, MutableSequence):
         hint = list.__class_getitem__(typing.get_args(hint)[0])
     try:
-        adapter = make_adapter(hint, ConfigDict(coerce_numbers_to_str=True))
+        adapter = TypeAdapter(hint, config=ConfigDict(coerce_numbers_to_str=True))
     except problems:
         try:
-            adapter = make_adapter(hint)  # models bring their own configuration
-        except problems:
+            adapter = TypeAdapter(hint)  # models bring their own configuration
+        except problems as error:
+            if getattr(error, "code", "") == "typed-dict-version":  # msgspec would ignore pydantic's rules in it
+                raise Undescribable(_first_line(error)) from error
             return None, None
     if not _core_types(adapter.core_schema) <= _EXACT:
         return adapter, None

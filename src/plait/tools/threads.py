@@ -25,29 +25,24 @@ class ObjectThread(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(name="plait-object", daemon=True)
-        self._jobs: SimpleQueue[Work] = SimpleQueue()
+        self.jobs: SimpleQueue[Work] = SimpleQueue()
         self._is_over = False
         self.start()
 
     def run(self) -> None:
         while not self._is_over:
-            self._jobs.get()()
+            self.jobs.get()()
 
     def add(self, job: Work) -> None:
         """Do a job after the others; at once if this thread itself asks for it."""
         if threading.current_thread() is self:
             job()
         else:
-            self._jobs.put(job)
+            self.jobs.put(job)
 
     def end(self) -> None:
         """End the thread when it has done its jobs."""
-        self._jobs.put(lambda: setattr(self, "_is_over", True))
-
-    def serve(self) -> None:
-        """Do the next job of the object, while a job of this thread waits for something."""
-        with contextlib.suppress(Empty):
-            self._jobs.get(timeout=SERVE)()
+        self.jobs.put(lambda: setattr(self, "_is_over", True))
 
 
 def serve_object() -> bool:
@@ -57,7 +52,8 @@ def serve_object() -> bool:
     """
     thread = threading.current_thread()
     if isinstance(thread, ObjectThread):
-        thread.serve()
+        with contextlib.suppress(Empty):
+            thread.jobs.get(timeout=SERVE)()
         return True
     return False
 

@@ -8,16 +8,16 @@ from contextlib import suppress
 from copy import deepcopy
 from functools import cached_property, partial
 from importlib import import_module
-from inspect import iscoroutinefunction, isroutine
+from inspect import iscoroutinefunction, isroutine, signature
 from operator import attrgetter
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, get_overloads, overload
 
 from msgspec import Struct, structs
 
 from plait.core.errors import ConfigError
 from plait.core.messages import JSON
-from plait.core.tools import ToolSpec
+from plait.core.tools import MARKS, ToolSpec
 from plait.tools.names import VALID
 from plait.user_functions import require_plain
 
@@ -141,15 +141,10 @@ class Tool(Struct, frozen=True, dict=True):
             self.description or self.signature.summary,
             self.signature.schema,
             self.returns or self.signature.returns,
-            self.read_only,
-            self.idempotent,
-            self.destructive,
-            self.excludes,
-            self.signature.result,
-            self.hand_off,
-            self.requires_approval,
-            self.open_world,
-            self.foreign,
+            result=self.signature.result,
+            excludes=self.excludes,
+            hand_off=self.hand_off,
+            **{mark: getattr(self, mark) for mark in MARKS},
         )
 
     @property
@@ -244,24 +239,7 @@ def tool(
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
-def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    description: str = "",
-    returns: str = "",
-    read_only: bool = False,
-    idempotent: bool = False,
-    destructive: bool = False,
-    timeout: float | None = None,
-    inline: bool = False,
-    excludes: Iterable[str] = (),
-    requires_approval: bool = False,
-    open_world: bool = False,
-    foreign: bool = False,
-    parallel: bool = False,
-) -> Any:
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a typed function, sync or async; used bare or with options.
 
     The docstring up to its first section is the description. The type hints are the parameters, and the docstring
@@ -281,22 +259,13 @@ def tool(
     def wrap(wrapped: Callable[..., Any]) -> FunctionTool[..., Any]:
         if isinstance(wrapped, Tool):
             raise ConfigError(f"{wrapped.name} is a tool already.", hint="Decorate it once.")
-        made: FunctionTool[..., Any] = FunctionTool(
-            wrapped,
-            name or function_name(wrapped),
-            description,
-            returns,
-            read_only,
-            idempotent,
-            destructive,
-            timeout,
-            inline,
-            excludes=(excludes,) if isinstance(excludes, str) else tuple(excludes),
-            requires_approval=requires_approval,
-            open_world=open_world,
-            foreign=foreign,
-            parallel=parallel,
-        )
+        excludes = options.get("excludes", ())
+        named = {"name": options.get("name") or function_name(wrapped)}
+        named["excludes"] = (excludes,) if isinstance(excludes, str) else tuple(excludes)
+        made: FunctionTool[..., Any] = FunctionTool(wrapped, **{**options, **named})
         return _with_owner(made)
 
     return wrap if function is None else wrap(function)
+
+
+tool.__signature__ = signature(get_overloads(tool)[-1])  # type: ignore[attr-defined]  # for `help`, with options

@@ -80,16 +80,12 @@ class Toolset(Struct, frozen=True, dict=True):
     def get(self, name: str) -> Tool | None:
         return self._by_name.get(name) or next((tool for tool in self.unlisted if tool.name == name), None)
 
-    def nearest(self, name: str, n: int = 3) -> tuple[str, ...]:
-        """Return up to `n` similar names, best first; a name that differs only in case comes first."""
-        return nearest(name, tuple(self._by_name), n)
-
     def describe_unknown(self, name: str) -> str:
         """Return the observation for a call of an unknown tool. With an index it may take a while."""
         said = f"There is no tool named {cut_text(name, 60)!r}."
         if not self.tools:
             return f"{said} There are no tools at all."
-        near = self.nearest(name)
+        near = nearest(name, tuple(self._by_name))
         if near:
             said += f" Did you mean {' or '.join(near)}?"
         if self.near is not None and (found := self.near(name, near)):

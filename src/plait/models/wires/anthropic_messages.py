@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from plait.core import Attachment, Call, Message, Think, ToolSpec
+from plait.core import Attachment, Call, Message, Think
 from plait.models.base import Request
 from plait.models.settings import ModelSettings, require_known_values, require_none_left
 from plait.models.wires.anthropic_replies import MessagesReader
@@ -39,7 +39,7 @@ from plait.models.wires.strict_schema import (
     count_limited,
     fit_schema,
 )
-from plait.models.wires.turns import input_object, split_system, state_for
+from plait.models.wires.turns import add_parts, input_object, show_tool, split_system, state_for
 from plait.models.wires.wire import WireOptions
 
 NAME = "anthropic"
@@ -82,12 +82,12 @@ def encode(think: Think, options: WireOptions) -> Request:
     marks = "cache_control" not in params
     turns = _turns(messages, options)
     if prefill:
-        _add(turns, "assistant", [{"type": "text", "text": prefill}])
+        add_parts(turns, "assistant", "content", [{"type": "text", "text": prefill}])
     blocks = [_text(text) for text in system if text.strip()]
     if not turns:  # a request needs a message
         turns, blocks = [{"role": "user", "content": blocks or [_text(".")]}], []
     body: dict[str, Any] = {"model": options.model}
-    tools = [_tool(tool) for tool in think.tools] if abilities.tools else []
+    tools = [show_tool(tool, "input_schema") for tool in think.tools] if abilities.tools else []
     if abilities.strict:
         tools = _make_strict(tools)
     if not tools and (named := dict.fromkeys(call.tool for message in messages for call in message.calls)):
@@ -150,9 +150,9 @@ def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     return params
 
 
-def repeatable_prefill(think: Think, options: WireOptions) -> str:
-    """Return the prefill to drop if a reply repeats it; "" if there is none to drop."""
-    return think.prefill if not _prefill(think, options) or len(think.prefill.strip()) >= 12 else ""
+def continues_prefill(think: Think, options: WireOptions) -> bool:
+    """Return whether the endpoint continues the prefill."""
+    return bool(_prefill(think, options))
 
 
 def _prefill(think: Think, options: WireOptions) -> str:
@@ -173,11 +173,13 @@ def _turns(messages: list[Message], options: WireOptions) -> list[dict[str, Any]
         if message.role == "tool":
             content = _content(message) if message.attachments else message.content
             block = {"type": "tool_result", "tool_use_id": message.call_id, "content": content}
-            _add(out, "user", [{**block, "is_error": True} if message.failed and message.content else block])
+            add_parts(
+                out, "user", "content", [{**block, "is_error": True} if message.failed and message.content else block]
+            )
         elif message.role == "assistant":
-            _add(out, "assistant", _said(message, options))
+            add_parts(out, "assistant", "content", _said(message, options))
         else:
-            _add(out, "user", _content(message))
+            add_parts(out, "user", "content", _content(message))
     if out and out[-1]["role"] == "assistant" and (last := out[-1]["content"][-1]).get("type") == "text":
         out[-1]["content"][-1] = {**last, "text": str(last["text"]).rstrip()}
     return out
@@ -193,13 +195,6 @@ def _file(attachment: Attachment) -> dict[str, Any]:
     kind = "image" if attachment.kind == "image" else "document"
     source = {"type": "base64", "media_type": attachment.media_type, "data": refer_to(attachment)}
     return {"type": kind, "source": source}
-
-
-def _add(turns: list[dict[str, Any]], role: str, blocks: list[Any]) -> None:
-    if turns and turns[-1]["role"] == role:
-        turns[-1]["content"] += blocks
-    elif blocks:
-        turns.append({"role": role, "content": list(blocks)})
 
 
 def _said(message: Message, options: WireOptions) -> list[Any]:
@@ -228,12 +223,6 @@ def _tool_use(call: Call) -> dict[str, Any]:
 
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
-
-
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
-    parameters = tool.parameters or {"type": "object", "properties": {}}
-    return {"name": tool.name, "description": description, "input_schema": parameters}
 
 
 def _make_strict(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,10 +12,7 @@ from typing import Any
 from plait.core import Usage
 from plait.models.wires.draft import Draft, read_count
 from plait.models.wires.pending_calls import CALL_TYPES, PendingCall, read_call, read_input
-
-
-class Texts(list[str]):
-    """A text of a block that is still arriving."""
+from plait.models.wires.pieces import GrowingText, close_part, grow
 
 
 class MessagesReader:
@@ -33,7 +30,7 @@ class MessagesReader:
         """Add an event or a whole body and return the text that is now certain."""
         draft, kind, index = self._draft, event.get("type"), event.get("index")
         is_content = kind in ("content_block_start", "content_block_delta")
-        draft.counted = kind == "message_delta" or (draft.counted and not is_content)
+        draft.is_counted = kind == "message_delta" or (draft.is_counted and not is_content)
         if kind == "message_start":
             self._begin(event.get("message"))
         elif kind == "content_block_start":
@@ -45,7 +42,7 @@ class MessagesReader:
         elif kind == "message_delta":
             self._end(event.get("delta"), event.get("usage"))
         elif kind == "message_stop":
-            draft.done = True
+            draft.is_done = True
         elif (content := event.get("content")) is not None:
             parts = content if isinstance(content, list) else [content]
             texts = [{"type": "text", "text": each} if isinstance(each, str) else each for each in parts]
@@ -142,19 +139,17 @@ def _add(block: dict[str, Any], piece: dict[str, Any]) -> None:
     for key, value in piece.items():
         if key == "citation":
             block["citations"] = [*(block.get("citations") or ()), value]
-        elif isinstance(value, str) and isinstance(before := block.get(key), Texts):
-            before.append(value)
         elif key != "type":
-            block[key] = Texts([value]) if isinstance(value, str) else value
+            grow(block, key, value)
 
 
 def _close(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block as it goes back to the service, where an input is an object."""
     pieces = block.get("partial_json")
-    whole = {key: "".join(value) if isinstance(value, Texts) else value for key, value in block.items()}
-    if (text := whole.pop("partial_json", "")) and not isinstance(pieces, Texts):
+    whole: dict[str, Any] = close_part(block)
+    if (text := whole.pop("partial_json", "")) and not isinstance(pieces, GrowingText):
         whole["input"] = text
-    elif isinstance(pieces, Texts) and text.strip():
+    elif isinstance(pieces, GrowingText) and text.strip():
         value = read_input(text, pieces)
         whole["input"] = value if isinstance(value, dict) else {"input": value}
     return whole

@@ -20,7 +20,7 @@ from plait.models.wires.chat_replies import ChatReader
 from plait.models.wires.chat_state import add_state, close_results
 from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
 from plait.models.wires.strict_schema import OPENAI, fit_schema
-from plait.models.wires.turns import GO_ON, arguments, prepare
+from plait.models.wires.turns import GO_ON, arguments, prepare, show_tool
 from plait.models.wires.wire import CHAT, WireOptions
 
 NAME = CHAT
@@ -118,17 +118,10 @@ def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     return params
 
 
-def repeatable_prefill(think: Think, options: WireOptions) -> str:
-    """Return the prefill to drop if a reply repeats it; "" if there is none to drop.
-
-    An endpoint that truly continues a message usually does not repeat it. A short text such as "[" may be
-    intended; a long one is a repetition.
-    """
-    if not think.prefill:
-        return ""
+def continues_prefill(think: Think, options: WireOptions) -> bool:
+    """Return whether the endpoint continues the prefill."""
     raw = bool(think.prompt) and options.abilities.completion
-    continued = raw or (options.abilities.prefill and not options.dialect.repeats_prefill)
-    return think.prefill if not continued or len(think.prefill.strip()) >= 12 else ""
+    return raw or (options.abilities.prefill and not options.dialect.repeats_prefill)
 
 
 def choose_temperature(think: Think, options: WireOptions) -> float | None:
@@ -196,9 +189,7 @@ def reply_form(schema: dict[str, Any]) -> dict[str, Any]:
 
 def tool_json(tool: ToolSpec, *, strict: bool = False) -> dict[str, Any]:
     """Return a tool in OpenAI's shape. `strict`: its calls must fit its schema, if OpenAI's subset can express it."""
-    description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
-    parameters = tool.parameters or {"type": "object", "properties": {}}
-    function: dict[str, Any] = {"name": tool.name, "description": description, "parameters": parameters}
-    if strict and (fitted := fit_schema(parameters, OPENAI)) is not None:
+    function = show_tool(tool, "parameters")
+    if strict and (fitted := fit_schema(function["parameters"], OPENAI)) is not None:
         function |= {"parameters": fitted, "strict": True}
     return {"type": "function", "function": function}

@@ -53,12 +53,12 @@ class ChatReader:
                 shown += self._choice(choice)
             if usage := choice.get("usage"):
                 self._count(usage)  # Moonshot reports the usage of a stream in its last choice
-        draft.counted = not choices and (draft.counted or bool(event.get("usage")))
+        draft.is_counted = not choices and (draft.is_counted or bool(event.get("usage")))
         return shown
 
     def state(self) -> Any:
         draft = self._draft
-        return self._state.state(draft) if self._state.is_needed and draft.whole and not draft.is_stopped else None
+        return self._state.state(draft) if self._state.is_needed and draft.is_whole and not draft.cut else None
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict) and (usage or self._timings):

@@ -26,6 +26,7 @@ from typing import Any, TypeGuard
 from plait.core import Message
 from plait.models.wires.draft import Draft
 from plait.models.wires.pending_calls import PendingCall, merge_calls
+from plait.models.wires.pieces import GrowingParts, close_part, grow
 from plait.models.wires.turns import state_for
 from plait.models.wires.wire import CHAT, WireOptions
 
@@ -129,54 +130,36 @@ class StateCollector:
         if (draft.calls or draft.provider == "zai") and any(self._texts):
             out[self._text_field] = "".join(self._texts)
         if self._field != "content" or any(part.get("type") == "thinking" for part in self._parts if _is_table(part)):
-            out[self._field] = [_close(part) for part in self._parts] or self._extra
+            out[self._field] = list(map(close_part, self._parts)) or self._extra
         if self._extras:
             out["calls"] = [self._extras.get(each) for each in merge_calls(draft.calls)]
         return {field: value for field, value in out.items() if value} or None
 
 
-class _Pieces(list[str]):
-    """A text of a part that is still arriving."""
-
-
-def _join(parts: list[Any], part: Any, inner: bool = True) -> None:
-    """Add a piece to the parts. A piece that continues the last part becomes part of it."""
+def _join(parts: list[Any], part: Any, inner: bool = True, is_new: bool = False) -> None:
+    """Add a piece to the parts: to the last one if it continues it and is not new. `inner`: parts in it grow too."""
     last = parts[-1] if parts else None
-    if not (_is_table(part) and _is_table(last) and _continues(last, part)):
-        parts.append(_open(part, inner))
+    if not _is_table(part):
+        parts.append(part)
         return
+    if is_new or not (_is_table(last) and _continues(last, part)):
+        is_new, last = True, {}
+        parts.append(last)
     for key, value in part.items():
-        before = last.get(key)
-        if isinstance(before, _Pieces) and isinstance(value, str):
-            before.append(value)
-        elif inner and key == "thinking" and isinstance(value, list) and isinstance(before, list):
+        if inner and key == "thinking" and isinstance(value, list):
+            is_first = not isinstance(last.get(key), GrowingParts)
+            if is_first:
+                last[key] = GrowingParts()
             for each in value:
-                _join(before, each, inner=False)
-        elif value not in (None, ""):
-            last[key] = _Pieces([value]) if key in _GROWING and isinstance(value, str) else value
+                _join(last[key], each, inner=False, is_new=is_first)
+        elif is_new or value not in (None, ""):
+            if key in _GROWING:
+                grow(last, key, value)
+            else:
+                last[key] = value
 
 
 _GROWING = ("text", "summary")
-
-
-def _open(part: Any, inner: bool = True) -> Any:
-    """Return a part to which pieces can be added. With `inner`, the parts in its "thinking" are open too."""
-    if not _is_table(part):
-        return part
-    out = {key: _Pieces([text]) if key in _GROWING and isinstance(text, str) else text for key, text in part.items()}
-    if inner and isinstance(thinking := part.get("thinking"), list):
-        out["thinking"] = [_open(each, inner=False) for each in thinking]
-    return out
-
-
-def _close(part: Any, inner: bool = True) -> Any:
-    """Return a part with its whole texts."""
-    if not _is_table(part):
-        return part
-    out = {key: "".join(text) if isinstance(text, _Pieces) else text for key, text in part.items()}
-    if inner and isinstance(thinking := part.get("thinking"), list):
-        out["thinking"] = [_close(each, inner=False) for each in thinking]
-    return out
 
 
 def _continues(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:

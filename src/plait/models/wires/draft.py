@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import structs
@@ -43,6 +43,10 @@ _REASONS: dict[Finish | Literal["failed"], re.Pattern[str]] = {
 `broken`: the model attempted a call that the endpoint could not read. `pause_turn`: the endpoint paused a turn with its
 own tools.
 """
+Cut: TypeAlias = Literal["", "stop", "length", "circle", "flood"]
+CUTS: tuple[Cut, ...] = ("", "stop", "length", "circle", "flood")
+"""Why Plait reads no more of a reply: a stop string, more than the limit of its tokens allows, repetition without end,
+more than any reply has."""
 _NO_END = ("", "none", "null", "finish_reason_unspecified")
 CHARS_A_TOKEN = 8
 """Far more than any text has. Plait cuts a reply that is longer than its tokens allow."""
@@ -73,25 +77,30 @@ class Draft:
 
     A wire's reader calls `write`, `add_reasoning`, `add_call` and `end`, and sets the fields below.
 
-    - `finish`: why the reply ended, as `Finish` has it; None if it has not ended. `done`: the stream has ended.
-      `counted`: its usage came, and nothing after it.
+    How far the reply is:
+
+    - `began`: something arrived that is a reply.
+    - `finish`: the reason that the endpoint gave for the end, as `Finish` has it; None before that.
+    - `is_done`: the stream has ended. `is_counted`: the usage came, and nothing after it. Either one ends a reply
+      whose endpoint gives no reason: see `is_whole`.
+    - `cut`: why Plait reads no more; the endpoint may go on. Nobody else sets it. Each of `CUTS` replaces only those
+      before it. After a "length", a "flood", or a "circle" outside the text, nothing more is added.
+
+    What came:
+
     - `usage`: what the endpoint reports; None if nothing. `model`: the name that it reports.
     - `cost`: the USD that the endpoint reports; None if it reports none. `service_tier`: the tier that it reports.
     - `error`: an error object inside the body.
     - `state`: what the provider needs back with this turn, unchanged (a JSON value; None for nothing).
-    - `began`: something arrived that is a reply.
     - `provider`: the dialect of the endpoint ("" for none), for the reader.
-
-    `circling`: the reasoning, or the input of a call, repeats itself. `over`: more arrived than the reply may have.
-    After either of them, nothing more is read. `written` counts the bytes of text, reasoning and inputs received, cut
-    or not.
+    - `written`: the bytes of text, reasoning and inputs received, cut or not.
     """
 
     def __init__(self, think: Think, prefill: str = "", provider: str = "") -> None:
         self.provider = provider
         self.filter = TextFilter(think.stop, prefill, think.stop_after_object, think.prefill)
         self.finish: Finish | None = None
-        self.done = self.began = self.counted = False
+        self.began = self.is_done = self.is_counted = False
         self.usage: Usage | None = None
         self.model = ""
         self.cost: float | None = None
@@ -101,13 +110,14 @@ class Draft:
         self.calls: list[PendingCall] = []
         self._names = list(map(attrgetter("name"), think.tools))
         self._places: dict[tuple[str, str], PendingCall] = {}
-        self.circling = self.over = False
+        self._cut: Cut = ""
         self._unread = ""
         self._came, self._thought = Pieces(), Pieces()
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._reasoning_cut = CircleCut((LONG,))
         self._room = MOST_CHARS if think.max_tokens is None else think.max_tokens * CHARS_A_TOKEN
+        self._beyond: Cut = "flood" if think.max_tokens is None else "length"
         self.written = self._inputs = 0
 
     def write(self, text: str, whole: bool = False, ends: bool = False) -> str:
@@ -129,7 +139,7 @@ class Draft:
         elif index is not None and (entry is None or str(entry.index) != str(index)):
             entry = self._places.get(at, None if name else entry)
         if entry is not None and name and entry.name and entry.is_empty and entry.name not in self._names:
-            for grown in (entry.name + name, name):  # a name in pieces, or again with more of it
+            for grown in (entry.name + name, name):  # in pieces, or again with more of it: no report is known
                 if grown.startswith(entry.name) and any(tool.startswith(grown) for tool in self._names):
                     entry.name = name = grown
                     break
@@ -141,7 +151,7 @@ class Draft:
         if id:
             self._places["id", id] = entry
         entry.name = entry.name or name
-        if self.circling or self.over or self.filter.circling:
+        if self._cut or self.filter.cut == "circle":
             return entry
         if isinstance(given, str) and given:
             self._inputs += len(given.encode(errors="replace"))
@@ -186,14 +196,14 @@ class Draft:
         return shown + self._text[-1]
 
     @property
-    def is_stopped(self) -> bool:
-        """Return whether no more of the reply is wanted."""
-        return self.circling or self.over or self.filter.stopped
+    def cut(self) -> Cut:
+        """Return why Plait reads no more; "" if it reads on."""
+        return max(self._cut, self.filter.cut, key=CUTS.index)
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Return whether the endpoint has ended the reply."""
-        return self.done or self.finish is not None or (self.began and self.counted)
+        return self.is_done or self.finish is not None or (self.began and self.is_counted)
 
     @property
     def is_stated(self) -> bool:
@@ -204,17 +214,14 @@ class Draft:
         """Return the reply. `wire` and `model` name who made its opaque state."""
         found = merge_calls(self.calls) if self.calls else []
         calls: tuple[Call, ...] = ()
-        finish: Finish = "stop" if self.is_stopped else self.finish or "stop"
-        if found and self.finish is None and not self.filter.stopped and found[-1].group <= 0:
+        cut = self.cut
+        finish: Finish = "length" if cut == "flood" else cut or self.finish or "stop"
+        if found and self.finish is None and not cut and found[-1].group <= 0:
             finish = "broken" if found[-1].is_empty or isinstance(found[-1].call.input, str) else finish
-        if self.circling or self.filter.circling:
-            finish = "circle"
-        elif self.over:
-            finish = "length"
         for each in found:
             calls += (_without_added_nulls(each.call, think.tools),)
             finish = "broken" if each.is_damaged else finish
-        if calls and finish == "stop" and not self.filter.stopped:
+        if calls and finish == "stop" and not cut:
             finish = "calls"
         thought = "".join(self._reasoning)
         inner = self.filter.reasoning
@@ -233,26 +240,28 @@ class Draft:
         )
 
     def _write(self, text: str) -> str:
-        if self.circling or self.over or not text:
+        if self._cut or not text:
             return ""
         self._text.append(self.filter.feed(self._within(text)))
         return self._text[-1]
 
     def _add_reasoning(self, text: str) -> None:
-        if text and not (self.circling or self.over):
+        if text and not self._cut:
             self._reasoning.append(self._cut_circle(self._within(text), self._reasoning_cut))
 
     def _within(self, text: str) -> str:
         """Return the text up to the maximum length of the reply."""
         self.written += len(text) if text.isascii() else len(text.encode(errors="replace"))
         if len(text) > self._room:
-            self.over, text = True, text[: self._room]
+            text = text[: self._room]
+            self._cut = self._beyond
         self._room -= len(text)
         return text
 
     def _cut_circle(self, text: str, cut: CircleCut) -> str:
         text = cut.feed(text)
-        self.circling = self.circling or cut.found
+        if cut.found:
+            self._cut = max(self._cut, "circle", key=CUTS.index)
         return text
 
     def _estimate(self, think: Think, calls: tuple[Call, ...]) -> Usage:

@@ -19,13 +19,13 @@ from typing import Any
 
 import msgspec
 
-from plait.core import Attachment, Call, Message, Think, ToolSpec
+from plait.core import Attachment, Call, Message, Think
 from plait.models.base import Request
 from plait.models.settings import ModelSettings, require_known_values, require_none_left
 from plait.models.wires.chat_completions import choose_temperature
 from plait.models.wires.contents import refer_to, show_parts, with_files_behind_results
 from plait.models.wires.gemini_replies import ContentReader
-from plait.models.wires.turns import input_object, split_system, state_for
+from plait.models.wires.turns import add_parts, input_object, show_tool, split_system, state_for
 from plait.models.wires.wire import WireOptions
 
 NAME = "gemini"
@@ -62,11 +62,9 @@ _USER_SETTINGS = {
 _THINKING = {"effort": "thinkingLevel", "thinking_tokens": "thinkingBudget"}
 _KNOWN_VALUES = {"effort": ("minimal", "low", "medium", "high")}
 """The values of `thinkingLevel` (page "Thinking", November 2026)."""
-_UNSIGNED = re.compile(r"gemini-[12]|gemma|learnlm")
-"""Models that expect no signatures."""
-_TEXT_RESULTS = re.compile(r"gemini-[12]|gemma|learnlm")
-"""Models that accept only text in the result of a function. Gemini 3 also accepts images and PDF files (Google's page
-"Function calling", section "Multimodal function responses", 2026)."""
+_BEFORE_3 = re.compile(r"(?:.*/)?+(?:gemini-[12]|gemma|learnlm)")
+"""Models that expect no signatures, and accept only text in the result of a function. Gemini 3 also accepts images and
+PDF files (Google's page "Function calling", section "Multimodal function responses", 2026)."""
 _NO_SYSTEM = re.compile(r"gemma-[123]")
 """Models that refuse a system instruction."""
 _SCHEMA_OR_TOOLS = re.compile(r"gemini-[12]")
@@ -82,7 +80,7 @@ def encode(think: Think, options: WireOptions) -> Request:
     parts = [{"text": text} for text in system if text.strip()]
     contents = _contents(messages, options)
     if prefill:
-        _add(contents, "model", [{"text": prefill}])
+        add_parts(contents, "model", "parts", [{"text": prefill}])
     body: dict[str, Any] = {}
     if parts and contents and not _NO_SYSTEM.match(family):
         body["systemInstruction"] = {"parts": parts}
@@ -90,7 +88,7 @@ def encode(think: Think, options: WireOptions) -> Request:
         contents = [{"role": "user", "parts": parts}, *contents]
     body["contents"] = contents or [{"role": "user", "parts": [{"text": ""}]}]
     if think.tools and abilities.tools:
-        body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in think.tools]}]
+        body["tools"] = [{"functionDeclarations": [show_tool(tool, "parametersJsonSchema") for tool in think.tools]}]
     config: dict[str, Any] = {}
     stop = [each for each in think.stop if each][:MAX_STOP]
     if stop and abilities.stop:
@@ -130,16 +128,16 @@ def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     return params
 
 
-def repeatable_prefill(think: Think, options: WireOptions) -> str:
-    """Return the prefill to drop if a reply repeats it; "" if there is none to drop."""
-    return think.prefill if not options.abilities.prefill or len(think.prefill.strip()) >= 12 else ""
+def continues_prefill(think: Think, options: WireOptions) -> bool:
+    """Return whether the endpoint continues the prefill."""
+    return options.abilities.prefill
 
 
 def _contents(messages: list[Message], options: WireOptions) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     names: dict[str, str] = {}  # the tool of each call id
     results = False  # whether the last content holds results, which stand alone
-    nested = not _TEXT_RESULTS.match(options.model.rsplit("/", 1)[-1])
+    nested = not _BEFORE_3.match(options.model)
     for message in messages if nested else with_files_behind_results(messages):
         if message.role == "tool":
             response: dict[str, Any] = {
@@ -149,21 +147,15 @@ def _contents(messages: list[Message], options: WireOptions) -> list[dict[str, A
             }
             if message.attachments:
                 response["parts"] = [_file(each) for each in message.attachments]
-            _add(out, "user", [{"functionResponse": response}], apart=not results)
+            add_parts(out, "user", "parts", [{"functionResponse": response}], apart=not results)
         elif message.role == "assistant":
             names.update((call.id, call.tool) for call in message.calls)
-            _add(out, "model", _said(message, options))
+            add_parts(out, "model", "parts", _said(message, options))
         else:
-            _add(out, "user", [*show_parts(message.attachments, _text, _file), _text(message.content)], apart=results)
+            parts = [*show_parts(message.attachments, _text, _file), _text(message.content)]
+            add_parts(out, "user", "parts", parts, apart=results)
         results = message.role == "tool"
     return out
-
-
-def _add(contents: list[dict[str, Any]], role: str, parts: list[Any], apart: bool = False) -> None:
-    if contents and contents[-1]["role"] == role and not apart:
-        contents[-1]["parts"] += parts
-    elif parts:
-        contents.append({"role": role, "parts": list(parts)})
 
 
 def _said(message: Message, options: WireOptions) -> list[Any]:
@@ -182,7 +174,7 @@ def _said(message: Message, options: WireOptions) -> list[Any]:
     if message.content:
         out.append({"text": message.content})
     made = [_function_call(call) for call in calls]
-    if made and not _UNSIGNED.match(options.model.rsplit("/", 1)[-1]):
+    if made and not _BEFORE_3.match(options.model):
         made[0]["thoughtSignature"] = NO_SIGNATURE  # of calls side by side, only the first one has a signature
     return [*out, *made]
 
@@ -197,12 +189,6 @@ def _file(attachment: Attachment) -> dict[str, Any]:
 
 def _function_call(call: Call) -> dict[str, Any]:
     return {"functionCall": {"id": call.id, "name": call.tool, "args": input_object(call)}}
-
-
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
-    parameters = tool.parameters or {"type": "object", "properties": {}}
-    return {"name": tool.name, "description": description, "parametersJsonSchema": parameters}
 
 
 def _without_const(schema: Any) -> Any:

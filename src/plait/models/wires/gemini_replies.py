@@ -14,6 +14,7 @@ from typing import Any
 from plait.core import Usage
 from plait.models.wires.draft import Draft, read_count
 from plait.models.wires.pending_calls import PendingCall, read_call
+from plait.models.wires.pieces import GrowingText, close_part, grow
 
 
 class ContentReader:
@@ -43,11 +44,11 @@ class ContentReader:
             if isinstance(candidate, dict) and not candidate.get("index", place):
                 draft.began = True
                 shown += self._candidate(_in_camel_case(candidate))
-        draft.counted = not candidates and (draft.counted or bool(self._usage))
+        draft.is_counted = not candidates and (draft.is_counted or bool(self._usage))
         return shown
 
     def state(self) -> list[dict[str, Any]] | None:
-        parts = self._draft.without_repeated(self._parts)
+        parts = [close_part(part) for part in self._draft.without_repeated(self._parts)]
         # Others hold more than the reply says: a signature, or what only Google's servers know.
         return parts if any(set(part) - {"text", "thought", "functionCall"} for part in parts) else None
 
@@ -78,13 +79,14 @@ class ContentReader:
 
     def _keep(self, part: dict[str, Any], pending: PendingCall | None) -> None:
         """Keep a part for the state. Pieces of one text are joined, unless one of them has a signature."""
-        if _is_plain(part):
+        if isinstance(part.get("text"), str) and not set(part) - {"text", "thought"}:
+            last = self._parts[-1][0] if self._parts else {}
+            if isinstance(last.get("text"), GrowingText) and last.get("thought") == part.get("thought"):
+                grow(last, "text", part["text"])
+                return
             if not part["text"]:
                 return
-            last = self._parts[-1][0] if self._parts else {}
-            if _is_plain(last) and last.get("thought") == part.get("thought"):
-                self._parts[-1] = ({**last, "text": last["text"] + part["text"]}, None)
-                return
+            part = {**part, "text": GrowingText([part["text"]])}
         self._parts.append((part, pending))
 
 
@@ -93,10 +95,6 @@ def _in_camel_case(fields: dict[str, Any]) -> dict[str, Any]:
     if "_" not in "".join(fields):
         return fields
     return {re.sub("_([a-z])", lambda found: found[1].upper(), key): value for key, value in fields.items()}
-
-
-def _is_plain(part: Mapping[str, Any]) -> bool:
-    return isinstance(part.get("text"), str) and not set(part) - {"text", "thought"}
 
 
 def usage_of_content(usage: Mapping[str, Any]) -> Usage | None:

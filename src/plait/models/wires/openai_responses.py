@@ -90,9 +90,9 @@ def name_settings(settings: ModelSettings, provider: str) -> dict[str, Any]:
     return params
 
 
-def repeatable_prefill(think: Think, options: WireOptions) -> str:
-    """Return the prefill, because no endpoint of this wire continues a message."""
-    return think.prefill
+def continues_prefill(think: Think, options: WireOptions) -> bool:
+    """Return False, because no endpoint of this wire continues a message."""
+    return False
 
 
 def _add_params(body: dict[str, Any], params: Mapping[str, Any]) -> None:

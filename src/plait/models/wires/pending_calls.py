@@ -1,4 +1,17 @@
-"""The tool calls of a reply that is still arriving, in all forms that endpoints send. Pure."""
+"""The tool calls of a reply that is still arriving, in all forms that endpoints send. Pure.
+
+Public reports (GitHub, as of November 2026) of what this module reads:
+
+- A call without the wrapper `function`, or the older `function_call`: QwenLM/qwen-code #6240.
+- All calls with index 0, so that a whole input ends a call: ollama/ollama #15457, mcowger/plexus #691.
+- The name in every piece: NousResearch/hermes-agent #8259. An id for each piece: poolsideai/pool #9.
+- The same call once more, at another index or in a whole message: mudler/LocalAI #9722, ENTERPILOT/GoModel #1068.
+- `{}` before the input: BerriAI/litellm #4537, openai/openai-agents-js #712. The input twice: vllm-project/vllm #51697.
+- Each piece with all pieces before it: NousResearch/hermes-agent #35592, vercel/ai #12052.
+
+Plait knows no report of the other names in `_INPUTS`, a fence or tags around an input, a call of nothing beside a text,
+and the inputs "undefined" and "[object Object]", which JavaScript writes by mistake. Only the tests send them.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +80,7 @@ class PendingCall:
 
     def is_other(self, index: Any, id: str, name: str, given: Any) -> bool:
         """Return whether a piece with this name begins another call, although it has the same place."""
-        if id and self.id and id != self.id:  # some endpoints make an id for each piece
+        if id and self.id and id != self.id:  # each piece may have its own id
             is_more = isinstance(given, str) and given.strip() and (self.is_empty or not given.lstrip().startswith("{"))
             return not (is_more and index is not None and name == self.name) or self.has_whole_input()
         return bool(self.name) and (
@@ -94,7 +107,7 @@ def merge_calls(pending: Sequence[PendingCall]) -> list[PendingCall]:
     """
     for each in pending:
         each.read()
-    # Some endpoints send a call of nothing beside a text.
+    # A call of nothing may stand beside a text.
     pending = [each for each in pending if each.name.strip() or each.call.input is not None or each.is_damaged]
     if len(pending) < 2:
         return pending
@@ -127,7 +140,7 @@ def merge_calls(pending: Sequence[PendingCall]) -> list[PendingCall]:
 def read_input(text: str, pieces: Sequence[str]) -> Any:
     """Return the input in a text, or the text as the model wrote it: the reader of the call reports the error.
 
-    Some endpoints send `{}` before the input, or the input twice, or each piece with all pieces before it.
+    `{}` may stand before the input. The input may come twice, or each piece with all pieces before it.
     """
     values, rest = read_values(text)
     if rest and all(map(_MARKUP.fullmatch, rest.split("\n"))):

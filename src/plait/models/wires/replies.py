@@ -1,4 +1,11 @@
-"""The decoding of a response as a reply, whatever the wire: one JSON body or a whole stream. Pure."""
+"""The decoding of a response as a reply, whatever the wire: one JSON body or a whole stream. Pure.
+
+Sources, as of November 2026: Groq documents calls in an error (`calls_in_error`), MiniMax documents `base_resp`. Public
+reports on GitHub: keep-alives as data (mnfst/llm-gateway #2053), bytes that are not UTF-8 (ggml-org/llama.cpp #27543),
+events that all have the number 0 (BerriAI/litellm #28899), an end without `finish_reason` (anomalyco/opencode #43379).
+
+Plait knows no report of an event that comes twice with its number, and no endpoint for each field of `_ERRORS`.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +61,7 @@ class ReplyReader:
             values, rest = read_values(body)
             if len(values) == 1 and not (rest and looks_like_json(rest)):
                 self._read(values, rest)
-                self.draft.done = True
+                self.draft.is_done = True
                 return
             events = self._events.feed(body)  # a stream without the names of its fields
         for event in (*events, *self._events.close()):
@@ -68,7 +75,7 @@ class ReplyReader:
             for event in value if isinstance(value, list) else (value,):
                 if not isinstance(event, dict):
                     continue
-                if isinstance(number := event.get("sequence_number"), int):  # some endpoints number all events 0
+                if isinstance(number := event.get("sequence_number"), int):  # all may be 0
                     self._first_number = number if self._first_number is None else self._first_number
                     key = (number, *(each if isinstance(each, str) else "" for each in map(event.get, _SAME)))
                     if key in self._numbered and number != self._first_number:
@@ -77,9 +84,9 @@ class ReplyReader:
                 self.draft.error = self.draft.error or error_in(event)
                 shown += self._reader.read(event)
         for word in words:
-            self.draft.done = self.draft.done or word.strip("[] \r").upper() == "DONE"
+            self.draft.is_done = self.draft.is_done or word.strip("[] \r").upper() == "DONE"
             self.draft.error = self.draft.error or (word.lstrip("[ ").lower().startswith("error") and word)
-        if rest and looks_like_json(rest) and not self.draft.whole:
+        if rest and looks_like_json(rest) and not self.draft.is_whole:
             self._is_damaged = True
         return shown
 
@@ -100,13 +107,13 @@ class ReplyReader:
             raise failure_in_stream(error, target, asked=asked, response=response)
         if not draft.began:
             raise bad_response("sent something that is not a reply.", body, target, response)
-        if draft.over and self._think.max_tokens is None:
+        if draft.cut == "flood":
             flood = bad_response("sent far more than any reply.", body, target, response)
             flood.retry = False
             raise flood
-        if not (draft.whole or response.cut or draft.is_stopped):
+        if not (draft.is_whole or response.cut or draft.cut):
             raise bad_response("broke off in the middle of a reply.", body, target, response)
-        if self._is_damaged and not (response.cut or draft.is_stopped or draft.is_stated):
+        if self._is_damaged and not (response.cut or draft.cut or draft.is_stated):
             raise bad_response("sent an event that cannot be read.", body, target, response)
         draft.state = self._reader.state()
         return draft.reply(self._think, self._wire.NAME, target.name)

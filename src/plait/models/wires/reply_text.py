@@ -7,6 +7,7 @@ stream was cut into pieces. It returns no text that a later piece could still ta
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -24,7 +25,7 @@ class TextFilter:
     count after the first JSON object of the reply; `before` is the part of the reply that the request held. `prefill`
     is dropped from the start of the text if the model repeats it. Marked reasoning at the start, also behind the
     prefill, is `reasoning` (`core/reasoning.py`).
-    `stopped`: a stop string or a repetition was found, and all later text is dropped. `circling`: it was a repetition.
+    `cut`: why all later text is dropped, "stop" (a stop string) or "circle" (a repetition); "" before that.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class TextFilter:
         self._next: Callable[[TextFilter], str] = TextFilter._in_prefill if self._prefill else self._body
         self._reasoning: list[str] = []
         self._text_cut, self._reasoning_cut = CircleCut(), CircleCut((LONG,))
-        self.stopped = self.circling = False
+        self.cut: Literal["", "stop", "circle"] = ""
 
     @property
     def reasoning(self) -> str:
@@ -58,14 +59,14 @@ class TextFilter:
 
     def feed(self, text: str) -> str:
         """Return the text that is certain now."""
-        if self.stopped or not text:
+        if self.cut or not text:
             return ""
         self._held += text
         return self._cut_circle(self._stage(self))
 
     def close(self) -> str:
         """Return the remaining text, when the reply has ended."""
-        if self.circling:
+        if self.cut == "circle":
             return ""
         if self._inside is not None:
             self._think(self._held)
@@ -80,13 +81,13 @@ class TextFilter:
     def _cut_circle(self, text: str) -> str:
         text = self._text_cut.feed(text)
         if self._text_cut.found:
-            self.stopped = self.circling = True
+            self.cut = "circle"
         return text
 
     def _think(self, text: str) -> None:
         self._reasoning.append(self._reasoning_cut.feed(text))
         if self._reasoning_cut.found:
-            self.stopped = self.circling = True
+            self.cut = "circle"
             self._held = ""
 
     # Stages, in order. Each either holds its text (returns "") or passes it to a later one.
@@ -99,7 +100,7 @@ class TextFilter:
                 closing = reasoning.end_of(self._inside).search(text, at)
                 end = closing.start() if closing else len(text) - reasoning.count_unsure(text[at:], self._inside)
                 self._think(text[at:end])
-                if closing is None or self.stopped:
+                if closing is None or self.cut:
                     self._held = text[end:]
                     return ""
                 at, self._inside = closing.end(), None
@@ -150,7 +151,7 @@ class TextFilter:
             return text
         met = [(at + len(s), at) for s in self._stop if (at := text.find(s)) >= 0]
         if met:
-            self.stopped = True
+            self.cut = "stop"
             self._held = ""
             text = text[: min(met)[1]]
             return reasoning.drop_closing(text, self._answer) if self._answer else text

@@ -72,7 +72,7 @@ class ResponsesReader:
         items = self._draft.without_repeated([self._items[place] for place in sorted(self._items)] or self._output)
         # The service needs any item back but a plain message.
         is_needed = any(item.get("type") != "message" or item.get("phase") for item in items)
-        return items if self._ends and is_needed and not self._draft.is_stopped else None
+        return items if self._ends and is_needed and not self._draft.cut else None
 
     def _place(self, event: Mapping[str, Any], item: Mapping[str, Any] | None = None) -> int:
         """Return the number of an event's item. An id may change from event to event, or an index be 0 for all."""

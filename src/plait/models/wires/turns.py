@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from plait.core import Attachment, Call, Message, Think
+from plait.core import Attachment, Call, Message, Think, ToolSpec
 from plait.core.attachments import MAX_BYTES
 from plait.models.base import Abilities
 
@@ -40,6 +40,20 @@ def split_system(
     if think.prefill and not prefill:
         rest += [Message("assistant", think.prefill), Message("user", GO_ON)]
     return [each.content for each in messages[:first]], rest
+
+
+def add_parts(turns: list[dict[str, Any]], role: str, key: str, parts: list[Any], apart: bool = False) -> None:
+    """Add parts to the turns: to the last one (its `key`) if it has that role, unless they stand `apart`."""
+    if turns and turns[-1]["role"] == role and not apart:
+        turns[-1][key] += parts
+    elif parts:
+        turns.append({"role": role, key: list(parts)})
+
+
+def show_tool(tool: ToolSpec, key: str) -> dict[str, Any]:
+    """Return a tool with its name, its description, and its parameters under `key`."""
+    description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
+    return {"name": tool.name, "description": description, key: tool.parameters or {"type": "object", "properties": {}}}
 
 
 def state_for(message: Message, wire: str, model: str) -> Any:

@@ -74,8 +74,8 @@ class Wire(Protocol):
         """Return what reads one response into `draft`."""
         ...
 
-    def repeatable_prefill(self, think: Think, options: WireOptions) -> str:
-        """Return the prefill to drop if a reply repeats it; "" if there is none to drop."""
+    def continues_prefill(self, think: Think, options: WireOptions) -> bool:
+        """Return whether the endpoint continues the prefill, so that a reply usually does not repeat it."""
         ...
 
 
