@@ -255,6 +255,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Raises `ConfigError` for an impossible name, mark or timeout. Type hints are read when they are first needed.
     """
+    _OPTIONS.bind(**options)
 
     def wrap(wrapped: Callable[..., Any]) -> FunctionTool[..., Any]:
         if isinstance(wrapped, Tool):
@@ -268,4 +269,4 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return wrap if function is None else wrap(function)
 
 
-tool.__signature__ = signature(get_overloads(tool)[-1])  # type: ignore[attr-defined]  # for `help`, with options
+_OPTIONS = tool.__signature__ = signature(get_overloads(tool)[-1])  # type: ignore[attr-defined]  # for `help`, too
