@@ -156,7 +156,7 @@ async def test_calls_in_doubt_are_those_that_began_and_neither_ended_nor_can_be_
     found = await read_calls_in_doubt(journal.store, journal.head("r"), journal.timeline("r"))
     assert found == [made.call, SEND, Call("other"), Call("other"), Call("pay", 5), Call("pay", 5)]
     await record(journal, "clean", *doubtful, status="answered")
-    assert await read_calls_of(journal.store, journal.run("clean")) == []
+    assert await read_calls_of(journal.store, [journal.run("clean")]) == []
 
 
 async def test_the_costs_of_a_child_run_are_those_of_its_tool(tmp_path: Path) -> None:
