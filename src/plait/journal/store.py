@@ -60,16 +60,6 @@ class RunLog(Protocol):
         """The run's id."""
         ...
 
-    @property
-    def rows(self) -> int:
-        """The number of rows of the run, with those that wait."""
-        ...
-
-    @property
-    def lost(self) -> str:
-        """Why rows may be missing that say what the run did; "" if nothing speaks for that."""
-        ...
-
     def append(self, *records: RecordAndBody, durable: bool = False) -> Awaitable[None]:
         """Add records, in order. When awaited they outlive this process; `durable` ones, such as the intent of an
         effect, and all before them also outlive a loss of power. Cancelling whoever waits does not take them back."""
@@ -131,8 +121,7 @@ class KeptRecord(Struct, frozen=True):
 
 class CarriedRun(Struct, frozen=True):
     """A run on its way to another store, in plain values. `head` and the data of `rows` are JSON; a row has its time,
-    its record and its body. `count` is the number of rows that it had. `contents` are attached files, by digest.
-    Secrets are already replaced."""
+    its record and its body. `contents` are attached files, by digest. Secrets are already replaced."""
 
     head: str
     status: str
@@ -140,7 +129,6 @@ class CarriedRun(Struct, frozen=True):
     totals: dict[str, Any]
     started: float
     updated: float
-    count: int
     rows: tuple[tuple[float, str, bytes | None], ...]
     contents: dict[str, bytes] = {}
 
@@ -194,7 +182,7 @@ class Store(Protocol):
 
         `rows` is how many rows the caller has read; `records` are written with the claim. So what was decided by these
         rows, such as an answer to an open question, is recorded only if nobody wrote since: else raises
-        `RecordChanged`. If rows may be missing (`RunLog.lost`), the note "resumed" among the records says so.
+        `RecordChanged`. If rows may be missing, the note "resumed" among the records says so.
 
         Raises `JournalError` if the run has ended for good, or its process still lives; without `force` also if nobody
         knows whether it lives.
