@@ -13,17 +13,18 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from plait.core.errors import ConfigError
 from plait.user_files import read_file
+from plait.user_folders import config_folder, state_folder
 
 
 def own_file() -> Path:
     """Return the path of the user's own configuration: plait/plait.toml in XDG_CONFIG_HOME or ~/.config."""
-    return _home("XDG_CONFIG_HOME", ".config") / "plait" / "plait.toml"
+    return config_folder() / "plait.toml"
 
 
 def is_trusted(file: Path, content: bytes) -> bool:
@@ -171,20 +172,6 @@ def _risks_of_models(table: Mapping[str, Any], known: set[str], name: str) -> It
 def _tables(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
     tables = value.items() if isinstance(value, Mapping) else ()
     return [(name, table) for name, table in tables if isinstance(table, Mapping)]
-
-
-def _home(variable: str, usual: str) -> Path:
-    return _path_of(os.environ.get(variable), usual, os.environ.get("HOME"))
-
-
-@lru_cache(maxsize=8)  # each agent asks for it when it is made
-def _path_of(folder: str | None, usual: str, home: str | None) -> Path:
-    return Path(folder) if folder else Path.home() / usual
-
-
-def state_folder() -> Path:
-    """Return the folder of what Plait stores for this user: plait in XDG_STATE_HOME or ~/.local/state."""
-    return _home("XDG_STATE_HOME", ".local/state") / "plait"
 
 
 def _trusted() -> dict[str, str]:

@@ -30,6 +30,7 @@ from plait.core.errors import UnknownRun
 from plait.journal.keys import read_key
 from plait.journal.records import Record, Row, RunHead, RunRow, SessionRow, SessionTurn
 from plait.journal.timeline import Timeline
+from plait.user_folders import state_folder
 
 T = TypeVar("T")
 
@@ -290,10 +291,7 @@ class Store(Protocol):
 def default_path() -> Path:
     """PLAIT_JOURNAL, else plait/journal.db under XDG_STATE_HOME, else under ~/.local/state."""
     named = os.environ.get("PLAIT_JOURNAL")
-    if named:
-        return Path(named).expanduser()
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "plait" / "journal.db"
+    return Path(named).expanduser() if named else state_folder() / "journal.db"
 
 
 _LOOP = BackgroundLoop("plait-reads")
