@@ -65,3 +65,11 @@ async def read_session_calls(store: Store, session: str, run: str) -> list[Call]
         return await read_calls_of(store, [row for row in reversed(rows) if row.head.run != run])
     except JournalError as why:
         return why
+
+
+def describe_doubt(call: Call) -> str:
+    """Return the result of a call that is in doubt."""
+    return (
+        f"Error: the run was interrupted while '{call.tool}' was being called. Whether the call took effect is not "
+        "known, and it was not repeated."
+    )

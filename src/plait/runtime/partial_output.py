@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plait.core import OutputSpec, Think
-from plait.core.output import FINAL_ANSWER
 from plait.runtime.output import OutputType
 
 
@@ -29,16 +27,3 @@ class PartialAnswer:
         if is_new:
             self._last = value
             self._show(value)
-
-
-def find_answer_tool(think: Think, spec: OutputSpec | None) -> str:
-    """Return the name of the tool that takes the typed answer; "" if the request offers none."""
-    if spec is None:
-        return ""
-    offered = [tool.name for tool in think.tools if tool.parameters == spec.request_schema]
-    return FINAL_ANSWER if FINAL_ANSWER in offered else ""
-
-
-def is_only_answer(think: Think, spec: OutputSpec | None) -> bool:
-    """Return whether the whole text of a reply is the typed answer, because its schema is that of the answer."""
-    return spec is not None and think.schema is not None and think.schema == spec.request_schema
