@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct, defstruct
 
 from plait.core.errors import ConfigError
+from plait.core.text import suggest
 from plait.models.config import ModelConfig
 from plait.runtime.options import Option, list_fields
 from plait.trust import is_trusted, own_file, risks
@@ -273,13 +274,11 @@ T = TypeVar("T", bound=Struct)
 
 
 def _table(table: Any, kind: type[T], name: str, place: Path, options: Mapping[str, Option] = {}) -> T:
-    import difflib
 
     known = kind.__struct_fields__
     for key in table if isinstance(table, dict) else ():
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"Did you mean {near[0]}?" if near else f"It may have: {', '.join(known)}."
+            hint = suggest(key, known, f"It may have: {', '.join(known)}.")
             raise ConfigError(f"{place}, table [{name}]: there is no setting '{key}'.", hint=hint)
     try:
         found = msgspec.convert(table, kind)

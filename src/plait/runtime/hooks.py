@@ -7,11 +7,11 @@ user (`AskApproval`). The journal has each decision, so a replay needs no hooks.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from plait.core import JSON, Call, Observation, Reply, Think
 from plait.core.errors import ConfigError
+from plait.core.text import suggest
 from plait.runtime.context import Context
 from plait.runtime.guard import AskApproval, Guard, Refuse
 
@@ -47,8 +47,8 @@ class Hook:
     def __init_subclass__(cls) -> None:
         for name in vars(cls):
             if name.startswith(("before_", "after_", "on_")) and not hasattr(Hook, name):
-                near = get_close_matches(name, [*POINTS, "on_tool_error"], 1)
-                hint = f"Did you mean {near[0]}?" if near else f"Hooks have: {', '.join(POINTS)}, on_tool_error."
+                known = [*POINTS, "on_tool_error"]
+                hint = suggest(name, known, f"Hooks have: {', '.join(known)}.")
                 raise ConfigError(f"The hook {cls.__name__} has a method '{name}', which nothing calls.", hint=hint)
 
     @property
