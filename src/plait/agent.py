@@ -21,8 +21,8 @@ from plait.core import Event, Loop, Plan, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
-from plait.journal.records import RunHead
-from plait.journal.store import default_path, read_timeline
+from plait.journal.records import RunHead, RunRow
+from plait.journal.store import Store, default_path, read_timeline
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.config import ModelConfig
@@ -312,12 +312,7 @@ class Agent(AgentFields[OutputT]):
             raise ConfigError(f"The answer is {answer!r}.", hint='Give a text, such as "yes" or "no, and why".')
         if isinstance(run, Run) and question is None and isinstance(run.outcome, Waiting):
             question = run.outcome.question
-        store = self._parts.require_store()
-        row = await store.find_run(_id_of(run))
-        if (agent := self._with_loop_of(row.head)) is not self:
-            return await agent.aresume(
-                run, answer, question=question, deps=deps, on_event=on_event, force=force, on_wait=on_wait
-            )
+        agent, store, row = await self._find_recorded(run)
         if row.status in ("answered", "failed", "stopped"):
             if answer is not None:
                 raise StaleAnswer(
@@ -326,15 +321,15 @@ class Agent(AgentFields[OutputT]):
                     waits=(),
                     hint="",
                 )
-            output = recorded_output(self._parts.output, row.head)
-            return runs.read_finished_run(row, store, self._loop, output)
+            output = recorded_output(agent._parts.output, row.head)
+            return runs.read_finished_run(row, store, agent._loop, output)
         if row.head.caller is not None:
             raise ConfigError(
                 f"Run {row.head.run} is a child of run {row.head.caller.run}.",
                 hint=f"Resume run {row.head.caller.run}, which continues with its child runs.",
             )
         timeline = await read_timeline(store, row.head.run, bodies=False)
-        run_spec = await self._runs.prepare_resume(row.head, timeline, on_wait, deps)
+        run_spec = await agent._runs.prepare_resume(row.head, timeline, on_wait, deps)
         run_spec, log = await runs.claim(run_spec, row.head, store, answer=answer, question=question, force=force)
         return await runs.perform(run_spec, row.head, log, store, on_event, resumed=True)
 
@@ -348,12 +343,9 @@ class Agent(AgentFields[OutputT]):
         return run_blocking(self._areplay(run))
 
     async def _areplay(self, run: str | Run[Any]) -> Replayed:
-        store = self._parts.require_store()
-        row = await store.find_run(_id_of(run))
-        if (agent := self._with_loop_of(row.head)) is not self:
-            return await agent._areplay(run)
+        agent, store, row = await self._find_recorded(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
-        run_spec = await self._runs.prepare_replay(row.head)
+        run_spec = await agent._runs.prepare_replay(row.head)
         return await runs.replay(run_spec, row.head, store, recorded)
 
     def fork(self, run: str | Run[Any], at: int, *, deps: Any = None) -> Run[OutputT]:
@@ -374,13 +366,10 @@ class Agent(AgentFields[OutputT]):
         check_call(on_event)
         if not isinstance(at, int):
             raise ConfigError(f"fork(at={at!r}) is invalid.", hint="Give the number of the first step to make again.")
-        store = self._parts.require_store()
-        row = await store.find_run(_id_of(run))
-        if (agent := self._with_loop_of(row.head)) is not self:
-            return await agent.afork(run, at, deps=deps, on_event=on_event, on_wait=on_wait, label=label)
+        agent, store, row = await self._find_recorded(run)
         rows = await store.read_rows(row.head.run)
         has_code = any(each.step < at for each in Timeline(rows).code)
-        run_spec, head = await self._runs.prepare_fork(row.head, at, has_code, on_wait, deps, store)
+        run_spec, head = await agent._runs.prepare_fork(row.head, at, has_code, on_wait, deps, store)
         head = msgspec.structs.replace(head, label=label)
         run_spec, log = await runs.fork(run_spec, head, rows, at, store)
         return await runs.perform(run_spec, head, log, store, on_event)
@@ -413,6 +402,12 @@ class Agent(AgentFields[OutputT]):
     @property
     def _loop_word(self) -> str:
         return self.loop if isinstance(self.loop, str) else loops.word_of(self.loop)
+
+    async def _find_recorded(self, run: str | Run[Any]) -> tuple[Agent[OutputT], Store, RunRow]:
+        """Return the agent that goes on with a recorded run, the store, and the run."""
+        store = self._parts.require_store()
+        row = await store.find_run(_id_of(run))
+        return self._with_loop_of(row.head), store, row
 
     def _with_loop_of(self, head: RunHead) -> Agent[OutputT]:
         """Return this agent with the loop of a recorded run, if it chooses its loop itself."""

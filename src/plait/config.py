@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -148,11 +149,11 @@ def load(path: Path | None = None) -> Config:
     named = path or (Path(variable) if variable else _named)
     place = named or (_FOLDER if _reads_folder else None)
     own = own_file()
-    own_content = (own, _content(own)) if _is_file(own) else None
+    own_content = (own, _content(own)) if isfile(own) else None
     found = _read(*own_content) if own_content is not None else _DEFAULTS
-    if place is None or (not _is_file(place) and named is None):
+    if place is None or (not isfile(place) and named is None):
         return found
-    if not _is_file(place):
+    if not isfile(place):
         raise ConfigError(f"There is no configuration file {place}.", hint="Check --config or PLAIT_CONFIG.")
     content = _content(place)
     near = _read(place, content, own_content)
@@ -177,7 +178,7 @@ def use_own_redaction() -> None:
     from plait.journal import redaction
 
     own = own_file()
-    if redaction.is_set() or not _is_file(own):
+    if redaction.is_set() or not isfile(own):
         return
     word = _read(own, _content(own)).journal.redact
     if not word:
@@ -190,14 +191,6 @@ def use_own_redaction() -> None:
             f"{own}, table [journal]: redact is {word!r}, which cannot be loaded: {why}.",
             hint="Give module:name of a function that takes a text and returns one.",
         ) from why
-
-
-def _is_file(place: Path) -> bool:
-    """Return whether the file exists. A file in a folder that this user may not enter counts as missing."""
-    try:
-        return place.is_file()
-    except PermissionError:
-        return False
 
 
 def _content(place: Path) -> bytes:
@@ -274,7 +267,6 @@ T = TypeVar("T", bound=Struct)
 
 
 def _table(table: Any, kind: type[T], name: str, place: Path, options: Mapping[str, Option] = {}) -> T:
-
     known = kind.__struct_fields__
     for key in table if isinstance(table, dict) else ():
         if key not in known:
