@@ -39,10 +39,10 @@ class Recaller(Guard):
         self.recalled.append(entry.effect.run)
 
 
-async def add(store: SqliteStore, run: str, child: str, caller: ParentCall | None) -> None:
+async def add(store: SqliteStore, run: str, child: str, caller: ParentCall | None, parent: str = "") -> None:
     """Add a run that was killed: it had begun a call and a child run, and asked the user."""
     records = begin("1.0", Call("pay", run)), start_child("1.0:c5f.0", child), ask("1.1?approvals@5f", "May I?")
-    head = RunHead(run, "q", {"name": "react"}, {}, caller=caller)
+    head = RunHead(run, "q", {"name": "react"}, {}, caller=caller, parent=parent)
     await store.begin(head, "gone", [(each, None) for each in records])
 
 
@@ -107,4 +107,11 @@ def test_deeply_nested_runs_are_listed(capsys: pytest.CaptureFixture[str]) -> No
 async def test_a_run_that_names_itself_as_its_child_run_is_read_once(what: str) -> None:
     await add(store := SqliteStore(":memory:"), "r0-", "r0-", None)
     assert len(await READERS[what](store)) == 1
+    await store.close()
+
+
+async def test_a_child_run_that_is_a_fork_of_its_caller_is_read_once() -> None:
+    await add(store := SqliteStore(":memory:"), "r0-", "r1-", None)
+    await add(store, "r1-", "r2-", ParentCall("r0-", "1.0:c5f.0"), parent="r0-")
+    assert {call.input for call in await calls(store)} == {"r0-", "r1-"}
     await store.close()

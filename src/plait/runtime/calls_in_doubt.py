@@ -47,10 +47,12 @@ async def _read_own(store: Store, head: RunHead, timeline: Timeline) -> tuple[li
 
 async def read_calls_of(store: Store, runs: Iterable[RunRow]) -> list[Call]:
     """Return the calls in doubt of other runs and of their child runs; of those that go on, also those under way."""
-    found, left = list[Call](), [*runs][::-1]
-    while left:  # without recursion: a journal from elsewhere may nest runs at any depth
+    found, left, seen = list[Call](), [*runs][::-1], set[str]()
+    while left:  # without recursion: a journal from elsewhere may nest runs at any depth, or in a circle
         run = left.pop()
-        if run.outcome is None or run.totals.get("guards", {}).get("approvals"):
+        is_new = run.head.run not in seen
+        seen.add(run.head.run)
+        if is_new and (run.outcome is None or run.totals.get("guards", {}).get("approvals")):
             timeline = await read_timeline(store, run.head.run, bodies=False)
             calls, children = await _read_own(store, run.head, timeline)
             found += calls
