@@ -23,7 +23,7 @@ from plait.core.errors import ConfigError
 from plait.core.text import suggest
 from plait.models.config import ModelConfig
 from plait.runtime.options import Option, list_fields
-from plait.trust import is_trusted, own_file, risks
+from plait.trust import agent_options, is_trusted, own_file, risks
 from plait.user_files import read_file
 
 WORDS = {
@@ -40,12 +40,6 @@ TABLES = {
 }
 
 
-def _agent_keys() -> dict[str, Option]:
-    from plait.runtime.agent_fields import OPTIONS
-
-    return {each.file_key: each for each in OPTIONS if each.file_key}
-
-
 @cache
 def agent_types() -> tuple[type[Struct], type[Struct]]:
     """Return the types of the tables `[run]`, with the keys that the options of an agent declare, and `[agents.NAME]`.
@@ -53,7 +47,7 @@ def agent_types() -> tuple[type[Struct], type[Struct]]:
     An agent of `plait serve` also has a `description`, which is shown to clients; with `thoughts` they also receive its
     thoughts and actions.
     """
-    keys = [(key, each.file_type | None, None) for key, each in _agent_keys().items()]
+    keys = [(key, each.file_type | None, None) for key, each in agent_options().items()]
     run = defstruct("RunTable", keys, frozen=True, forbid_unknown_fields=True)
     more = [("description", str, ""), ("thoughts", bool, False)]
     return run, defstruct("AgentTable", more, bases=(run,), frozen=True, forbid_unknown_fields=True)
@@ -225,7 +219,7 @@ def _read(place: Path, content: bytes, below: tuple[Path, bytes] | None = None) 
                 hint=f"Known are: {', '.join(sorted(TABLES))}.",
             )
     run = data.pop("run", {})
-    _table(run, agent_types()[0], "run", place, _agent_keys())
+    _table(run, agent_types()[0], "run", place, agent_options())
     serve = _table(
         data.pop("serve", {}), ServeTable, "serve", place, {each.name: each for each in list_fields(ServeTable)}
     )
@@ -254,7 +248,7 @@ def _agents(tables: Any, run: Mapping[str, Any], place: Path) -> dict[str, Mappi
         raise ConfigError(f"{place}: an agent is a table [agents.NAME].")
     found: dict[str, Mapping[str, Any]] = {}
     for name, table in tables.items():
-        _table(table, agent_types()[1], f"agents.{name}", place, _agent_keys())
+        _table(table, agent_types()[1], f"agents.{name}", place, agent_options())
         if "journal" in table:
             raise ConfigError(f"{place}, table [agents.{name}]: all agents share the server's journal.")
         is_same_loop = table.get("loop", run.get("loop")) == run.get("loop")

@@ -15,11 +15,14 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import ConfigError
 from plait.user_files import read_file
 from plait.user_folders import config_folder, state_folder
+
+if TYPE_CHECKING:
+    from plait.runtime.options import Option
 
 
 def own_file() -> Path:
@@ -57,18 +60,18 @@ _ADDRESS_HERE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/[
 
 
 @cache
-def _agent_keys() -> dict[str, tuple[str, Any]]:
-    """Return the keys of an agent's options, each with its `Trust` and its default."""
+def agent_options() -> dict[str, Option]:
+    """Return the options of an agent by their keys in a configuration file."""
     from plait.runtime.agent_fields import OPTIONS
 
-    return {each.file_key: (each.trust, each.default) for each in OPTIONS if each.file_key}
+    return {each.file_key: each for each in OPTIONS if each.file_key}
 
 
 @cache
 def harmless_settings() -> dict[str, set[str]]:
     """Return, by table, the settings that need no trust by themselves. `risks` looks at their values. The options of an
     agent say it (`Option.trust`). All others need trust."""
-    run = {key for key, (trust, _) in _agent_keys().items() if trust != "refused"}
+    run = {key for key, option in agent_options().items() if option.trust != "refused"}
     return {
         "run": run,
         "agents": run | {"description", "thoughts"},
@@ -108,9 +111,9 @@ def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> 
         yield from _risks_of_models(table, {*HOSTS, *near, *mine}, name)
         if name.partition(".")[2] in own_agents:
             yield f"replace the agent {name.partition('.')[2]}"
-        for key, (trust, default) in _agent_keys().items():
-            usual = of_runs.get(key, default)
-            value = table.get(key, usual)
+        for key, option in agent_options().items():
+            usual = of_runs.get(key, option.default)
+            value, trust = table.get(key, usual), option.trust
             if trust == "same" and key in table and of_runs.get(key) and value != usual:
                 yield f"change {key} from {usual!r} to {value!r} ({name})"
             if trust == "at most" and usual is not None and not (isinstance(value, int | float) and value <= usual):
