@@ -98,18 +98,14 @@ class RunMaker:
         await parts.load_tools()
         await parts.check_sandbox(parts.agent.sandbox)
         conversation = None
-        store = parts.require_store() if session is not None else None
-        if session is not None and store is not None:
+        if session is not None:
+            store = parts.require_store()
             await require_answered(session, store)
+            if history is None:
+                has_tools = bool(parts.toolset) or getattr(parts.loop, "searches_history", False)
+                conversation = await open_conversation(session, store, parts.agent.history, has_tools=has_tools)
         if history is not None:
             conversation = continue_conversation(session, parts.agent.history, history)
-        elif session is not None and store is not None:
-            conversation = await open_conversation(
-                session,
-                store,
-                parts.agent.history,
-                has_tools=bool(parts.toolset) or getattr(parts.loop, "searches_history", False),
-            )
         shown = await asyncio.to_thread(parts.choose_tools, question) if parts.max_shown is not None else None
         run_spec = await self.make_run_spec(
             question, on_wait, deps, conversation=conversation, shown=shown, now=now, files=files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait.core import CheckAnswer, Piece, Reply, WaitResult
@@ -11,7 +11,7 @@ from plait.core.output import FINAL_ANSWER
 from plait.journal.keys import read_key
 from plait.loops import splitter_of
 from plait.runtime.guard import Entry, Finish
-from plait.runtime.partial_output import PartialAnswer
+from plait.runtime.output import OutputType
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine
@@ -91,3 +91,24 @@ class ReplyListener:
 def listen_to_reply(engine: Engine, entry: Entry, *, again: bool) -> ReplyListener | None:
     """Return the listener for the text of an unfinished reply; None if nobody needs it."""
     return ReplyListener(engine, entry, again) if engine.on_event is not None or entry.effect.watch else None
+
+
+class PartialAnswer:
+    """The answer in one reply, as far as it is written. `show` gets each new value."""
+
+    def __init__(self, output: OutputType[Any], show: Callable[[Any], None]) -> None:
+        self._output, self._show = output, show
+        self._text = ""
+        self._last: Any = None
+
+    def add(self, text: str) -> None:
+        """Add the next part of the answer's text."""
+        self._text += text
+        value = self._output.make_partial(self._text)
+        try:
+            is_new = value is not None and bool(value != self._last)
+        except Exception:  # the user's own comparison, of a half value
+            is_new = True
+        if is_new:
+            self._last = value
+            self._show(value)
