@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from journal_rows import ask, begin, start_child
+from plait.cli.costs import tree_cost_row
 from plait.cli.resume import list_descendants
 from plait.cli.tree import show_tree
 from plait.core import Call
@@ -42,7 +43,7 @@ class Recaller(Guard):
 async def add(store: SqliteStore, run: str, child: str, caller: ParentCall | None, parent: str = "") -> None:
     """Add a run that was killed: it had begun a call and a child run, and asked the user."""
     records = begin("1.0", Call("pay", run)), start_child("1.0:c5f.0", child), ask("1.1?approvals@5f", "May I?")
-    head = RunHead(run, "q", {"name": "react"}, {}, caller=caller, parent=parent)
+    head = RunHead(run, "q", {"name": "react", "options": {}}, {}, caller=caller, parent=parent)
     await store.begin(head, "gone", [(each, None) for each in records])
 
 
@@ -98,6 +99,7 @@ def test_deeply_nested_runs_are_listed(capsys: pytest.CaptureFixture[str]) -> No
     journal = Journal(":memory:")
     asyncio.run(nest(journal.store))  # type: ignore[arg-type]
     assert len(list_descendants(journal, "r0-")) == DEPTH - 1
+    assert tree_cost_row(journal.run("r0-"), journal).runs == ("r0-",)
     show_tree(journal.run("r0-"), journal, as_object=False)
     assert len(capsys.readouterr().out.splitlines()) == DEPTH + 1
     journal.close()
