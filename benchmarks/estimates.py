@@ -16,7 +16,7 @@ from plait.journal.store import Journal
 from plait.loops.rewoo.loop import ReWOO
 from plait.runtime.costs import spending
 from plait.runtime.phase_models import Phases
-from plait.runtime.plan_estimate import Expected, Seen, expected, seen_of
+from plait.runtime.plan_estimate import Expected, Seen, estimate_plan, seen_of
 from plait.runtime.plans import kit_of, recorded_plan
 
 
@@ -45,9 +45,8 @@ def main(path: str) -> None:
         task, context = Task(run.head.question, run.head.history), kit_of(run.head)
         for name, seen in (("first", Seen()), ("later", seen_of(others, "rewoo"))):
             asked = Phases({"": _Asked(run.head.models)})  # type: ignore[dict-item]
-            found[name].append(
-                (expected(ReWOO(), context, task, plan, asked, timelines[run.head.run], seen), calls, read, written)
-            )
+            expected = estimate_plan(ReWOO(), context, task, plan, asked, timelines[run.head.run], seen)
+            found[name].append((expected, calls, read, written))
         first, later = found["first"][-1][0].usual, found["later"][-1][0].usual
         print(
             f"{run.head.run}: {calls} calls, {read} + {written} tokens; expected {found['first'][-1][0].calls} calls,"

@@ -14,7 +14,7 @@ from plait.cli.run_output import summarize_run
 from plait.journal.store import Journal
 from plait.loops import make
 from plait.runtime.recorded_events import make_events
-from plait.runtime.runs import finished
+from plait.runtime.runs import read_finished_run
 
 PLACE = Path(__file__).with_name("images") / "run.svg"
 WIDTH = 96
@@ -69,7 +69,7 @@ def draw(run: str, journal: str | None = None) -> str:
     for event in make_events(kept.timeline(row.head.run), loop):
         watch(event)
     watch.close()
-    done = finished(row, kept, loop)
+    done = read_finished_run(row, kept.store, loop)
     console.print(Text(summarize_run(done), style="green" if done.status == "answered" else "yellow"))
     console.print(Text(str(done.answer)))
     return console.export_svg(title="plait", code_format=FRAME, unique_id="run")

@@ -1,8 +1,8 @@
 """Writes the reference pages: docs/reference-cli.md from the program's help, docs/reference-python.md from the
 docstrings of the library, docs/reference-options.md from the declared options of an agent.
 
-It also writes the tables of docs/providers.md from what the library knows of hosts and models, and those of
-docs/python.md and docs/limits.md from the options.
+It also writes the tables of docs/providers.md from what the library knows of hosts and models, those of docs/python.md
+and docs/limits.md from the options, and the columns of docs/journal.md from the schema.
 
 `make docs` runs it; a test compares.
 """
@@ -16,12 +16,16 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
+from typing import Any, get_args
 
 import click
 
 import plait as library
 from plait.cli.commands import COMMANDS, plait
 from plait.config import ServeTable
+from plait.journal import codec
+from plait.journal.records import Record
+from plait.journal.sqlite import schema
 from plait.models.families import FAMILIES, Family, media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, Host
 from plait.models.prices import bundled_rate
@@ -363,6 +367,30 @@ def yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
+def journal_tables() -> str:
+    """The tables, columns, record kinds and kinds of work of the journal's file."""
+    parts = []
+    for each in schema.TABLES:
+        columns = [(f"`{column.name}`", column.sql, column.meaning) for column in each.columns]
+        parts.append(f"### `{each.name}`\n\n{each.meaning}\n\n{table(('column', 'type', 'meaning'), *columns)}\n")
+    kinds = sorted((f"`{each.__struct_config__.tag}`", f"`{each.__name__}`") for each in get_args(Record))
+    parts.append(f"### Record kinds\n\n{table(('kind', 'record'), *kinds)}\n")
+    works = [(f"`{work}`", *map(type_cell, types)) for work, types in codec.WORKS.items()]
+    parts.append(f"{WORKS_HEAD}\n{table(('work', 'asked', 'made', 'result'), *works)}\n")
+    return "\n".join(parts)
+
+
+WORKS_HEAD = """\
+Each record has the `key` of its entry, such as `3.1` for the second call of the loop's effect 3, and the `step` of the
+loop. An intent and a result also have a `work`, which tells the types of their values. Other work has plain JSON.
+"""
+
+
+def type_cell(kind: Any) -> str:
+    """The type of a recorded value."""
+    return "JSON" if kind is Any else f"`{kind.__name__}`" if isinstance(kind, type) else "`str` or null"
+
+
 PAGES = {
     "reference-cli.md": cli_page,
     "reference-python.md": python_page,
@@ -370,6 +398,7 @@ PAGES = {
     "providers.md": providers_page,
     "python.md": lambda: with_tables("python.md", {"agent": agent_table()}),
     "serve.md": lambda: with_tables("serve.md", {"serve": serve_table()}),
+    "journal.md": lambda: with_tables("journal.md", {"schema": journal_tables()}),
     "limits.md": lambda: with_tables("limits.md", {"limits": limits_table()}),
 }
 

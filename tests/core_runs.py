@@ -199,14 +199,14 @@ class Tried:
             return replace(spec, agent=AgentFields(**{**given, "hooks": (*guards, *spec.agent.hooks)}))
 
         if RUN not in self.disk.runs:
-            spec, head = await agent._parts.prepare_run("q", None, None, None, None)
+            spec, head = await agent._runs.prepare_run("q", None, None, None, None)
             head = structs.replace(head, run=RUN)
             log = await runs.open_log(spec, head, store)
             return await runs.perform(guarded(spec), head, log, store, self.on_event)
         row = await process.find_run(RUN)
         if row.status in ENDED:
             return runs.read_finished_run(row, store)
-        spec = await agent._parts.prepare_resume(row.head, self.disk.timeline(), None)
+        spec = await agent._runs.prepare_resume(row.head, self.disk.timeline(), None)
         spec, log = await runs.claim(spec, row.head, store, answer=answer, question=question)
         return await runs.perform(guarded(spec), row.head, log, store, self.on_event, resumed=True)
 
@@ -231,7 +231,7 @@ class Tried:
         async def replay() -> Replayed:
             store: Any = Process(self.disk)
             row = await store.find_run(run)
-            spec = await agent._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
+            spec = await agent._runs.prepare_replay(row.head)
             recorded = None if row.outcome is None else runs.outcome_of(row.outcome)
             return await runs.replay(spec, row.head, store, recorded)
 

@@ -57,7 +57,8 @@ class GuardedRun:
     ) -> None:
         head = RunHead(RUN, "q", {"name": "react", "options": {}}, {})
         stored = [(codec.decode_record(codec.encode_record(row.record).decode()), row.body) for row in rows]
-        self.log = MemoryLog(head, stored)
+        self.log = MemoryLog(head)
+        self.log.buffer(*stored)
         self.journal = RunJournal(self.log, self.log.read_rows(), replay=replay, has_ended=has_ended)
         self.chain = Chain(list(guards), self.journal, lambda kind, text, **_: self._note(kind, text))
         self.remarks: list[tuple[str, str]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Awaitable, Iterable
 from typing import Any
 
 from msgspec import structs
@@ -13,41 +14,62 @@ from plait.core.errors import JournalError, RecordChanged, UnknownRun
 from plait.journal import codec, redaction
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import life_of
-from plait.journal.records import NoteRecord, Row, RunRow, SessionRow, SessionTurn
+from plait.journal.records import NoteRecord, Row, RunHead, RunRow, SessionRow, SessionTurn
 from plait.journal.store import ALL, ENDED, KeptRecord, RunQuery, StoreInfo
+
+
+class KeptLog(MemoryLog):
+    """A log with what a store must know of its run."""
+
+    def __init__(self, head: RunHead, n: int, owner: str, secrets: Iterable[str] = ()) -> None:
+        super().__init__(head, secrets=secrets)
+        self.n, self.owner, self.status, self.started, self.lost = n, owner, "running", time.time(), ""
+        self.updated = self.started
+
+    def buffer(self, *records: Any, durable: bool = False) -> None:
+        super().buffer(*records, durable=durable)
+        self.updated = time.time()
+
+    def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
+        self.owner, self.status, self.updated = "", status, time.time()
+        return super().end(status, outcome, totals)
+
+    @property
+    def rows(self) -> int:
+        return len(self._rows)
 
 
 class MemoryStore:
     place = "memory"
 
     def __init__(self) -> None:
-        self.runs: dict[str, MemoryLog] = {}
+        self.runs: dict[str, KeptLog] = {}
         self.kept: dict[tuple[str, str], KeptRecord] = {}
         self.files, self.count, self.restored = dict[str, bytes](), 0, 0.0
 
     async def begin(
         self, head: Any, owner: str, records: Any = (), *, secrets: Any = (), contents: Any = None
-    ) -> MemoryLog:
+    ) -> KeptLog:
         if head.run in self.runs:
             raise JournalError(f"There is a run {head.run} already.")
         scrub, texts = redaction.scrubber(secrets), {each.digest for each in head.attachments if each.kind == "text"}
-        log = MemoryLog(codec.decode_head(scrub(codec.encode(head)).decode()), records, secrets=secrets)
         self.count += 1
-        log.n, log.owner = self.count, owner
+        log = KeptLog(codec.decode_head(scrub(codec.encode(head)).decode()), self.count, owner, secrets)
+        log.buffer(*records)
         self.files |= {key: scrub(data) if key in texts else data for key, data in (contents or {}).items()}
         self.runs[head.run] = log
         return log
 
     async def claim(
         self, run: str, owner: str, *, force: bool = False, secrets: Any = (), rows: Any = None, records: Any = ()
-    ) -> MemoryLog:
+    ) -> KeptLog:
         log = self.runs[(await self.find_run(run)).head.run]
         if rows not in (None, log.rows):
             raise RecordChanged(f"Run {run} was changed.", hint="Read it again.")
         if log.status in ENDED or (life := life_of(log.owner)) == "alive" or (life == "elsewhere" and not force):
             raise JournalError(f"Run {run} has ended, or is still going on.", hint="force=True takes it over.")
-        log.lost = "The store was restored from a backup." if log._updated < self.restored else ""
-        log.status, log.outcome, log.owner, log._updated = "running", None, owner, time.time()
+        log.lost = "The store was restored from a backup." if log.updated < self.restored else ""
+        log.status, log.outcome, log.owner, log.updated = "running", None, owner, time.time()
         log._scrub = redaction.scrubber(secrets)
         for record, body in records:
             if log.lost and isinstance(record, NoteRecord) and record.kind == "resumed":
@@ -69,10 +91,11 @@ class MemoryStore:
             raise JournalError(f"The attached file {missing[0]} is not in the store.")
         return {each.digest: self.files[each.digest] for each in attachments}
 
-    def _row(self, log: MemoryLog) -> RunRow:
+    def _row(self, log: KeptLog) -> RunRow:
         gone, kept = log.status == "running" and life_of(log.owner) == "dead", self.kept.get(("result", log.head.label))
         grade = json.loads(kept.data).get("grade") if kept is not None and kept.run == log.run else None
-        return structs.replace(log.row(), status="interrupted" if gone else log.status, grade=grade)
+        status = "interrupted" if gone else log.status
+        return RunRow(log.head, status, log.outcome, log.totals, log.started, log.updated, log.owner, grade, log.n)
 
     async def find_run(self, prefix: str) -> RunRow:
         found = [name for name, log in self.runs.items() if log.head.caller is None]
@@ -120,14 +143,14 @@ class MemoryStore:
                 said = (log.outcome or {}).get("answer")
                 text = said if said is None or isinstance(said, str) else codec.encode(said).decode()
                 asked = with_names(log.head.question, log.head.attachments)
-                turns.append(SessionTurn(len(turns) + 1, log.run, asked, text, log._started))
+                turns.append(SessionTurn(len(turns) + 1, log.run, asked, text, log.started))
         return turns if limit is None else turns[max(0, len(turns) - limit) :]
 
     async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
         last = {log.head.session: log for log in self.runs.values() if log.head.session and not log.head.parent}
         names = sorted(last, key=lambda name: -last[name].n)[:limit]
         turns = {name: await self.list_turns(name) for name in names}
-        return [SessionRow(name, len(turns[name]), last[name].head.question, last[name]._started) for name in names]
+        return [SessionRow(name, len(turns[name]), last[name].head.question, last[name].started) for name in names]
 
     async def delete(self, runs: Any) -> None:
         for row in [await self.find_run(run) for run in runs]:
@@ -139,14 +162,14 @@ class MemoryStore:
         self.files = {digest: data for digest, data in self.files.items() if digest in used}
 
     async def add(self, runs: Any) -> bool:
-        there = {log.run: (log._started, log._updated) for log in self.runs.values()}
+        there = {log.run: (log.started, log.updated) for log in self.runs.values()}
         heads = [(each, codec.decode_head(each.head)) for each in runs]
         if any(there.get(head.run, (it.started, it.updated)) != (it.started, it.updated) for it, head in heads):
             return False
         for each, head in [(each, head) for each, head in heads if head.run not in there]:
             log = await self.begin(head, "", contents=each.contents)
             log._rows = [Row(n, at, codec.decode_record(data), body) for n, (at, data, body) in enumerate(each.rows)]
-            log._started, log._updated, log.totals = each.started, each.updated, each.totals
+            log.started, log.updated, log.totals = each.started, each.updated, each.totals
             log.status, log.outcome = each.status, each.outcome
         return True
 

@@ -23,7 +23,7 @@ from models_server import Asked, Server, completion
 from plait.core import Call, Message, Reply, Think, ToolSpec
 from plait.core.attachments import MAX_BYTES, MAX_SEEN, describe_content, detect_media_type, find_attachment
 from plait.core.errors import ConfigError, JournalError
-from plait.journal.carry import adopt, pack
+from plait.journal.carry import pack
 from plait.journal.export import export
 from plait.journal.store import Journal, wait_for
 from plait.models.base import Abilities
@@ -446,7 +446,7 @@ def test_files_go_with_a_run_to_another_journal_and_into_an_export(tmp_path: Pat
     agent = plait.Agent("react", model=model, journal=tmp_path / "j.db")
     run = agent.run(["What is it?", PHOTO])
     source, other = Journal.at(tmp_path / "j.db"), Journal(tmp_path / "other.db")
-    assert wait_for(adopt(other.store, [wait_for(pack(source.store, run.id))]))
+    assert wait_for(other.store.add([wait_for(pack(source.store, run.id))]))
     assert other.contents(other.head(run.id).attachments) == {PHOTO.attachment.digest: PHOTO.data}
     row = other.run(run.id)
     exported = list(export(row, other.rows(run.id), other.contents(row.head.attachments)))

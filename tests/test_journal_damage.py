@@ -193,7 +193,7 @@ def test_what_a_restore_asks_for_stays_when_the_resumed_run_is_left_at_once(plac
     store, second = Journal(place / "j.db").store, names(place)[1]
     wait_for(store.mark_restored())
     log = wait_for(store.claim(second, owner_of_this_process(), records=[(resumed(), None)]))
-    assert "came back from a backup" in log.lost
+    assert "came back from a backup" in wait_for(store.read_rows(second))[-1].record.value.lost
     wait_for(_end(log))
     run = journal_damage.make_agent(place).resume(second)
     assert run.status == "waiting" and "The journal may have lost rows" in str(run.reason)

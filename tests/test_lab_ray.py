@@ -25,7 +25,7 @@ from cli_support import PLAIT
 from conftest import only_in_campaign
 from patience import patience
 from plait.core.errors import ConfigError, PlaitError
-from plait.journal.carry import adopt, pack
+from plait.journal.carry import pack
 from plait.journal.store import Journal
 from plait.lab import Comparison, acompare, compare
 from plait.lab.ray import RayEngine
@@ -241,11 +241,11 @@ async def test_a_run_is_adopted_once_with_its_exact_rows(tmp_path: Path) -> None
     agent = plait.Agent("react", model=plait.Scripted([CALLS, RIGHT]), tools=["calculator"], journal=there.place)
     run = await agent.arun("What is 6 * 7?", label="a cell")
     carried = await pack(there.store, run.id)
-    assert await adopt(here.store, [carried]) and await adopt(here.store, [carried, carried])
+    assert await here.store.add([carried]) and await here.store.add([carried, carried])
     assert here.rows(run.id) == there.rows(run.id) and len(here.runs()) == 1
     assert here.run(run.id) == there.run(run.id) and here.head(run.id).label == "a cell"
     other = msgspec.structs.replace(carried, started=1.0)
-    assert not await adopt(here.store, [other]) and here.run(run.id) == there.run(run.id)
+    assert not await here.store.add([other]) and here.run(run.id) == there.run(run.id)
     there.close(), here.close()
 
 

@@ -214,7 +214,7 @@ async def test_a_started_call_never_gets_the_one_in_reserve() -> None:
     assert await near_of(run.think(started=True)) == ("calls", "one of 2 model calls is left")
     assert await near_of(run.think(started=True)) == ("calls", "one of 2 model calls is left")
     await run.ask()
-    assert (run.tally.requests, run.tally.calls) == (2, 2)
+    assert (run.tally.own.requests, run.tally.own.calls) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ async def test_an_interrupted_conclusion_goes_on_with_the_call_in_reserve() -> N
     await run.guard.after(lost, ResponseRecord(0, 0.0, "interrupted"), False)
     attempt = await run.attempt(think, number=1)
     await run.reply(think, attempt)
-    assert run.tally.requests == 3 and not run.held
+    assert run.tally.own.requests == 3 and not run.held
 
 
 # --- model calls: requests
@@ -283,7 +283,7 @@ async def test_each_attempt_counts_and_the_reserve_is_for_the_answer(failures: i
         run.guard.release(think)
     else:
         await run.reply(think, await run.attempt(think, number=failures))
-    assert run.tally.requests == (4 if failures == 3 else failures + 1) and not run.held
+    assert run.tally.own.requests == (4 if failures == 3 else failures + 1) and not run.held
 
 
 async def test_calls_that_begin_together_each_hold_their_request() -> None:
@@ -293,10 +293,10 @@ async def test_calls_that_begin_together_each_hold_their_request() -> None:
     attempts = [await run.attempt(think) for think in thinks]
     run.send(attempts[0])  # a request that is being sent is in the tally, and no longer held
     assert run.guard._find_use()[0].requests == 3
-    attempts[0].begun, run.tally.requests = False, 0
+    attempts[0].begun, run.tally.own = False, Spent(1)
     for think, attempt in zip(thinks, attempts, strict=True):
         await run.reply(think, attempt)
-    assert run.tally.requests == 3 and not run.held
+    assert run.tally.own.requests == 3 and not run.held
 
 
 async def test_an_attempt_whose_request_another_call_took_meanwhile_is_not_sent() -> None:
@@ -417,7 +417,7 @@ async def test_calls_that_begin_together_each_get_a_part_of_what_is_left() -> No
     assert run.guard._find_use()[1] == 3 * 100 + 410 + 512 + 769
     for think, attempt in zip(thinks, attempts, strict=True):
         await run.reply(think, attempt, (100, attempt.effect.max_tokens))
-    assert run.tally.usage.tokens == 120 + 3 * 100 + 410 + 512 + 769 and not run.held
+    assert run.tally.own.usage.tokens == 120 + 3 * 100 + 410 + 512 + 769 and not run.held
 
 
 async def test_a_further_attempt_is_no_longer_together_with_others() -> None:
@@ -468,7 +468,7 @@ async def test_a_tool_gets_no_call_that_the_run_needs_and_does_not_end_it() -> N
     await near_of(run.think())
     assert await near_of(run.think(by_tool=True)) == ("calls", "one of 3 model calls is left")
     await run.ask()
-    assert run.tally.requests == 3
+    assert run.tally.own.requests == 3
 
 
 async def test_the_reply_to_a_tool_says_nothing_about_the_calls_of_the_loop() -> None:
@@ -707,14 +707,14 @@ def test_a_tally_begins_with_the_record_and_sums_its_tree() -> None:
     assert spent_in(own) == Spent(1, 5, 3, Usage(111, 11), 0.601, 5)
     assert spent_in({**own, "tree": tally.tree_total.json()}) == tally.tree_total
     child.count_lost(Usage(), None)
-    assert tally.cost == 0.601 and tally.tree_total.cost_usd is None
+    assert tally.own.cost_usd == 0.601 and tally.tree_total.cost_usd is None
 
 
 def test_costs_add_up_exactly() -> None:
     tally = Tally()
     for _ in range(1000):
         tally.count_lost(Usage(), 0.1)
-    assert tally.cost == 100.0
+    assert tally.own.cost_usd == 100.0
 
 
 async def test_the_model_of_a_phase_is_looked_up_for_its_price_alone() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 import plait
 from docs_support import ROOT, blocks_of
+from plait.agent_parts import AgentParts
 from plait.core import Answered, LoopContext, LoopRun, OneKind, Splitter, Task, think, user
 from plait.core.errors import ConfigError
 from plait.loops.plan import Planner
@@ -71,6 +74,21 @@ def test_a_plan_is_made_and_priced_without_a_call_and_without_approval(make_agen
     assert [(each.phase, each.calls) for each in made.expected.phases] == [("solve", 1)]
     assert (made.expected.tool_calls, made.run.status, made.run.calls) == (2, "answered", 1)
     assert not made.run.timeline.results
+
+
+async def test_the_price_of_a_plan_is_found_beside_the_event_loop(
+    make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_free = threading.Event()
+
+    def choose_tools(*_: object) -> None:
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).add_done_callback(lambda _: is_free.set())
+        assert is_free.wait(5), "the event loop stands still"
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(AgentParts, "choose_tools", choose_tools)
+    made = await make_agent(CALLS).aplan(QUESTION)
+    assert made.expected is not None and is_free.is_set()
 
 
 def test_words_at_the_approval_make_another_plan(make_agent: MakeAgent) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import plait
 from plait.core import Stopped, Think
 from plait.core.errors import ContextOverflow
+from plait.core.events import Ended, Noted
 
 ROOM = 9000
 """Characters that the model of these tests takes."""
@@ -63,6 +65,15 @@ def test_a_prompt_that_is_too_long_is_no_step(loop: str) -> None:
     run = agent.run("What is it?")
     assert False in asked
     assert run.steps == 3 and asked.count(True) == 4  # three turns, and the call in reserve
+
+
+def test_the_record_tells_the_same_of_a_prompt_that_is_too_long(tmp_path: Path) -> None:
+    agent = plait.Agent("react", model=model_of("react", []), tools=[look], journal=tmp_path / "runs.db")
+    *events, ended = agent.stream("What is it?")
+    assert isinstance(ended, Ended)
+    both = events, ended.run.events
+    live, recorded = ([each for each in some if isinstance(each, Noted) and each.kind == "limit"] for some in both)
+    assert recorded == live and any("too long" in each.text for each in live)
 
 
 @pytest.mark.parametrize("loop", ACTS)

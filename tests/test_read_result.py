@@ -98,7 +98,7 @@ def test_a_request_is_the_same_as_without_the_tool_if_nothing_is_cut(monkeypatch
         return [call.request for call in run.timeline.model_calls]
 
     before = requests()
-    monkeypatch.setattr("plait.agent_parts.READ_RESULT", "read_log")  # a tool of the user has its name
+    monkeypatch.setattr("plait.run_maker.READ_RESULT", "read_log")  # a tool of the user has its name
     assert requests() == before and b"read_result" not in b"".join(before)
 
 

@@ -24,7 +24,7 @@ from plait.journal.records import (
 )
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
-from plait.runtime.approvals import open_question
+from plait.runtime.approvals import require_open_question
 from plait.runtime.calls_in_doubt import read_calls_in_doubt, read_calls_of
 from plait.runtime.recorded_events import make_events
 from plait.runtime.sessions import require_answered
@@ -118,9 +118,9 @@ async def test_the_page_of_a_run_shows_what_its_child_run_asks(tmp_path: Path) -
 async def test_an_answer_names_a_question_of_any_run_of_the_tree(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db")
     id = await record_tree(journal)
-    assert [(await open_question(journal.store, run, id)).run for run in ("r", "r-1")] == ["r-1", "r-1"]
+    assert [(await require_open_question(journal.store, run, id)).run for run in ("r", "r-1")] == ["r-1", "r-1"]
     with pytest.raises(StaleAnswer, match="names no question of run r") as refused:
-        await open_question(journal.store, "r", None)
+        await require_open_question(journal.store, "r", None)
     assert [each.question for each in refused.value.waits] == [id]
     with pytest.raises(SessionWaits, match="Send it") as waits:
         await require_answered("s", journal.store)
@@ -138,10 +138,10 @@ async def test_an_answered_question_of_a_child_run_is_known_as_answered(tmp_path
     answered = ask(key, "Send it?", call=SEND), answer(key, Decision("yes")), ask("2", "Which?")
     await record(journal, "r-1", *answered, caller=ParentCall("r", "1.0:c5f.0"))
     with pytest.raises(StaleAnswer, match="was answered before") as refused:
-        await open_question(journal.store, "r", question_id("r-1", key))
+        await require_open_question(journal.store, "r", question_id("r-1", key))
     assert [each.reason for each in refused.value.waits] == ["Which?"]
     with pytest.raises(StaleAnswer, match="asks no question"):
-        await open_question(journal.store, "r", "aaaaaaaa")
+        await require_open_question(journal.store, "r", "aaaaaaaa")
 
 
 async def test_calls_in_doubt_are_those_that_began_and_neither_ended_nor_can_be_made_again(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_calls_in_doubt_are_those_that_began_and_neither_ended_nor_can_be_
     found = await read_calls_in_doubt(journal.store, journal.head("r"), journal.timeline("r"))
     assert found == [made.call, SEND, Call("other"), Call("other"), Call("pay", 5), Call("pay", 5)]
     await record(journal, "clean", *doubtful, status="answered")
-    assert await read_calls_of(journal.store, journal.run("clean")) == []
+    assert await read_calls_of(journal.store, [journal.run("clean")]) == []
 
 
 async def test_the_costs_of_a_child_run_are_those_of_its_tool(tmp_path: Path) -> None:

@@ -23,9 +23,13 @@ from faults_support import endpoint
 from journal_rows import is_result
 from models_server import Asked, delta, whole_stream
 from patience import patience
+from plait.agent_parts import AgentParts
+from plait.core import Loop
 from plait.core import events as ev
 from plait.journal.store import Journal
 from plait.models.chat import ChatModel
+from plait.tools import Toolset
+from plait.tools.mcp.server import TOOL_LISTS
 from runtime_loops import Ahead, Watching
 
 SCRIPT = Path(__file__).with_name("runtime_loops.py")
@@ -83,6 +87,23 @@ def test_threads_at_once_each_get_their_own_answer(journal: Path) -> None:
         own_loops = list(pool.map(lambda i: asyncio.run(agent.arun(f"Say word{i}")).answer, range(24)))
     assert blocking == own_loops == [f"word{i}" for i in range(24)]
     assert Counter(row.status for row in Journal(journal).runs(100)) == {"answered": 48}
+
+
+async def test_runs_that_begin_at_once_make_the_tools_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Toolset] = []
+
+    def make_tools(parts: AgentParts, loop: Loop) -> Toolset:
+        time.sleep(0.05)
+        made.append(Toolset(()))
+        return made[-1]
+
+    monkeypatch.setattr(AgentParts, "make_tools", make_tools)
+    agent = plait.Agent("react", model=plait.Scripted([]), tools=["mcp:python none.py"], journal=False)
+    parts = agent._parts
+    for count in (1, 2):
+        await asyncio.gather(*(parts.load_tools() for _ in range(4)))
+        assert len(made) == count and parts.toolset is made[-1]
+        monkeypatch.setattr(TOOL_LISTS, "changes", TOOL_LISTS.changes + 1)
 
 
 def test_processes_share_one_journal(journal: Path) -> None:

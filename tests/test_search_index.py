@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import sqlite3
 from threading import Thread
 from typing import Any
 
@@ -260,3 +261,13 @@ def test_tools_are_found_by_what_people_ask_for() -> None:
 
 def test_a_hit_is_a_plain_value() -> None:
     assert Hit("a", 0.5) == Hit(id="a", score=0.5)
+
+
+def test_an_sqlite_without_full_text_search_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Small(sqlite3.Connection):
+        def execute(self, sql: str, *more: Any) -> sqlite3.Cursor:
+            return super().execute(sql.replace("fts5", "fts9"), *more)
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: Small(*given, **more))
+    with pytest.raises(ConfigError, match="cannot search by keyword: no such module"):
+        KeywordIndex(["a cat"])

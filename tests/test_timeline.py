@@ -12,7 +12,6 @@ from plait.journal import codec
 from plait.journal.entries import (
     ChildRun,
     CodeTurn,
-    EffectTaken,
     GuardDecision,
     LoopException,
     ModelAttempt,
@@ -155,7 +154,7 @@ def test_the_loop_s_question_has_a_text_as_answer() -> None:
     assert (question.kind, question.n, question.i, question.guard, question.answer) == ("question", 3, -1, "", "This.")
 
 
-def test_code_notes_exceptions_takes_and_child_runs_have_entries() -> None:
+def test_code_notes_exceptions_and_child_runs_have_entries() -> None:
     taken = WaitResult(2, piece="Plan")
     timeline = Timeline(
         rows(
@@ -169,13 +168,12 @@ def test_code_notes_exceptions_takes_and_child_runs_have_entries() -> None:
             end_child("1.0:c90.0", calls=1),
         )
     )
-    code, note, hook, raised, took, began, ended = (moment.entry for moment in timeline.moments)
+    code, note, hook, raised, began, ended = (moment.entry for moment in timeline.moments)
     assert isinstance(code, CodeTurn) and (code.n, code.code, code.ran) == (0, "x = 1", Ran("1"))
     assert timeline.code_clock == 12.0
     assert note == RecordedNote("n0", 0, 1, "repaired", "A quote was missing.")
     assert isinstance(hook, RecordedNote) and (hook.key, hook.number) == ("1.0", -1)
     assert isinstance(raised, LoopException) and (raised.n, raised.tokens, raised.room) == (1, 9, 5)
-    assert took == EffectTaken("4", 4, 1, taken)
     assert isinstance(began, ChildRun) and began.is_open and began.run == "r-1"
     assert isinstance(ended, ChildRun) and not ended.is_open and ended.end and ended.end.totals == {"calls": 1}
 

@@ -16,140 +16,92 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from plait import hooks, telemetry, toolkits
-    from plait.agent import Agent
-    from plait.config import use_config
-    from plait.core.artifacts import Artifact
-    from plait.core.attachments import File
-    from plait.core.code import CodeLimits
-    from plait.core.errors import ConfigError, OutputError, PlaitError, ReplayDiffers, ToolError
-    from plait.core.plans import Plan, Step
-    from plait.lab.recommend import Demand, Recommendation, recommend
-    from plait.lab.run_comparison import acompare, compare
-    from plait.loops import CodeAct, JsonReAct, LLMCompiler, Phased, ReAct, ReWOO, ToolCalling
-    from plait.models.fallback import FallbackModels
-    from plait.models.recorded import Recorded
-    from plait.models.scripted import Scripted
-    from plait.models.settings import ModelSettings
-    from plait.runtime.attachments import attach
-    from plait.runtime.context import Context
-    from plait.runtime.guard import AskApproval, Entry, Guard, Refuse
-    from plait.runtime.hooks import Hook
-    from plait.runtime.limits import Limits
-    from plait.runtime.output import OutputType
-    from plait.runtime.run import Run
-    from plait.runtime.sessions import History
-    from plait.tools import Tool, tool, toolset
-    from plait.tools.call_context import cancelled
-    from plait.tools.end_run import EndRun
-    from plait.tools.mcp.tools import mcp
+    from plait import hooks as hooks
+    from plait import telemetry as telemetry
+    from plait import toolkits as toolkits
+    from plait.agent import Agent as Agent
+    from plait.config import use_config as use_config
+    from plait.core.artifacts import Artifact as Artifact
+    from plait.core.attachments import File as File
+    from plait.core.code import CodeLimits as CodeLimits
+    from plait.core.errors import ConfigError as ConfigError
+    from plait.core.errors import OutputError as OutputError
+    from plait.core.errors import PlaitError as PlaitError
+    from plait.core.errors import ReplayDiffers as ReplayDiffers
+    from plait.core.errors import ToolError as ToolError
+    from plait.core.plans import Plan as Plan
+    from plait.core.plans import Step as Step
+    from plait.lab.recommend import Demand as Demand
+    from plait.lab.recommend import Recommendation as Recommendation
+    from plait.lab.recommend import recommend as recommend
+    from plait.lab.run_comparison import acompare as acompare
+    from plait.lab.run_comparison import compare as compare
+    from plait.loops import CodeAct as CodeAct
+    from plait.loops import JsonReAct as JsonReAct
+    from plait.loops import LLMCompiler as LLMCompiler
+    from plait.loops import Phased as Phased
+    from plait.loops import ReAct as ReAct
+    from plait.loops import ReWOO as ReWOO
+    from plait.loops import ToolCalling as ToolCalling
+    from plait.models.fallback import FallbackModels as FallbackModels
+    from plait.models.recorded import Recorded as Recorded
+    from plait.models.scripted import Scripted as Scripted
+    from plait.models.settings import ModelSettings as ModelSettings
+    from plait.runtime.attachments import attach as attach
+    from plait.runtime.context import Context as Context
+    from plait.runtime.guard import AskApproval as AskApproval
+    from plait.runtime.guard import Entry as Entry
+    from plait.runtime.guard import Guard as Guard
+    from plait.runtime.guard import Refuse as Refuse
+    from plait.runtime.hooks import Hook as Hook
+    from plait.runtime.limits import Limits as Limits
+    from plait.runtime.output import OutputType as OutputType
+    from plait.runtime.run import Run as Run
+    from plait.runtime.sessions import History as History
+    from plait.tools import Tool as Tool
+    from plait.tools import tool as tool
+    from plait.tools import toolset as toolset
+    from plait.tools.call_context import cancelled as cancelled
+    from plait.tools.end_run import EndRun as EndRun
+    from plait.tools.mcp.tools import mcp as mcp
 
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
-_PLACES = {
-    "Agent": "plait.agent",
-    "AskApproval": "plait.runtime.guard",
-    "CodeAct": "plait.loops",
-    "CodeLimits": "plait.core.code",
-    "Context": "plait.runtime.context",
-    "LLMCompiler": "plait.loops",
-    "Demand": "plait.lab.recommend",
-    "Recommendation": "plait.lab.recommend",
-    "recommend": "plait.lab.recommend",
-    "FallbackModels": "plait.models.fallback",
-    "JsonReAct": "plait.loops",
-    "Entry": "plait.runtime.guard",
-    "Guard": "plait.runtime.guard",
-    "Hook": "plait.runtime.hooks",
-    "Limits": "plait.runtime.limits",
-    "ModelSettings": "plait.models.settings",
-    "ToolCalling": "plait.loops",
-    "OutputError": "plait.core.errors",
-    "OutputType": "plait.runtime.output",
-    "Phased": "plait.loops",
-    "PlaitError": "plait.core.errors",
-    "Plan": "plait.core.plans",
-    "ReAct": "plait.loops",
-    "Recorded": "plait.models.recorded",
-    "ReplayDiffers": "plait.core.errors",
-    "ReWOO": "plait.loops",
-    "Refuse": "plait.runtime.guard",
-    "Run": "plait.runtime.run",
-    "Scripted": "plait.models.scripted",
-    "EndRun": "plait.tools.end_run",
-    "Step": "plait.core.plans",
-    "Artifact": "plait.core.artifacts",
-    "File": "plait.core.attachments",
-    "Tool": "plait.tools",
-    "ToolError": "plait.core.errors",
-    "ConfigError": "plait.core.errors",
-    "History": "plait.runtime.sessions",
-    "acompare": "plait.lab.run_comparison",
-    "attach": "plait.runtime.attachments",
-    "cancelled": "plait.tools.call_context",
-    "compare": "plait.lab.run_comparison",
-    "hooks": "plait.hooks",
-    "mcp": "plait.tools.mcp.tools",
-    "telemetry": "plait.telemetry",
-    "tool": "plait.tools",
-    "toolset": "plait.tools",
-    "toolkits": "plait.toolkits",
-    "use_config": "plait.config",
+_NAMES = {
+    "plait.hooks": "hooks",
+    "plait.telemetry": "telemetry",
+    "plait.toolkits": "toolkits",
+    "plait.agent": "Agent",
+    "plait.config": "use_config",
+    "plait.core.artifacts": "Artifact",
+    "plait.core.attachments": "File",
+    "plait.core.code": "CodeLimits",
+    "plait.core.errors": "ConfigError OutputError PlaitError ReplayDiffers ToolError",
+    "plait.core.plans": "Plan Step",
+    "plait.lab.recommend": "Demand Recommendation recommend",
+    "plait.lab.run_comparison": "acompare compare",
+    "plait.loops": "CodeAct JsonReAct LLMCompiler Phased ReAct ReWOO ToolCalling",
+    "plait.models.fallback": "FallbackModels",
+    "plait.models.recorded": "Recorded",
+    "plait.models.scripted": "Scripted",
+    "plait.models.settings": "ModelSettings",
+    "plait.runtime.attachments": "attach",
+    "plait.runtime.context": "Context",
+    "plait.runtime.guard": "AskApproval Entry Guard Refuse",
+    "plait.runtime.hooks": "Hook",
+    "plait.runtime.limits": "Limits",
+    "plait.runtime.output": "OutputType",
+    "plait.runtime.run": "Run",
+    "plait.runtime.sessions": "History",
+    "plait.tools": "Tool tool toolset",
+    "plait.tools.call_context": "cancelled",
+    "plait.tools.end_run": "EndRun",
+    "plait.tools.mcp.tools": "mcp",
 }
-
-__all__ = [
-    "Agent",
-    "Artifact",
-    "AskApproval",
-    "CodeAct",
-    "CodeLimits",
-    "ConfigError",
-    "Context",
-    "Demand",
-    "EndRun",
-    "Entry",
-    "FallbackModels",
-    "File",
-    "Guard",
-    "History",
-    "Hook",
-    "JsonReAct",
-    "LLMCompiler",
-    "Limits",
-    "ModelSettings",
-    "OutputError",
-    "OutputType",
-    "Phased",
-    "PlaitError",
-    "Plan",
-    "ReAct",
-    "ReWOO",
-    "Recommendation",
-    "Recorded",
-    "Refuse",
-    "ReplayDiffers",
-    "Run",
-    "Scripted",
-    "Step",
-    "Tool",
-    "ToolCalling",
-    "ToolError",
-    "__version__",
-    "acompare",
-    "attach",
-    "cancelled",
-    "compare",
-    "hooks",
-    "mcp",
-    "recommend",
-    "telemetry",
-    "tool",
-    "toolkits",
-    "toolset",
-    "use_config",
-]
+_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 if not TYPE_CHECKING:  # a type checker reports a name that does not exist
+    __all__ = ["__version__", *_PLACES]
 
     def __getattr__(name: str) -> object:
         place = _PLACES.get(name)
@@ -164,4 +116,4 @@ if not TYPE_CHECKING:  # a type checker reports a name that does not exist
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return ["__version__", *_PLACES]

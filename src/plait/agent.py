@@ -21,40 +21,33 @@ from plait.core import Event, Loop, Plan, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.core.notebook import render_html
 from plait.hooks import load_hook, load_hooks
-from plait.journal.owner import new_run_id
-from plait.journal.records import RunHead
-from plait.journal.store import default_path, read_timeline
+from plait.journal.records import RunHead, RunRow
+from plait.journal.store import Store, default_path, read_timeline
 from plait.journal.timeline import Timeline
 from plait.loops.registry import AUTO_LOOP
 from plait.models.config import ModelConfig
 from plait.models.resolve import ModelAccess
+from plait.run_maker import RunMaker
 from plait.runtime import runs
 from plait.runtime.agent_description import (
     changed_fields,
-    check_deps,
     check_fields,
     fields_in,
     list_tools,
     loop_of,
-    sandbox_for,
     suggest_arguments,
 )
-from plait.runtime.agent_fields import AgentFields, list_hooks
-from plait.runtime.attachments import UserQuestion, check_acceptance, restore_files
+from plait.runtime.agent_fields import AgentFields
+from plait.runtime.attachments import UserQuestion
 from plait.runtime.background import EventStream, check_call, run_blocking
 from plait.runtime.chat_messages import ChatMessages
 from plait.runtime.child_runs import make_agent_tool
-from plait.runtime.guards.taint import read_outside
-from plait.runtime.hooks import check_hooks, require_hooks
+from plait.runtime.hooks import check_hooks
 from plait.runtime.output import OutputForm, OutputT, recorded_output
 from plait.runtime.run import Run
 from plait.runtime.run_spec import OnWait
 from plait.runtime.runs import Replayed
-from plait.runtime.sessions import (
-    recorded_conversation,
-    require_loaded,
-    session_spec,
-)
+from plait.runtime.sessions import session_spec
 from plait.tools import Tool
 from plait.tools.load import is_mcp_word
 from plait.tools.mcp.server import parse_word
@@ -170,7 +163,7 @@ class Agent(AgentFields[OutputT]):
         finds the run again. For the other arguments see `run`.
         """
         check_call(on_event)
-        run_spec, head = await self._parts.prepare_run(question, session, on_wait, history, now, deps)
+        run_spec, head = await self._runs.prepare_run(question, session, on_wait, history, now, deps)
         head = msgspec.structs.replace(head, label=label)
         log = await runs.open_log(run_spec, head, self._parts.store)
         return await runs.perform(run_spec, head, log, self._parts.store, on_event)
@@ -203,12 +196,14 @@ class Agent(AgentFields[OutputT]):
         from plait.runtime.plans import Planned, planning
 
         loop = replace(planning(self._loop), plan=None, only_plan=True)
+        await self._parts.load_tools()
         planner = self.using(loop=loop, tools=tuple(self._parts.toolset), output=str)
         run = await planner.arun(question, session=session, on_event=on_event)
         if run.status != "answered":
             return Planned(None, None, run)
         plan = msgspec.convert(run.answer, Plan)
-        return Planned(plan, planner.estimate(question, plan, run.timeline), run)
+        timeline = await asyncio.to_thread(getattr, run, "timeline")
+        return Planned(plan, await planner._estimate(question, plan, timeline), run)
 
     def estimate(self, question: str, plan: Plan | str, planned_in: Timeline | None = None) -> Expected:
         """Estimate the calls, tokens and USD that a plan will take (see `runtime/plan_estimate.py`).
@@ -216,15 +211,17 @@ class Agent(AgentFields[OutputT]):
         `planned_in` is the run that made the plan; its planner call gives the tokens per character. The journal's last
         runs give the lengths of results and replies.
         """
+        return run_blocking(self._estimate(question, plan, planned_in or Timeline()))
+
+    async def _estimate(self, question: str, plan: Plan | str, planned_in: Timeline) -> Expected:
         from plait.runtime import plan_estimate, plans
 
-        shown = self._parts.choose_tools(question)
-        run_spec = run_blocking(self._parts.make_run_spec(question, None, shown=shown))
+        shown = await asyncio.to_thread(self._parts.choose_tools, question)
+        run_spec = await self._runs.make_run_spec(question, shown=shown)
         loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
-        timeline = planned_in or Timeline()
-        seen = run_blocking(plan_estimate.seen_in(self._parts.store, loop.name))
+        seen = await plan_estimate.seen_in(self._parts.store, loop.name)
         return plan_estimate.estimate_plan(
-            loop, run_spec.context, run_spec.task, checked, run_spec.phases, timeline, seen
+            loop, run_spec.context, run_spec.task, checked, run_spec.phases, planned_in, seen
         )
 
     def with_plan(self, plan: Plan | str) -> Agent[OutputT]:
@@ -315,12 +312,7 @@ class Agent(AgentFields[OutputT]):
             raise ConfigError(f"The answer is {answer!r}.", hint='Give a text, such as "yes" or "no, and why".')
         if isinstance(run, Run) and question is None and isinstance(run.outcome, Waiting):
             question = run.outcome.question
-        store = self._parts.require_store()
-        row = await store.find_run(_id_of(run))
-        if (agent := self._with_loop_of(row.head)) is not self:
-            return await agent.aresume(
-                run, answer, question=question, deps=deps, on_event=on_event, force=force, on_wait=on_wait
-            )
+        agent, store, row = await self._find_recorded(run)
         if row.status in ("answered", "failed", "stopped"):
             if answer is not None:
                 raise StaleAnswer(
@@ -329,15 +321,15 @@ class Agent(AgentFields[OutputT]):
                     waits=(),
                     hint="",
                 )
-            output = recorded_output(self._parts.output, row.head)
-            return runs.read_finished_run(row, store, self._loop, output)
+            output = recorded_output(agent._parts.output, row.head)
+            return runs.read_finished_run(row, store, agent._loop, output)
         if row.head.caller is not None:
             raise ConfigError(
                 f"Run {row.head.run} is a child of run {row.head.caller.run}.",
                 hint=f"Resume run {row.head.caller.run}, which continues with its child runs.",
             )
         timeline = await read_timeline(store, row.head.run, bodies=False)
-        run_spec = await self._parts.prepare_resume(row.head, timeline, on_wait, deps)
+        run_spec = await agent._runs.prepare_resume(row.head, timeline, on_wait, deps)
         run_spec, log = await runs.claim(run_spec, row.head, store, answer=answer, question=question, force=force)
         return await runs.perform(run_spec, row.head, log, store, on_event, resumed=True)
 
@@ -351,12 +343,9 @@ class Agent(AgentFields[OutputT]):
         return run_blocking(self._areplay(run))
 
     async def _areplay(self, run: str | Run[Any]) -> Replayed:
-        store = self._parts.require_store()
-        row = await store.find_run(_id_of(run))
-        if (agent := self._with_loop_of(row.head)) is not self:
-            return await agent._areplay(run)
+        agent, store, row = await self._find_recorded(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
-        run_spec = await self._parts.make_run_spec(row.head.question, None, recorded=row.head, replay=True)
+        run_spec = await agent._runs.prepare_replay(row.head)
         return await runs.replay(run_spec, row.head, store, recorded)
 
     def fork(self, run: str | Run[Any], at: int, *, deps: Any = None) -> Run[OutputT]:
@@ -377,38 +366,11 @@ class Agent(AgentFields[OutputT]):
         check_call(on_event)
         if not isinstance(at, int):
             raise ConfigError(f"fork(at={at!r}) is invalid.", hint="Give the number of the first step to make again.")
-        store = self._parts.require_store()
-        row = await store.find_run(_id_of(run))
-        if (agent := self._with_loop_of(row.head)) is not self:
-            return await agent.afork(run, at, deps=deps, on_event=on_event, on_wait=on_wait, label=label)
-        check_deps(self.deps or row.head.settings.get("deps"), deps)
-        require_hooks(list_hooks(self), row.head.run)
-        require_loaded(self.tools)
-        self._parts.check_prices()
-        await self._parts.load_tools()
-        conversation = recorded_conversation(row.head, new_run_id())
-        shown = await asyncio.to_thread(self._parts.choose_tools, row.head.question, row.head)
+        agent, store, row = await self._find_recorded(run)
         rows = await store.read_rows(row.head.run)
-        sandbox = await self._parts.check_sandbox(
-            sandbox_for(self, row.head, any(each.step < at for each in Timeline(rows).code))
-        )
-        run_spec = await self._parts.make_run_spec(
-            row.head.question,
-            on_wait,
-            conversation=conversation,
-            shown=shown,
-            sandbox=sandbox,
-            now=row.head.settings.get("now"),
-            files=await restore_files(row.head, store),
-            deps=deps,
-            context_tokens=row.head.settings.get("context_tokens", 0),
-            outside=read_outside(row.head.settings),
-        )
-        check_acceptance(run_spec.task, run_spec.loop, run_spec.phases)
-        head = self._parts.make_head(row.head.question, run_spec, conversation)
-        head = msgspec.structs.replace(
-            head, parent=row.head.run, fork_at=at, label=label, attachments=row.head.attachments
-        )
+        has_code = any(each.step < at for each in Timeline(rows).code)
+        run_spec, head = await agent._runs.prepare_fork(row.head, at, has_code, on_wait, deps, store)
+        head = msgspec.structs.replace(head, label=label)
         run_spec, log = await runs.fork(run_spec, head, rows, at, store)
         return await runs.perform(run_spec, head, log, store, on_event)
 
@@ -441,6 +403,12 @@ class Agent(AgentFields[OutputT]):
     def _loop_word(self) -> str:
         return self.loop if isinstance(self.loop, str) else loops.word_of(self.loop)
 
+    async def _find_recorded(self, run: str | Run[Any]) -> tuple[Agent[OutputT], Store, RunRow]:
+        """Return the agent that goes on with a recorded run, the store, and the run."""
+        store = self._parts.require_store()
+        row = await store.find_run(_id_of(run))
+        return self._with_loop_of(row.head), store, row
+
     def _with_loop_of(self, head: RunHead) -> Agent[OutputT]:
         """Return this agent with the loop of a recorded run, if it chooses its loop itself."""
         if self.loop != AUTO_LOOP:
@@ -450,6 +418,10 @@ class Agent(AgentFields[OutputT]):
     @property
     def _parts(self) -> AgentParts:
         return self._made_parts
+
+    @property
+    def _runs(self) -> RunMaker:
+        return RunMaker(self._parts)
 
     @cached_property
     def _made_parts(self) -> AgentParts:  # a `cached_property` is no property of a protocol for pyright

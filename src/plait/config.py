@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -19,9 +20,10 @@ import msgspec
 from msgspec import Struct, defstruct
 
 from plait.core.errors import ConfigError
+from plait.core.text import suggest
 from plait.models.config import ModelConfig
 from plait.runtime.options import Option, list_fields
-from plait.trust import is_trusted, own_file, risks
+from plait.trust import agent_options, is_trusted, own_file, risks
 from plait.user_files import read_file
 
 WORDS = {
@@ -38,12 +40,6 @@ TABLES = {
 }
 
 
-def _agent_keys() -> dict[str, Option]:
-    from plait.runtime.agent_fields import OPTIONS
-
-    return {each.file_key: each for each in OPTIONS if each.file_key}
-
-
 @cache
 def agent_types() -> tuple[type[Struct], type[Struct]]:
     """Return the types of the tables `[run]`, with the keys that the options of an agent declare, and `[agents.NAME]`.
@@ -51,7 +47,7 @@ def agent_types() -> tuple[type[Struct], type[Struct]]:
     An agent of `plait serve` also has a `description`, which is shown to clients; with `thoughts` they also receive its
     thoughts and actions.
     """
-    keys = [(key, each.file_type | None, None) for key, each in _agent_keys().items()]
+    keys = [(key, each.file_type | None, None) for key, each in agent_options().items()]
     run = defstruct("RunTable", keys, frozen=True, forbid_unknown_fields=True)
     more = [("description", str, ""), ("thoughts", bool, False)]
     return run, defstruct("AgentTable", more, bases=(run,), frozen=True, forbid_unknown_fields=True)
@@ -147,11 +143,11 @@ def load(path: Path | None = None) -> Config:
     named = path or (Path(variable) if variable else _named)
     place = named or (_FOLDER if _reads_folder else None)
     own = own_file()
-    own_content = (own, _content(own)) if _is_file(own) else None
+    own_content = (own, _content(own)) if isfile(own) else None
     found = _read(*own_content) if own_content is not None else _DEFAULTS
-    if place is None or (not _is_file(place) and named is None):
+    if place is None or (not isfile(place) and named is None):
         return found
-    if not _is_file(place):
+    if not isfile(place):
         raise ConfigError(f"There is no configuration file {place}.", hint="Check --config or PLAIT_CONFIG.")
     content = _content(place)
     near = _read(place, content, own_content)
@@ -176,7 +172,7 @@ def use_own_redaction() -> None:
     from plait.journal import redaction
 
     own = own_file()
-    if redaction.is_set() or not _is_file(own):
+    if redaction.is_set() or not isfile(own):
         return
     word = _read(own, _content(own)).journal.redact
     if not word:
@@ -189,14 +185,6 @@ def use_own_redaction() -> None:
             f"{own}, table [journal]: redact is {word!r}, which cannot be loaded: {why}.",
             hint="Give module:name of a function that takes a text and returns one.",
         ) from why
-
-
-def _is_file(place: Path) -> bool:
-    """Return whether the file exists. A file in a folder that this user may not enter counts as missing."""
-    try:
-        return place.is_file()
-    except PermissionError:
-        return False
 
 
 def _content(place: Path) -> bytes:
@@ -231,7 +219,7 @@ def _read(place: Path, content: bytes, below: tuple[Path, bytes] | None = None) 
                 hint=f"Known are: {', '.join(sorted(TABLES))}.",
             )
     run = data.pop("run", {})
-    _table(run, agent_types()[0], "run", place, _agent_keys())
+    _table(run, agent_types()[0], "run", place, agent_options())
     serve = _table(
         data.pop("serve", {}), ServeTable, "serve", place, {each.name: each for each in list_fields(ServeTable)}
     )
@@ -260,7 +248,7 @@ def _agents(tables: Any, run: Mapping[str, Any], place: Path) -> dict[str, Mappi
         raise ConfigError(f"{place}: an agent is a table [agents.NAME].")
     found: dict[str, Mapping[str, Any]] = {}
     for name, table in tables.items():
-        _table(table, agent_types()[1], f"agents.{name}", place, _agent_keys())
+        _table(table, agent_types()[1], f"agents.{name}", place, agent_options())
         if "journal" in table:
             raise ConfigError(f"{place}, table [agents.{name}]: all agents share the server's journal.")
         is_same_loop = table.get("loop", run.get("loop")) == run.get("loop")
@@ -273,13 +261,10 @@ T = TypeVar("T", bound=Struct)
 
 
 def _table(table: Any, kind: type[T], name: str, place: Path, options: Mapping[str, Option] = {}) -> T:
-    import difflib
-
     known = kind.__struct_fields__
     for key in table if isinstance(table, dict) else ():
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"Did you mean {near[0]}?" if near else f"It may have: {', '.join(known)}."
+            hint = suggest(key, known, f"It may have: {', '.join(known)}.")
             raise ConfigError(f"{place}, table [{name}]: there is no setting '{key}'.", hint=hint)
     try:
         found = msgspec.convert(table, kind)

@@ -13,17 +13,21 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import ConfigError
 from plait.user_files import read_file
+from plait.user_folders import config_folder, state_folder
+
+if TYPE_CHECKING:
+    from plait.runtime.options import Option
 
 
 def own_file() -> Path:
     """Return the path of the user's own configuration: plait/plait.toml in XDG_CONFIG_HOME or ~/.config."""
-    return _home("XDG_CONFIG_HOME", ".config") / "plait" / "plait.toml"
+    return config_folder() / "plait.toml"
 
 
 def is_trusted(file: Path, content: bytes) -> bool:
@@ -56,18 +60,18 @@ _ADDRESS_HERE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/[
 
 
 @cache
-def _agent_keys() -> dict[str, tuple[str, Any]]:
-    """Return the keys of an agent's options, each with its `Trust` and its default."""
+def agent_options() -> dict[str, Option]:
+    """Return the options of an agent by their keys in a configuration file."""
     from plait.runtime.agent_fields import OPTIONS
 
-    return {each.file_key: (each.trust, each.default) for each in OPTIONS if each.file_key}
+    return {each.file_key: each for each in OPTIONS if each.file_key}
 
 
 @cache
 def harmless_settings() -> dict[str, set[str]]:
     """Return, by table, the settings that need no trust by themselves. `risks` looks at their values. The options of an
     agent say it (`Option.trust`). All others need trust."""
-    run = {key for key, (trust, _) in _agent_keys().items() if trust != "refused"}
+    run = {key for key, option in agent_options().items() if option.trust != "refused"}
     return {
         "run": run,
         "agents": run | {"description", "thoughts"},
@@ -107,9 +111,9 @@ def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> 
         yield from _risks_of_models(table, {*HOSTS, *near, *mine}, name)
         if name.partition(".")[2] in own_agents:
             yield f"replace the agent {name.partition('.')[2]}"
-        for key, (trust, default) in _agent_keys().items():
-            usual = of_runs.get(key, default)
-            value = table.get(key, usual)
+        for key, option in agent_options().items():
+            usual = of_runs.get(key, option.default)
+            value, trust = table.get(key, usual), option.trust
             if trust == "same" and key in table and of_runs.get(key) and value != usual:
                 yield f"change {key} from {usual!r} to {value!r} ({name})"
             if trust == "at most" and usual is not None and not (isinstance(value, int | float) and value <= usual):
@@ -171,20 +175,6 @@ def _risks_of_models(table: Mapping[str, Any], known: set[str], name: str) -> It
 def _tables(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
     tables = value.items() if isinstance(value, Mapping) else ()
     return [(name, table) for name, table in tables if isinstance(table, Mapping)]
-
-
-def _home(variable: str, usual: str) -> Path:
-    return _path_of(os.environ.get(variable), usual, os.environ.get("HOME"))
-
-
-@lru_cache(maxsize=8)  # each agent asks for it when it is made
-def _path_of(folder: str | None, usual: str, home: str | None) -> Path:
-    return Path(folder) if folder else Path.home() / usual
-
-
-def state_folder() -> Path:
-    """Return the folder of what Plait stores for this user: plait in XDG_STATE_HOME or ~/.local/state."""
-    return _home("XDG_STATE_HOME", ".local/state") / "plait"
 
 
 def _trusted() -> dict[str, str]:

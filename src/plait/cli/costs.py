@@ -212,13 +212,24 @@ def tree_cost_row(row: RunRow, store: Journal) -> CostRow:
 
     Its seconds are those of all work of the child runs. The tool keeps the rest of its own time.
     """
+    rows, children, made = [row], dict[str, list[RunRow]](), dict[str, CostRow]()
+    for each in rows:  # without recursion: a journal from elsewhere may nest runs at any depth
+        children[each.head.run] = store.children(each.head.run)
+        rows += children[each.head.run]
+    for each in reversed(rows):
+        below = [(child, made.pop(child.head.run)) for child in children[each.head.run]]
+        made[each.head.run] = _add_children(each, store, below)
+    return made[row.head.run]
+
+
+def _add_children(row: RunRow, store: Journal, children: Iterable[tuple[RunRow, CostRow]]) -> CostRow:
+    """Return a recorded run as a row, with the rows of its child runs added."""
     timeline = store.timeline(row.head.run, bodies=False)
     whole = cost_row(row, timeline)
     tools = {call.key: call.call.tool for call in timeline.tool_calls}
-    for child in store.children(row.head.run):
+    for child, below in children:
         assert child.head.caller is not None
         phase = f"run:{tools.get(child.head.caller.key.partition(':')[0], 'tool')}"
-        below = tree_cost_row(child, store)
         own, parts = whole.spent, [replace(part, phase=phase) for part in below.spent if not part.is_work]
         if parts:
             work = sum(part.seconds for part in below.spent if part.is_work)

@@ -144,13 +144,17 @@ def replay(run: str, tree: bool, load_tools: bool, journal: str | None, as_objec
     row, store = find_run(run, journal)
     agent = make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools, replay=True)
     _replay_run(agent, row.head.run, as_object=as_object)
-    for child in _list_descendants(store, row.head.run) if tree else ():
+    for child in list_descendants(store, row.head.run) if tree else ():
         agent = make_recorded_agent(child.head, {}, journal=journal, replay=True)
         _replay_run(agent, child.head.run, as_object=as_object)
 
 
-def _list_descendants(store: Journal, run: str) -> list[RunRow]:
-    return [each for child in store.children(run) for each in (child, *_list_descendants(store, child.head.run))]
+def list_descendants(store: Journal, run: str) -> list[RunRow]:
+    found, left = list[RunRow](), store.children(run)[::-1]
+    while left:  # without recursion: a journal from elsewhere may nest runs at any depth
+        found.append(left.pop())
+        left += store.children(found[-1].head.run)[::-1]
+    return found
 
 
 def _replay_run(agent: Agent, run: str, *, as_object: bool) -> None:

@@ -232,13 +232,13 @@ def _verify(file: str, journal: str | None) -> None:
     text = decode_text(sys.stdin.buffer.read()) or "" if file == "-" else read_text(file)
     exported = text.removesuffix("\n").split("\n")
     try:
-        found = read_digest(exported)
+        run, digest = read_digest(exported)
     except JournalError as why:
         click.echo(f"{file} can't be verified. {clean(str(why))}", err=True)
         exit_with(CRASHED)
-    where = f"run {clean(found.run)}, sha256 {found.digest}"
+    where = f"run {clean(run)}, sha256 {digest}"
     try:
-        row, store = find_run(found.run, journal)
+        row, store = find_run(run, journal)
         now = list(lines(row, store.iter_rows(row.head.run), store.contents(row.head.attachments)))
     except UnknownRun:
         click.echo(f"{file} is whole: {where}. The journal does not have this run.")

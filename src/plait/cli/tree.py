@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -22,15 +21,19 @@ def show_tree(row: RunRow, store: Journal, *, as_object: bool) -> None:
     if as_object:
         print_json({**_tree_as_json(row, store), "tree": wait_for(read_spent(store.store, row)).json()})
         return
-    for line in _describe_runs(row, store, "", ""):
-        click.echo(line)
+    left = [(row, "", "")]
+    while left:  # without recursion: a journal from elsewhere may nest runs at any depth
+        each, first, rest = left.pop()
+        click.echo(first + _describe_run(each))
+        below = [(child, rest + "├─ ", rest + "│  ") for child in store.children(each.head.run)]
+        below[-1:] = [(child, rest + "└─ ", rest + "   ") for child, *_ in below[-1:]]
+        left += below[::-1]
     spent = wait_for(read_spent(store.store, row))
     parts = [format_count(spent.runs, "run"), format_count(spent.calls, "call"), format_tokens(spent.usage)]
     click.echo(" · ".join(["In all", *parts, format_usd(spent.cost_usd)]))
 
 
-def _describe_runs(row: RunRow, store: Journal, first: str, rest: str) -> Iterator[str]:
-    """Yield the line of a run and those of its child runs; `first` and `rest` are what the lines begin with."""
+def _describe_run(row: RunRow) -> str:
     parts = [row.head.run, row.verdict, str(row.head.loop["name"])]
     if "calls" in row.totals:
         cost = row.totals["cost_usd"]
@@ -39,13 +42,7 @@ def _describe_runs(row: RunRow, store: Journal, first: str, rest: str) -> Iterat
             format_tokens(convert(row.totals, Usage)),
             format_usd(cost),
         ]
-    yield f"{first}{' · '.join(parts)}: {one_line(row.head.question)[:100]}"
-    children = store.children(row.head.run)
-    for number, child in enumerate(children, 1):
-        is_last = number == len(children)
-        yield from _describe_runs(
-            child, store, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  ")
-        )
+    return f"{' · '.join(parts)}: {one_line(row.head.question)[:100]}"
 
 
 def _tree_as_json(row: RunRow, store: Journal) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from plait.core.json_schema import (
     words_of,
 )
 from plait.core.messages import JSON
+from plait.core.text import suggest
 from plait.core.tools import ToolSpec
 
 IsOpen: TypeAlias = Callable[[str], bool]
@@ -101,8 +102,7 @@ def _list_tools(name: str, known: Collection[str]) -> str:
     """List the tools; if there are many, those with a similar name."""
     if len(known) <= FEW:
         return f"There are: {', '.join(sorted(known))}."
-    near = difflib.get_close_matches(name, sorted(known), 3, 0.5)
-    return f"Did you mean {' or '.join(near)}?" if near else f"There are {len(known)} tools."
+    return suggest(name, sorted(known), f"There are {len(known)} tools.", most=3, cutoff=0.5)
 
 
 def _describe_input(tool: ToolSpec) -> str:

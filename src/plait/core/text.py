@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 # Escape sequences (with their parameters), then the remaining control characters: tool output must not draw on the
 # user's terminal.
@@ -150,6 +151,12 @@ _WIDE = ["utf_16_le", "utf_16_be", "utf_32_le", "utf_32_be"]
 _USUAL = ["cp1252", "cp1250", "cp1251", "cp932", "gb18030", "big5", "euc_jp", "cp949", "cp1253", "cp1254", "cp1255"]
 _USUAL += ["cp1256", "cp1257", "koi8_r"]
 """Encodings that are guessed, the most usual first. A short text of a rare one looks like any of them."""
+
+
+def suggest(word: str, known: Iterable[str], otherwise: str = "", most: int = 1, cutoff: float = 0.6) -> str:
+    """Return "Did you mean X or Y?" with known words of nearly the same spelling; `otherwise` if there are none."""
+    near = get_close_matches(word, list(known), most, cutoff)
+    return f"Did you mean {' or '.join(near)}?" if near else otherwise
 
 
 def find_encoding(content: bytes) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +12,7 @@ from msgspec import structs
 from plait.core import Message, Think
 from plait.core.errors import ConfigError
 from plait.core.messages import map_texts
+from plait.core.text import suggest
 from plait.runtime.context import Context
 from plait.runtime.hooks import Hook
 
@@ -40,8 +40,7 @@ class RedactPersonalData(Hook):
     def __init__(self, *kinds: str, patterns: Mapping[str, str] | None = None) -> None:
         for kind in kinds:
             if kind not in _PATTERNS:
-                near = get_close_matches(kind, KINDS, 1)
-                hint = f"Did you mean {near[0]}?" if near else f"Kinds: {', '.join(KINDS)}."
+                hint = suggest(kind, KINDS, f"Kinds: {', '.join(KINDS)}.")
                 raise ConfigError(f"{kind!r} is not a kind of personal data.", hint=hint)
         if not isinstance(patterns, Mapping | None) or not all(
             isinstance(each, str) for each in (patterns or {}).values()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 
 from plait.core.errors import ConfigError
+from plait.core.text import suggest
 from plait.hooks.hosts import AllowHosts
 from plait.hooks.redact import RedactPersonalData
 from plait.hooks.tool_calls import LimitToolRate, RetryTools
@@ -21,8 +21,7 @@ def load_hook(word: str) -> Hook:
     name, _, text = word.partition(":")
     arguments = [part.strip() for part in text.split(",") if part.strip()]
     if name not in _MAKERS:
-        near = get_close_matches(name, _MAKERS, 1)
-        hint = f"Did you mean {near[0]}?" if near else f"Hooks: {', '.join(_MAKERS)}."
+        hint = suggest(name, _MAKERS, f"Hooks: {', '.join(_MAKERS)}.")
         raise ConfigError(f"No hook is named {name!r}.", hint=f"{hint} Your own are given in Python: hooks=[...].")
     try:
         return _MAKERS[name](arguments)

@@ -1,12 +1,10 @@
 """Carries ended runs from one store to another, with their times and exact bodies.
 
 carried = await pack(store, run)        # plain values, ready for `msgspec.msgpack`
-await adopt(other, [carried])           # adds the run; repeating it changes nothing
+await other.add([carried])              # adds the run; repeating it changes nothing
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from plait.core.errors import JournalError
 from plait.journal import codec
@@ -25,20 +23,4 @@ async def pack(store: Store, run: str) -> CarriedRun:
     carried = tuple([(each.at, codec.encode_record(each.record).decode(), each.body) for each in rows])
     contents = await store.read_contents(row.head.attachments)
     head = codec.encode(row.head).decode()
-    return CarriedRun(
-        head, row.status, row.outcome, row.totals, row.started, row.updated, len(carried), carried, contents
-    )
-
-
-async def adopt(store: Store, runs: Sequence[CarriedRun]) -> bool:
-    """Add runs to a store, all or none, in this order. Skips a run that the store already has.
-
-    Returns False, and writes nothing, if another run has one of the ids. Raises `JournalError` for a run that lacks
-    rows, and if the store cannot be written.
-    """
-    for each in runs:
-        if len(each.rows) != each.count:
-            raise JournalError(
-                f"A carried run came with {len(each.rows)} of its {each.count} records: {each.head[:80]}"
-            )
-    return await store.add(runs)
+    return CarriedRun(head, row.status, row.outcome, row.totals, row.started, row.updated, carried, contents)

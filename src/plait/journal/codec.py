@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, structs
@@ -29,6 +30,8 @@ from plait.journal.records import (
     Resumption,
     RunHead,
 )
+
+T = TypeVar("T")
 
 DEEPEST = 60
 """Levels of nesting that `plain` follows; deeper (or circular) values are cut to a text."""
@@ -128,34 +131,31 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 def decode_record(data: str) -> Record:
     """The record in a row's `data`. Raises `JournalError` when there is none that this version knows."""
-    try:
-        return _type_values(_record.decode(data))
-    except (ValueError, RecursionError) as first:  # those of msgspec and of a wrong key are ValueErrors
-        try:  # half a surrogate pair is JSON to the standard library only
-            found: Record = msgspec.convert(json.loads(data), Record)
-            return _type_values(found)
-        except (ValueError, RecursionError):
-            raise JournalError(
-                f"A record of the journal can't be read ({first}): {data[:80]!r}.",
-                hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
-            ) from None
+    return _decode(data, _record, _type_values, "A record of the journal")
 
 
 def decode_head(data: str) -> RunHead:
     """The head in a run's row. Raises `JournalError`."""
-    try:
-        try:
-            head = _head.decode(data)
-        except (ValueError, RecursionError):
-            head = msgspec.convert(json.loads(data), RunHead)
+
+    def check(head: RunHead) -> RunHead:
         if head.caller is not None:
             read_key(head.caller.key)
-    except (ValueError, RecursionError) as first:
-        raise JournalError(
-            f"The head of a run can't be read ({first}): {data[:80]!r}.",
-            hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
-        ) from None
-    return head
+        return head
+
+    return _decode(data, _head, check, "The head of a run")
+
+
+def _decode(data: str, decoder: msgspec.json.Decoder[T], check: Callable[[T], T], what: str) -> T:
+    try:
+        return check(decoder.decode(data))
+    except (ValueError, RecursionError) as first:  # those of msgspec and of a wrong key are ValueErrors
+        try:  # half a surrogate pair is JSON to the standard library only
+            return check(msgspec.convert(json.loads(data), decoder.type))
+        except (ValueError, RecursionError):
+            raise JournalError(
+                f"{what} can't be read ({first}): {data[:80]!r}.",
+                hint="It is damaged, or was written by a newer Plait: upgrade, or leave this run.",
+            ) from None
 
 
 def decode_attachments(data: str | None) -> tuple[Attachment, ...]:

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from plait.core import Call, Observation, Reply, WaitResult
+from plait.core import Call, Observation, Reply
 from plait.core.text import sentence
 from plait.journal.records import ChildEnd, CodeResult, Decision, RaisedRecord, ResponseRecord, Resumption
 
@@ -105,10 +105,14 @@ class ToolCall(Struct, frozen=True):
         return self.call if self.changed_by else self.planned
 
 
+def say_refused(reason: str) -> str:
+    """Return that the user refused something, with the user's reason if there is one."""
+    return f"the person refused it: {reason}" if reason else "the person refused it"
+
+
 def withhold_result(tool: str, made: Observation, reason: str, *, by_user: bool) -> Observation:
     """Return what the loop receives in place of a result that a guard, or the user whom it asked, withholds."""
-    if by_user:
-        reason = f"the person refused it: {reason}" if reason else "the person refused it"
+    reason = say_refused(reason) if by_user else reason
     withheld = f"Error: the result of '{tool}' is withheld."
     text = reason if reason.startswith(withheld) else f"{withheld} {sentence(reason)}"
     return Observation(text, trouble="refused", seconds=made.seconds, outside=made.outside)
@@ -188,15 +192,6 @@ class LoopException(RaisedRecord, frozen=True, kw_only=True):
     n: int
 
 
-class EffectTaken(Struct, frozen=True):
-    """Effect `n` took a finished result, or a piece of a reply."""
-
-    key: str
-    n: int
-    step: int
-    taken: WaitResult
-
-
 class ChildRun(Struct, frozen=True):
     """A child run that call `i` of effect `n` started. `closed`: the call ended, or never will, before its `end`."""
 
@@ -236,7 +231,6 @@ RecordedEntry: TypeAlias = (
     | RecordedNote
     | LoopException
     | Resumption
-    | EffectTaken
     | ChildRun
     | OtherWork
 )
@@ -254,7 +248,6 @@ Change: TypeAlias = Literal[
     "noted",
     "raised",  # a LoopException
     "resumed",
-    "took",
 ]
 
 

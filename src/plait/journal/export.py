@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from plait.core.errors import JournalError
 from plait.core.text import escape_hidden
@@ -49,13 +49,6 @@ def export(
         yield line
 
 
-class ExportDigest(NamedTuple):
-    """The digest of an exported run: SHA-256, in hex, of all its lines with their line ends."""
-
-    run: str
-    digest: str
-
-
 def lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes] = MappingProxyType({})) -> Iterator[str]:
     """Yield the same dicts as lines of JSON, without line ends; of an ended run then a line with their digest."""
     whole = hashlib.sha256()
@@ -66,8 +59,11 @@ def lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes] = Mapp
         yield json.dumps({"type": "digest", "sha256": whole.hexdigest()})
 
 
-def read_digest(lines: Sequence[str]) -> ExportDigest:
-    """Return the digest of an exported run. Raises `JournalError` if the lines are not those that it was made of."""
+def read_digest(lines: Sequence[str]) -> tuple[str, str]:
+    """Return the id of an exported run, and its digest: SHA-256, in hex, of all its lines with their line ends.
+
+    Raises `JournalError` if the lines are not those that it was made of.
+    """
     try:
         head, last = map(json.loads, (lines[0], lines[-1]))
         run, said = str(head["head"]["run"]), str(last["sha256"])
@@ -76,7 +72,7 @@ def read_digest(lines: Sequence[str]) -> ExportDigest:
     found = hashlib.sha256("".join(f"{line}\n" for line in lines[:-1]).encode()).hexdigest()
     if found != said:
         raise JournalError(f"It was changed: its digest is {found}, and its last line says {said}.")
-    return ExportDigest(run, said)
+    return run, said
 
 
 def _lines(run: RunRow, rows: Iterable[Row], contents: Mapping[str, bytes]) -> Iterator[str]:

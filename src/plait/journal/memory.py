@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable
 from typing import Any
 
 from plait.background import DONE
 from plait.core.errors import JournalError
 from plait.journal import codec, redaction
-from plait.journal.records import Row, RunHead, RunRow
+from plait.journal.records import Row, RunHead
 from plait.journal.store import RecordAndBody
 
 
 class MemoryLog:
     """The interface of `RunLog`, with the rows in memory. Secrets are replaced here too."""
 
-    def __init__(
-        self,
-        head: RunHead,
-        records: Sequence[RecordAndBody] = (),
-        *,
-        secrets: Iterable[str] = (),
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.head, self.lost, self.owner, self.n = head, "", "", 0
-        self.status = "running"
+    def __init__(self, head: RunHead, *, secrets: Iterable[str] = ()) -> None:
+        self.head = head
         self.outcome: dict[str, Any] | None = None
         self.totals: dict[str, Any] = {}
         self._rows: list[Row] = []
         self._scrub = redaction.scrubber(secrets)
-        self._clock = clock
-        self._started = self._updated = clock()
-        self.buffer(*records)
 
     @property
     def run(self) -> str:
@@ -50,31 +39,20 @@ class MemoryLog:
             if self._scrub:
                 record = codec.decode_record(self._scrub(codec.encode_record(record)).decode())
                 body = None if body is None else self._scrub(body)
-            self._updated = self._clock()
-            self._rows.append(Row(len(self._rows), self._updated, record, body))
+            self._rows.append(Row(len(self._rows), time.time(), record, body))
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
         """Record that the run is over or waits."""
-        self.owner = ""
         if self._scrub:
             outcome, totals = (
                 codec.decode_plain(self._scrub(codec.encode(each)).decode()) for each in (outcome, totals)
             )
-        self.status, self.outcome, self.totals, self._updated = status, outcome, totals, self._clock()
+        self.outcome, self.totals = outcome, totals
         return DONE
 
     def scrub(self, data: bytes) -> bytes:
         """Return the bytes as they are recorded."""
         return self._scrub(data)
 
-    @property
-    def rows(self) -> int:
-        return len(self._rows)
-
     def read_rows(self) -> list[Row]:
         return list(self._rows)
-
-    def row(self) -> RunRow:
-        """Return the run as a journal would list it."""
-        times = (self._started, self._updated)
-        return RunRow(self.head, self.status, self.outcome, self.totals, *times, self.owner, None, self.n)

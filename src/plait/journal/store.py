@@ -30,6 +30,7 @@ from plait.core.errors import UnknownRun
 from plait.journal.keys import read_key
 from plait.journal.records import Record, Row, RunHead, RunRow, SessionRow, SessionTurn
 from plait.journal.timeline import Timeline
+from plait.user_folders import state_folder
 
 T = TypeVar("T")
 
@@ -58,16 +59,6 @@ class RunLog(Protocol):
     @property
     def run(self) -> str:
         """The run's id."""
-        ...
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of the run, with those that wait."""
-        ...
-
-    @property
-    def lost(self) -> str:
-        """Why rows may be missing that say what the run did; "" if nothing speaks for that."""
         ...
 
     def append(self, *records: RecordAndBody, durable: bool = False) -> Awaitable[None]:
@@ -131,8 +122,7 @@ class KeptRecord(Struct, frozen=True):
 
 class CarriedRun(Struct, frozen=True):
     """A run on its way to another store, in plain values. `head` and the data of `rows` are JSON; a row has its time,
-    its record and its body. `count` is the number of rows that it had. `contents` are attached files, by digest.
-    Secrets are already replaced."""
+    its record and its body. `contents` are attached files, by digest. Secrets are already replaced."""
 
     head: str
     status: str
@@ -140,7 +130,6 @@ class CarriedRun(Struct, frozen=True):
     totals: dict[str, Any]
     started: float
     updated: float
-    count: int
     rows: tuple[tuple[float, str, bytes | None], ...]
     contents: dict[str, bytes] = {}
 
@@ -194,7 +183,7 @@ class Store(Protocol):
 
         `rows` is how many rows the caller has read; `records` are written with the claim. So what was decided by these
         rows, such as an answer to an open question, is recorded only if nobody wrote since: else raises
-        `RecordChanged`. If rows may be missing (`RunLog.lost`), the note "resumed" among the records says so.
+        `RecordChanged`. If rows may be missing, the note "resumed" among the records says so.
 
         Raises `JournalError` if the run has ended for good, or its process still lives; without `force` also if nobody
         knows whether it lives.
@@ -302,10 +291,7 @@ class Store(Protocol):
 def default_path() -> Path:
     """PLAIT_JOURNAL, else plait/journal.db under XDG_STATE_HOME, else under ~/.local/state."""
     named = os.environ.get("PLAIT_JOURNAL")
-    if named:
-        return Path(named).expanduser()
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "plait" / "journal.db"
+    return Path(named).expanduser() if named else state_folder() / "journal.db"
 
 
 _LOOP = BackgroundLoop("plait-reads")

@@ -18,7 +18,6 @@ from plait.journal.entries import (
     Change,
     ChildRun,
     CodeTurn,
-    EffectTaken,
     GuardDecision,
     LoopException,
     ModelAttempt,
@@ -241,10 +240,8 @@ class Timeline:
                 when: Literal["before", "after"] = "before" if key.mark == "?" else "after"
                 decided = (value.action, value.text, value.value)
                 yield "decided", GuardDecision(record.key, key.n, key.i, record.step, key.guard, when, *decided)
-            case "question":
-                pass  # nobody asked it
-            case "take":
-                yield "took", EffectTaken(record.key, key.n, record.step, value)
+            case "question" | "take":
+                pass  # nobody asked the question; what was taken has entries of its own
             case "child":
                 if record.key in self._children:
                     self._children[record.key] = child = replace(self._children[record.key], end=value)

@@ -7,7 +7,6 @@ are new.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from plait import __version__, config
 from plait.agent import Agent
 from plait.core import Loop, traits_of
 from plait.core.errors import ConfigError
+from plait.core.text import suggest
 from plait.lab.comparison import Contender
 from plait.lab.graders import grader_digest
 from plait.lab.tasks import Suite, SuiteTask, digest
@@ -86,11 +86,8 @@ def make_variants(
     known = {phase for loop in made for phase in phases_of(loop)}
     for phase in dict.fromkeys([*single, *(phase for row in wanted for phase in row), *set_phases]):
         if phase not in known:
-            near = difflib.get_close_matches(phase, sorted(known), 1)
-            raise ConfigError(
-                f"None of these loops has a phase '{phase}'.",
-                hint=f"Did you mean {near[0]}?" if near else f"They have: {', '.join(sorted(known))}.",
-            )
+            hint = suggest(phase, sorted(known), f"They have: {', '.join(sorted(known))}.")
+            raise ConfigError(f"None of these loops has a phase '{phase}'.", hint=hint)
     found: dict[str, Variant] = {}
     for loop in made:
         own = phases_of(loop)

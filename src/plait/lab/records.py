@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
-from plait.core.text import cut_text
+from plait.core.text import cut_text, suggest
 from plait.user_files import read_file
 
 MAX_UNPACKED = 1 << 30
@@ -65,10 +65,7 @@ def find_file(name: str) -> Path:
     if path.is_dir():
         raise ConfigError(f"{name.strip()!r} is a folder, not a file.")
     beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, beside, 1)
-    raise ConfigError(
-        f"There is no file {name.strip()!r}.", hint=f"Did you mean {near[0]}?" if near else f"Looked for {path}."
-    )
+    raise ConfigError(f"There is no file {name.strip()!r}.", hint=suggest(path.name, beside, f"Looked for {path}."))
 
 
 def read_records(path: Path) -> list[FileRecord]:

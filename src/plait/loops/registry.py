@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -14,6 +13,7 @@ import msgspec
 
 from plait.core import Loop, OneKind, Splitter, traits_of
 from plait.core.errors import ConfigError
+from plait.core.text import suggest
 from plait.installation import plugins
 from plait.loops.compaction import COMPACT
 
@@ -128,11 +128,8 @@ def _kind(name: str) -> type[Any]:
             loaded = point.load()
             assert isinstance(loaded, type)
             return loaded
-    near = difflib.get_close_matches(name, names(), 2)
-    raise ConfigError(
-        f"There is no loop '{name}'.",
-        hint=(f"Did you mean {' or '.join(near)}? " if near else "") + f"There are: auto, {', '.join(names())}.",
-    )
+    hint = f"{suggest(name, names(), most=2)} There are: auto, {', '.join(names())}."
+    raise ConfigError(f"There is no loop '{name}'.", hint=hint.strip())
 
 
 class CheckedOptions:

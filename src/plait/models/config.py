@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
 
 from plait.core.errors import ConfigError
+from plait.core.text import suggest
 from plait.models.base import ABILITIES
 from plait.models.presets import HOSTS, check_address
 from plait.models.prices import Rate
@@ -194,5 +194,4 @@ def _check_names(table: Mapping[str, Any], known: Iterable[str], where: str) -> 
 
 
 def _nearest(word: str, words: Iterable[str]) -> str:
-    near = get_close_matches(word, list(words), n=3, cutoff=0.5)
-    return f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(words))}."
+    return suggest(word, words, f"There are: {', '.join(sorted(words))}.", most=3, cutoff=0.5)

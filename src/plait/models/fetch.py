@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from plait import user_folders
 from plait.core.errors import ModelMissing
 from plait.models.catalogue import CATALOGUE, CatalogueModel, catalogue_model
 from plait.models.download import (
@@ -64,8 +65,7 @@ def cache_folder() -> Path:
     """Return the folder of model files: `PLAIT_CACHE`, else `plait/models` in the user's cache folder."""
     if own := os.environ.get("PLAIT_CACHE"):
         return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "plait" / "models"
+    return user_folders.cache_folder() / "models"
 
 
 def list_catalogue() -> list[CatalogueRow]:

@@ -22,6 +22,7 @@ from msgspec import Struct
 from plait.core.secrets import scrubber_of
 from plait.models.base import ABILITIES, Model
 from plait.models.fallback import join_models, members_of
+from plait.user_folders import state_folder
 
 logger = logging.getLogger("plait")
 
@@ -108,9 +109,7 @@ def _find_file() -> Path | None:
     own = os.environ.get("PLAIT_LEARNED", "")
     if own == "off":
         return None
-    if own:
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "plait/learned.json")
+    return Path(own).expanduser() if own else state_folder() / "learned.json"
 
 
 def _read(place: Path) -> list[LearnedRejection]:

@@ -7,7 +7,6 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ from msgspec import UNSET, Struct, structs
 
 from plait.core.errors import ConfigError
 from plait.core.secrets import SHORTEST
+from plait.core.text import suggest
 from plait.installation import plugins
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
@@ -385,15 +385,14 @@ def _model_of_plugin(spec: str, provider: str, name: str, config: ModelConfig) -
             return model
     known = providers(config)
     if ":" in spec:
-        near, otherwise = get_close_matches(provider, known), f"There are: {', '.join(known)}."
+        meant = suggest(provider, known, f"There are: {', '.join(known)}.", most=3)
         what = f"{spec!r}: the provider {provider!r} is not known."
         also = f"Another server goes under [endpoints.{provider}] in plait.toml."
     else:
         owner = next((owner for start, owner in _USUAL_NAMES.items() if provider.lower().startswith(start)), "")
-        near = [f"{owner}:{spec}"] if owner else get_close_matches(provider, known, n=3, cutoff=0.6)
         otherwise, what = "A model is written provider:name.", f"{spec!r} is not a model."
+        meant = f"Did you mean {owner}:{spec}?" if owner else suggest(provider, known, otherwise, most=3)
         also = f"Providers: {', '.join(known)}."
-    meant = f"Did you mean {' or '.join(near)}?" if near else otherwise
     raise ConfigError(what, hint=f"{meant} {also}")
 
 

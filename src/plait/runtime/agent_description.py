@@ -28,7 +28,8 @@ from plait.runtime.limits import Limits
 from plait.runtime.options import check_options, list_fields, without_option
 from plait.runtime.output import output_of
 from plait.runtime.prompts import PromptBook
-from plait.runtime.sessions import SESSION, recorded_tools, tools_of
+from plait.runtime.recorded_tools import recorded_tools, tools_of
+from plait.runtime.sessions import SESSION
 from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
 from plait.tools import Tool

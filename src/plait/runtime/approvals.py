@@ -30,7 +30,7 @@ def without_id(answer: str, id: str) -> str | None:
     return (rest_of_line + end + rest).strip() if id and found else None
 
 
-async def open_question(store: Store, run: str, id: str | None) -> Question:
+async def require_open_question(store: Store, run: str, id: str | None) -> Question:
     """Return the open question with that id, of the run or of a child run (`Question.run`).
 
     Raises `StaleAnswer`, which names the open questions.

@@ -80,7 +80,7 @@ class ToolServices:
         text = f"{self.engine.run_id}\0{self.entry.key.replace('.', chr(0))}".encode("utf-8", "surrogatepass")
         return base64.b32encode(hashlib.blake2b(text, digest_size=15).digest()).decode().lower()
 
-    async def make_call(self, tool: Tool, seconds: float, bound: BoundCall) -> Observation:
+    async def call_tool(self, tool: Tool, seconds: float, bound: BoundCall) -> Observation:
         """Make the call within `seconds` and return its observation. Child runs of the tool never outlive it.
 
         Raises `Suspend` if one of them waits for the user, after the others have ended.
@@ -130,14 +130,16 @@ class ToolServices:
 
     async def run_child(self, agent: ChildAgent[OutputT], question: UserQuestion, deps: object) -> Run[OutputT]:
         """Run an agent as a child run of this call; see `Context.arun`."""
-        name = identify_question(question)
-        number = self._started[name]
-        self._started[name] += 1
+        digest = self.engine.journal.digest(identify_question(question))
+        name = f"{digest}.{self._started[digest]}"
+        self._started[digest] += 1
+        from plait.runtime.child_runs import perform_child  # a child run needs all of the runtime
+
         if not self._children:
             self._pause()
         try:
             with self._working(self._children):
-                return await self.engine.run_spec.run_child(self, agent, question, deps, number)
+                return await perform_child(self, agent, question, deps, name)
         except ChildWaits as why:
             tool = self.entry.tool
             if tool is not None and not tool.spec.repeatable:

@@ -3,6 +3,7 @@ effect."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 from plait.core import Call
@@ -16,6 +17,12 @@ from plait.journal.timeline import Timeline
 async def read_calls_in_doubt(store: Store, head: RunHead, timeline: Timeline) -> list[Call]:
     """Return the calls in doubt of a run and its child runs; of a fork, also those of the child runs that its first
     steps started in the run that it comes from."""
+    found, children = await _read_own(store, head, timeline)
+    return found + await read_calls_of(store, children)
+
+
+async def _read_own(store: Store, head: RunHead, timeline: Timeline) -> tuple[list[Call], list[RunRow]]:
+    """Return the calls in doubt of a run itself, and its child runs."""
     repeatable = {tool["name"] for tool in head.tools if tool.get("read_only") or tool.get("idempotent")}
     found = [
         call
@@ -27,28 +34,44 @@ async def read_calls_in_doubt(store: Store, head: RunHead, timeline: Timeline) -
         for call in ((each.call,) if each.changed_by else (each.call, each.planned))
     ]
     effects, name, parent = {each.n for each in timeline.tool_calls}, head.run, head.parent
+    children: list[RunRow] = []
     while name:
         for row in await list_children(store, name):
             if row.head.caller is not None and read_key(row.head.caller.key).n in effects:
-                found += await read_calls_of(store, row)
+                children.append(row)
         name, parent = parent, ""
         with suppress(UnknownRun):  # deleted
             parent = (await store.find_run(name)).head.parent if name else ""
+    return found, children
+
+
+async def read_calls_of(store: Store, runs: Iterable[RunRow]) -> list[Call]:
+    """Return the calls in doubt of other runs and of their child runs; of those that go on, also those under way."""
+    found, left, seen = list[Call](), [*runs][::-1], set[str]()
+    while left:  # without recursion: a journal from elsewhere may nest runs at any depth, or in a circle
+        run = left.pop()
+        is_new = run.head.run not in seen
+        seen.add(run.head.run)
+        if is_new and (run.outcome is None or run.totals.get("guards", {}).get("approvals")):
+            timeline = await read_timeline(store, run.head.run, bodies=False)
+            calls, children = await _read_own(store, run.head, timeline)
+            found += calls
+            left += children[::-1]
     return found
-
-
-async def read_calls_of(store: Store, run: RunRow) -> list[Call]:
-    """Return the calls in doubt of another run and of its child runs; if it goes on, also those under way."""
-    if run.outcome is not None and not run.totals.get("guards", {}).get("approvals"):
-        return []
-    return await read_calls_in_doubt(store, run.head, await read_timeline(store, run.head.run, bodies=False))
 
 
 async def read_session_calls(store: Store, session: str, run: str) -> list[Call] | JournalError:
     """Return the calls in doubt of the turns of a conversation but `run`; the error if one of them cannot be read."""
     try:
         rows = await store.list_runs(RunQuery(session=session, is_open=True, children=True))
-        others = [row for row in reversed(rows) if row.head.run != run]
-        return [call for row in others for call in await read_calls_of(store, row)]
+        return await read_calls_of(store, [row for row in reversed(rows) if row.head.run != run])
     except JournalError as why:
         return why
+
+
+def describe_doubt(call: Call) -> str:
+    """Return the result of a call that is in doubt."""
+    return (
+        f"Error: the run was interrupted while '{call.tool}' was being called. Whether the call took effect is not "
+        "known, and it was not repeated."
+    )

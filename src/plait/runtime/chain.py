@@ -7,7 +7,8 @@ gives that up if the work between raises."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
@@ -83,6 +84,15 @@ def raise_named(guard: Guard, why: BaseException) -> NoReturn:
         raise why
     hint = "Correct it, then resume the run."
     raise ConfigError(f"The guard '{guard.name}' failed: {show_error(why)}.", hint=hint) from why
+
+
+@contextmanager
+def naming(guard: Guard) -> Iterator[None]:
+    """Raise what a guard raises inside as `raise_named` does."""
+    try:
+        yield
+    except BaseException as why:
+        raise_named(guard, why)
 
 
 def _release(guards: Sequence[Guard], entry: Entry) -> None:
@@ -282,10 +292,8 @@ class Chain:
     def recall(self, entry: Entry, result: Any) -> None:
         """Tell the guards of work that has ended, before it is settled. See `Guard.recall`."""
         for guard in self.at(type(entry.effect)).after:
-            try:
+            with naming(guard):
                 guard.recall(entry, result)
-            except BaseException as why:
-                raise_named(guard, why)
 
     def refuse_late(self, entry: Entry) -> str:
         """Return why an admitted call is not made after all; "" if it is. See `Guard.refuse_late`."""
@@ -300,10 +308,8 @@ class Chain:
     async def tell_signal(self, entry: Entry, why: Exception) -> None:
         """Tell all guards what the loop received in place of a result, or what ended the run."""
         for guard in reversed(self.guards):
-            try:
+            with naming(guard):
                 await guard.after(entry, why, False)
-            except BaseException as failure:
-                raise_named(guard, failure)
 
 
 def _apply(entry: Entry, performer: BasePerformer, result: Any, decision: Decision) -> Any:

@@ -25,7 +25,7 @@ from plait.core.arguments import named_input
 from plait.core.errors import ConfigError
 from plait.journal.timeline import Timeline
 from plait.models.wires.turns import arguments
-from plait.trust import state_folder
+from plait.user_folders import state_folder
 
 ChatMessages: TypeAlias = Iterable[Exchange | Mapping[str, Any]]
 """Turns of a conversation, oldest first: `Exchange` objects, or chat-completions messages."""

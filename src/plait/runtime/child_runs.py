@@ -21,13 +21,13 @@ from msgspec import UNSET, structs
 from plait.core import LimitNear, Stopped, Waiting
 from plait.core.errors import ConfigError, ToolError, UnknownRun
 from plait.core.text import sentence, shorten
-from plait.journal.entries import Question
+from plait.journal.entries import Question, say_refused
 from plait.journal.memory import MemoryLog
 from plait.journal.records import ChildEnd, ChildStart, ParentCall, ResultRecord, RunHead, RunRow
 from plait.journal.store import ENDED, RunLog, Store, read_timeline
 from plait.journal.timeline import Timeline
 from plait.runtime import runs
-from plait.runtime.attachments import UserQuestion, identify_question, split_question
+from plait.runtime.attachments import UserQuestion, split_question
 from plait.runtime.call_services import BudgetSpent
 from plait.runtime.context import Context
 from plait.runtime.guard import Entry, LimitReached, StartChild, Suspend
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from plait.runtime.call_services import ToolServices
 
 
-class ChildParts(Protocol):
-    """What an agent makes for its runs."""
+class ChildMaker(Protocol):
+    """Prepares the runs of an agent."""
 
     async def prepare_run(
         self, asked: UserQuestion, session: None, on_wait: OnWait | None, history: None, now: None, deps: Any
@@ -67,22 +67,22 @@ class ChildAgent(Protocol[OutputT]):
     def output(self) -> OutputForm[OutputT]: ...
 
     @property
-    def _parts(self) -> ChildParts: ...
+    def _runs(self) -> ChildMaker: ...
 
     def _with_loop_of(self, head: RunHead) -> ChildAgent[OutputT]: ...
 
 
-async def run_child(
-    services: ToolServices, agent: ChildAgent[OutputT], question: UserQuestion, deps: Any, number: int
+async def perform_child(
+    services: ToolServices, agent: ChildAgent[OutputT], question: UserQuestion, deps: Any, name: str
 ) -> Run[OutputT]:
-    """Run an agent as a child of a tool call, and return its run. `number` counts equal questions of the call from 0.
+    """Run an agent as a child of a tool call, and return its run. `name` tells it from the other children of the call.
 
     Raises `ChildWaits` if the child waits for the user, `ToolError` if a guard refuses it.
     """
-    if not hasattr(agent, "_parts"):
+    if not hasattr(agent, "_runs"):
         raise ConfigError(f"A {type(agent).__name__} is no agent.", hint="Give a plait.Agent.")
     engine, call = services.engine, services.entry
-    key = f"{call.key}:c{engine.journal.digest(identify_question(question))}.{number}"
+    key = f"{call.key}:c{name}"
     found = engine.journal.find(key)
     # A fork has the child runs of the run that it comes from.
     id = _derive_id(engine.run_id, key) if found.value is UNSET else found.asked.run
@@ -132,8 +132,7 @@ class RunChild(BasePerformer):
 
     def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
         """Raise `ToolError`: the tool goes on without the child."""
-        if by_user:
-            reason = f"the person refused it: {reason}" if reason else "the person refused it"
+        reason = say_refused(reason) if by_user else reason
         if by_user or is_after:
             reason = f"The {self.subject[is_after]} is {'withheld' if is_after else 'refused'}: {sentence(reason)}"
         raise ToolError(reason)
@@ -147,7 +146,7 @@ class RunChild(BasePerformer):
         agent, on_wait = start.agent, engine.run_spec.on_wait
         log: RunLog
         if row is None:
-            run_spec, head = await agent._parts.prepare_run(start.question, None, on_wait, None, None, start.deps)
+            run_spec, head = await agent._runs.prepare_run(start.question, None, on_wait, None, None, start.deps)
             settings = head.settings
             if carried := engine.totals().get("guards"):  # a fork of the child begins with what its parent knew
                 settings = {**settings, "guards": carried}
@@ -159,7 +158,7 @@ class RunChild(BasePerformer):
             head = row.head
             timeline = await read_timeline(engine.store, head.run, bodies=False)
             agent = agent._with_loop_of(head)  # kept until the run ends
-            run_spec = await agent._parts.prepare_resume(head, timeline, on_wait, start.deps, engine.store)
+            run_spec = await agent._runs.prepare_resume(head, timeline, on_wait, start.deps, engine.store)
             # Whoever may go on with the parent may go on with its children.
             run_spec, log = await runs.claim(run_spec, head, engine.store, force=True)
         questions: list[Question] = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 
 class RunClock:
@@ -47,9 +47,14 @@ class RunClock:
         """Leave out the time in which a local model was downloaded and loaded."""
         self._before -= seconds
 
-    def counted(self, *, working: int = 0, waiting: int = 0) -> Counted:
-        """Return a context manager within which so much work, or so many waits for a user or a retry, go on."""
-        return Counted(self, working, waiting)
+    @contextmanager
+    def counted(self, *, working: int = 0, waiting: int = 0) -> Iterator[None]:
+        """Count work, or waits for a user or a retry, that go on while this context is open."""
+        self.count(working, waiting)
+        try:
+            yield
+        finally:
+            self.count(-working, -waiting)
 
     def count(self, working: int, waiting: int) -> None:
         """Add to the work and the waits that go on. The clock stands still while all work waits."""
@@ -72,18 +77,3 @@ class RunClock:
                     deadline.reschedule(asyncio.get_running_loop().time() + self._left)
         if self.parent is not None:
             self.parent.count(0, 1 if is_paused else -1)
-
-
-class Counted:
-    """Work or waits that a clock counts while this context is open."""
-
-    __slots__ = ("_clock", "_waiting", "_working")
-
-    def __init__(self, clock: RunClock, working: int, waiting: int) -> None:
-        self._clock, self._working, self._waiting = clock, working, waiting
-
-    def __enter__(self) -> None:
-        self._clock.count(self._working, self._waiting)
-
-    def __exit__(self, *_: object) -> None:
-        self._clock.count(-self._working, -self._waiting)

@@ -63,16 +63,7 @@ class PhaseSpending(Struct, frozen=True, omit_defaults=True):
 
     def json(self) -> dict[str, Any]:
         """Return the row as a JSON object."""
-        return {
-            "phase": self.phase,
-            "model": self.model,
-            "calls": self.calls,
-            "retries": self.retries,
-            "usage": structs.asdict(self.usage),
-            "seconds": self.seconds,
-            "cost_usd": self.cost_usd,
-            "costs_reported": self.costs_reported,
-        }
+        return structs.asdict(self) | {"usage": structs.asdict(self.usage)}
 
 
 def spending(timeline: Timeline) -> tuple[PhaseSpending, ...]:
@@ -121,17 +112,9 @@ def in_all(rows: Iterable[PhaseSpending]) -> PhaseSpending:
     Work that ran in parallel counts in full, so the seconds may exceed the clock's.
     """
     rows = tuple(rows)
-    whole, models = _sum("in all", "", rows), [row for row in rows if not row.is_work]
-    return PhaseSpending(
-        whole.phase,
-        whole.model,
-        sum(row.calls for row in models),
-        sum(row.retries for row in models),
-        whole.usage,
-        whole.seconds,
-        whole.cost_usd,
-        whole.costs_reported,
-    )
+    models = [row for row in rows if not row.is_work]
+    calls, retries = sum(row.calls for row in models), sum(row.retries for row in models)
+    return structs.replace(_sum("in all", "", rows), calls=calls, retries=retries)
 
 
 def in_units(parts: Sequence[Fraction | int], unit: int) -> tuple[list[int], int]:

@@ -27,7 +27,7 @@ from plait.runtime.guard import (
     Refuse,
     StartChild,
     Suspend,
-    open_question,
+    make_open_question,
 )
 from plait.runtime.run_journal import RunJournal
 
@@ -60,7 +60,7 @@ class Decisions:
         at = read_key(key)
         if self.journal.decided[at.owner + at.mark][at.guard] != key:  # a later question closed it: it opens again
             await self.journal.write(IntentRecord(key, entry.step, "decision", found.asked))
-        raise Suspend(open_question(entry.run, key, entry.step, found.asked))
+        raise Suspend(make_open_question(entry.run, key, entry.step, found.asked))
 
     async def record(
         self, entry: Entry, performer: BasePerformer, guard: Guard, key: str, made: Any, result: Any | UnsetType = UNSET
@@ -69,7 +69,7 @@ class Decisions:
         if isinstance(made, AskApproval):
             asking = structs.replace(performer.ask(entry, made.text, result), reasons=made.reasons)
             await self.journal.write(IntentRecord(key, entry.step, "decision", asking))
-            raise Suspend(open_question(entry.run, key, entry.step, asking))
+            raise Suspend(make_open_question(entry.run, key, entry.step, asking))
         if isinstance(made, Refuse):
             decision = Decision("refuse", text=made.reason)
         else:
@@ -98,7 +98,7 @@ class Decisions:
         said = f"The edited input does not fit. {why}\n"
         asking = structs.replace(asking, text=said + asking.text.rpartition(said)[2])
         await self.journal.write(IntentRecord(key, entry.step, "decision", asking))
-        raise Suspend(open_question(entry.run, key, entry.step, asking))
+        raise Suspend(make_open_question(entry.run, key, entry.step, asking))
 
     def follow_before(self, entry: Entry) -> Decision | None:
         """Change an entry's effect as the guards did on record. Return the refusal if it ended so; None if it did not.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast, get_args
@@ -48,7 +48,7 @@ from plait.runtime.answers import answer_live
 from plait.runtime.approvals import waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.bound_calls import CallBinder
-from plait.runtime.chain import Admitted, Chain, raise_named
+from plait.runtime.chain import Admitted, Chain, naming
 from plait.runtime.clock import RunClock
 from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers import Performers
@@ -88,7 +88,7 @@ class Engine:
         store: Store | None = None,
         has_ended: bool = False,
     ) -> None:
-        self.run_spec, self.log, self.store, self.span, self._on_event = run_spec, log, store, span, on_event
+        self.run_spec, self.log, self.store, self.span, self.on_event = run_spec, log, store, span, on_event
         self.run_id = log.run
         past = run_spec.past
         self.journal = RunJournal(log, past.rows, replay=run_spec.replay, has_ended=has_ended)
@@ -190,11 +190,9 @@ class Engine:
         guards = sorted(self.chain.guards, key=lambda guard: guard.name.startswith("^"))
         carried: dict[str, Any] = {}
         for guard in guards:
-            try:
+            with naming(guard):
                 if (carry := guard.carry()) is not None:
                     carried[guard.name.lstrip("^")] = carry
-            except BaseException as why:
-                raise_named(guard, why)
         return self._own_totals() | ({"guards": carried} if carried else {})
 
     def _own_totals(self) -> dict[str, Any]:
@@ -232,9 +230,9 @@ class Engine:
         """Perform the loop's effect under the next number. A check has a number of its own."""
         if type(effect) in self.performers.checks:
             key, self._checks = f"{self._next}~{self._checks}", self._checks + 1
-            return self._perform(key, effect)
+            return self.perform_effect(key, effect)
         self._checks = 0
-        return self._perform(str(self.take_number()), effect)
+        return self.perform_effect(str(self.take_number()), effect)
 
     def take_number(self) -> int:
         """Return the number of the next effect."""
@@ -242,12 +240,11 @@ class Engine:
         self._next += 1
         return n
 
-    def start_effect(self, n: int, effect: Effect, beside: int) -> Coroutine[Any, Any, Any]:
-        """Perform a started effect, of which `beside` others began after it."""
-        return self._perform(str(n), effect, started=True, beside=beside)
+    async def perform_effect(self, key: str, effect: Effect, *, started: bool = False, beside: int = 0) -> Any:
+        """Perform an effect of the loop; of a started one, `beside` others began after it.
 
-    async def _perform(self, key: str, effect: Effect, *, started: bool = False, beside: int = 0) -> Any:
-        """Perform an effect of the loop. What is raised in place of a result is recorded under its key."""
+        What is raised in place of a result is recorded under its key.
+        """
         performer = self.performers.of(effect)
         step = performer.step_of(effect)
         if (work := self.journal.works.get(read_key(key).n, performer.work)) != performer.work and "~" not in key:
@@ -314,13 +311,8 @@ class Engine:
     # -- notes and events
 
     def say(self, event: Event) -> None:
-        if self._on_event is not None:
-            self._on_event(event)
-
-    @property
-    def is_watched(self) -> bool:
-        """Return whether somebody listens to the events."""
-        return self._on_event is not None
+        if self.on_event is not None:
+            self.on_event(event)
 
     def remark(self, kind: str, text: str, step: int | None = None, key: str = "") -> None:
         """Record and report a note of the runtime. One about an entry (`key`) is made once, though its guards may look
@@ -331,8 +323,7 @@ class Engine:
 
     async def _note(self, effect: Note) -> None:
         key, self._notes = f"n{self._notes}", self._notes + 1
-        if self.journal.note(key, self.steps, effect.kind, effect.text):
-            self.say(ev.Noted(self.steps, effect.kind, effect.text))
+        self.remark(effect.kind, effect.text, key=key)
         for guard in self.chain.at(Note).after:
             await guard.after(Entry(self.run_id, key, self.steps, effect, effect), None, False)
 

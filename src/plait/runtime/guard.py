@@ -113,8 +113,7 @@ class Attempt:
 
 
 class StartChild(Struct, frozen=True):
-    """A child run that a tool call starts. `depth` counts the levels of child runs: 1 is a child of the run at the
-    top."""
+    """A child run, with the id `run`, that a tool call starts. `deps` are the dependencies of its tools."""
 
     agent: Any
     question: Any
@@ -258,7 +257,7 @@ GUARD_PARTS = tuple(name for name in vars(Guard) if not name.startswith("_") and
 """What a guard has, but for its place and its name."""
 
 
-def open_question(run: str, key: str, step: int, asking: Asking) -> Question:
+def make_open_question(run: str, key: str, step: int, asking: Asking) -> Question:
     """Return an open question. `key` is that of the decision, or of the loop's effect, that waits for the answer."""
     at, id = read_key(key), question_id(run, key)
     return Question(key, at.n, at.i, step, asking.kind, asking.text, run, id, asking.call, at.guard)

@@ -14,19 +14,20 @@ from plait.core.messages import user
 from plait.runtime.context import Context
 from plait.runtime.guard import Guard
 from plait.runtime.hooks import Hook, has_point
-from plait.runtime.sessions import Embedder
+from plait.runtime.sessions import AnyEmbedder
 from plait.search import load_embedder
 from plait.tools.user_code import show_error
 
 if TYPE_CHECKING:
-    from plait.search.embedders import Embedder as LoadedEmbedder
-    from plait.search.embedders import Vectors
+    from plait.search.embedders import Embedder, Vectors
 
 EMBED = "embed"
 """The phase of a request that `before_model` sees for texts to an embedder: each text is a message of the user."""
 
 
-def guard_embedder(given: Embedder, hooks: Iterable[Hook | Guard], env: Mapping[str, str] | None = None) -> Embedder:
+def guard_embedder(
+    given: AnyEmbedder, hooks: Iterable[Hook | Guard], env: Mapping[str, str] | None = None
+) -> AnyEmbedder:
     """Return an embedder whose texts pass the hooks. The local one sends nothing, so it stays as it is.
 
     A word is loaded when it is first used, with key and address from `env` (default: the environment).
@@ -37,11 +38,11 @@ def guard_embedder(given: Embedder, hooks: Iterable[Hook | Guard], env: Mapping[
 
 
 class _GuardedEmbedder:
-    def __init__(self, given: Embedder, hooks: tuple[Hook, ...], env: Mapping[str, str] | None) -> None:
+    def __init__(self, given: AnyEmbedder, hooks: tuple[Hook, ...], env: Mapping[str, str] | None) -> None:
         self._given, self._hooks, self._env = given, hooks, env
 
     @cached_property
-    def _embedder(self) -> LoadedEmbedder:
+    def _embedder(self) -> Embedder:
         return load_embedder(self._given, env=self._env)
 
     @property

@@ -7,26 +7,18 @@ user (`AskApproval`). The journal has each decision, so a replay needs no hooks.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from difflib import get_close_matches
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from plait.core import JSON, Call, Observation, Reply, Think
 from plait.core.errors import ConfigError
+from plait.core.text import suggest
 from plait.runtime.context import Context
 from plait.runtime.guard import AskApproval, Guard, Refuse
 
 HookPoint: TypeAlias = Literal[
     "before_model", "after_model", "before_tool", "after_tool", "before_answer", "after_answer"
 ]
-POINTS: tuple[HookPoint, ...] = (
-    "before_model",
-    "after_model",
-    "before_tool",
-    "after_tool",
-    "before_answer",
-    "after_answer",
-)
-
+POINTS: tuple[HookPoint, ...] = get_args(HookPoint)
 
 BUILT_IN = frozenset(
     {"approvals", "breaker", "grounding", "limits", "output", "output_after_hooks", "sources", "taint"}
@@ -34,7 +26,7 @@ BUILT_IN = frozenset(
 """The names of the guards that Plait has itself."""
 
 T = TypeVar("T")
-Decision: TypeAlias = T | Refuse | AskApproval | None
+HookResult: TypeAlias = T | Refuse | AskApproval | None
 """The result of a hook: a new value, a refusal, a question to the user, or None to change nothing."""
 
 
@@ -55,8 +47,8 @@ class Hook:
     def __init_subclass__(cls) -> None:
         for name in vars(cls):
             if name.startswith(("before_", "after_", "on_")) and not hasattr(Hook, name):
-                near = get_close_matches(name, [*POINTS, "on_tool_error"], 1)
-                hint = f"Did you mean {near[0]}?" if near else f"Hooks have: {', '.join(POINTS)}, on_tool_error."
+                known = [*POINTS, "on_tool_error"]
+                hint = suggest(name, known, f"Hooks have: {', '.join(known)}.")
                 raise ConfigError(f"The hook {cls.__name__} has a method '{name}', which nothing calls.", hint=hint)
 
     @property
@@ -64,15 +56,15 @@ class Hook:
         """Return the name by which the journal knows the hook. A resumed run needs hooks of the same names."""
         return type(self).__name__
 
-    def before_model(self, context: Context[Any], request: Think) -> Decision[Think] | Awaitable[Decision[Think]]:
+    def before_model(self, context: Context[Any], request: Think) -> HookResult[Think] | Awaitable[HookResult[Think]]:
         """Decide about a request before it is sent. A refusal ends the run as *failed*."""
         return None
 
-    def after_model(self, context: Context[Any], reply: Reply) -> Decision[Reply] | Awaitable[Decision[Reply]]:
+    def after_model(self, context: Context[Any], reply: Reply) -> HookResult[Reply] | Awaitable[HookResult[Reply]]:
         """Decide about a reply before the loop reads it. A refusal ends the run as *failed*."""
         return None
 
-    def before_tool(self, context: Context[Any], call: Call) -> Decision[Call] | Awaitable[Decision[Call]]:
+    def before_tool(self, context: Context[Any], call: Call) -> HookResult[Call] | Awaitable[HookResult[Call]]:
         """Decide about a call before it is made. The model reads the reason of a refusal as the result."""
         return None
 
@@ -87,18 +79,18 @@ class Hook:
 
     def after_tool(
         self, context: Context[Any], call: Call, observation: Observation
-    ) -> Decision[Observation] | Awaitable[Decision[Observation]]:
+    ) -> HookResult[Observation] | Awaitable[HookResult[Observation]]:
         """Decide about the result of a call, or its error, before the loop sees it. The journal has the original.
 
         The model reads the reason of a refusal in place of the result.
         """
         return None
 
-    def before_answer(self, context: Context[Any], answer: JSON) -> Decision[JSON] | Awaitable[Decision[JSON]]:
+    def before_answer(self, context: Context[Any], answer: JSON) -> HookResult[JSON] | Awaitable[HookResult[JSON]]:
         """Decide about an answer that the model gives. After a refusal it answers again, as after an output check."""
         return None
 
-    def after_answer(self, context: Context[Any], answer: JSON) -> Decision[JSON] | Awaitable[Decision[JSON]]:
+    def after_answer(self, context: Context[Any], answer: JSON) -> HookResult[JSON] | Awaitable[HookResult[JSON]]:
         """Decide about the answer with which the run ends. A refusal ends the run as *failed*."""
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from plait.runtime.agent_fields import list_hooks
-from plait.runtime.chain import raise_named
+from plait.runtime.chain import naming
 from plait.runtime.context import Context
 from plait.runtime.grounding import sources_of
 from plait.runtime.guard import GUARD_PARTS, USERS, Entry, Guard
@@ -53,10 +53,8 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     ]
     for each in list_hooks(agent):
         if isinstance(each, Guard):
-            try:
+            with naming(each):
                 own.append(each.start(Context(spec.deps, engine.run_id, 0, spec.session)))
-            except BaseException as why:
-                raise_named(each, why)
         else:
             own += guard_hook(each, hooked)
     if agent.grounding != "off":

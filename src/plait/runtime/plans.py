@@ -26,7 +26,7 @@ from plait.runtime.limits import Limits
 from plait.runtime.plan_estimate import Expected, texts_in
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
-from plait.runtime.tool_selection import as_recorded
+from plait.runtime.tool_selection import narrow_to_recorded
 
 
 class Planned(Struct, frozen=True):
@@ -105,7 +105,7 @@ def kit_of(head: RunHead) -> LoopContext:
     book = PromptBook(name, Path(folder) if folder and Path(folder).is_dir() else None, prompts_of(name))
     limits = msgspec.convert(head.settings.get("limits", {}), Limits)
     tools = msgspec.convert(head.tools, tuple[ToolSpec, ...])
-    return as_recorded(LoopContext(tools, book, head.settings.get("system"), limits.observation_chars), head)
+    return narrow_to_recorded(LoopContext(tools, book, head.settings.get("system"), limits.observation_chars), head)
 
 
 def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan | None:

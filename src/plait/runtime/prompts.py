@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache, cached_property, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -19,6 +18,7 @@ from typing import Any
 
 from plait.core.errors import ConfigError
 from plait.core.labels import labels_in
+from plait.core.text import suggest
 from plait.loops import OURS, shared_prompts_of
 from plait.loops import names as loop_names
 from plait.runtime.prompt_labels import BLOCKS, labels_of_template
@@ -176,11 +176,10 @@ class PromptBook:
                 or (file.endswith(".j2") and is_included(name, self._texts.values()))
             ):
                 continue
-            near = get_close_matches(name, self._known, n=1)
             raise ConfigError(
                 f"{self.folder}/{self.loop}/{file} is not used: the loop '{self.loop}' has no prompt '{name}', and no "
                 "template includes it.",
-                hint=f"Did you mean {near[0]}?" if near else f"It has: {', '.join(sorted(self._known))}.",
+                hint=suggest(name, self._known, f"It has: {', '.join(sorted(self._known))}."),
             )
 
     def _check_templates(self) -> None:

@@ -8,7 +8,7 @@ from plait import loops
 from plait.core import Event, Loop
 from plait.core import events as ev
 from plait.core.errors import ConfigError
-from plait.core.text import escape_hidden, sentence
+from plait.core.text import escape_hidden
 from plait.journal.codec import encode
 from plait.journal.entries import (
     CodeTurn,
@@ -23,6 +23,7 @@ from plait.journal.entries import (
 from plait.journal.records import Resumption, RunHead
 from plait.journal.timeline import Timeline
 from plait.loops import splitter_of
+from plait.runtime.signals import describe_signal, read_signal
 
 
 def recorded_loop(head: RunHead) -> Loop | None:
@@ -78,10 +79,8 @@ def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:
         case _, RecordedNote(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
         # The loop reports by itself how it handles the other exceptions.
-        case _, LoopException(kind="LimitNear", step=step, limit=limit, detail=detail):
-            return [ev.Noted(step, "loop" if limit == "loop" else "limit", sentence(detail))]
-        case _, LoopException(kind="ContextOverflow", step=step, detail=detail):
-            return [ev.Noted(step, "limit", detail)]
+        case _, LoopException(step=step) as raised if (said := describe_signal(read_signal(raised))) is not None:
+            return [ev.Noted(step, *said)]
         case "waits", Question(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
         case "answered", Question() as question:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from plait.core import CheckAnswer, Piece, Reply, Splitter, WaitResult
+from plait.core import CheckAnswer, Piece, Reply, WaitResult
 from plait.core import events as ev
+from plait.core.output import FINAL_ANSWER
 from plait.journal.keys import read_key
 from plait.loops import splitter_of
 from plait.runtime.guard import Entry, Finish
-from plait.runtime.partial_output import PartialAnswer, find_answer_tool, is_only_answer
+from plait.runtime.output import OutputType
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine
@@ -19,29 +20,30 @@ if TYPE_CHECKING:
 class ReplyListener:
     """Splits the text of an unfinished reply into events, and passes lines to a loop that waits for them.
 
-    `answer_tool` is the tool whose input is a typed answer; "" for none.
+    `again`: another process made attempts, and pieces of them may have been taken, so the reply begins again.
     """
 
-    def __init__(
-        self,
-        n: int,
-        step: int,
-        split: Callable[[], Splitter] | None,
-        say: Callable[[ev.Event], None],
-        on_piece: Callable[[WaitResult], None] | None,
-        again: bool = False,
-        follow_answer: Callable[[], PartialAnswer] | None = None,
-        only_answer: bool = False,
-        answer_tool: str = "",
-    ) -> None:
-        self._n, self._step, self._split, self._say, self._on_piece = n, step, split, say, on_piece
-        self._follow_answer, self._only_answer = follow_answer, only_answer
-        self._answer = follow_answer() if follow_answer is not None else None
-        self._splitter = split() if split is not None else None
+    def __init__(self, engine: Engine, entry: Entry, again: bool) -> None:
+        self._engine, self._step, self._n = engine, entry.step, read_key(entry.key).n
+        self._effect = effect = entry.effect
+        self._on_piece = engine.performers.started.add_piece if effect.watch else None
+        self._holds_answers = engine.chain.holds_text(CheckAnswer, Finish)
+        """Whether no text of an answer is shown before the guards have seen it."""
+        spec = engine.run_spec.output.spec
+        self._only_answer = spec is not None and effect.schema is not None and effect.schema == spec.request_schema
+        """Whether the whole text of the reply is the typed answer, because its schema is that of the answer."""
+        offered = [tool.name for tool in effect.tools if spec is not None and tool.parameters == spec.request_schema]
+        self.followed_tool = FINAL_ANSWER if FINAL_ANSWER in offered else ""
+        """The tool whose input is a typed answer; "" for none."""
         self._again = again
-        self._fed = False
-        self._line = ""
-        self.followed_tool = answer_tool
+        self._begin()
+
+    def _begin(self) -> None:
+        run_spec, is_watched = self._engine.run_spec, self._engine.on_event is not None
+        self._splitter = splitter_of(run_spec.loop, self._effect.phase) if is_watched else None
+        follows = is_watched and run_spec.output.spec is not None and not self._holds_answers
+        self._answer = PartialAnswer(run_spec.output, self._show_output) if follows else None
+        self._fed, self._line = False, ""
 
     def __call__(self, text: str) -> None:
         """Add the next part of the reply."""
@@ -65,9 +67,8 @@ class ReplyListener:
     def again(self) -> None:
         """Start again: the attempt failed, so its text is not part of the reply."""
         if self._fed:
-            self._splitter = self._split() if self._split is not None else None
-            self._answer = self._follow_answer() if self._follow_answer is not None else None
-            self._again, self._fed, self._line = True, False, ""
+            self._again = True
+            self._begin()
 
     def close(self, reply: Reply) -> None:
         """End the reply."""
@@ -77,31 +78,37 @@ class ReplyListener:
     def _show(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
             if piece.kind != "observation":
-                self._say(ev.WRITTEN[piece.kind](self._step, piece.text))
+                event = ev.WRITTEN[piece.kind](self._step, piece.text)
+                if not (self._holds_answers and isinstance(event, ev.Answer | ev.Text)):
+                    self._engine.say(event)
             if piece.kind == "answer" and self._answer is not None and not self._only_answer:
                 self._answer.add(piece.text)
 
+    def _show_output(self, value: Any) -> None:
+        self._engine.say(ev.PartialOutput(self._step, value))
+
 
 def listen_to_reply(engine: Engine, entry: Entry, *, again: bool) -> ReplyListener | None:
-    """Return the listener for the text of an unfinished reply; None if nobody needs it.
+    """Return the listener for the text of an unfinished reply; None if nobody needs it."""
+    return ReplyListener(engine, entry, again) if engine.on_event is not None or entry.effect.watch else None
 
-    `again`: another process made attempts, and pieces of them may have been taken, so the reply begins again.
-    """
-    effect, step, loop, output = entry.effect, entry.step, engine.run_spec.loop, engine.run_spec.output
-    split = (lambda: splitter_of(loop, effect.phase)) if engine.is_watched else None
-    on_piece = engine.performers.started.add_piece if effect.watch else None
-    if split is None and on_piece is None:
-        return None
 
-    def follow_answer() -> PartialAnswer:
-        return PartialAnswer(output, lambda value: engine.say(ev.PartialOutput(step, value)))
+class PartialAnswer:
+    """The answer in one reply, as far as it is written. `show` gets each new value."""
 
-    def say_but_answers(event: ev.Event) -> None:
-        if not isinstance(event, ev.Answer | ev.Text):
-            engine.say(event)
+    def __init__(self, output: OutputType[Any], show: Callable[[Any], None]) -> None:
+        self._output, self._show = output, show
+        self._text = ""
+        self._last: Any = None
 
-    held = engine.chain.holds_text(CheckAnswer, Finish)  # no text of an answer before the guards have seen it
-    partial_answer = follow_answer if split is not None and output.spec is not None and not held else None
-    say, tool = say_but_answers if held else engine.say, find_answer_tool(effect, output.spec)
-    only_answer, n = is_only_answer(effect, output.spec), read_key(entry.key).n
-    return ReplyListener(n, step, split, say, on_piece, again, partial_answer, only_answer, tool)
+    def add(self, text: str) -> None:
+        """Add the next part of the answer's text."""
+        self._text += text
+        value = self._output.make_partial(self._text)
+        try:
+            is_new = value is not None and bool(value != self._last)
+        except Exception:  # the user's own comparison, of a half value
+            is_new = True
+        if is_new:
+            self._last = value
+            self._show(value)

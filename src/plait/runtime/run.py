@@ -15,7 +15,7 @@ from plait.core.errors import JournalError, OutputError
 from plait.core.events import Observed, Replied
 from plait.core.notebook import render_html, repr_short
 from plait.journal.codec import encode
-from plait.journal.records import Row
+from plait.journal.records import Row, RunHead
 from plait.journal.timeline import Timeline
 from plait.runtime.chat_messages import calls_in, write_messages
 from plait.runtime.costs import PhaseSpending, spending
@@ -220,43 +220,39 @@ def waits_of(outcome: Outcome | None) -> dict[str, str] | None:
 
 
 def run_of(
-    run: str,
+    head: RunHead,
     outcome: Outcome,
     totals: dict[str, Any],
     *,
-    question: str,
-    loop: str,
     models: dict[str, str],
     rows: Callable[[], Sequence[Row]],
     read_children: Callable[[], Sequence[Run]],
-    loop_object: Loop | None = None,
-    output_type: OutputType[Any] = TEXT,
-    history: tuple[Exchange, ...] = (),
-    tools: tuple[dict[str, Any], ...] = (),
-    taint: str = "off",
+    loop_object: Loop | None,
+    output_type: OutputType[Any],
+    taint: str,
 ) -> Run[Any]:
     """Build a run from its parts, as the engine or the journal has them."""
     outside = bool(totals.get("guards", {}).get("taint")) if totals else True
     if (calling := call_services()) is not None:
         calling.outside |= outside  # a tool runs an agent by itself: what that run read may be in the tool's result
     return Run(
-        id=run,
+        id=head.run,
         outcome=outcome,
-        loop=loop,
+        loop=head.loop["name"],
         steps=totals.get("steps", 0),
         calls=totals.get("calls", 0),
         usage=convert(totals, Usage),
         cost_usd=totals.get("cost_usd"),
         seconds=totals.get("seconds", 0.0),
         models=models,
-        question=question,
+        question=head.question,
         rows=rows,
         read_children=read_children,
         tree=spent_in(totals),
         loop_object=loop_object,
         output_type=output_type,
-        history=history,
-        tools=tools,
+        history=head.given or head.history,
+        tools=head.tools,
         outside=outside,
         taint=taint,
     )

@@ -123,11 +123,6 @@ class RunJournal:
 
     # -- looking up
 
-    @property
-    def reached(self) -> int:
-        """Return the number of the last effect on record, -1 for none."""
-        return self._reached
-
     def find(self, key: str) -> FoundEntry:
         """Return what is on record of an entry."""
         return self._found.get(key, NOTHING)

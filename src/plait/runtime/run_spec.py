@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from plait.core import Call, Loop, LoopContext, Task, Waiting
-from plait.core.errors import ConfigError, JournalError, ReplayDiffers
+from plait.core.errors import JournalError, ReplayDiffers
 from plait.journal.keys import read_key
 from plait.journal.records import Row
 from plait.models.base import Model
@@ -21,7 +21,6 @@ from plait.tools import Toolset
 
 if TYPE_CHECKING:
     from plait.runtime.agent_fields import AgentFields
-    from plait.runtime.run import Run
 
 OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None] | str | None]
 """Answers for the user during a run, as a plain or an async function; None leaves the run waiting."""
@@ -56,14 +55,6 @@ class Past:
     calls_in_doubt: tuple[Call, ...] = ()
 
 
-def _no_model(model: str | Model | None) -> Model:
-    raise ConfigError(f"No model is known for {model!r}.", hint="Give a model object.")
-
-
-def _no_child(*_: Any) -> Awaitable[Run[Any]]:
-    raise ConfigError("This run can have no child runs.")
-
-
 @dataclass(frozen=True)
 class RunSpec:
     """All that one run needs, whether it is new, resumed, forked or replayed. `agent` has the options."""
@@ -74,6 +65,8 @@ class RunSpec:
     context: LoopContext
     tools: Toolset
     phases: Phases
+    find_model: Callable[[str | Model | None], Model]
+    """Returns the model that a tool names; for None that of the run."""
     outside: tuple[str, ...] = ()
     """What the context holds from outside at the start (`guards/taint.py`)."""
     on_wait: OnWait | None = None
@@ -88,10 +81,6 @@ class RunSpec:
     deps: Any = None
     """The dependencies of tools, as the caller gave them."""
     session: str = ""
-    find_model: Callable[[str | Model | None], Model] = _no_model
-    """Returns the model that a tool names; for None that of the run."""
-    run_child: Callable[..., Awaitable[Run[Any]]] = _no_child
-    """Runs an agent as a child of a tool call (`child_runs.run_child`)."""
     data_tokens: tuple[str, ...] = ()
     """Special tokens of the models that no prompt of the loop holds. In a request they can only be data."""
     contents: Mapping[str, bytes] = field(default_factory=dict)

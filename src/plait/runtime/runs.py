@@ -22,7 +22,7 @@ from plait.journal.records import NoteRecord, ResultRecord, Resumption, Row, Run
 from plait.journal.store import ENDED, RecordAndBody, RunLog, Store, list_children, wait_for
 from plait.journal.timeline import Timeline, select_rows_before
 from plait.runtime.answers import read_answer, record_answer
-from plait.runtime.approvals import open_question, waiting_with, without_id
+from plait.runtime.approvals import require_open_question, waiting_with, without_id
 from plait.runtime.artifacts import ArtifactStore, read_artifacts
 from plait.runtime.background import wait_to_end
 from plait.runtime.bound_calls import CallBinder
@@ -83,7 +83,7 @@ async def claim(
         records: list[RecordAndBody] = [(resumed, None)]
         asked: Question | None = None
         if answer is not None:
-            asked = await open_question(store, head.run, question)
+            asked = await require_open_question(store, head.run, question)
             given = _read_answer(answer, asked, run_spec, head.run, rows)
             if asked.run == head.run:
                 records.append((given, None))
@@ -175,21 +175,23 @@ def read_finished_run(
             f"Run {row.head.run} has not ended ({row.status}).",
             hint=f"plait resume {row.head.run} goes on with it.",
         )
+    rows, read_children = _make_readers(store, row.head.run)
     return run_of(
-        row.head.run,
+        row.head,
         outcome_of(row.outcome),
         row.totals,
-        question=row.head.question,
-        loop=row.head.loop["name"],
         models={phase: str(model["spec"]) for phase, model in row.head.models.items()},
-        rows=lambda: wait_for(store.read_rows(row.head.run)),
-        read_children=lambda: wait_for(read_child_runs(store, row.head.run)),
+        rows=rows,
+        read_children=read_children,
         loop_object=loop,
         output_type=output or output_of(read_recorded_output(row.head)),
-        history=row.head.given or row.head.history,
-        tools=row.head.tools,
         taint=row.head.settings.get("taint", "off"),
     )
+
+
+def _make_readers(store: Store, run: str) -> tuple[Callable[[], list[Row]], Callable[[], list[Run[Any]]]]:
+    """Return the functions that read a run's rows and its child runs when they are called."""
+    return lambda: wait_for(store.read_rows(run)), lambda: wait_for(read_child_runs(store, run))
 
 
 async def read_child_runs(store: Store, run: str) -> list[Run]:
@@ -229,14 +231,6 @@ async def _answer_child(store: Store, run: str, answer: ResultRecord, secrets: I
     )
     if row.outcome is not None:  # else it was interrupted, and goes on as such
         await log.end(row.status, row.outcome, row.totals)
-
-
-def lost_text(why: str) -> str:
-    """Explain to the user that the journal of a run has lost rows."""
-    return (
-        f"{why} Plait does not repeat calls that may have been made: all calls of tools with effects need approval. If "
-        "nothing was done since, --on-interrupted-call repeat makes them all."
-    )
 
 
 _BEFORE_WORK = (ev.Asked, ev.Called, ev.Executing)
@@ -321,7 +315,11 @@ async def _perform(
     if on_event is not None:
         on_event(ev.Began(head.run, head.question, head.loop["name"], resumed, "" if resumed else head.parent))
         if run_spec.past.lost and resumed:
-            on_event(ev.Noted(0, "journal", lost_text(run_spec.past.lost)))
+            text = (
+                f"{run_spec.past.lost} Plait does not repeat calls that may have been made: all calls of tools with "
+                "effects need approval. If nothing was done since, --on-interrupted-call repeat makes them all."
+            )
+            on_event(ev.Noted(0, "journal", text))
     if store is not None and run_spec.session:
         calls = await read_session_calls(store, run_spec.session, head.run)
         run_spec = replace(run_spec, past=replace(run_spec.past, session_calls=calls))
@@ -333,27 +331,19 @@ async def _perform(
     if on_suspend is not None and engine.questions:
         on_suspend(engine.questions)
 
-    def read_rows() -> list[Row]:
-        assert store is not None
-        return wait_for(store.read_rows(head.run))
-
-    def read_children() -> list[Run[Any]]:
-        assert store is not None
-        return wait_for(read_child_runs(store, head.run))
-
+    if store is None:
+        rows, read_children = cast(MemoryLog, log).read_rows, engine.children.copy
+    else:
+        rows, read_children = _make_readers(store, head.run)
     run = run_of(
-        head.run,
+        head,
         outcome,
         engine.totals(),
-        question=head.question,
-        loop=head.loop["name"],
         models={phase: run_spec.phases.spec(phase) for phase in run_spec.loop.phases},
-        rows=read_rows if store is not None else cast(MemoryLog, log).read_rows,
-        read_children=read_children if store is not None else engine.children.copy,
+        rows=rows,
+        read_children=read_children,
         loop_object=run_spec.loop,
         output_type=run_spec.output,
-        history=head.given or head.history,
-        tools=head.tools,
         taint=run_spec.agent.taint,
     )
     if on_event is not None:

@@ -11,14 +11,13 @@ search tool.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from shlex import quote
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
-from msgspec import Struct, convert, structs, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from plait.core import Exchange, PastCall, ToolSpec
-from plait.core.errors import ConfigError, JournalError, SessionWaits, ToolError
+from plait.core.errors import ConfigError, JournalError, SessionWaits
 from plait.core.text import shorten
 from plait.journal.open_questions import find_open_questions
 from plait.journal.owner import new_run_id
@@ -28,12 +27,8 @@ from plait.runtime.approvals import waiting_with
 from plait.runtime.chat_messages import ChatMessages, calls_in, read_turns
 from plait.runtime.options import Option, check_options, list_fields
 from plait.search import load_embedder
-from plait.search.embedders import Embedder as EmbedderObject
-from plait.search.embedders import EmbedFunction
-from plait.tools import Tool, Toolset
-from plait.tools.load import is_mcp_word, recall_tools
-from plait.tools.signature import Signature
-from plait.trust import risk_of_tool
+from plait.search.embedders import Embedder, EmbedFunction
+from plait.tools import Tool
 from plait.user_functions import require_plain
 
 SESSION = "(session)"
@@ -43,7 +38,7 @@ LONGEST_NAME = 200
 
 ReadCalls: TypeAlias = Callable[[SessionTurn], Sequence[PastCall]]
 
-Embedder: TypeAlias = str | EmbedFunction | EmbedderObject
+AnyEmbedder: TypeAlias = str | EmbedFunction | Embedder
 """Measures meaning: "local", "openai:NAME", a function from texts to vectors, or your own object."""
 
 
@@ -65,7 +60,7 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
     chars: Annotated[int, Option("Maximum characters of these turns.")] = 6000
     result_chars: Annotated[int, Option("Maximum characters of their tool calls and results; 0: none.")] = 2000
     embedder: Annotated[
-        Embedder,
+        AnyEmbedder,
         Option(
             "The embedder that searches a session and the tools: local, openai:NAME, ...",
             "--embedder SPEC",
@@ -78,7 +73,7 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
 
     def __post_init__(self) -> None:
         check_options(self)
-        if isinstance(self.embedder, EmbedderObject):
+        if isinstance(self.embedder, Embedder):
             require_plain(self.embedder.embed, "embed of embedder=")
         elif not isinstance(self.embedder, str):
             require_plain(self.embedder, "embedder=")
@@ -136,7 +131,7 @@ class Conversation(Struct, frozen=True):
     outside: bool = False
     """Whether strangers may have written a part of the turns that the caller passed."""
 
-    def tool(self, store: Store | None, embedder: Embedder) -> Tool:
+    def tool(self, store: Store | None, embedder: AnyEmbedder) -> Tool:
         """Return the tool that searches the conversation before this run."""
 
         def read_turns() -> list[SessionTurn]:
@@ -159,7 +154,7 @@ def session_spec() -> ToolSpec:
     return _make_search_tool(list, "local").spec
 
 
-def _make_search_tool(read_turns: Callable[[], Sequence[SessionTurn]], embedder: Embedder) -> Tool:
+def _make_search_tool(read_turns: Callable[[], Sequence[SessionTurn]], embedder: AnyEmbedder) -> Tool:
     from plait.toolkits.chat_history import chat_history
 
     return chat_history(read_turns, embedder)
@@ -276,87 +271,3 @@ def check_session_name(session: str) -> str:
 def fresh_name() -> str:
     """Return a new name for a session that has none."""
     return f"chat-{new_run_id().rpartition('-')[2]}"
-
-
-class RecordedTool(Tool, frozen=True, dict=True, kw_only=True):
-    """A tool as a run's record describes it, without its code. It can be shown, but not called.
-
-    Opening a journal from someone else must not run code. So Plait uses these tools to replay a run of a journal that
-    is not the user's default one. Such a run can be resumed or forked only after the user allows its tools.
-    """
-
-    recorded: ToolSpec
-
-    @cached_property
-    def signature(self) -> Signature:
-        spec = self.recorded
-        return Signature(spec.parameters, spec.description, spec.returns, spec.result)
-
-    @cached_property
-    def spec(self) -> ToolSpec:
-        return self.recorded
-
-
-def require_loaded(tools: Iterable[Any]) -> None:
-    """Raise `ConfigError` if the code of any of these tools was not loaded."""
-    missing = [tool for tool in tools if isinstance(tool, RecordedTool)]
-    if given := [tool.name for tool in missing if not tool.source]:
-        raise ConfigError(
-            f"Tools of this run were given in Python: {', '.join(given)}.",
-            hint="Name them with --tools file.py, or go on in Python: agent.resume(run).",
-        )
-    if sources := dict.fromkeys(tool.source for tool in missing):
-        raise ConfigError(
-            f"This journal names tools that need your trust, and Plait did not load them: {', '.join(sources)}.",
-            hint="If you trust it, add --load-tools (in Python: load_tools=True). Or name your own tools with --tools.",
-        )
-
-
-def _not_loaded(*args: Any, **kwargs: Any) -> None:
-    raise ToolError("The code of this tool was not loaded.")
-
-
-def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> tuple[str | Tool, ...]:
-    """Return the sources of a run's tools: words, and the tools of a server. Leaves out the sources in `apart`.
-
-    Without `load_code`, a tool whose word needs trust is only a description from the record.
-    """
-    found: list[str | Tool] = []
-    tools = recorded_tools(head, apart)
-    for source in dict.fromkeys(head.sources):
-        recorded = [each for each in tools if each.source == source]
-        if source not in apart and not load_code and risk_of_tool(source, None):  # also a word without a recorded tool
-            found += recorded
-        elif is_mcp_word(source):
-            found += recall_tools(source, [each.recorded for each in recorded])
-        elif source not in apart:
-            found.append(source)
-    return tuple(found)
-
-
-def recorded_tools(head: RunHead, apart: tuple[str, ...]) -> tuple[RecordedTool, ...]:
-    """Return the tools of a run as its record describes them. Leaves out the sources in `apart`."""
-    return tuple(
-        RecordedTool(_not_loaded, raw["name"], source=source, recorded=convert(raw, ToolSpec))
-        for raw, source in zip(head.tools, head.sources, strict=False)
-        if source not in apart
-    )
-
-
-def as_recorded(tools: Toolset, head: RunHead) -> Toolset:
-    """Return the agent's tools. Tools of a server are as the run's record describes them."""
-    if not any(is_mcp_word(source) for source in head.sources) or any(isinstance(tool, RecordedTool) for tool in tools):
-        return tools
-    from plait.tools.mcp.tools import with_recorded_spec
-
-    found: list[Tool] = []
-    for raw, source in zip(head.tools, head.sources, strict=False):
-        known = tools.get(str(raw["name"]))
-        if is_mcp_word(source):
-            spec = convert(raw, ToolSpec)
-            found.append(with_recorded_spec(known, spec) if known is not None else recall_tools(source, (spec,))[0])
-        elif known is not None:
-            found.append(known)
-    there = {tool.name for tool in found}
-    new = [tool for tool in tools if tool.name not in there and tool.source not in head.sources]
-    return structs.replace(tools, tools=(*found, *new))

@@ -51,5 +51,5 @@ def describe_signal(why: Exception) -> tuple[str, str] | None:
         case LimitNear():
             return "loop" if why.limit == "loop" else "limit", sentence(why.detail)
         case ContextOverflow():
-            return "limit", "The prompt is too long for the model; showing it less."
+            return "limit", "The prompt is too long for the model."
     return None

@@ -63,10 +63,14 @@ async def read_children_spent(store: Store, run: str) -> dict[str, Spent]:
 
 async def read_spent(store: Store, row: RunRow) -> Spent:
     """Return what a run and its child runs used so far; of a run that goes on, what its record says."""
-    if row.outcome is not None:
-        return spent_in(row.totals)
-    own = sum_record(await read_timeline(store, row.head.run, bodies=False))
-    return sum((await read_children_spent(store, row.head.run)).values(), own)
+    spent, rows = Spent(), [row]
+    for each in rows:
+        if each.outcome is not None:
+            spent += spent_in(each.totals)
+        else:
+            spent += sum_record(await read_timeline(store, each.head.run, bodies=False))
+            rows += await list_children(store, each.head.run)
+    return spent
 
 
 def sum_record(timeline: Timeline) -> Spent:

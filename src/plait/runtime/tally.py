@@ -10,7 +10,6 @@ from msgspec import structs
 
 from plait.core import Reply, Usage
 from plait.models.base import Model
-from plait.models.prices import total
 from plait.models.wires.contents import count_referenced_tokens
 from plait.runtime.spent import Spent
 
@@ -43,14 +42,12 @@ class TokenEstimate:
 class Tally:
     """Counts what one run uses. It begins with the sums of the run's record, so recorded work is not counted again.
 
-    `requests` counts the requests to models, failed ones included, and `calls` the replies. `tool_calls` counts tool
-    calls that began. `cost` is in USD, None if a price is unknown. `children` are the runs below by id: each its tally,
-    or its sums if this process does not perform it.
+    `own` are the sums of the run itself. `children` are the runs below by id: each its tally, or its sums if this
+    process does not perform it.
     """
 
     def __init__(self, spent: Spent = NOTHING, children: Mapping[str, Spent] | None = None) -> None:
-        self.requests, self.calls, self.tool_calls = spent.requests, spent.calls, spent.tool_calls
-        self.usage, self.cost = spent.usage, spent.cost_usd
+        self.own = structs.replace(spent, runs=1)
         self.children: dict[str, Tally | Spent] = dict(children or {})
         self.is_over = False
         """Whether the run has ended."""
@@ -58,32 +55,28 @@ class Tally:
 
     def count_attempt(self) -> None:
         """Count a request that is about to be sent."""
-        self.requests += 1
+        self.own += Spent(requests=1)
 
     def count_reply(self, reply: Reply) -> None:
         """Count a reply and what it took."""
-        self.calls += 1
-        self.count_lost(reply.usage, reply.cost)
+        self.own += Spent(calls=1, usage=reply.usage, cost_usd=reply.cost)
 
     def count_lost(self, usage: Usage, cost: float | None) -> None:
         """Count what an attempt took that brought no reply."""
-        self.usage = self.usage + usage
-        self.cost = total((self.cost, cost))
+        self.own += Spent(usage=usage, cost_usd=cost)
 
     def count_tool_call(self) -> None:
         """Count a tool call that begins."""
-        self.tool_calls += 1
+        self.own += Spent(tool_calls=1)
 
     @property
     def tree_total(self) -> Spent:
         """Return what the run and its child runs used so far."""
-        spent = Spent(1, self.requests, self.calls, self.usage, self.cost, self.tool_calls)
-        if self.children:
-            for child in list(self.children.values()):  # a tool's thread may add one meanwhile
-                spent += child if isinstance(child, Spent) else child.tree_total
+        spent = self.own
+        for child in list(self.children.values()):  # a tool's thread may add one meanwhile
+            spent += child if isinstance(child, Spent) else child.tree_total
         return spent
 
     def json(self) -> dict[str, Any]:
         """Return the run's own sums as its totals hold them."""
-        sums = {"calls": self.calls, "requests": self.requests, "tool_calls": self.tool_calls}
-        return {**sums, **structs.asdict(self.usage), "cost_usd": self.cost}
+        return {name: value for name, value in self.own.json().items() if name != "runs"}

@@ -10,19 +10,16 @@ import threading
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs, to_builtins
 
 from plait.core import Loop, LoopContext, traits_of
 from plait.journal.records import RunHead
-from plait.runtime.sessions import SESSION, Embedder
+from plait.runtime.sessions import SESSION, AnyEmbedder
 from plait.search import ToolIndex
 from plait.toolkits.method_search import NAME, lines_of, method_search
 from plait.tools import Tool, Toolset
-
-if TYPE_CHECKING:
-    from plait.search import ToolIndex
 
 SEARCH = "(search)"
 """The entry of the search tool in a run's `sources`. No word of a toolkit equals it."""
@@ -31,7 +28,7 @@ SEARCH = "(search)"
 class Finder:
     """Find the tools of one agent, for any number of its runs at once."""
 
-    def __init__(self, tools: Toolset, embedder: Embedder) -> None:
+    def __init__(self, tools: Toolset, embedder: AnyEmbedder) -> None:
         self._tools, self._embedder = tools, embedder
         self._made: ToolIndex | None = None
         self._making = threading.Lock()
@@ -76,12 +73,12 @@ class Finder:
         return structs.replace(tools, tools=(*own, self.tool, *more), near=self.near)
 
 
-def searchable(embedder: Embedder) -> bool:
+def searchable(embedder: AnyEmbedder) -> bool:
     """Return whether the parts of the extra `search` that this embedder needs are installed."""
     return find_spec("numpy") is not None and (embedder != "local" or find_spec("onnxruntime") is not None)
 
 
-def most_shown(said: int | None, loop: Loop, tools: Toolset, embedder: Embedder) -> int | None:
+def most_shown(said: int | None, loop: Loop, tools: Toolset, embedder: AnyEmbedder) -> int | None:
     """Return how many of an agent's tools are shown; None for all.
 
     A loop may have a default. It does not count if a tool of the user's has the name of the search tool.
@@ -117,7 +114,7 @@ def recorded_in(head: RunHead, most: int | None, context: LoopContext) -> RunHea
     )
 
 
-def as_recorded(context: LoopContext, head: RunHead) -> LoopContext:
+def narrow_to_recorded(context: LoopContext, head: RunHead) -> LoopContext:
     """Return the context of a recorded run with the tools that it showed."""
     names = shown_by(head)
     if names is None:

@@ -12,34 +12,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plait.search.cache import CachedEmbedder, VectorCache
-    from plait.search.embedders import Embedder, FunctionEmbedder, load_embedder
-    from plait.search.index import Hit, Index
-    from plait.search.tool_index import ToolHit, ToolIndex
+    from plait.search.cache import CachedEmbedder as CachedEmbedder
+    from plait.search.cache import VectorCache as VectorCache
+    from plait.search.embedders import Embedder as Embedder
+    from plait.search.embedders import FunctionEmbedder as FunctionEmbedder
+    from plait.search.embedders import load_embedder as load_embedder
+    from plait.search.index import Hit as Hit
+    from plait.search.index import Index as Index
+    from plait.search.tool_index import ToolHit as ToolHit
+    from plait.search.tool_index import ToolIndex as ToolIndex
 
-_MODULES = {
-    "CachedEmbedder": "cache",
-    "Embedder": "embedders",
-    "FunctionEmbedder": "embedders",
-    "Hit": "index",
-    "Index": "index",
-    "ToolHit": "tool_index",
-    "ToolIndex": "tool_index",
-    "VectorCache": "cache",
-    "load_embedder": "embedders",
+_NAMES = {
+    "cache": "CachedEmbedder VectorCache",
+    "embedders": "Embedder FunctionEmbedder load_embedder",
+    "index": "Hit Index",
+    "tool_index": "ToolHit ToolIndex",
 }
-
-__all__ = [
-    "CachedEmbedder",
-    "Embedder",
-    "FunctionEmbedder",
-    "Hit",
-    "Index",
-    "ToolHit",
-    "ToolIndex",
-    "VectorCache",
-    "load_embedder",
-]
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

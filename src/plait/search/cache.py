@@ -15,6 +15,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from plait.user_folders import cache_folder
+
 if TYPE_CHECKING:
     from plait.search.embedders import Embedder, Vectors
 
@@ -46,8 +48,7 @@ def default_cache_file() -> Path:
     """Return `embeddings.db` in `PLAIT_CACHE`, else in `plait` in the user's cache folder."""
     if folder := os.environ.get("PLAIT_CACHE"):
         return Path(folder).expanduser() / "embeddings.db"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "plait" / "embeddings.db"
+    return cache_folder() / "embeddings.db"
 
 
 class VectorCache:

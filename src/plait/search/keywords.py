@@ -13,6 +13,8 @@ import unicodedata
 from collections.abc import Iterable
 from string import ascii_letters
 
+from plait.core.errors import ConfigError
+
 _SMALL = """a an and are as at by did do does for from had has have how in is it its many much of on or s that
 the their there this to was were what when where which who will with"""
 SMALL_WORDS = frozenset(_SMALL.split())
@@ -32,7 +34,11 @@ class KeywordIndex:
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
-        self._db.execute("create virtual table texts using fts5(words, content='', tokenize='unicode61')")
+        try:
+            self._db.execute("create virtual table texts using fts5(words, content='', tokenize='unicode61')")
+        except sqlite3.OperationalError as why:
+            hint = "Use a Python whose SQLite has FTS5, such as one from python.org or uv."
+            raise ConfigError(f"This Python cannot search by keyword: {why}.", hint=hint) from None
         self._count = 0
         self.add(texts)
 

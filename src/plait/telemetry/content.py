@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import msgspec
 from plait.core import Call, Exchange, Reply, Think
 from plait.core import Message as ChatMessage
 from plait.core.text import shorten
+from plait.journal.codec import encode
 from plait.runtime.tracing import Scrub
 
 MAX_TEXT = 20_000
@@ -48,11 +48,7 @@ class SpanContent:
 
     def clean_json(self, value: Any) -> str:
         """Return a value as JSON without secrets, its long texts shortened."""
-        try:
-            whole = msgspec.json.encode(value, enc_hook=str)
-        except UnicodeEncodeError:  # half a surrogate pair
-            whole = json.dumps(value, default=str).encode()
-        raw = self._scrub(whole)  # before texts are shortened: half a secret would not be found
+        raw = self._scrub(encode(value))  # before texts are shortened: half a secret would not be found
         try:
             return msgspec.json.encode(_shorten(msgspec.json.decode(raw)), enc_hook=str).decode()
         except msgspec.DecodeError:  # the secret was not a text

@@ -14,7 +14,6 @@ import re
 import time
 from asyncio import CancelledError
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
@@ -22,6 +21,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
 
+from plait import __version__
 from plait.core import Call, Observation, Outcome, Ran, Reply, Think, Usage
 from plait.core.errors import ModelError
 from plait.journal.records import RunHead
@@ -52,7 +52,7 @@ R = TypeVar("R")
 logger = logging.getLogger("plait")
 
 
-def guard(method: Callable[P, R]) -> Callable[P, R]:
+def isolated(method: Callable[P, R]) -> Callable[P, R]:
     """Isolate runs from telemetry errors: log an error at level DEBUG, and return a span that does nothing."""
 
     @functools.wraps(method)
@@ -75,10 +75,8 @@ class OtelTracer:
     ) -> None:
         self._content = content
         tracers = tracer_provider or trace.get_tracer_provider()
-        self.tracer = tracers.get_tracer("plait", _installed_version(), schema_url=SCHEMA)
-        meter = (meter_provider or metrics.get_meter_provider()).get_meter(
-            "plait", _installed_version(), schema_url=SCHEMA
-        )
+        self.tracer = tracers.get_tracer("plait", __version__, schema_url=SCHEMA)
+        meter = (meter_provider or metrics.get_meter_provider()).get_meter("plait", __version__, schema_url=SCHEMA)
         self.tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
             unit="{token}",
@@ -92,7 +90,7 @@ class OtelTracer:
             explicit_bucket_boundaries_advisory=SECOND_BOUNDARIES,
         )
 
-    @guard
+    @isolated
     def run(self, head: RunHead, phases: Phases, scrub: Scrub, *, resumed: bool) -> OtelRunSpan:
         return OtelRunSpan(self, SpanContent(scrub, wanted=self._content), head, phases, resumed=resumed)
 
@@ -124,7 +122,7 @@ class OtelSpan:
     ) -> None:
         self._end(error)
 
-    @guard
+    @isolated
     def _start(self) -> None:
         self._began = time.perf_counter()
         self._scope = self._tracer.tracer.start_as_current_span(
@@ -136,7 +134,7 @@ class OtelSpan:
         )
         self._span = self._scope.__enter__()
 
-    @guard
+    @isolated
     def _end(self, error: BaseException | None) -> None:
         try:
             if isinstance(error, CancelledError):
@@ -202,20 +200,20 @@ class OtelRunSpan(OtelSpan):
         self._set_question()
         return self
 
-    @guard
+    @isolated
     def _set_question(self) -> None:
         if self._is_recorded:
             self._set_content("gen_ai.input.messages", format_question(self._head.history, self._head.question))
 
-    @guard
+    @isolated
     def model(self, step: int, think: Think, model: Model) -> OtelModelSpan:
         return OtelModelSpan(self, step, think, model)
 
-    @guard
+    @isolated
     def tool(self, step: int, call: Call, tools: Toolset) -> OtelToolSpan:
         return OtelToolSpan(self, step, call, tools)
 
-    @guard
+    @isolated
     def code(self, step: int, code: str | None) -> OtelCodeSpan:
         return OtelCodeSpan(self, step, code)
 
@@ -224,7 +222,7 @@ class OtelRunSpan(OtelSpan):
         self._usage += reply.usage
         self._costs.append(reply.cost)
 
-    @guard
+    @isolated
     def record_outcome(self, outcome: Outcome, steps: int) -> None:
         """Record how the run ended. A run that answered, waits or was cancelled is not an error."""
         if not self._is_recorded:
@@ -269,7 +267,7 @@ class OtelModelSpan(OtelPartSpan):
         self._attempts = 0
         self._error = ""
 
-    @guard
+    @isolated
     def record_attempt(self, request: Request) -> None:
         self._attempts += 1
         if not self._is_recorded:
@@ -281,7 +279,7 @@ class OtelModelSpan(OtelPartSpan):
         if body.get("tools"):
             self._set_content("gen_ai.tool.definitions", body["tools"])
 
-    @guard
+    @isolated
     def record_failure(self, why: ModelError) -> None:
         event: dict[str, Any] = {"plait.attempt": self._attempts, "error.type": type(why).__name__}
         if why.response is not None and why.response.status:
@@ -290,13 +288,13 @@ class OtelModelSpan(OtelPartSpan):
             event["plait.message"] = self._content.clean_text(str(why))
         self._span.add_event("plait.attempt_failed", event)
 
-    @guard
+    @isolated
     def record_fallback(self, model: Model) -> None:
         self._metric_key |= model_attributes(model)
         if self._is_recorded:
             self._set({**self._metric_key, "plait.model.spec": model.spec})
 
-    @guard
+    @isolated
     def record_reply(self, reply: Reply, model: str) -> None:
         self._run.add_usage(reply)
         answered = {"gen_ai.response.model": model} if model else {}
@@ -314,7 +312,7 @@ class OtelModelSpan(OtelPartSpan):
         self._error = kind
         super()._set_error(kind, text)
 
-    @guard
+    @isolated
     def _end(self, error: BaseException | None) -> None:
         super()._end(error)
         if not isinstance(error, CancelledError):
@@ -338,7 +336,7 @@ class OtelToolSpan(OtelPartSpan):
             attributes["gen_ai.tool.call.arguments"] = run._content.clean_json(call.input)
         super().__init__(run, step, f"execute_tool {name}", attributes)
 
-    @guard
+    @isolated
     def record_result(self, observation: Observation) -> None:
         if not self._is_recorded:
             return
@@ -359,7 +357,7 @@ class OtelCodeSpan(OtelPartSpan):
             attributes["plait.code"] = run._content.clean_text(code)
         super().__init__(run, step, "execute_code", attributes)
 
-    @guard
+    @isolated
     def ran(self, ran: Ran) -> None:
         if not self._is_recorded:
             return
@@ -370,13 +368,6 @@ class OtelCodeSpan(OtelPartSpan):
             # The model writes the code, so it may also have named the exception.
             kind = ran.error.type if isinstance(getattr(builtins, ran.error.type, None), type) else "raised"
             self._set_error("limit" if ran.error.limit else kind, ran.error.message)
-
-
-def _installed_version() -> str:
-    try:
-        return version("plait")
-    except PackageNotFoundError:  # run from a folder that is not installed
-        return ""
 
 
 def _error_kind(observation: Observation) -> str:

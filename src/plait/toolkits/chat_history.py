@@ -14,7 +14,7 @@ from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from plait.journal.records import SessionTurn
-    from plait.toolkits.passages import Embedder
+    from plait.toolkits.passages import AnyEmbedder
 
 BEST = 4
 """Number of turns that a search returns."""
@@ -28,7 +28,7 @@ SECONDS = 900.0
 """Time limit of a search. The first one embeds the whole conversation."""
 
 
-def chat_history(turns: Callable[[], Sequence[SessionTurn]], embedder: Embedder = "local") -> Tool:
+def chat_history(turns: Callable[[], Sequence[SessionTurn]], embedder: AnyEmbedder = "local") -> Tool:
     """Make the tool for one run. `turns` returns the conversation before the run.
 
     Nothing is read or embedded until the tool is called. Vectors are stored on disk. If the embedder is not available
@@ -61,7 +61,7 @@ def chat_history(turns: Callable[[], Sequence[SessionTurn]], embedder: Embedder 
 class _Conversation:
     """The turns before a run, split into parts and indexed."""
 
-    def __init__(self, turns: Sequence[SessionTurn], embedder: Embedder) -> None:
+    def __init__(self, turns: Sequence[SessionTurn], embedder: AnyEmbedder) -> None:
         self._turns = turns
         self._parts = [(i, part) for i, turn in enumerate(turns) for part in split_text(_text_of(turn), PART)]
         self._search = make_meaning_search([part for _, part in self._parts], embedder) if turns else None

@@ -14,9 +14,9 @@ from plait.core.text import cut_text, split_text
 from plait.search.keywords import KeywordIndex
 
 if TYPE_CHECKING:
-    from plait.search import Embedder as Measure
+    from plait.search import Embedder
 
-    Embedder: TypeAlias = str | Callable[[list[str]], Any] | Measure
+    AnyEmbedder: TypeAlias = str | Callable[[list[str]], Any] | Embedder
 
 Search: TypeAlias = Callable[[str], tuple[list[int], str]]
 """Takes a query; returns the numbers of the texts that fit, best first, and a note on how they were found."""
@@ -94,7 +94,7 @@ def split_passages(file: str, text: str) -> list[Passage]:
     return found
 
 
-def make_meaning_search(texts: list[str], embedder: Embedder) -> Search:
+def make_meaning_search(texts: list[str], embedder: AnyEmbedder) -> Search:
     """Return a search by meaning and words, or one by words alone if the embedder is not available."""
     from plait.search import Index, VectorCache
 

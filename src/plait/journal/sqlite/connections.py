@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from plait.core.errors import JournalError
 from plait.journal.sqlite import faults, schema
 from plait.journal.sqlite.lost_frames import has_lost_effects
 from plait.journal.store import NoJournal
@@ -131,8 +132,10 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """
     if is_new(connection):
         connection.execute("PRAGMA journal_mode = WAL")
-        # Check again inside the transaction: another process may have created it first.
-        _change(connection, lambda: schema.statements() if _state(connection) == (0, 0) else ())
+        with transaction(connection):
+            # Check again inside the transaction: another process may have created it first.
+            for statement in schema.statements() if _state(connection) == (0, 0) else ():
+                connection.execute(statement)
     check(connection, path)
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA trusted_schema = OFF")
@@ -147,28 +150,44 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     """Raise JournalError if the file is not a journal that this version supports."""
     application, version = _state(connection)
     if application != schema.APPLICATION_ID or version < 1:
-        raise faults.foreign(path)
+        raise JournalError(
+            f"{path} is a database of another program, not a journal of Plait.",
+            hint="Give another file with --journal or PLAIT_JOURNAL.",
+        )
     if version > schema.VERSION:
-        raise faults.newer(path, version, schema.VERSION)
+        raise JournalError(
+            f"The journal {path} was written by a newer Plait (schema {version}, this one knows {schema.VERSION}).",
+            hint="Upgrade Plait (pip install -U plait), or give another file with --journal.",
+        )
     if version < schema.VERSION:
-        raise faults.older(path, version, schema.VERSION)
+        raise JournalError(
+            f"The journal {path} was written by a development version of Plait (schema {version}, this one uses "
+            f"{schema.VERSION}).",
+            hint="Move the file away: the next run makes a new one. Or give another file with --journal.",
+        )
     # A view, a trigger or a generated column of a file from elsewhere could compute for hours. SQLite goes by the SQL
     # alone, whatever the other columns say. It makes some indexes itself, without SQL.
     rows = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
     found = {sql for name, sql in rows if sql is not None or not str(name).startswith("sqlite_autoindex_")}
     if not _OWN <= found <= _OWN | _STATISTICS:
-        raise faults.altered(path, max(map(str, found - _OWN), default="a table is missing"))
+        what = max(map(str, found - _OWN), default="a table is missing")
+        raise JournalError(
+            f"The journal {path} is damaged, or somebody changed its tables: {what[:80]!r}.",
+            hint="If it is not yours, do not use it. If you added a table or an index yourself, remove that.",
+        )
 
 
-def _change(connection: sqlite3.Connection, statements: Callable[[], Sequence[str]]) -> None:
-    """Run statements, all or none. They are built after the file is locked for writing."""
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Lock the file for writing, and commit what is done inside: all, or after an error nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for statement in statements():
-            connection.execute(statement)
+        yield
         connection.execute("COMMIT")
     except BaseException:
-        rollback(connection)
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
         raise
 
 
@@ -176,13 +195,6 @@ def _state(connection: sqlite3.Connection) -> tuple[int, int]:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return application, version
-
-
-def rollback(connection: sqlite3.Connection) -> None:
-    """Roll back the open transaction, if any. Ignores errors."""
-    with suppress(sqlite3.Error):
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
 
 
 def read_time(value: object) -> float:

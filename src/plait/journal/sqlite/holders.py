@@ -62,21 +62,17 @@ class OwnerLock:
 
     def __init__(self, path: Path) -> None:
         self.owner = ""
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def acquire(self, owner: str) -> None:
         """Lock the owner's byte. Raises OSError if the file system has no locks."""
         self.owner = owner
-        fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte_of(owner))
-
-    def is_free(self, owner: str) -> bool:
-        """Return whether no process holds the owner's byte. Raises OSError if the file system has no locks."""
-        return _is_free(self._fd, owner)
+        fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte_of(owner))
 
     def __del__(self) -> None:
-        if hasattr(self, "_fd"):
+        if hasattr(self, "fd"):
             with contextlib.suppress(OSError):
-                os.close(self._fd)
+                os.close(self.fd)
 
 
 _locks: weakref.WeakValueDictionary[tuple[str, int], OwnerLock] = weakref.WeakValueDictionary()
@@ -111,7 +107,7 @@ def is_held(journal: Path, owner: str) -> bool | None:
         try:
             lock = _locks.get((str(path), os.getpid()))
             if lock is not None:
-                return not lock.is_free(owner)
+                return not _is_free(lock.fd, owner)
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 return not _is_free(fd, owner)

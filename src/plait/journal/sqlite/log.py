@@ -34,9 +34,8 @@ class SqliteLog:
         last: dict[str, tuple[int, bytes]] | None = None,
         *,
         begun: int = 0,
-        lost: str = "",
     ) -> None:
-        self.run, self.lost = run, lost
+        self.run = run
         self.scrub: Callable[[bytes], bytes] = scrubber
         self.line: list[EventRow] = []
         """The rows that are not committed yet (for the writer's use)."""
@@ -46,23 +45,15 @@ class SqliteLog:
         self._has_secrets = bool(scrubber)
         self._last = last if last is not None else {}
         """By phase: place and bytes of its last request."""
-        self._ended = False
-
-    @property
-    def rows(self) -> int:
-        return self._seq
-
-    @property
-    def has_ended(self) -> bool:
+        self.has_ended = False
         """`end` was called and the run's row says so."""
-        return self._ended
 
     def append(self, *records: RecordAndBody, durable: bool = False) -> Awaitable[None]:
         self.buffer(*records, durable=durable)
         return self._writer.submit(self)
 
     def buffer(self, *records: RecordAndBody, durable: bool = False) -> None:
-        if self._ended:
+        if self.has_ended:
             raise JournalError(f"Run {self.run} has ended: nothing more can be put on its record.")
         rows = self.make_rows(records, durable=durable)
         if durable:  # before the rows are in line: whichever commit takes them along must see it
@@ -70,10 +61,10 @@ class SqliteLog:
         self.line.extend(rows)
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
-        if self._ended:
+        if self.has_ended:
             raise JournalError(f"Run {self.run} has ended already.")
         ending = self.make_ending(status, outcome, totals, self._clock())
-        self._ended = True
+        self.has_ended = True
         return self._writer.submit(self, ending)
 
     def make_ending(self, status: str, outcome: dict[str, Any], totals: dict[str, Any], at: float) -> Ending:
@@ -84,7 +75,7 @@ class SqliteLog:
 
     def reopen(self) -> None:
         """The run's end could not be written (for the writer's use)."""
-        self._ended = False
+        self.has_ended = False
 
     def make_rows(self, records: Iterable[RecordAndBody], *, durable: bool = False) -> list[EventRow]:
         """Return the rows of records, at the run's next places."""

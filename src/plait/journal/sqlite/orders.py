@@ -6,33 +6,18 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plait.journal.sqlite.rows import Ending, EventRow
+from plait.journal.sqlite.rows import Ending
 
-
-class Log(Protocol):
-    """A run's log, as its writer sees it."""
-
-    @property
-    def line(self) -> list[EventRow]:
-        """The rows that are not committed yet. The log adds to its end, the writer removes from its start."""
-        ...
-
-    @property
-    def synced(self) -> int:
-        """The place of the last row whose commit is to be synced; -1 for none."""
-        ...
-
-    def reopen(self) -> None:
-        """The run's end could not be written."""
-        ...
+if TYPE_CHECKING:
+    from plait.journal.sqlite.log import SqliteLog
 
 
 class Item(NamedTuple):
     """Rows of a log to commit, with the run's ending if it ends. `until` is when to give up on a locked journal."""
 
-    log: Log
+    log: SqliteLog
     ending: Ending | None
     future: asyncio.Future[None]
     until: float

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import json
 import re
 import sqlite3
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
-
-from msgspec import structs
 
 from plait.core import Attachment
 from plait.core.attachments import with_names
@@ -31,10 +30,9 @@ _RUN = f"""
 _SESSION = "session <> '' AND session"  # spelled as in its index
 # A child begins after its parent. Without this condition, a journal from elsewhere could have children in a circle.
 _CHILD = "caller <> '' AND caller = :run AND n > (SELECT n FROM runs WHERE id = :run)"
+_IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parameter
 _ANSWER = "coalesce(json_extract(outcome, '$.answer'), json_extract(outcome, '$.reason'), '')"
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
-_AT_ONCE = 500
-"""Values in one query, because SQLite limits them."""
 
 
 def read_content(connection: sqlite3.Connection, attachment: Attachment, path: Path) -> bytes:
@@ -70,11 +68,6 @@ def _read_run(found: tuple[Any, ...], path: Path) -> RunRow:
 
 def list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> list[RunRow]:
     """Return the runs that match, the newest first. See `RunQuery`."""
-    if (some := query.labels or query.numbers) and len(some) > _AT_ONCE:
-        name, found = "labels" if query.labels else "numbers", list[RunRow]()
-        for first in range(0, len(some), _AT_ONCE):
-            found += list_runs(connection, path, structs.replace(query, **{name: some[first : first + _AT_ONCE]}))
-        return sorted(found, key=lambda row: -row.n)[: query.limit if query.limit >= 0 else None]
     words = query.words.casefold().split()
     if words:
         connection.create_function("folded", 1, lambda text: str(text or "").casefold(), deterministic=True)
@@ -90,14 +83,12 @@ def list_runs(connection: sqlite3.Connection, path: Path, query: RunQuery) -> li
         (f"EXISTS ({has_model})", query.model),
         ("parent = ?", query.parent),
         (_CHILD.replace(":run", "?"), query.caller),
+        (f"label {_IN}", query.labels and json.dumps(query.labels)),
+        (f"n {_IN}", query.numbers and json.dumps(query.numbers)),
         *((f"instr(folded(question || ' ' || {_ANSWER}), ?) > 0", word) for word in words),
     ]
     where = [condition for condition, value in conditions if value]
     values = [value for condition, value in conditions if value for _ in range(condition.count("?"))]
-    for column, given in (("label", query.labels), ("n", query.numbers)):
-        if given:
-            where.append(f"{column} IN ({','.join('?' * len(given))})")
-            values += given
     if not (query.children or query.caller or query.numbers):
         where.append("caller = ''")
     if query.is_tainted:
@@ -130,23 +121,18 @@ def list_values(connection: sqlite3.Connection) -> dict[str, list[str]]:
 def list_kept(connection: sqlite3.Connection, kind: str, keys: Collection[str] | None) -> list[KeptRecord]:
     """Return what is kept of a kind, under these keys or all, in the order of writing."""
     columns = "key, run, at, CAST(data AS BLOB)"  # a file from elsewhere may have anything there
-    sql, found = f"SELECT {columns} FROM kept WHERE kind = ?", list[tuple[Any, ...]]()
-    if keys is None:
-        found = connection.execute(f"{sql} ORDER BY rowid", (kind,)).fetchall()
-    else:
-        wanted = list(keys)
-        for first in range(0, len(wanted), _AT_ONCE):
-            some = wanted[first : first + _AT_ONCE]
-            places = ",".join("?" * len(some))
-            found += connection.execute(f"{sql} AND key IN ({places}) ORDER BY rowid", (kind, *some)).fetchall()
+    where, values = ("", []) if keys is None else (f" AND key {_IN}", [json.dumps(list(keys))])
+    found = connection.execute(f"SELECT {columns} FROM kept WHERE kind = ?{where} ORDER BY rowid", (kind, *values))
     return [KeptRecord(key, run, read_time(at), data) for key, run, at, data in found]
 
 
 def descendants(connection: sqlite3.Connection, run: str) -> list[tuple[int, str]]:
     """Return the numbers and ids of the child runs of a run, and of theirs."""
-    found: list[tuple[int, str]] = []
-    for n, child in connection.execute(f"SELECT n, id FROM runs WHERE {_CHILD}", {"run": run}).fetchall():
-        found += [(n, child), *descendants(connection, child)]
+    found, callers = list[tuple[int, str]](), [run]
+    for caller in callers:
+        children = connection.execute(f"SELECT n, id FROM runs WHERE {_CHILD}", {"run": caller}).fetchall()
+        found += children
+        callers += [child for _, child in children]
     return found
 
 

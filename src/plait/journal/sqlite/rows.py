@@ -47,15 +47,10 @@ def insert(connection: sqlite3.Connection, rows: Sequence[EventRow], endings: Se
         if rows:  # one statement is a transaction of its own, and saves two
             connection.execute(INSERTS[len(rows)], list(chain.from_iterable(rows)))
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connections.transaction(connection):
         add_rows(connection, rows)
         for ending in endings:
             connection.execute(END, ending)
-        connection.execute("COMMIT")
-    except BaseException:
-        connections.rollback(connection)
-        raise
 
 
 def add_rows(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, get_args
-
-from plait.journal import codec
-from plait.journal.records import Record
+from typing import NamedTuple
 
 APPLICATION_ID = 0x506C6169
 """An id in the file's header ("Plai"), which distinguishes it from another program's database."""
@@ -147,47 +144,8 @@ def _create(table: SqlTable) -> str:
     return f"CREATE TABLE {table.name} ({', '.join(f'{each.name} {each.sql}' for each in table.columns)})"
 
 
-def kinds() -> tuple[tuple[str, str], ...]:
-    """Return every record kind with its record's name, as in `records.py`."""
-    return tuple(sorted((str(each.__struct_config__.tag), each.__name__) for each in get_args(Record)))
-
-
 def statements() -> tuple[str, ...]:
     """Return the SQL that creates a new journal, marks included."""
     tables = (_create(table) for table in TABLES)
     marks = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {VERSION}")
     return (*tables, *INDEXES, *marks)
-
-
-def reference() -> str:
-    """Return the tables, columns, record kinds and kinds of work in docs/journal.md, as Markdown."""
-    lines: list[str] = []
-    for table in TABLES:
-        lines += [
-            f"### `{table.name}`",
-            "",
-            table.meaning,
-            "",
-            "| column | type | meaning |",
-            "|---|---|---|",
-        ]
-        lines += [f"| `{each.name}` | {each.sql} | {each.meaning} |" for each in table.columns]
-        lines.append("")
-    lines += ["### Record kinds", "", "| kind | record |", "|---|---|"]
-    lines += [f"| `{kind}` | `{name}` |" for kind, name in kinds()]
-    lines += ["", _WORKS, "", "| work | asked | made | result |", "|---|---|---|---|"]
-    lines += [f"| `{work}` | {' | '.join(map(_name_type, types))} |" for work, types in codec.WORKS.items()]
-    return "\n".join(lines) + "\n"
-
-
-_WORKS = """\
-Each record has the `key` of its entry, such as `3.1` for the second call of the loop's effect 3, and the `step` of the
-loop. An intent and a result also have a `work`, which tells the types of their values. Other work has plain JSON."""
-
-
-def _name_type(type_: Any) -> str:
-    return "JSON" if type_ is Any else f"`{type_.__name__}`" if isinstance(type_, type) else "`str` or null"
-
-
-if __name__ == "__main__":
-    print(reference(), end="")

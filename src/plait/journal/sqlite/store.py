@@ -71,8 +71,9 @@ _going: weakref.WeakValueDictionary[tuple[str, str], SqliteLog] = weakref.WeakVa
 class SqliteStore:
     """A `Store` in a file. Making one opens nothing; the file and its folder are made by the first run.
 
-    `path` may be ":memory:" for a store that ends with its object. `busy_seconds`: how long to wait for another process
-    that holds the file's lock, PLAIT_BUSY_SECONDS (10) by default. `clock` gives seconds since 1970.
+    `path` may be ":memory:" for a store that ends with its object, or from `at` with the process. `busy_seconds`: how
+    long to wait for another process that holds the file's lock, PLAIT_BUSY_SECONDS (10) by default. `clock` gives
+    seconds since 1970.
     """
 
     _shared: ClassVar[dict[Path, SqliteStore]] = {}
@@ -96,7 +97,9 @@ class SqliteStore:
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> SqliteStore:
         """Return the process's one store at a path: its connection stays open from run to run."""
-        wanted = Path(path).expanduser().absolute()
+        wanted = Path(path).expanduser()
+        if wanted != connections.MEMORY:
+            wanted = wanted.absolute()
         return cls._shared.setdefault(wanted, cls(wanted))
 
     @property
@@ -195,7 +198,7 @@ class SqliteStore:
             crc = crc_of_state(begun, "running", owner, None, None, totals)
             connection.execute(_CLAIM, (owner, self._clock(), crc, n))
             lost = _RESTORED if updated < self._restored(connection) else ""
-            log = SqliteLog(writer, n, row.head.run, scrubber, self._clock, seq, bodies.last, begun=begun, lost=lost)
+            log = SqliteLog(writer, n, row.head.run, scrubber, self._clock, seq, bodies.last, begun=begun)
             written = [(_with_lost(record, lost), body) for record, body in records] if lost else records
             add_rows(connection, log.make_rows(written))
             return log
@@ -263,16 +266,10 @@ class SqliteStore:
     async def list_turns(
         self, session: str, *, before: str | None = None, limit: int | None = None
     ) -> list[SessionTurn]:
-        try:
-            return await self._read(lambda connection: queries.list_turns(connection, session, before, limit))
-        except NoJournal:
-            return []
+        return await self._list(lambda connection: queries.list_turns(connection, session, before, limit))
 
     async def list_sessions(self, limit: int = 50) -> list[SessionRow]:
-        try:
-            return await self._read(lambda connection: queries.list_sessions(connection, limit))
-        except NoJournal:
-            return []
+        return await self._list(lambda connection: queries.list_sessions(connection, limit))
 
     async def delete(self, runs: Iterable[str]) -> None:
         await self._read(lambda connection: None)
@@ -338,10 +335,7 @@ class SqliteStore:
 
     async def list_kept(self, kind: str, keys: Iterable[str] | None = None) -> list[KeptRecord]:
         wanted = None if keys is None else list(keys)
-        try:
-            return await self._read(lambda connection: queries.list_kept(connection, kind, wanted))
-        except NoJournal:
-            return []
+        return await self._list(lambda connection: queries.list_kept(connection, kind, wanted))
 
     async def forget(self, kind: str, keys: Iterable[str], *, labels: bool = False) -> None:
         wanted = list(keys)
@@ -420,6 +414,13 @@ class SqliteStore:
                 return read(connection)
 
         return await asyncio.to_thread(work)
+
+    async def _list(self, read: Callable[[sqlite3.Connection], list[T]]) -> list[T]:
+        """Read in a thread; nothing if there is no journal yet."""
+        try:
+            return await self._read(read)
+        except NoJournal:
+            return []
 
     def _hold_lock(self, owner: str) -> None:
         """Hold this process's lock beside the journal: it tells other namespaces that this process lives."""

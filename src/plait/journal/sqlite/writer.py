@@ -32,14 +32,17 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plait.background import DONE
 from plait.core.errors import JournalError
 from plait.journal.sqlite import connections, faults, writers
-from plait.journal.sqlite.orders import Item, Log, Signal, Transaction
+from plait.journal.sqlite.orders import Item, Signal, Transaction
 from plait.journal.sqlite.rows import Ending, EventRow, insert
 from plait.user_files import hold_inodes, release_inodes
+
+if TYPE_CHECKING:
+    from plait.journal.sqlite.log import SqliteLog
 
 T = TypeVar("T")
 
@@ -133,7 +136,7 @@ class Writer:
 
     # -- handing over
 
-    def submit(self, log: Log, ending: Ending | None = None) -> Awaitable[None]:
+    def submit(self, log: SqliteLog, ending: Ending | None = None) -> Awaitable[None]:
         """Commit the rows in the log's line, and the run's ending. When awaited that is done; raises JournalError."""
         is_alone, self._recent = self._recent == id(log), id(log)
         if is_alone and not _is_durable(log, log.line) and self._may_write_here():
@@ -321,7 +324,7 @@ class Writer:
             self._settle(item.future, None)
         return error
 
-    def _insert(self, logs: Iterable[Log], endings: Sequence[Ending]) -> Exception | None:
+    def _insert(self, logs: Iterable[SqliteLog], endings: Sequence[Ending]) -> Exception | None:
         taken = [(log, log.line[:]) for log in logs]  # event loops may add rows meanwhile
         rows = [row for _, line in taken for row in line]
         durable = any(_is_durable(log, line) for log, line in taken)
@@ -343,13 +346,8 @@ class Writer:
     def _transact(self, work: Callable[[sqlite3.Connection], T], durable: bool) -> T:
         connection = self.connection()
         self._sync_commits(connection, durable)
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with connections.transaction(connection):
             result = work(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            connections.rollback(connection)
-            raise
         self._pages += 4
         return result
 
@@ -386,7 +384,13 @@ class Writer:
         if late:
             self._leave([each for each in self._waiting if each.until >= now])
             for each in late:
-                self._fail((each,), faults.lock_error(self.path, self.busy_seconds))
+                error = JournalError(
+                    f"The journal {self.path} has been locked by another process for more than {self.busy_seconds:g} "
+                    "s.",
+                    hint="Find out what holds it (a backup, a database browser with an open change?), or give another "
+                    "file with --journal.",
+                )
+                self._fail((each,), error)
             self._wake()
 
     def _settle(self, future: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:
@@ -403,7 +407,7 @@ class Writer:
         self._settled = {}
 
 
-def _is_durable(log: Log, line: Sequence[EventRow]) -> bool:
+def _is_durable(log: SqliteLog, line: Sequence[EventRow]) -> bool:
     """Return whether a commit of these rows, the first in line, is to be synced."""
     return bool(line) and line[0][1] <= log.synced
 

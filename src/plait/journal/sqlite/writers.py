@@ -6,34 +6,21 @@ import atexit
 import os
 import threading
 import weakref
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plait.journal.sqlite.writer import Writer
 
 
-class AnyWriter(Protocol):
-    """What a process's end and a fork need of a `Writer`."""
-
-    pid: int
-    in_sqlite: Any
-    """A lock that is held while the connection is in use."""
-
-    def close(self) -> None:
-        """Write what waits, and close the connection."""
-        ...
-
-    def leave_to_parent(self) -> None:
-        """Use nothing of this any more, in a process that has just been forked."""
-        ...
-
-
-_writers: weakref.WeakSet[AnyWriter] = weakref.WeakSet()
+_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
 _forking = threading.Lock()
-_stopped: list[AnyWriter] = []
+_stopped: list[Writer] = []
 """The writers that wait while the process forks."""
-_inherited: list[AnyWriter] = []
+_inherited: list[Writer] = []
 """Those that a fork brought along: never used and never closed, because their connections are the parent's."""
 
 
-def watch(writer: AnyWriter) -> None:
+def watch(writer: Writer) -> None:
     """Close this writer at the process's end, and stop it while the process forks."""
     _writers.add(writer)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from plait.core.errors import ConfigError
+from plait.core.text import suggest
 from plait.lab.graders import scores
 from plait.lab.graders.functions import load_function_grader, read_source
 from plait.lab.tasks import Grade, Grader, SuiteTask, digest
@@ -67,8 +67,7 @@ def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None
             return partial(scores.grade_errand, name=rest)
     if name in NAMES:
         raise ConfigError(f"{word!r}: the grader {name} takes nothing after the colon.", hint=f"Write {name}.")
-    near = difflib.get_close_matches(name.casefold(), NAMES, 2)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"Graders: {', '.join(NAMES)}."
+    hint = suggest(name.casefold(), NAMES, f"Graders: {', '.join(NAMES)}.", most=2)
     raise ConfigError(f"No grader is named {name!r}.", hint=f"{hint} A function of yours is checks.py:right.")
 
 

@@ -17,7 +17,6 @@ import msgspec
 
 from plait.core import errors
 from plait.core.errors import PlaitError
-from plait.journal.carry import adopt
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
 from plait.lab.cells import CellNotMeasured, CellTaken, run_cell
@@ -84,7 +83,7 @@ class RayEngine(CellEngine):
             back, why = await self._send(cell)
             if back is None:
                 continue
-            if not await adopt(Journal.at(cell.agent.journal or None).store, back.runs):
+            if not await Journal.at(cell.agent.journal or None).store.add(back.runs):
                 why = "its run had the id of another"
                 continue
             if back.result is not None:
@@ -136,7 +135,7 @@ class RayEngine(CellEngine):
             answer.cancel()
         elif not answer.cancelled() and answer.exception() is None:
             back = msgspec.msgpack.decode(answer.result(), type=WorkerReply)
-            await adopt(Journal.at(cell.agent.journal or None).store, back.runs)
+            await Journal.at(cell.agent.journal or None).store.add(back.runs)
 
 
 def _make_error(kind: str, message: str, hint: str) -> PlaitError:

@@ -17,6 +17,7 @@ from plait.core.errors import ConfigError, JournalError
 from plait.journal import codec
 from plait.journal.records import Asking, ChildEnd, Decision
 from plait.runtime.bound_calls import CallBinder, input_of, replace_input
+from plait.runtime.calls_in_doubt import describe_doubt
 from plait.runtime.guard import APPROVALS, AskApproval, Entry, Guard, StartChild
 from plait.runtime.run_spec import Approve
 from plait.tools import Tool, Toolset
@@ -190,7 +191,7 @@ class ApprovalsGuard(Guard):
         repeatable = entry.tool is None or entry.tool.spec.repeatable
         if entry.begun and not entry.recorded and not repeatable:  # the run was cancelled, or a limit has stopped it
             self._note(map(self._tools.with_own_name, _list_forms(entry)))
-            entry.remark("in_doubt", f"{_describe_doubt(entry.effect)} Its input: {input_of(entry.effect)}")
+            entry.remark("in_doubt", f"{describe_doubt(entry.effect)} Its input: {input_of(entry.effect)}")
 
     def _note(self, calls: Iterable[Call]) -> None:
         found = list(calls)
@@ -239,13 +240,6 @@ def _ask(call: Call, reasons: Iterable[str]) -> AskApproval:
 def _list_forms(entry: Entry) -> list[Call]:
     """Return a call with its defaults and without them."""
     return [entry.effect] if entry.bound is None else [entry.bound.call, entry.bound.written]
-
-
-def _describe_doubt(call: Call) -> str:
-    return (
-        f"Error: the run was interrupted while '{call.tool}' was being called. Whether the call took effect is not "
-        "known, and it was not repeated."
-    )
 
 
 def _topic(reason: str) -> str:

@@ -289,7 +289,7 @@ class LimitGuard(Guard):
                     held_usd += guard._last.cost or 0.0
                 children = list(guard.tally.children.values())
                 together = max(1, sum(isinstance(each, Tally) and not each.is_over for each in children))
-            is_only = is_last or (self.tally.calls == 0 and together == 1)
+            is_only = is_last or (self.tally.own.calls == 0 and together == 1)
             prompts, replies = (1, least) if is_only else (together + 1, 2 * together * least + usual)
             lacks = "does not cover another call" + ("" if is_only else " and the final answer")
             share = _Share(together, is_last, is_only, usual)

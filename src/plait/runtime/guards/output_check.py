@@ -8,7 +8,7 @@ answers only: a resumed run and a replay take the objections from the record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from plait.core import Answered, Call, CheckAnswer, Failed, Observation
@@ -60,17 +60,17 @@ class OutputGuard(Guard):
 class AfterHooksGuard(Guard):
     """Counts objections to answers, and checks the results of calls that end the run.
 
-    `uncounted` are the guards whose objections do not count: grounding has a limit of its own. The performer of calls
-    marks results that end the run (`Observation.ends`), those of hand-offs too.
+    Those of grounding do not count: it has a limit of its own. The performer of calls marks results that end the run
+    (`Observation.ends`), those of hand-offs too.
     """
 
     order = (LIMITS + USERS) / 2
     name = "output_after_hooks"
     holds_text = may_ask = holds_for_children = False
 
-    def __init__(self, output_guard: OutputGuard, uncounted: Collection[str] = ("grounding",)) -> None:
+    def __init__(self, output_guard: OutputGuard) -> None:
         output = output_guard.output
-        self._guard, self._uncounted = output_guard, uncounted
+        self._guard = output_guard
         self._counted: set[str] = set()
         """The keys of the checks whose objections count."""
         self.points_after = (CheckAnswer, Call) if has_objections(output) else (CheckAnswer,)
@@ -100,7 +100,7 @@ class AfterHooksGuard(Guard):
     def _count_objection(self, entry: Entry, objection: str, fresh: bool) -> None:
         """Count and note an objection. Raises `EndedByRefusal` for one more than the model may answer."""
         refused_by = {name for name, decision in entry.decided.items() if decision.action == "refuse"}
-        if refused_by and refused_by <= set(self._uncounted):
+        if refused_by == {"grounding"}:
             return
         if fresh and entry.key not in self._counted:
             entry.remark("output", objection)

@@ -6,7 +6,7 @@ from typing import Any
 
 from plait.core import AskUser
 from plait.journal.records import Asking
-from plait.runtime.guard import Entry, Suspend, open_question
+from plait.runtime.guard import Entry, Suspend, make_open_question
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.run_journal import EntryWork, FoundEntry
 from plait.runtime.run_spec import differs
@@ -29,4 +29,4 @@ class AskTheUser(BasePerformer):
 
     async def perform(self, entry: Entry) -> tuple[Any, bytes | None]:
         effect: AskUser = entry.effect
-        raise Suspend(open_question(entry.run, entry.key, entry.step, Asking(effect.kind, effect.question)))
+        raise Suspend(make_open_question(entry.run, entry.key, entry.step, Asking(effect.kind, effect.question)))

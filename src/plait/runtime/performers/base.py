@@ -9,6 +9,7 @@ from msgspec import UNSET
 from plait.core.errors import BadInput
 from plait.core.text import shorten
 from plait.journal import codec
+from plait.journal.entries import say_refused
 from plait.journal.records import Asking, Decision
 from plait.runtime.guard import EndedByRefusal, Entry
 from plait.runtime.run_journal import EntryWork, FoundEntry
@@ -82,12 +83,16 @@ class BasePerformer:
         """Return the result of a refused effect, or what replaces a withheld result. Raises `EndedByRefusal`."""
         if not by_user:
             raise EndedByRefusal(reason)
-        said = f": {reason}" if reason else ""
-        raise EndedByRefusal(f"The {self.subject[is_after]} was refused: the person refused it{said}.")
+        raise EndedByRefusal(f"The {self.subject[is_after]} was refused: {say_refused(reason)}.")
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
         """Return the question to the user about the effect, or about its result."""
         if result is UNSET:
             return Asking("approval", question)
-        text = result if isinstance(result, str) else codec.encode(result).decode()
-        return Asking("approval", f"{question}\nThe {self.subject[1]}: {shorten(text, SHOWN)[0]}")
+        return quote(question, self.subject[1], result)
+
+
+def quote(question: str, what: str, value: Any) -> Asking:
+    """Return a question for approval with the value that it is about."""
+    text = value if isinstance(value, str) else codec.encode(value).decode()
+    return Asking("approval", f"{question}\nThe {what}: {shorten(text, SHOWN)[0]}")

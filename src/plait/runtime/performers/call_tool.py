@@ -23,8 +23,9 @@ from plait.journal.entries import withhold_result
 from plait.journal.records import Asking, Decision, IntentRecord, MadeCall
 from plait.runtime.bound_calls import BoundCall, input_of, replace_input
 from plait.runtime.call_services import ToolServices
+from plait.runtime.calls_in_doubt import describe_doubt
 from plait.runtime.decisions import digested
-from plait.runtime.guard import Entry, Suspend, open_question
+from plait.runtime.guard import Entry, Suspend, make_open_question
 from plait.runtime.performers.base import SHOWN, BasePerformer
 from plait.runtime.run_journal import EntryWork, FoundEntry
 from plait.runtime.run_spec import differs
@@ -213,7 +214,7 @@ class CallTool(BasePerformer):
         traced = engine.span.tool(entry.step, shown, engine.run_spec.tools)
         with offer_services(services), engine.clock.counted(working=1), traced as span:
             try:
-                made = await services.make_call(tool, engine.run_spec.agent.limits.tool_seconds, bound)
+                made = await services.call_tool(tool, engine.run_spec.agent.limits.tool_seconds, bound)
                 if made.trouble in ("raised", "timeout") and not made.ends and is_repeatable(tool):
                     made = await self._repeat(entry, made, services)
                 if made.trouble == "in_doubt":  # the calls beside it must know of it at once, before it is recorded
@@ -245,7 +246,7 @@ class CallTool(BasePerformer):
                 bound = engine.binder.restore(entry.asked, call, bound.words)
             except BadInput as why:
                 return Observation(str(why), trouble="bad_input")
-            made = await services.make_call(tool, engine.run_spec.agent.limits.tool_seconds, bound)
+            made = await services.call_tool(tool, engine.run_spec.agent.limits.tool_seconds, bound)
             attempt += 1
         return made
 
@@ -263,7 +264,7 @@ class CallTool(BasePerformer):
             return Observation(found.value, value=found.value)
         if not found.is_open:
             await journal.write(IntentRecord(key, entry.step, "question", asking))
-        raise Suspend(open_question(entry.run, key, entry.step, asking))
+        raise Suspend(make_open_question(entry.run, key, entry.step, asking))
 
     def _may_repeat(self, tool: Tool | None) -> bool:
         return is_repeatable(tool) or self.engine.run_spec.agent.on_interrupted_call == "repeat"
@@ -272,7 +273,7 @@ class CallTool(BasePerformer):
 
     def _leave_in_doubt(self, entry: Entry) -> Observation:
         self._unreported.add(entry.key)
-        return self._add_notes(entry, Observation(_describe_doubt(entry.asked), trouble="in_doubt"))
+        return self._add_notes(entry, Observation(describe_doubt(entry.asked), trouble="in_doubt"))
 
     def _add_notes(self, entry: Entry, made: Observation) -> Observation:
         """Return a result as it is recorded: with the runtime's remarks, and the mark of one that ends the run."""
@@ -310,13 +311,6 @@ def _show(entry: Entry) -> Call:
     """Return a call in the model's own words, unless its input was changed."""
     call: Call = entry.effect if entry.changed_by else entry.asked
     return call
-
-
-def _describe_doubt(call: Call) -> str:
-    return (
-        f"Error: the run was interrupted while '{call.tool}' was being called. Whether the call took effect is not "
-        "known, and it was not repeated."
-    )
 
 
 def is_inline(tool: Tool | None) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from plait.core import CheckAnswer
-from plait.core.text import shorten
-from plait.journal import codec
+from plait.journal.entries import say_refused
 from plait.journal.records import Asking
 from plait.runtime.guard import Entry
-from plait.runtime.performers.base import SHOWN, BasePerformer
+from plait.runtime.performers.base import BasePerformer, quote
 
 
 class Check(BasePerformer):
@@ -23,11 +22,8 @@ class Check(BasePerformer):
 
     def refuse(self, entry: Entry, reason: str, *, is_after: bool, by_user: bool) -> Any:
         if by_user:
-            said = f"the person refused it: {reason}" if reason else "the person refused it"
-            reason = f"The answer is not accepted: {said}"
+            reason = f"The answer is not accepted: {say_refused(reason)}"
         return reason if isinstance(entry.effect, CheckAnswer) else (reason,)
 
     def ask(self, entry: Entry, question: str, result: Any) -> Asking:
-        answer = getattr(entry.effect, "answer", "")
-        text = answer if isinstance(answer, str) else codec.encode(answer).decode()
-        return Asking("approval", f"{question}\nThe answer: {shorten(text, SHOWN)[0]}")
+        return quote(question, "answer", getattr(entry.effect, "answer", ""))

@@ -7,11 +7,9 @@ from typing import Any
 from msgspec import UNSET
 
 from plait.core import Failed
-from plait.core.text import shorten
-from plait.journal import codec
 from plait.journal.records import Asking
 from plait.runtime.guard import Entry
-from plait.runtime.performers.base import SHOWN, BasePerformer
+from plait.runtime.performers.base import BasePerformer, quote
 
 
 class End(BasePerformer):
@@ -32,8 +30,7 @@ class End(BasePerformer):
         answer = getattr(result, "answer", None)
         if result is UNSET or answer is None:
             return Asking("approval", question)
-        text = answer if isinstance(answer, str) else codec.encode(answer).decode()
-        return Asking("approval", f"{question}\nThe answer: {shorten(text, SHOWN)[0]}")
+        return quote(question, "answer", answer)
 
 
 END = End()

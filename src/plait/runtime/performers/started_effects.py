@@ -40,7 +40,7 @@ class StartedEffects(BasePerformer):
         at_once = not thinks and all(map(engine.performers.tools.is_over_at_once, acts.values()))
         for ticket, each in started_now:
             thinks -= isinstance(each, Think)
-            work = engine.start_effect(ticket, each, thinks)
+            work = engine.perform_effect(str(ticket), each, started=True, beside=thinks)
             if at_once:
                 await self._perform_here(ticket, work)
             else:

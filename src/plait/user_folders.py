@@ -1,0 +1,31 @@
+"""The folders in which Plait stores things for a user, by the variables of XDG."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+
+def config_folder() -> Path:
+    """Return plait in XDG_CONFIG_HOME or ~/.config."""
+    return _find_folder("XDG_CONFIG_HOME", ".config")
+
+
+def state_folder() -> Path:
+    """Return plait in XDG_STATE_HOME or ~/.local/state."""
+    return _find_folder("XDG_STATE_HOME", ".local/state")
+
+
+def cache_folder() -> Path:
+    """Return plait in XDG_CACHE_HOME or ~/.cache."""
+    return _find_folder("XDG_CACHE_HOME", ".cache")
+
+
+def _find_folder(variable: str, usual: str) -> Path:
+    return _make_path(os.environ.get(variable), usual, os.environ.get("HOME"))
+
+
+@lru_cache(maxsize=8)  # each agent asks for one when it is made
+def _make_path(folder: str | None, usual: str, home: str | None) -> Path:
+    return (Path(folder) if folder else Path.home() / usual) / "plait"
