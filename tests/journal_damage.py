@@ -249,7 +249,7 @@ def _names(reported: str, seq: Any) -> bool:
 
 
 def _is_whole_file(reported: str) -> bool:
-    return bool(re.search("is missing or overwritten|not a journal|no journal", reported))
+    return bool(re.search("is missing or overwritten|not a journal|no journal|index of ids", reported))
 
 
 def run(count: int, seed: int = 0, templates: Sequence[Template] = TEMPLATES) -> list[tuple[Case, Result]]:

@@ -12,7 +12,7 @@ from conftest import some_of
 from crash_support import kill_and_resume, run_script
 from loop_scripts import ANSWER, LOOPS
 from models_server import Server
-from plait.journal.store import Journal
+from plait.journal.store import Journal, RunQuery
 from profile_matrix import ONE_OF_EACH_WIRE, PROFILES
 
 
@@ -67,7 +67,7 @@ def test_a_run_of_a_live_process_is_not_resumed(journal: Path) -> None:
         task = asyncio.create_task(agent.arun("go"))
         for _ in range(200):
             await asyncio.sleep(0.01)
-            if journal.exists() and any(row.status == "running" for row in Journal(journal).runs()):
+            if Journal(journal).find(RunQuery("running")):
                 break
         with pytest.raises(plait.PlaitError, match="still going on"):
             await agent.aresume("last")

@@ -172,7 +172,7 @@ def test_the_share_of_cached_tokens_without_tokens_is_absent(tmp_path: Path) -> 
     model = Scripted([Reply("Final Answer: a", usage=Usage(0, 5))], rate=UNKNOWN)
     run = plait.Agent("react", model=model, journal=tmp_path / "journal.db").run("So?")
     (cells,) = csv.DictReader(io.StringIO(shell("costs", run.id, "--csv").out))
-    assert cells["cached"] == "-" and "cache writes" not in cells
+    assert cells["cached"] == "" and "cache writes" not in cells
 
 
 # --- usage and costs as providers report them

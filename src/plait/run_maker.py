@@ -291,7 +291,7 @@ class RunMaker:
         """Return what the context of a new run holds from outside before its first request."""
         parts = self._parts
         found = [*inherited, *(f"the description of '{spec.name}'" for spec in parts.toolset.specs if spec.foreign)]
-        if (plan := traits_of(parts.loop).plan) is not None and plan.evidence:
+        if getattr(traits_of(parts.loop).plan, "evidence", None):
             found.append(EVIDENCE)  # nobody knows who wrote it
         if conversation is not None and (
             conversation.outside

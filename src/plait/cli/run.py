@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -82,16 +82,21 @@ def run(
         agent = make_agent(flags)
     plans = PlanPrompt(agent, question)
     asked: UserQuestion = [question, *map(attach, files)]
-    perform_and_exit(
+    done = perform_run(
         lambda on_event, on_wait: agent.arun(asked, session=session, on_event=on_event, on_wait=on_wait),
+        view_for(sys.stderr, quiet=quiet),
+        plans=plans,
+        may_ask=not as_object,
+    )
+    words = options.journal_words(flags["journal"])
+    exit_with_run(
+        done,
         as_object=as_object,
         quiet=quiet,
-        journal=flags["journal"],
-        plans=plans,
+        journal=words,
         is_recorded=agent.journal is not False,
-        suggest=lambda done: (
-            suggest_next(done, agent.journal, options.journal_words(flags["journal"])) if has_guide() else ()
-        ),
+        show_plan=plans.render,
+        suggestions=suggest_next(done, agent.journal, words) if has_guide() else (),
     )
 
 
@@ -102,20 +107,12 @@ def perform_and_exit(
     quiet: bool,
     journal: str | None,
     plans: PlanPrompt | None = None,
-    is_recorded: bool = True,
-    suggest: Callable[[Run | None], Sequence[str]] = lambda run: (),
 ) -> NoReturn:
-    """Perform a run (see `perform_run`) and exit as it ended (see `exit_with_run`)."""
+    """Perform a recorded run (see `perform_run`) and exit as it ended (see `exit_with_run`)."""
     done = perform_run(start, view_for(sys.stderr, quiet=quiet), plans=plans, may_ask=not as_object)
-    exit_with_run(
-        done,
-        as_object=as_object,
-        quiet=quiet,
-        journal=options.journal_words(journal),
-        is_recorded=is_recorded,
-        show_plan=plans.render if plans is not None else None,
-        suggestions=suggest(done),
-    )
+    words = options.journal_words(journal)
+    show_plan = plans.render if plans is not None else None
+    exit_with_run(done, as_object=as_object, quiet=quiet, journal=words, show_plan=show_plan)
 
 
 class _WatchedRun:

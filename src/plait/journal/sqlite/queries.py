@@ -16,6 +16,7 @@ from plait.core.attachments import with_names
 from plait.core.errors import JournalError, UnknownRun
 from plait.journal import codec
 from plait.journal.records import RunRow, SessionRow, SessionTurn
+from plait.journal.sqlite import faults
 from plait.journal.sqlite.connections import read_time
 from plait.journal.sqlite.holders import life_of_holder
 from plait.journal.sqlite.rows import check_run
@@ -204,6 +205,8 @@ def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[i
         some = ", ".join(row[1] for row in found) + ("" if len(found) < 5 else " ...")
         raise UnknownRun(f"More than one run begins with {prefix!r}: {some}.", hint="Write more of the id.")
     known = [each for (each,) in connection.execute("SELECT id FROM runs ORDER BY n DESC LIMIT 1000")]
+    if prefix in known:
+        raise faults.damaged_rows(path, prefix, "its entry in the index of ids is damaged")
     # Ids of one day share their first half, so only a mistyped sign or two makes an id near.
     starts = {each[: len(prefix)]: each for each in reversed(known)}
     near = [starts[each] for each in difflib.get_close_matches(prefix, starts, cutoff=0.85)]
