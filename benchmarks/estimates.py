@@ -16,8 +16,8 @@ from plait.journal.store import Journal
 from plait.loops.rewoo.loop import ReWOO
 from plait.runtime.costs import spending
 from plait.runtime.phase_models import Phases
-from plait.runtime.plan_estimate import Expected, Seen, estimate_plan, seen_of
-from plait.runtime.plans import kit_of, recorded_plan
+from plait.runtime.planning.plan_estimate import Expected, Seen, estimate_plan, seen_of
+from plait.runtime.planning.plans import kit_of, recorded_plan
 
 
 def main(path: str) -> None:

@@ -30,10 +30,10 @@ from plait.models.families import FAMILIES, Family, media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, Host
 from plait.models.prices import bundled_rate
 from plait.models.wires.anthropic_messages import MAX_STOP
-from plait.runtime.agent_fields import OPTIONS, AgentFields
+from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
+from plait.runtime.agents.options import Option, list_fields, without_option
+from plait.runtime.conversations.sessions import History
 from plait.runtime.limits import Limits
-from plait.runtime.options import Option, list_fields, without_option
-from plait.runtime.sessions import History
 
 HEAD = """\
 # The command line

@@ -15,7 +15,8 @@ from msgspec import UNSET
 
 from core_fuzz import find_failures
 from plait.journal.records import ResultRecord
-from plait.runtime import child_runs, decisions, recorded_work
+from plait.runtime import decisions, recorded_work
+from plait.runtime.calls import child_runs
 from plait.runtime.chain import Admitted, Chain
 from plait.runtime.decisions import Decisions
 from plait.runtime.guards.approvals import ApprovalsGuard

@@ -36,7 +36,7 @@ from plait.journal.open_questions import find_open_questions
 from plait.journal.records import IntentRecord
 from plait.journal.store import ENDED
 from plait.runtime import runs
-from plait.runtime.agent_fields import AgentFields
+from plait.runtime.agents.agent_fields import AgentFields
 from plait.runtime.guard import Guard
 from plait.runtime.run import Run
 from plait.runtime.run_spec import RunSpec

@@ -30,7 +30,7 @@ from plait.loops.phased import action_list
 from plait.loops.plan_text import PLANS, read_plan, with_llm
 from plait.loops.react.format import react_format
 from plait.loops.tool_calling.format import CallObjects
-from plait.runtime.prompts import PromptBook
+from plait.runtime.templates.prompts import PromptBook
 
 
 def takes(*names: str) -> dict[str, Any]:

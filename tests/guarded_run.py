@@ -12,8 +12,8 @@ from plait.core.errors import BadInput
 from plait.journal import codec
 from plait.journal.memory import MemoryLog
 from plait.journal.records import Decision, IntentRecord, ResultRecord, Row, RunHead
+from plait.runtime.calls.context import Context
 from plait.runtime.chain import Admitted, Chain
-from plait.runtime.context import Context
 from plait.runtime.guard import Entry, Finish, Guard, Question
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.check import Check

@@ -21,7 +21,7 @@ from plait.models.base import Response
 from plait.models.chat import ChatModel
 from plait.models.wires.replies import ReplyReader
 from plait.models.wires.wire import load_wire
-from plait.runtime.prompts import PromptBook
+from plait.runtime.templates.prompts import PromptBook
 
 Json = dict[str, Any]
 Called = tuple[str, Json]

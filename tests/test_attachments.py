@@ -32,7 +32,7 @@ from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
 from plait.models.scripted import Scripted
 from plait.models.wires.contents import count_referenced_tokens, fill_contents, find_references
-from plait.runtime.attachments import restore_request
+from plait.runtime.conversations.attachments import restore_request
 from plait.runtime.tally import TokenEstimate
 
 PDF = b"%PDF-1.4\n1 0 obj << /Type /Page >> endobj\n"

@@ -34,7 +34,7 @@ from plait.core import (
 from plait.loops.codeact.loop import CodeAct
 from plait.loops.codeact.reader import steps_of
 from plait.loops.transcript import Scratchpad
-from plait.runtime.prompts import PromptBook
+from plait.runtime.templates.prompts import PromptBook
 
 PEOPLE = ToolSpec(
     "people",

@@ -12,8 +12,8 @@ import pytest
 import plait
 from docs_support import ROOT
 from plait.core.events import Called
-from plait.runtime.prompts import shipped_prompts, variables_of
 from plait.runtime.run import Run
+from plait.runtime.templates.prompts import shipped_prompts, variables_of
 
 
 @plait.tool(read_only=True)

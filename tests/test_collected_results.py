@@ -128,7 +128,7 @@ def test_an_error_in_the_middle_is_the_result() -> None:
 
 @pytest.mark.parametrize("endless", [itertools.count, lambda: itertools.repeat("x" * 300)], ids=["count", "texts"])
 def test_an_endless_iterator_is_cut_with_a_note(endless: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("plait.tools.render", "plait.runtime.make_call"):
+    for module in ("plait.tools.render", "plait.runtime.calls.make_call"):
         monkeypatch.setattr(sys.modules[module], "ITEMS", 100)
         monkeypatch.setattr(sys.modules[module], "CHARACTERS", 1_000)
     seen = call(endless)
@@ -157,7 +157,7 @@ def test_code_gets_the_values_that_were_read_and_a_note(
     make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules["plait.tools.render"], "MOST", 1_000)
-    for module in ("plait.tools.render", "plait.runtime.make_call"):
+    for module in ("plait.tools.render", "plait.runtime.calls.make_call"):
         monkeypatch.setattr(sys.modules[module], "ITEMS", 100)
     run = make_agent(make, "codeact").run("q")
     (got,) = (event.observation for event in run.events if isinstance(event, Observed))

@@ -23,7 +23,7 @@ from plait.core.errors import ContextOverflow, RateLimited
 from plait.journal.records import NoteRecord
 from plait.loops.compiler.loop import LLMCompiler
 from plait.models.chat import ChatModel
-from plait.runtime.prompts import PromptBook
+from plait.runtime.templates.prompts import PromptBook
 
 FACTS = {
     "Lyon": "522250",

@@ -20,8 +20,8 @@ from plait.models.base import ABILITIES
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.embedded import ServerSettings
 from plait.runtime.limits import Limits
-from plait.runtime.prompts import shipped_prompts, variables_of
 from plait.runtime.run import Run
+from plait.runtime.templates.prompts import shipped_prompts, variables_of
 
 DOCS = ROOT / "docs"
 SOURCE = ROOT / "src" / "plait"

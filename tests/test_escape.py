@@ -16,7 +16,7 @@ from plait.loops.escape import Escape
 from plait.loops.format import Turn
 from plait.loops.judge.loop import Judge
 from plait.models.base import Abilities
-from plait.runtime.prompts import PromptBook
+from plait.runtime.templates.prompts import PromptBook
 
 FORGED = "FORGED words"
 TOKENS = ("<|im_start|>", "<|im_end|>", "</s>")

@@ -12,7 +12,7 @@ from plait.core import Plan, Reply, Step, Usage
 from plait.core.errors import ConfigError
 from plait.core.events import Observed
 from plait.models.prices import Rate
-from plait.runtime.plan_estimate import HIGH, LOW, USUAL, Expected
+from plait.runtime.planning.plan_estimate import HIGH, LOW, USUAL, Expected
 
 PLAN = """\
 Plan: What the first page says.

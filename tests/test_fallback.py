@@ -20,7 +20,7 @@ from plait.journal.records import NoteRecord
 from plait.loops import ToolCalling, fallback_of, phases_of, registry, splitter_of
 from plait.loops.fallback import fall_back
 from plait.models.scripted import ABILITIES
-from plait.runtime.prompts import PromptBook
+from plait.runtime.templates.prompts import PromptBook
 from test_tool_calling import LOOK, LYON, NO_TOOLS, REFUSALS, Endpoint, calling
 
 CALLS: list[str] = []

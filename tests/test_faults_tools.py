@@ -15,7 +15,7 @@ from faults_support import observations, shell
 from journal_rows import is_request
 from patience import patience
 from plait.journal.store import Journal
-from plait.runtime.make_call import UNKNOWN
+from plait.runtime.calls.make_call import UNKNOWN
 
 __all__ = ["shell"]
 

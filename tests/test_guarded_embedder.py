@@ -11,7 +11,7 @@ from msgspec import structs
 import plait
 from plait.core import Call, Reply, Think
 from plait.core.errors import PlaitError
-from plait.runtime.guarded_embedder import EMBED, guard_embedder
+from plait.runtime.conversations.guarded_embedder import EMBED, guard_embedder
 
 MAIL = "ada@example.com"
 

@@ -16,8 +16,8 @@ from plait.core.errors import ConfigError
 from plait.core.events import Observed
 from plait.journal.records import SessionTurn
 from plait.models.wires.wire import WIRES
-from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
+from plait.runtime.templates.prompts import PromptBook
 
 PAST = (Exchange("What is on page 1?", "Ships.", (PastCall("look", 1, "[page 1] Ships and salt."),)),)
 

@@ -40,8 +40,8 @@ from plait.models.config import ModelConfig
 from plait.models.resolve import resolve
 from plait.models.wires.wire import WIRES
 from plait.runtime.phase_models import Phases
-from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
+from plait.runtime.templates.prompts import PromptBook
 
 
 @cache

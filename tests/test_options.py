@@ -17,8 +17,8 @@ from plait.cli.commands import plait as program
 from plait.config import agent_types, load
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
-from plait.runtime.agent_fields import OPTIONS, AgentFields, record_settings
-from plait.runtime.options import Option, list_fields
+from plait.runtime.agents.agent_fields import OPTIONS, AgentFields, record_settings
+from plait.runtime.agents.options import Option, list_fields
 from plait.server.agents import makes_same_requests
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,7 +104,7 @@ def read(agent: Any, option: Option) -> Any:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("plait.runtime.sessions.load_embedder", lambda word: word)
+    monkeypatch.setattr("plait.runtime.conversations.sessions.load_embedder", lambda word: word)
     for each in ("PLAIT_MODEL", "PLAIT_LOOP", "PLAIT_JOURNAL", "PLAIT_CONFIG"):
         monkeypatch.delenv(each, raising=False)
     Path("prompts/react").mkdir(parents=True)

@@ -8,9 +8,9 @@ import pytest
 
 from guarded_run import GuardedRun, make_context
 from plait.core import Answered, Call, CheckAnswer, Failed, Observation
+from plait.runtime.agents.output import TEXT, OutputType
 from plait.runtime.guard import GROUNDING, EndedByRefusal, Entry, Guard, Refuse
 from plait.runtime.guards.output_check import make_output_guards
-from plait.runtime.output import TEXT, OutputType
 
 SMALL = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
 CALL = Call("do", {})

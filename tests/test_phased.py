@@ -17,7 +17,7 @@ from plait.core import Exchange, LoopContext, Task, Think, events
 from plait.journal.records import NoteRecord
 from plait.loops.phased import action_list
 from plait.loops.phased.loop import Phased, is_whole_question
-from plait.runtime.prompts import PromptBook
+from plait.runtime.templates.prompts import PromptBook
 
 HEIGHTS = {"Ferris": 188, "Garnet": 243}
 

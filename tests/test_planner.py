@@ -18,7 +18,7 @@ from plait.agent_parts import AgentParts
 from plait.core import Answered, LoopContext, LoopRun, OneKind, Splitter, Task, think, user
 from plait.core.errors import ConfigError
 from plait.loops.plan import Planner
-from plait.runtime.plan_estimate import Seen, seen_of
+from plait.runtime.planning.plan_estimate import Seen, seen_of
 
 QUESTION = "Which is larger, Lyon or Nice?"
 CALLS = "lookup: Lyon\nlookup: Nice"

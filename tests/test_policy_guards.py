@@ -16,8 +16,8 @@ from plait.core.outcomes import Answered
 from plait.core.tools import ToolSpec
 from plait.journal.memory import MemoryLog
 from plait.journal.records import Asking, ChildEnd, Decision, IntentRecord, ResultRecord, RunHead
-from plait.runtime.artifacts import ArtifactStore
-from plait.runtime.bound_calls import CallBinder
+from plait.runtime.calls.artifacts import ArtifactStore
+from plait.runtime.calls.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain
 from plait.runtime.grounding import Sources
 from plait.runtime.guard import Entry, Finish, Guard, StartChild, Suspend

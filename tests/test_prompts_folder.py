@@ -10,7 +10,7 @@ import pytest
 
 import plait
 from plait.core.errors import ConfigError
-from plait.runtime.prompts import fields_of
+from plait.runtime.templates.prompts import fields_of
 
 CALL = 'Thought: I look.\nAction:\n```json\n{"action": "look", "action_input": "here"}\n```'
 

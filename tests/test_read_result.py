@@ -169,7 +169,7 @@ def test_a_resumed_run_can_still_read_its_results(tmp_path: Path) -> None:
 
 
 def test_outside_of_a_run_the_tool_says_so() -> None:
-    from plait.runtime.context import Context
+    from plait.runtime.calls.context import Context
     from plait.toolkits.read_result import read_result
 
     with pytest.raises(ToolError, match="no run"):

@@ -26,8 +26,8 @@ from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.runtime.approvals import require_open_question
 from plait.runtime.calls_in_doubt import read_calls_in_doubt, read_calls_of
+from plait.runtime.conversations.sessions import require_answered
 from plait.runtime.recorded_events import make_events
-from plait.runtime.sessions import require_answered
 from plait.server.chat_format import ChatMessage
 from plait.server.conversations import ConversationState, find_answered_question
 from plait.view.live import run_document

@@ -39,8 +39,8 @@ from plait.journal.entries import RecordedNote
 from plait.journal.store import Journal
 from plait.loops.plan_text import write_plan
 from plait.loops.rewoo.loop import ReWOO
-from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
+from plait.runtime.templates.prompts import PromptBook
 
 FACTS = {"a": "12", "b": "30", "c": "see #E2", "list": ["x", "y"], "long": "word " * 4_000}
 

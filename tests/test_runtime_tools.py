@@ -14,7 +14,7 @@ import pytest
 
 import plait
 from plait.core import Answered, Call, LoopContext, LoopRun, OneKind, Splitter, Task, act
-from plait.runtime import make_call
+from plait.runtime.calls import make_call
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def test_a_resume_goes_on_in_the_sandbox_of_its_run_or_refuses(tmp_path: Path, m
 
 
 def test_the_sandbox_is_part_of_a_cell_of_the_lab() -> None:
-    from plait.runtime.agent_fields import record_settings
+    from plait.runtime.agents.agent_fields import record_settings
 
     monty, process = (record_settings(plait.Agent("codeact", sandbox=name)) for name in ("monty", "auto"))
     assert (monty["sandbox"], process["sandbox"]) == ("monty", "process")

@@ -18,9 +18,9 @@ from plait.core.errors import ConfigError
 from plait.core.events import Observed
 from plait.journal.store import Journal
 from plait.models.base import Abilities
-from plait.runtime import plans
+from plait.runtime.calls.tool_selection import SEARCH, Finder
+from plait.runtime.planning import plans
 from plait.runtime.run import Run
-from plait.runtime.tool_selection import SEARCH, Finder
 from plait.search import minilm
 from plait.tools import Toolset
 

@@ -18,7 +18,7 @@ from mcp_support import command
 from plait.core import Call, Exchange, Observation, Waiting
 from plait.core import events as ev
 from plait.journal.store import Journal
-from plait.runtime.plans import recorded_plan
+from plait.runtime.planning.plans import recorded_plan
 
 SENT: list[str] = []
 

@@ -22,7 +22,7 @@ from plait.journal.sqlite.log import SqliteLog
 from plait.loops import ToolCalling
 from plait.models.base import Abilities
 from plait.models.scripted import ABILITIES
-from plait.runtime.prompts import PromptBook
+from plait.runtime.templates.prompts import PromptBook
 
 PEOPLE = {"Lyon": 522250, "Nice": 348085}
 CALLS: list[str] = []

@@ -15,7 +15,7 @@ from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Abilities
-from plait.runtime.prompts import PromptBook
+from plait.runtime.templates.prompts import PromptBook
 from plait.tools.mcp.schema import repair_schema
 
 EVIL = (
@@ -140,7 +140,7 @@ def test_a_servers_tool_with_such_a_name_has_the_servers_word_before_it(tmp_path
         """Takes over."""
         return "taken over"
 
-    from plait.runtime.tool_names import with_free_names
+    from plait.runtime.calls.tool_names import with_free_names
     from plait.tools import tools_from
 
     tools = tools_from(plait.mcp(server))

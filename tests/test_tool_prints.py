@@ -13,7 +13,7 @@ import pytest
 import plait
 from journal_rows import is_request
 from plait.core.events import Observed
-from plait.runtime.tool_prints import MOST, collecting
+from plait.runtime.calls.tool_prints import MOST, collecting
 
 
 def codeact(tmp_path: Path, codes: list[str], tools: list[object]) -> plait.Agent:

@@ -22,9 +22,9 @@ from conftest import data_file, only_in_campaign
 from plait.core import Call, ToolSpec
 from plait.core.errors import ConfigError
 from plait.loops.codeact.signature import signature
-from plait.runtime.artifacts import ArtifactStore
-from plait.runtime.bound_calls import CallBinder
-from plait.runtime.make_call import make_call
+from plait.runtime.calls.artifacts import ArtifactStore
+from plait.runtime.calls.bound_calls import CallBinder
+from plait.runtime.calls.make_call import make_call
 from plait.search import ToolIndex, VectorCache
 from plait.search.tool_index import MEANING, meaning_of, words_of
 from plait.toolkits.method_search import LINE, lines_of, method_search

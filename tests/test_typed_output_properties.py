@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
 from plait.core.output import OutputSpec, find_output_faults, read_output
-from plait.runtime.output import OutputType
+from plait.runtime.agents.output import OutputType
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00", exclude_categories=("Cs",)), max_size=12)
 

@@ -47,17 +47,17 @@ if TYPE_CHECKING:
     from plait.models.recorded import Recorded as Recorded
     from plait.models.scripted import Scripted as Scripted
     from plait.models.settings import ModelSettings as ModelSettings
-    from plait.runtime.attachments import attach as attach
-    from plait.runtime.context import Context as Context
+    from plait.runtime.agents.output import OutputType as OutputType
+    from plait.runtime.calls.context import Context as Context
+    from plait.runtime.conversations.attachments import attach as attach
+    from plait.runtime.conversations.sessions import History as History
     from plait.runtime.guard import AskApproval as AskApproval
     from plait.runtime.guard import Entry as Entry
     from plait.runtime.guard import Guard as Guard
     from plait.runtime.guard import Refuse as Refuse
     from plait.runtime.hooks import Hook as Hook
     from plait.runtime.limits import Limits as Limits
-    from plait.runtime.output import OutputType as OutputType
     from plait.runtime.run import Run as Run
-    from plait.runtime.sessions import History as History
     from plait.tools import Tool as Tool
     from plait.tools import tool as tool
     from plait.tools import toolset as toolset
@@ -84,14 +84,14 @@ _NAMES = {
     "plait.models.recorded": "Recorded",
     "plait.models.scripted": "Scripted",
     "plait.models.settings": "ModelSettings",
-    "plait.runtime.attachments": "attach",
-    "plait.runtime.context": "Context",
+    "plait.runtime.conversations.attachments": "attach",
+    "plait.runtime.calls.context": "Context",
     "plait.runtime.guard": "AskApproval Entry Guard Refuse",
     "plait.runtime.hooks": "Hook",
     "plait.runtime.limits": "Limits",
-    "plait.runtime.output": "OutputType",
+    "plait.runtime.agents.output": "OutputType",
     "plait.runtime.run": "Run",
-    "plait.runtime.sessions": "History",
+    "plait.runtime.conversations.sessions": "History",
     "plait.tools": "Tool tool toolset",
     "plait.tools.call_context": "cancelled",
     "plait.tools.end_run": "EndRun",

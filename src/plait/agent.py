@@ -29,7 +29,7 @@ from plait.models.config import ModelConfig
 from plait.models.resolve import ModelAccess
 from plait.run_maker import RunMaker
 from plait.runtime import runs
-from plait.runtime.agent_description import (
+from plait.runtime.agents.agent_description import (
     changed_fields,
     check_fields,
     fields_in,
@@ -37,24 +37,24 @@ from plait.runtime.agent_description import (
     loop_of,
     suggest_arguments,
 )
-from plait.runtime.agent_fields import AgentFields
-from plait.runtime.attachments import UserQuestion
+from plait.runtime.agents.agent_fields import AgentFields
+from plait.runtime.agents.output import OutputForm, OutputT, recorded_output
 from plait.runtime.background import EventStream, check_call, run_blocking
-from plait.runtime.chat_messages import ChatMessages
-from plait.runtime.child_runs import make_agent_tool
+from plait.runtime.calls.child_runs import make_agent_tool
+from plait.runtime.conversations.attachments import UserQuestion
+from plait.runtime.conversations.chat_messages import ChatMessages
+from plait.runtime.conversations.sessions import session_spec
 from plait.runtime.hooks import check_hooks
-from plait.runtime.output import OutputForm, OutputT, recorded_output
 from plait.runtime.run import Run
 from plait.runtime.run_spec import OnWait
 from plait.runtime.runs import Replayed
-from plait.runtime.sessions import session_spec
 from plait.tools import Tool
 from plait.tools.load import is_mcp_word
 from plait.tools.mcp.server import parse_word
 
 if TYPE_CHECKING:
-    from plait.runtime.plan_estimate import Expected
-    from plait.runtime.plans import Planned
+    from plait.runtime.planning.plan_estimate import Expected
+    from plait.runtime.planning.plans import Planned
 
 
 NewT = TypeVar("NewT")
@@ -193,7 +193,7 @@ class Agent(AgentFields[OutputT]):
         self, question: str, *, session: str | None = None, on_event: Callable[[Event], None] | None = None
     ) -> Planned:
         """Ask only the planner. See `plan`."""
-        from plait.runtime.plans import Planned, planning
+        from plait.runtime.planning.plans import Planned, planning
 
         loop = replace(planning(self._loop), plan=None, only_plan=True)
         await self._parts.load_tools()
@@ -206,7 +206,7 @@ class Agent(AgentFields[OutputT]):
         return Planned(plan, await planner._estimate(question, plan, timeline), run)
 
     def estimate(self, question: str, plan: Plan | str, planned_in: Timeline | None = None) -> Expected:
-        """Estimate the calls, tokens and USD that a plan will take (see `runtime/plan_estimate.py`).
+        """Estimate the calls, tokens and USD that a plan will take (see `runtime/planning/plan_estimate.py`).
 
         `planned_in` is the run that made the plan; its planner call gives the tokens per character. The journal's last
         runs give the lengths of results and replies.
@@ -214,7 +214,7 @@ class Agent(AgentFields[OutputT]):
         return run_blocking(self._estimate(question, plan, planned_in or Timeline()))
 
     async def _estimate(self, question: str, plan: Plan | str, planned_in: Timeline) -> Expected:
-        from plait.runtime import plan_estimate, plans
+        from plait.runtime.planning import plan_estimate, plans
 
         shown = await asyncio.to_thread(self._parts.choose_tools, question)
         run_spec = await self._runs.make_run_spec(question, shown=shown)
@@ -230,7 +230,7 @@ class Agent(AgentFields[OutputT]):
         Steps that have evidence in the plan are not run again. Raises `ConfigError` for a plan that does not fit these
         tools.
         """
-        from plait.runtime.plans import plan_of, planning
+        from plait.runtime.planning.plans import plan_of, planning
 
         loop = replace(planning(self._loop), plan=plan_of(plan, self.known_to(plan)))
         return self.using(loop=loop, tools=tuple(self._parts.toolset))

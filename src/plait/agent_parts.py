@@ -23,16 +23,16 @@ from plait.models.fallback import has_native_calls, members_of
 from plait.models.rejections import read_rejections, without_rejected
 from plait.models.resolve import add_settings, check_spec, require_prices
 from plait.models.settings import phases_with_settings
-from plait.runtime.agent_description import book_of, check_contexts
-from plait.runtime.agent_fields import AgentFields, list_hooks, record_settings
-from plait.runtime.guarded_embedder import guard_embedder
-from plait.runtime.output import OutputType, output_of
-from plait.runtime.prompts import PromptBook
+from plait.runtime.agents.agent_description import book_of, check_contexts
+from plait.runtime.agents.agent_fields import AgentFields, list_hooks, record_settings
+from plait.runtime.agents.output import OutputType, output_of
+from plait.runtime.calls.tool_names import with_fitting_names, with_free_names
+from plait.runtime.calls.tool_selection import Finder, most_shown, recorded_in
+from plait.runtime.conversations.guarded_embedder import guard_embedder
+from plait.runtime.conversations.sessions import AnyEmbedder, Conversation, session_spec
 from plait.runtime.run_spec import RunSpec
-from plait.runtime.sessions import AnyEmbedder, Conversation, session_spec
-from plait.runtime.system_prompt import warn_of_gaps
-from plait.runtime.tool_names import with_fitting_names, with_free_names
-from plait.runtime.tool_selection import Finder, most_shown, recorded_in
+from plait.runtime.templates.prompts import PromptBook
+from plait.runtime.templates.system_prompt import warn_of_gaps
 from plait.sandbox import Sandbox, check_sandbox, name_of
 from plait.tools import Toolset, anchor_word, load, tools_from
 from plait.tools.load import is_mcp_word

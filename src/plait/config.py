@@ -22,7 +22,7 @@ from msgspec import Struct, defstruct
 from plait.core.errors import ConfigError
 from plait.core.text import suggest
 from plait.models.config import ModelConfig
-from plait.runtime.options import Option, list_fields
+from plait.runtime.agents.options import Option, list_fields
 from plait.trust import agent_options, is_trusted, own_file, risks
 from plait.user_files import read_file
 

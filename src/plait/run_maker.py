@@ -17,9 +17,13 @@ from plait.journal.store import Store
 from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
-from plait.runtime.agent_description import check_deps, check_hooks_of_run, check_run_arguments, sandbox_for
-from plait.runtime.agent_fields import list_hooks
-from plait.runtime.attachments import (
+from plait.runtime.agents.agent_description import check_deps, check_hooks_of_run, check_run_arguments, sandbox_for
+from plait.runtime.agents.agent_fields import list_hooks
+from plait.runtime.agents.instructions import render_instructions
+from plait.runtime.agents.output import OutputType, choose_method, recorded_output
+from plait.runtime.calls.recorded_tools import require_loaded, restore_tools
+from plait.runtime.calls.tool_selection import narrow_context, shown_by
+from plait.runtime.conversations.attachments import (
     NO_FILES,
     AttachedFiles,
     UserQuestion,
@@ -27,15 +31,8 @@ from plait.runtime.attachments import (
     restore_files,
     split_question,
 )
-from plait.runtime.chat_messages import ChatMessages
-from plait.runtime.guards.taint import CONVERSATION, EVIDENCE, read_outside
-from plait.runtime.hooks import require_hooks
-from plait.runtime.instructions import render_instructions
-from plait.runtime.output import OutputType, choose_method, recorded_output
-from plait.runtime.phase_models import Phases, models_of_run, special_tokens
-from plait.runtime.recorded_tools import require_loaded, restore_tools
-from plait.runtime.run_spec import OnWait, RunSpec
-from plait.runtime.sessions import (
+from plait.runtime.conversations.chat_messages import ChatMessages
+from plait.runtime.conversations.sessions import (
     Conversation,
     change_history,
     continue_conversation,
@@ -44,7 +41,10 @@ from plait.runtime.sessions import (
     recorded_conversation,
     require_answered,
 )
-from plait.runtime.tool_selection import narrow_context, shown_by
+from plait.runtime.guards.taint import CONVERSATION, EVIDENCE, read_outside
+from plait.runtime.hooks import require_hooks
+from plait.runtime.phase_models import Phases, models_of_run, special_tokens
+from plait.runtime.run_spec import OnWait, RunSpec
 from plait.sandbox import AUTO, Sandbox, default_sandbox
 from plait.toolkits.read_result import NAME as READ_RESULT
 from plait.toolkits.read_result import read_result

@@ -22,7 +22,7 @@ from plait.user_files import read_file
 from plait.user_folders import config_folder, state_folder
 
 if TYPE_CHECKING:
-    from plait.runtime.options import Option
+    from plait.runtime.agents.options import Option
 
 
 def own_file() -> Path:
@@ -62,7 +62,7 @@ _ADDRESS_HERE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/[
 @cache
 def agent_options() -> dict[str, Option]:
     """Return the options of an agent by their keys in a configuration file."""
-    from plait.runtime.agent_fields import OPTIONS
+    from plait.runtime.agents.agent_fields import OPTIONS
 
     return {each.file_key: each for each in OPTIONS if each.file_key}
 

@@ -24,9 +24,9 @@ from plait.models.settings import (
     phases_with_settings,
     read_agent_settings,
 )
-from plait.runtime.agent_description import fields_for_replay
-from plait.runtime.agent_fields import OPTIONS, AgentFields
-from plait.runtime.options import Option
+from plait.runtime.agents.agent_description import fields_for_replay
+from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
+from plait.runtime.agents.options import Option
 
 # A phase may be one of the fallback loop: `react.act`.
 _PHASE = re.compile(r"([A-Za-z_]\w*(?:[.-]\w+)*)=(.+)", re.DOTALL)

@@ -40,7 +40,7 @@ class PlanPrompt:
     def render(self, text: str) -> str:
         """Return a plan with its picture and its expected cost, as far as they are known."""
         from plait.cli.plan_text import plan_page, price_lines
-        from plait.runtime.plans import plan_of
+        from plait.runtime.planning.plans import plan_of
 
         journal = self.agent.journal
         try:

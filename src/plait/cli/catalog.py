@@ -25,7 +25,7 @@ from plait.models.fallback import members_of
 from plait.models.fetch import list_catalogue, model_file
 from plait.models.rejections import forget_rejections
 from plait.models.resolve import providers, resolve
-from plait.runtime.prompts import shared_prompts, shipped_prompts
+from plait.runtime.templates.prompts import shared_prompts, shipped_prompts
 from plait.toolkits.method_search import lines_of
 from plait.tools import load as load_tools
 from plait.tools import toolkit_names, tools_from

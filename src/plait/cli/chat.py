@@ -25,9 +25,9 @@ from plait.core import File
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import format_count
 from plait.journal.store import Journal
-from plait.runtime.attachments import UserQuestion
+from plait.runtime.conversations.attachments import UserQuestion
+from plait.runtime.conversations.sessions import check_session_name, fresh_name
 from plait.runtime.run import Run
-from plait.runtime.sessions import check_session_name, fresh_name
 
 EPILOG = """\
 \b

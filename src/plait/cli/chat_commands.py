@@ -17,10 +17,10 @@ from plait.cli.runs import format_time
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import format_count, one_line
 from plait.models.resolve import resolve
-from plait.runtime.attachments import attach
+from plait.runtime.conversations.attachments import attach
+from plait.runtime.conversations.sessions import check_session_name, fresh_name
 from plait.runtime.costs import in_all, merge_spending, spending
 from plait.runtime.recorded_events import make_events, recorded_loop
-from plait.runtime.sessions import check_session_name, fresh_name
 from plait.tools import toolkit_names
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from plait.lab.comparison import Comparison
 from plait.lab.run_comparison import acompare, events_reader, load_comparison
 from plait.lab.schedule import CellEngine, Progress
 from plait.models.settings import ModelSettings
-from plait.runtime.agent_fields import AgentFields
+from plait.runtime.agents.agent_fields import AgentFields
 
 EPILOG = """\
 \b

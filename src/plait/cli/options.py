@@ -13,7 +13,7 @@ import click
 from plait.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plait.runtime.options import Option
+    from plait.runtime.agents.options import Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -114,7 +114,7 @@ def agent(*, only: Sequence[str] = (), without: Sequence[str] = (), recorded: bo
     The journal is not among them: every command that uses it has `options.journal`. `recorded`: the defaults are those
     of a recorded run.
     """
-    from plait.runtime.agent_fields import OPTIONS
+    from plait.runtime.agents.agent_fields import OPTIONS
 
     def is_named(each: Option, names: Sequence[str]) -> bool:
         return each.file_key in names or (each.within or each.name) in names

@@ -27,8 +27,8 @@ from plait.cli.run_output import CODES, exit_with_run, summarize_run, view_for
 from plait.core import Plan
 from plait.core.errors import ConfigError, PlaitError
 from plait.loops.plan import Planner
-from plait.runtime.plan_estimate import Expected
-from plait.runtime.plans import Planned
+from plait.runtime.planning.plan_estimate import Expected
+from plait.runtime.planning.plans import Planned
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
 from plait.user_files import refuse_journal

@@ -19,8 +19,8 @@ from plait.journal.records import RunRow
 from plait.journal.timeline import Timeline
 from plait.loops.plan import Planner
 from plait.loops.plan_scan import STEPS
-from plait.runtime.plan_estimate import Amount, Expected
-from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
+from plait.runtime.planning.plan_estimate import Amount, Expected
+from plait.runtime.planning.plans import plan_of, recorded_plan, with_kept, written
 from plait.user_files import read_text
 from plait.view.plan_graph import as_mermaid, as_text, input_words
 

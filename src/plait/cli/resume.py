@@ -27,7 +27,7 @@ from plait.loops.compiler.format import FORM
 from plait.loops.format import Unreadable
 from plait.loops.plan import Planner, list_callable
 from plait.loops.plan_text import reads_as_plan, with_llm
-from plait.runtime.plans import plan_of
+from plait.runtime.planning.plans import plan_of
 from plait.runtime.recorded_events import recorded_loop
 
 

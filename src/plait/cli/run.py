@@ -19,7 +19,7 @@ from plait.core import Event
 from plait.core.errors import ConfigError
 from plait.core.events import Action, Answer, Asked, Began, Ended, Thought
 from plait.models.stages import StageEnded, listen_to_stages
-from plait.runtime.attachments import UserQuestion, attach
+from plait.runtime.conversations.attachments import UserQuestion, attach
 from plait.runtime.run import Run
 from plait.runtime.run_spec import OnWait
 

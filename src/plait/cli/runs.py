@@ -19,7 +19,7 @@ from plait.core.text import clean, format_count, one_line
 from plait.journal.records import RunRow
 from plait.journal.results import Results
 from plait.journal.store import Journal, RunQuery, wait_for
-from plait.runtime.sessions import check_session_name
+from plait.runtime.conversations.sessions import check_session_name
 from plait.view.run_search import STATES
 
 UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}

@@ -20,7 +20,7 @@ from plait.config import ServeTable, load
 from plait.core.errors import ConfigError
 from plait.core.text import clean, format_count
 from plait.installation import install_hint
-from plait.runtime.options import list_fields
+from plait.runtime.agents.options import list_fields
 
 if TYPE_CHECKING:
     from plait.config import Config

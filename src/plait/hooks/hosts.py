@@ -12,7 +12,7 @@ from plait.core import Call
 from plait.core.errors import ConfigError
 from plait.core.messages import texts_in
 from plait.core.text import clean
-from plait.runtime.context import Context
+from plait.runtime.calls.context import Context
 from plait.runtime.guard import Refuse
 from plait.runtime.hooks import Hook
 

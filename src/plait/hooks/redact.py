@@ -13,7 +13,7 @@ from plait.core import Message, Think
 from plait.core.errors import ConfigError
 from plait.core.messages import map_texts
 from plait.core.text import suggest
-from plait.runtime.context import Context
+from plait.runtime.calls.context import Context
 from plait.runtime.hooks import Hook
 
 _PATTERNS = {

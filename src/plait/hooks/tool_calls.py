@@ -9,7 +9,7 @@ from typing import Any
 from plait.core import Call, Observation
 from plait.core.errors import ConfigError
 from plait.models.rate_limits import RateLimit, RateLimiter
-from plait.runtime.context import Context
+from plait.runtime.calls.context import Context
 from plait.runtime.hooks import Hook
 
 

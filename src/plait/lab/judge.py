@@ -15,8 +15,8 @@ from plait.lab.tasks import Grade, Grader, SuiteTask
 from plait.loops.judge.loop import Judge
 from plait.models.base import Model
 from plait.models.resolve import resolve
-from plait.runtime.prompts import PromptBook, shipped_prompts
 from plait.runtime.run import Run
+from plait.runtime.templates.prompts import PromptBook, shipped_prompts
 from plait.user_files import read_file
 
 

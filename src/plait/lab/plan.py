@@ -30,8 +30,8 @@ from plait.models.base import Model
 from plait.models.fallback import FallbackModels
 from plait.models.resolve import add_settings, add_to_spec, resolve
 from plait.models.settings import NO_SETTINGS, AgentSettings, ModelSettings, choose_settings, phases_with_settings
-from plait.runtime.agent_fields import record_settings
-from plait.runtime.prompts import PromptBook
+from plait.runtime.agents.agent_fields import record_settings
+from plait.runtime.templates.prompts import PromptBook
 from plait.tools import tools_from
 
 AnyModel: TypeAlias = str | Model

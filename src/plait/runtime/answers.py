@@ -14,7 +14,7 @@ from plait.journal.entries import Question
 from plait.journal.records import Decision, ResultRecord
 from plait.runtime.approvals import waiting_with
 from plait.runtime.background import call_either
-from plait.runtime.bound_calls import CallBinder
+from plait.runtime.calls.bound_calls import CallBinder
 from plait.tools.user_code import show_error
 
 if TYPE_CHECKING:

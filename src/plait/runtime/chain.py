@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from plait.core.errors import BadInput, ConfigError, LimitNear, PlaitError
 from plait.journal.records import Asking, Decision
-from plait.runtime.bound_calls import REBINDS
+from plait.runtime.calls.bound_calls import REBINDS
 from plait.runtime.decisions import Decisions, digested, read_change
 from plait.runtime.guard import AskApproval, EndedByRefusal, Entry, Guard, LimitReached, RecordEnds, Refuse, Suspend
 from plait.runtime.run_journal import NOTHING, FoundEntry, RunJournal

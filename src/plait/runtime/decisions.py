@@ -17,7 +17,7 @@ from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.keys import read_key
 from plait.journal.records import Asking, Decision, IntentRecord, ResponseRecord, ResultRecord
-from plait.runtime.bound_calls import REBINDS
+from plait.runtime.calls.bound_calls import REBINDS
 from plait.runtime.guard import (
     AskApproval,
     Attempt,

@@ -46,8 +46,8 @@ from plait.journal.records import ResultRecord
 from plait.journal.store import RunLog, Store
 from plait.runtime.answers import answer_live
 from plait.runtime.approvals import waiting_with
-from plait.runtime.artifacts import ArtifactStore
-from plait.runtime.bound_calls import CallBinder
+from plait.runtime.calls.artifacts import ArtifactStore
+from plait.runtime.calls.bound_calls import CallBinder
 from plait.runtime.chain import Admitted, Chain, naming
 from plait.runtime.clock import RunClock
 from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, LimitReached, RecordEnds, Suspend

@@ -26,8 +26,8 @@ from plait.journal.entries import Question
 from plait.journal.keys import question_id, read_key
 from plait.journal.records import Asking, Decision
 from plait.models.base import Model
-from plait.runtime.bound_calls import BoundCall
-from plait.runtime.context import Context
+from plait.runtime.calls.bound_calls import BoundCall
+from plait.runtime.calls.context import Context
 from plait.tools import Tool
 
 BREAKER, LIMITS, USERS, GROUNDING, OUTPUT, TAINT, APPROVALS = 0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0

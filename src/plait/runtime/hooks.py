@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from plait.core import JSON, Call, Observation, Reply, Think
 from plait.core.errors import ConfigError
 from plait.core.text import suggest
-from plait.runtime.context import Context
+from plait.runtime.calls.context import Context
 from plait.runtime.guard import AskApproval, Guard, Refuse
 
 HookPoint: TypeAlias = Literal[

@@ -16,7 +16,7 @@ from typing import Any
 
 from plait.core.artifacts import Artifact, ArtifactHandle
 from plait.core.messages import JSON
-from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.calls.artifacts import ArtifactStore
 from plait.sandbox.worker_values import RESULT_DEPTH, Budget, Figures, pack, unpack
 from plait.tools.render import Numeral
 

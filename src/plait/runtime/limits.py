@@ -9,7 +9,7 @@ from msgspec import Struct, ValidationError, convert, structs
 
 from plait.core import CodeLimits
 from plait.core.errors import ConfigError
-from plait.runtime.options import Option, check_options
+from plait.runtime.agents.options import Option, check_options
 
 _CODE = CodeLimits()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from plait.runtime.agent_fields import list_hooks
+from plait.runtime.agents.agent_fields import list_hooks
+from plait.runtime.calls.context import Context
 from plait.runtime.chain import naming
-from plait.runtime.context import Context
 from plait.runtime.grounding import sources_of
 from plait.runtime.guard import GUARD_PARTS, USERS, Entry, Guard
 from plait.runtime.guards.approvals import ApprovalsGuard

@@ -17,7 +17,7 @@ from plait.journal.entries import ModelAttempt
 from plait.journal.store import read_timeline
 from plait.journal.timeline import Timeline
 from plait.models.base import Model
-from plait.runtime.bound_calls import BoundCall
+from plait.runtime.calls.bound_calls import BoundCall
 from plait.runtime.chain import naming
 from plait.runtime.guard import Attempt, Entry, Guard, StartChild
 

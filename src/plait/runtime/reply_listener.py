@@ -10,8 +10,8 @@ from plait.core import events as ev
 from plait.core.output import FINAL_ANSWER
 from plait.journal.keys import read_key
 from plait.loops import splitter_of
+from plait.runtime.agents.output import OutputType
 from plait.runtime.guard import Entry, Finish
-from plait.runtime.output import OutputType
 
 if TYPE_CHECKING:
     from plait.runtime.engine import Engine

@@ -17,9 +17,9 @@ from plait.core.notebook import render_html, repr_short
 from plait.journal.codec import encode
 from plait.journal.records import Row, RunHead
 from plait.journal.timeline import Timeline
-from plait.runtime.chat_messages import calls_in, write_messages
+from plait.runtime.agents.output import TEXT, OutputT, OutputType
+from plait.runtime.conversations.chat_messages import calls_in, write_messages
 from plait.runtime.costs import PhaseSpending, spending
-from plait.runtime.output import TEXT, OutputT, OutputType
 from plait.runtime.recorded_events import make_events
 from plait.runtime.spent import Spent, spent_in
 from plait.tools.call_context import call_services

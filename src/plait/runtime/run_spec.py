@@ -12,7 +12,7 @@ from plait.core.errors import JournalError, ReplayDiffers
 from plait.journal.keys import read_key
 from plait.journal.records import Row
 from plait.models.base import Model
-from plait.runtime.output import TEXT, OutputType
+from plait.runtime.agents.output import TEXT, OutputType
 from plait.runtime.phase_models import Phases
 from plait.runtime.spent import Spent
 from plait.runtime.tracing import UNWATCHED, Tracer
@@ -20,7 +20,7 @@ from plait.sandbox import AUTO, Sandbox
 from plait.tools import Toolset
 
 if TYPE_CHECKING:
-    from plait.runtime.agent_fields import AgentFields
+    from plait.runtime.agents.agent_fields import AgentFields
 
 OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None] | str | None]
 """Answers for the user during a run, as a plain or an async function; None leaves the run waiting."""

@@ -21,16 +21,16 @@ from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, ResultRecord, Resumption, Row, RunHead, RunRow
 from plait.journal.store import ENDED, RecordAndBody, RunLog, Store, list_children, wait_for
 from plait.journal.timeline import Timeline, select_rows_before
+from plait.runtime.agents.output import OutputType, output_of, read_recorded_output
 from plait.runtime.answers import read_answer, record_answer
 from plait.runtime.approvals import require_open_question, waiting_with, without_id
-from plait.runtime.artifacts import ArtifactStore, read_artifacts
 from plait.runtime.background import wait_to_end
-from plait.runtime.bound_calls import CallBinder
+from plait.runtime.calls.artifacts import ArtifactStore, read_artifacts
+from plait.runtime.calls.bound_calls import CallBinder
 from plait.runtime.calls_in_doubt import read_calls_in_doubt, read_session_calls
 from plait.runtime.engine import Engine
 from plait.runtime.guard import RecordEnds
 from plait.runtime.make_guards import make_guards
-from plait.runtime.output import OutputType, output_of, read_recorded_output
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run, run_of
 from plait.runtime.run_spec import Past, RunSpec

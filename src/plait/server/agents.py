@@ -16,9 +16,9 @@ from plait.agent import Agent
 from plait.config import ServeTable
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
-from plait.runtime.agent_fields import record_settings
-from plait.runtime.sessions import SESSION
-from plait.runtime.tool_selection import SEARCH
+from plait.runtime.agents.agent_fields import record_settings
+from plait.runtime.calls.tool_selection import SEARCH
+from plait.runtime.conversations.sessions import SESSION
 from plait.tools.load import is_mcp_word
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

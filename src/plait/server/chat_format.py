@@ -23,9 +23,9 @@ from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.journal.codec import encode
 from plait.journal.entries import Question
-from plait.runtime.attachments import NO_TEXT, UserQuestion, attach
+from plait.runtime.conversations.attachments import NO_TEXT, UserQuestion, attach
+from plait.runtime.conversations.sessions import check_session_name
 from plait.runtime.run import Run
-from plait.runtime.sessions import check_session_name
 from plait.server.errors import RequestRejected
 from plait.tools.render import replace_surrogates
 

@@ -30,7 +30,7 @@ from plait.journal.records import RunRow
 from plait.journal.results import Results
 from plait.journal.store import Journal, NoJournal, RunQuery, wait_for
 from plait.runtime.approvals import waiting_with, without_id
-from plait.runtime.chat_messages import write_messages
+from plait.runtime.conversations.chat_messages import write_messages
 from plait.server.auth import Caller
 from plait.server.chat_format import ChatMessage, answer_text, question_text
 from plait.server.errors import RequestRejected

@@ -25,8 +25,8 @@ from plait.core import Event, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, PlaitError, StaleAnswer
 from plait.core.loose_json import without_halves
+from plait.runtime.conversations.sessions import check_session_name
 from plait.runtime.run import Run
-from plait.runtime.sessions import check_session_name
 from plait.server.auth import ANYONE, Caller
 from plait.server.chat_format import content_of, question_text
 from plait.server.conversations import check_agent, find_session, state_of

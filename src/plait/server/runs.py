@@ -23,8 +23,8 @@ from plait.core.events import Began, Ended
 from plait.journal.codec import encode
 from plait.journal.records import RunHead, RunRow
 from plait.journal.store import Journal, RunQuery
-from plait.runtime.attachments import UserQuestion
-from plait.runtime.chat_messages import ChatMessages
+from plait.runtime.conversations.attachments import UserQuestion
+from plait.runtime.conversations.chat_messages import ChatMessages
 from plait.runtime.run import Run
 from plait.server.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
 from plait.server.auth import ANYONE, AccessTokens, Caller

@@ -15,7 +15,7 @@ from plait import loops
 from plait.agent import Agent
 from plait.journal.results import Results
 from plait.journal.store import RunQuery, wait_for
-from plait.runtime.attachments import restore_request
+from plait.runtime.conversations.attachments import restore_request
 from plait.server.auth import LOGGED_IN, cookie_name
 from plait.server.errors import RequestRejected, json_response
 from plait.server.runs import RunManager

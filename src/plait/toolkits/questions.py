@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from plait.core.errors import ConfigError
-from plait.runtime.context import Context
+from plait.runtime.calls.context import Context
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any
 
 from plait.core.errors import ToolError
 from plait.core.text import cut_text
-from plait.runtime.context import Context
+from plait.runtime.calls.context import Context
 from plait.tools.tool import tool
 
 NAME = "read_result"

@@ -15,7 +15,7 @@ from plait.journal.owner import owner_of_this_process
 from plait.journal.records import RunHead, RunRow
 from plait.journal.store import Journal, wait_for
 from plait.journal.timeline import Timeline
-from plait.runtime.plans import recorded_plan, written
+from plait.runtime.planning.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.spent import spent_in
 from plait.view.plan_svg import STYLE, as_svg

@@ -16,7 +16,7 @@ from plait.core import Call, Observation
 from plait.core.errors import ConfigError, JournalError
 from plait.journal import codec
 from plait.journal.records import Asking, ChildEnd, Decision
-from plait.runtime.bound_calls import CallBinder, input_of, replace_input
+from plait.runtime.calls.bound_calls import CallBinder, input_of, replace_input
 from plait.runtime.calls_in_doubt import describe_doubt
 from plait.runtime.guard import APPROVALS, AskApproval, Entry, Guard, StartChild
 from plait.runtime.run_spec import Approve

@@ -23,12 +23,12 @@ from plait.core import JSON, Answered, Call, CheckAnswer, Observation, Reply, St
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
 from plait.core.text import escape_hidden, sentence
+from plait.runtime.agents.output import TEXT, OutputType
 from plait.runtime.background import call_either
-from plait.runtime.bound_calls import replace_input
-from plait.runtime.context import Context
+from plait.runtime.calls.bound_calls import replace_input
+from plait.runtime.calls.context import Context
 from plait.runtime.guard import USERS, AskApproval, Entry, Finish, Guard, Refuse
 from plait.runtime.hooks import Hook, HookPoint, has_point
-from plait.runtime.output import TEXT, OutputType
 from plait.tools.user_code import show_error
 
 _SUBJECTS: dict[str, str] = {

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from plait.core import Answered, Call, CheckAnswer, Failed, Observation
-from plait.runtime.context import Context
+from plait.runtime.agents.output import OutputType, remove_request
+from plait.runtime.calls.context import Context
 from plait.runtime.guard import LIMITS, OUTPUT, USERS, EndedByRefusal, Entry, Finish, Guard, Refuse
-from plait.runtime.output import OutputType, remove_request
 
 
 class OutputGuard(Guard):

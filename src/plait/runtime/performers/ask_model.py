@@ -27,7 +27,7 @@ from plait.models.prices import SERVICE_TIER
 from plait.models.rate_limits import RateLimit, RequestTurn, limiter_of
 from plait.models.rejections import remember_rejection
 from plait.models.settings import split_settings
-from plait.runtime.attachments import find_contents
+from plait.runtime.conversations.attachments import find_contents
 from plait.runtime.guard import Attempt, Entry, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.performers.send_request import SendRequest, ask_about_request

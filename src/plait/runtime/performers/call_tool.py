@@ -21,8 +21,8 @@ from plait.core.text import shorten
 from plait.journal import codec
 from plait.journal.entries import withhold_result
 from plait.journal.records import Asking, Decision, IntentRecord, MadeCall
-from plait.runtime.bound_calls import BoundCall, input_of, replace_input
-from plait.runtime.call_services import ToolServices
+from plait.runtime.calls.bound_calls import BoundCall, input_of, replace_input
+from plait.runtime.calls.call_services import ToolServices
 from plait.runtime.calls_in_doubt import describe_doubt
 from plait.runtime.decisions import digested
 from plait.runtime.guard import Entry, Suspend, make_open_question

@@ -25,7 +25,7 @@ from plait.core import ArtifactHandle, Call, Continue, Execute, Observation, Pla
 from plait.core import events as ev
 from plait.core.artifacts import MARK
 from plait.journal.records import CodeResult
-from plait.runtime.artifacts import read_handles
+from plait.runtime.calls.artifacts import read_handles
 from plait.runtime.guard import Entry
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.run_spec import differs

@@ -19,20 +19,20 @@ from plait.core.errors import ConfigError, ModelError, ToolError
 from plait.core.messages import system, user
 from plait.journal.entries import Question
 from plait.models.base import Model
-from plait.runtime.attachments import UserQuestion, identify_question
-from plait.runtime.bound_calls import BoundCall
-from plait.runtime.context import CallLogger, Context
+from plait.runtime.calls.bound_calls import BoundCall
+from plait.runtime.calls.context import CallLogger, Context
+from plait.runtime.calls.make_call import ChildWaits, make_call
+from plait.runtime.calls.tool_prints import as_usual
+from plait.runtime.conversations.attachments import UserQuestion, identify_question
 from plait.runtime.guard import EndedByRefusal, Entry, LimitReached, Suspend
-from plait.runtime.make_call import ChildWaits, make_call
 from plait.runtime.phase_models import Phases
 from plait.runtime.run import Run
-from plait.runtime.tool_prints import as_usual
 from plait.tools import Tool
 
 if TYPE_CHECKING:
-    from plait.runtime.child_runs import ChildAgent
+    from plait.runtime.agents.output import OutputT
+    from plait.runtime.calls.child_runs import ChildAgent
     from plait.runtime.engine import Engine
-    from plait.runtime.output import OutputT
 
 LOGGER = logging.getLogger("plait.tools")
 
@@ -133,7 +133,7 @@ class ToolServices:
         digest = self.engine.journal.digest(identify_question(question))
         name = f"{digest}.{self._started[digest]}"
         self._started[digest] += 1
-        from plait.runtime.child_runs import perform_child  # a child run needs all of the runtime
+        from plait.runtime.calls.child_runs import perform_child  # a child run needs all of the runtime
 
         if not self._children:
             self._pause()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from plait.core.errors import ConfigError
 from plait.core.notebook import repr_short
-from plait.runtime.output import count_required
+from plait.runtime.agents.output import count_required
 from plait.tools.end_run import EndRun
 from plait.tools.tool import function_name
 from plait.tools.user_code import show_error

@@ -27,12 +27,12 @@ from plait.journal.records import ChildEnd, ChildStart, ParentCall, ResultRecord
 from plait.journal.store import ENDED, RunLog, Store, read_timeline
 from plait.journal.timeline import Timeline
 from plait.runtime import runs
-from plait.runtime.attachments import UserQuestion, split_question
-from plait.runtime.call_services import BudgetSpent
-from plait.runtime.context import Context
+from plait.runtime.agents.output import OutputForm, OutputT, output_of, recorded_output
+from plait.runtime.calls.call_services import BudgetSpent
+from plait.runtime.calls.context import Context
+from plait.runtime.calls.make_call import ChildWaits
+from plait.runtime.conversations.attachments import UserQuestion, split_question
 from plait.runtime.guard import Entry, LimitReached, StartChild, Suspend
-from plait.runtime.make_call import ChildWaits
-from plait.runtime.output import OutputForm, OutputT, output_of, recorded_output
 from plait.runtime.performers.base import BasePerformer
 from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
@@ -42,7 +42,7 @@ from plait.runtime.spent import spent_in
 from plait.tools import Tool, tool
 
 if TYPE_CHECKING:
-    from plait.runtime.call_services import ToolServices
+    from plait.runtime.calls.call_services import ToolServices
 
 
 class ChildMaker(Protocol):

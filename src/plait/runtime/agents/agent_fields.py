@@ -15,13 +15,13 @@ from plait.loops.registry import AUTO_LOOP
 from plait.models.base import Model
 from plait.models.resolve import ModelAccess
 from plait.models.settings import NO_SETTINGS, AgentSettings
+from plait.runtime.agents.options import Option, list_fields, list_options
+from plait.runtime.agents.output import OutputForm, OutputT, describe_output, output_of, read_recorded_output
+from plait.runtime.conversations.sessions import History
 from plait.runtime.guard import Guard
 from plait.runtime.hooks import Hook
 from plait.runtime.limits import Limits
-from plait.runtime.options import Option, list_fields, list_options
-from plait.runtime.output import OutputForm, OutputT, describe_output, output_of, read_recorded_output
 from plait.runtime.run_spec import Approve, Grounding, OnInterruptedCall, Taint
-from plait.runtime.sessions import History
 from plait.sandbox import AUTO, Sandbox, name_of
 from plait.tools import Tool
 from plait.user_files import read_json_object, read_text, read_text_or_file

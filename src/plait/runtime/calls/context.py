@@ -16,10 +16,10 @@ from plait.tools.threads import serve_object
 
 if TYPE_CHECKING:
     from plait.models.base import Model
-    from plait.runtime.attachments import UserQuestion
-    from plait.runtime.call_services import ToolServices
-    from plait.runtime.child_runs import ChildAgent
-    from plait.runtime.output import OutputT
+    from plait.runtime.agents.output import OutputT
+    from plait.runtime.calls.call_services import ToolServices
+    from plait.runtime.calls.child_runs import ChildAgent
+    from plait.runtime.conversations.attachments import UserQuestion
     from plait.runtime.run import Run
 
 Deps = TypeVar("Deps")

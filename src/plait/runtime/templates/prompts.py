@@ -21,7 +21,7 @@ from plait.core.labels import labels_in
 from plait.core.text import suggest
 from plait.loops import OURS, shared_prompts_of
 from plait.loops import names as loop_names
-from plait.runtime.prompt_labels import BLOCKS, labels_of_template
+from plait.runtime.templates.prompt_labels import BLOCKS, labels_of_template
 from plait.user_files import read_file
 
 _FIXED = frozenset({str, tuple, bool, int, type(None)})

@@ -11,10 +11,10 @@ from plait.background import run_aside
 from plait.core import Think
 from plait.core.errors import PlaitError
 from plait.core.messages import user
-from plait.runtime.context import Context
+from plait.runtime.calls.context import Context
+from plait.runtime.conversations.sessions import AnyEmbedder
 from plait.runtime.guard import Guard
 from plait.runtime.hooks import Hook, has_point
-from plait.runtime.sessions import AnyEmbedder
 from plait.search import load_embedder
 from plait.tools.user_code import show_error
 

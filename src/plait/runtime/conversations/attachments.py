@@ -14,7 +14,7 @@ from plait.core.errors import ConfigError, JournalError
 from plait.journal.records import RunHead
 from plait.journal.store import Store, read_timeline
 from plait.models.wires.contents import fill_contents, find_references
-from plait.runtime.artifacts import ArtifactStore, read_artifacts
+from plait.runtime.calls.artifacts import ArtifactStore, read_artifacts
 from plait.runtime.phase_models import Phases
 from plait.user_files import read_file
 

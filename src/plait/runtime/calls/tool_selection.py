@@ -16,7 +16,7 @@ from msgspec import structs, to_builtins
 
 from plait.core import Loop, LoopContext, traits_of
 from plait.journal.records import RunHead
-from plait.runtime.sessions import SESSION, AnyEmbedder
+from plait.runtime.conversations.sessions import SESSION, AnyEmbedder
 from plait.search import ToolIndex
 from plait.toolkits.method_search import NAME, lines_of, method_search
 from plait.tools import Tool, Toolset

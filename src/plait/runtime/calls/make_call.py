@@ -18,9 +18,9 @@ from plait.core.attachments import find_attachment
 from plait.core.errors import CallLost, ConfigError, ToolError
 from plait.core.tools import Trouble
 from plait.runtime.background import is_cancelled, wait_to_end
-from plait.runtime.bound_calls import BoundCall
+from plait.runtime.calls.bound_calls import BoundCall
+from plait.runtime.calls.tool_prints import collecting
 from plait.runtime.known_values import exact_result
-from plait.runtime.tool_prints import collecting
 from plait.tools import Tool
 from plait.tools.end_run import EndRun, find_ending
 from plait.tools.render import CHARACTERS, ITEMS, CutList, render_simple, replace_surrogates, simplify
@@ -29,7 +29,7 @@ from plait.user_functions import call_plain
 
 if TYPE_CHECKING:
     from plait.journal.entries import Question
-    from plait.runtime.call_services import ToolServices
+    from plait.runtime.calls.call_services import ToolServices
 
 GRACE = 5.0
 """Seconds that a cancelled async tool gets to clean up."""

@@ -22,11 +22,11 @@ from plait.loops.format import Unreadable
 from plait.loops.plan import Planner, list_callable
 from plait.loops.plan_text import check_plan, read_plan_file, reads_as_plan, write_plan
 from plait.loops.references import EVIDENCE, RESULTS
+from plait.runtime.calls.tool_selection import narrow_to_recorded
 from plait.runtime.limits import Limits
-from plait.runtime.plan_estimate import Expected, texts_in
-from plait.runtime.prompts import PromptBook
+from plait.runtime.planning.plan_estimate import Expected, texts_in
 from plait.runtime.run import Run
-from plait.runtime.tool_selection import narrow_to_recorded
+from plait.runtime.templates.prompts import PromptBook
 
 
 class Planned(Struct, frozen=True):

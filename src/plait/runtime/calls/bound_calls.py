@@ -19,7 +19,7 @@ from plait.core.call_check import place_arguments
 from plait.core.errors import BadInput
 from plait.core.text import escape_hidden
 from plait.journal import codec
-from plait.runtime.artifacts import ArtifactStore
+from plait.runtime.calls.artifacts import ArtifactStore
 from plait.tools import Toolset
 from plait.tools.end_run import EndRun
 from plait.tools.input_json import NoJsonForm, to_json

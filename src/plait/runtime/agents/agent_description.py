@@ -21,16 +21,16 @@ from plait.loops.compaction import COMPACT
 from plait.models.base import Model
 from plait.models.recorded import recorded_model
 from plait.models.settings import AgentSettings, ModelSettings, read_settings
-from plait.runtime.agent_fields import AgentFields, is_model, list_hooks, name_value, restore_settings
+from plait.runtime.agents.agent_fields import AgentFields, is_model, list_hooks, name_value, restore_settings
+from plait.runtime.agents.instructions import check_instructions
+from plait.runtime.agents.options import check_options, list_fields, without_option
+from plait.runtime.agents.output import output_of
+from plait.runtime.calls.recorded_tools import recorded_tools, tools_of
+from plait.runtime.calls.tool_selection import SEARCH, shown_by
+from plait.runtime.conversations.sessions import SESSION
 from plait.runtime.hooks import require_hooks
-from plait.runtime.instructions import check_instructions
 from plait.runtime.limits import Limits
-from plait.runtime.options import check_options, list_fields, without_option
-from plait.runtime.output import output_of
-from plait.runtime.prompts import PromptBook
-from plait.runtime.recorded_tools import recorded_tools, tools_of
-from plait.runtime.sessions import SESSION
-from plait.runtime.tool_selection import SEARCH, shown_by
+from plait.runtime.templates.prompts import PromptBook
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
 from plait.tools import Tool
 from plait.tools.load import check_word, tools_from

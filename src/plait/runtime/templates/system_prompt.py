@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable
 
 from plait.core import Loop, traits_of
-from plait.runtime.prompts import PromptBook, variables_of
+from plait.runtime.templates.prompts import PromptBook, variables_of
 
 _LISTS_TOOLS = {"tools", "described", "names"}
 """Variables by which a template lists the tools."""
