@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ast
+import dis
 import re
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
@@ -36,9 +37,16 @@ def exists(name: str) -> bool:
 
 
 def imported_names(script: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "plait" and not node.level:
-            yield from (f"{node.module}.{each.name}" for each in node.names)
+    # From the byte code: Python 3.11's `ast.parse` fails at times while other threads run.
+    todo, module = [compile(script.read_text(encoding="utf-8"), script.name, "exec")], ""
+    while todo:
+        code = todo.pop()
+        todo += [each for each in code.co_consts if isinstance(each, CodeType)]
+        for each in dis.get_instructions(code):
+            if each.opname == "IMPORT_NAME":
+                module = str(each.argval)
+            elif each.opname == "IMPORT_FROM" and module.partition(".")[0] == "plait":
+                yield f"{module}.{each.argval}"
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
