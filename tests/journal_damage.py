@@ -67,12 +67,14 @@ class Result(NamedTuple):
 
     Ends: `answered`; `whole`, an ended run that was replayed; `waiting`, because the journal is known to have lost
     rows; `refused`; `blocked`, a whole run that could not be written because another page is damaged. `hidden`:
-    runs that went on without rows that they had had.
+    runs that went on without rows that they had had; `again`: effects that they made again, where nothing of a -wal
+    file was left to tell.
     """
 
     ends: tuple[str, ...]
     reported: str
     hidden: int
+    again: int
     wrong: str
 
 
@@ -147,7 +149,9 @@ def check(case: Case, templates: dict[Template, Path], folder: Path) -> Result:
     if repeated and not (may_hide and all(text.partition(".")[2] in hidden for text in repeated)):
         wrong.append(f"repeated: {repeated}")
     shutil.rmtree(place)
-    return Result(tuple(ends), f"{damaged}: {'; '.join(filter(None, told))}", len(hidden), "; ".join(wrong))
+    return Result(
+        tuple(ends), f"{damaged}: {'; '.join(filter(None, told))}", len(hidden), len(repeated), "; ".join(wrong)
+    )
 
 
 def damage(place: Path, case: Case) -> str:

@@ -19,6 +19,7 @@ def run(count: int, seed: int, folder: Path) -> Figures:
         damaged=len(results),
         runs=ends.total(),
         hidden=sum(result.hidden for _, result in results),
+        made_again=sum(result.again for _, result in results),
         wrong=len(wrong),
         **dict(sorted(ends.items())),
     )
