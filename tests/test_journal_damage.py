@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -18,7 +19,10 @@ from journal_rows import resumed
 from plait.core.errors import JournalError
 from plait.core.events import Noted
 from plait.journal.owner import owner_of_this_process
+from plait.journal.records import RunHead
 from plait.journal.sqlite import schema
+from plait.journal.sqlite.queries import find_run
+from plait.journal.sqlite.store import SqliteStore
 from plait.journal.store import Journal, RunLog, wait_for
 
 
@@ -142,6 +146,38 @@ def test_missing_rows_at_the_end_of_an_ended_run_are_found(place: Path) -> None:
     change(place, "DELETE FROM events WHERE run = 3 AND seq = 2")
     with pytest.raises(JournalError, match="row 2 is missing"):
         journal_damage.make_agent(place).replay(names(place)[2])
+
+
+def test_a_run_whose_entry_in_the_index_of_ids_is_damaged_is_not_said_to_be_missing(place: Path) -> None:
+    second = names(place)[1]
+    with closing(sqlite3.connect(place / "j.db")) as connection:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_runs_1'"
+        (page,) = connection.execute(query).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray((place / "j.db").read_bytes())
+    at = data.index(second.encode(), (page - 1) * size, page * size)
+    data[at : at + 1] = b"9"
+    (place / "j.db").write_bytes(data)
+    with pytest.raises(JournalError, match="its entry in the index of ids is damaged"):
+        journal_damage.make_agent(place).resume(second)
+
+
+async def test_a_run_that_begins_while_it_is_looked_up_is_no_damage(tmp_path: Path) -> None:
+    """Another process begins it between the question to the index and the list of ids."""
+
+    class Late(sqlite3.Connection):
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            if sql.startswith("SELECT id FROM runs"):
+                wait_for(begin())
+            return super().execute(sql, *values)
+
+    async def begin() -> None:
+        await SqliteStore(tmp_path / "j.db").begin(RunHead("late", "q", {"name": "react"}, {}), "gone")
+
+    await SqliteStore(tmp_path / "j.db").begin(RunHead("first", "q", {"name": "react"}, {}), "gone")
+    with closing(sqlite3.connect(tmp_path / "j.db", factory=Late, check_same_thread=False)) as connection:
+        assert (await asyncio.to_thread(find_run, connection, "late", tmp_path / "j.db"))[1].head.run == "late"
 
 
 # -- a journal that came back from a backup

@@ -14,6 +14,7 @@ from plait.cli.costs import tree_cost_row
 from plait.cli.resume import list_descendants
 from plait.cli.tree import show_tree
 from plait.core import Call
+from plait.core.errors import ConfigError
 from plait.journal.open_questions import find_open_questions, read_questions
 from plait.journal.records import ParentCall, RunHead
 from plait.journal.sqlite.store import SqliteStore
@@ -101,6 +102,8 @@ def test_deeply_nested_runs_are_listed(capsys: pytest.CaptureFixture[str]) -> No
     assert len(list_descendants(journal, "r0-")) == DEPTH - 1
     assert tree_cost_row(journal.run("r0-"), journal).runs == ("r0-",)
     show_tree(journal.run("r0-"), journal, as_object=False)
+    with pytest.raises(ConfigError, match="More than 100 runs are nested"):
+        show_tree(journal.run("r0-"), journal, as_object=True)
     assert len(capsys.readouterr().out.splitlines()) == DEPTH + 1
     journal.close()
 

@@ -106,6 +106,21 @@ async def test_runs_that_begin_at_once_make_the_tools_once(monkeypatch: pytest.M
         monkeypatch.setattr(TOOL_LISTS, "changes", TOOL_LISTS.changes + 1)
 
 
+async def test_changed_tools_are_set_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code between two awaits, such as that which makes a run's head, sees one toolset, even if it takes long."""
+    monkeypatch.setattr(AgentParts, "make_tools", lambda parts, loop: Toolset(()))
+    agent = plait.Agent("react", model=plait.Scripted([]), tools=["mcp:python none.py"], journal=False)
+    await agent._parts.load_tools()
+    before = agent._parts.toolset
+    monkeypatch.setattr(TOOL_LISTS, "changes", TOOL_LISTS.changes + 1)
+    changing = asyncio.create_task(agent._parts.load_tools())
+    await asyncio.sleep(0)
+    time.sleep(0.1)  # as a user's function for instructions may
+    assert agent._parts.toolset is before
+    await changing
+    assert agent._parts.toolset is not before
+
+
 def test_processes_share_one_journal(journal: Path) -> None:
     code = textwrap.dedent(
         f"""

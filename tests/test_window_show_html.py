@@ -41,6 +41,12 @@ async def opened(browser: Browser, file: Path, **look: Any) -> Page:
     return shown
 
 
+async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    run = await react(tmp_path / "j.db").arun("How many people live in Lyon and Nice?")
+    done = await asyncio.to_thread(show, run.id, "--journal", str(tmp_path / "j.db"), "--html", "/dev/full")
+    assert done.returncode == 2 and done.stderr == "Error: /dev/full can't be written: No space left on device.\n"
+
+
 async def to(page: Page, at: str) -> None:
     await page.evaluate(f"location.hash = {at!r}")
     await asyncio.sleep(0.05)

@@ -77,7 +77,7 @@ class AgentParts:
     @property
     def toolset(self) -> Toolset:
         if self._toolset is None:
-            self._update_toolset()
+            self._make_changed_toolset()
             assert self._toolset is not None
         return self._toolset
 
@@ -88,15 +88,15 @@ class AgentParts:
             warn_of_gaps(self.agent.system, self.loop, self.prompts, (tool.name for tool in tools))
         return tools
 
-    def _update_toolset(self) -> None:
+    def _make_changed_toolset(self) -> Toolset | None:
+        """Make the tools for the first time; later return new ones if an MCP server has others now."""
         with self._making_tools:
             if self._toolset is None:
                 self._toolset = self._make_toolset()
             elif self._changes != TOOL_LISTS.changes:
                 with suppress(PlaitError):  # without a new list, the next call says what is wrong with the server
-                    self._toolset = self._make_toolset()
-                    for name in ("finder", "max_shown", "_recorded_tools", "_sources"):
-                        vars(self).pop(name, None)
+                    return self._make_toolset()
+            return None
 
     def make_tools(self, loop: Loop) -> Toolset:
         """Return the tools with names that a loop can use. Raises `ConfigError` for tools that do not fit together."""
@@ -185,7 +185,11 @@ class AgentParts:
         """Make the tools in a thread, because a word may start a server; again if an MCP server has others now."""
         words = [tool for tool in self.agent.tools if isinstance(tool, str)]
         if words and (self._toolset is None or any(map(is_mcp_word, words))):
-            await asyncio.to_thread(self._update_toolset)
+            changed = await asyncio.to_thread(self._make_changed_toolset)
+            if changed is not None:  # set on the event loop: a run that is being prepared sees one toolset
+                for name in ("finder", "max_shown", "_recorded_tools", "_sources"):
+                    vars(self).pop(name, None)
+                self._toolset = changed
 
     async def check_sandbox(self, sandbox: str | Sandbox) -> str | Sandbox:
         """Return the sandbox unchanged. Raises `ConfigError` if the loop runs code and the sandbox is not available."""

@@ -101,7 +101,10 @@ def _write_html(row: RunRow, store: Journal, name: str, *, full: bool) -> None:
 
     path = check_writable(name)
     text = render_html(row, store, max_text=None if full else LONGEST)
-    path.write_text(text, encoding="utf-8")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as why:
+        raise ConfigError(f"{name} can't be written: {why.strerror}.") from why
     click.echo(f"Written: {path}", err=True)
 
 

@@ -2,7 +2,7 @@
 
 A store has two parts: the record of each run (`RunLog` to write it, `read_rows` to read it) and the index of all runs.
 Everything that touches a disk or a network is asynchronous, so that no event loop waits for it. `plait.journal.sqlite`
-is the store in a file; the tests have a suite that each store passes (`tests/store_suite.py`).
+is the store in a file; the tests have a suite that each store passes (`tests/test_stores.py`).
 """
 
 from __future__ import annotations

@@ -206,6 +206,8 @@ def find_run(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[i
         raise UnknownRun(f"More than one run begins with {prefix!r}: {some}.", hint="Write more of the id.")
     known = [each for (each,) in connection.execute("SELECT id FROM runs ORDER BY n DESC LIMIT 1000")]
     if prefix in known:
+        if connection.execute("SELECT 1 FROM runs WHERE id = ?", (prefix,)).fetchone():
+            return find_run(connection, prefix, path)  # another process has just begun it
         raise faults.damaged_rows(path, prefix, "its entry in the index of ids is damaged")
     # Ids of one day share their first half, so only a mistyped sign or two makes an id near.
     starts = {each[: len(prefix)]: each for each in reversed(known)}
