@@ -186,6 +186,7 @@ def test_stages_are_measured_and_shown() -> None:
     with stages.listen_to_stages(ended.append), stages.measure_stage("downloading model", "mine", 2_000_000) as stage:
         stage.done = 500_000
         mine, other = stages.Stage("local:mine@seed=1"), stages.Stage("local")
+        assert stages.Stage("acme:big@version=2").now()[0] == "", "a model of the user's own may have any name"
         assert (mine.now()[0], mine.progress()) == ("downloading model", "25% of 2 MB")
         assert (other.now()[0], other.progress()) == ("reading prompt", "")
     with pytest.raises(OSError), stages.measure_stage("checking the hash", "mine"):

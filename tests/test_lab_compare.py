@@ -23,6 +23,7 @@ from fork_server import run_forked
 from models_server import Asked, Server
 from patience import patience
 from plait.core import Reply, Usage
+from plait.core.errors import RateLimited
 from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.lab import Progress, SuiteTask, acompare, compare, load_comparison, report
@@ -111,6 +112,26 @@ def test_the_budget_counts_what_a_grader_spends(tmp_path: Path) -> None:
     model = scripted(Reply(RIGHT, usage=Usage(0, 0)), rate=Rate("tokens"))
     done = compare(tasks, loops="react", models=[model], budget=2.5, journal=tmp_path / "j.db")
     assert len(done.results) == 2 and "2.00000 USD are spent" in done.unfinished
+
+
+def test_a_cell_that_is_tried_again_has_its_share_of_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next cell goes first, as long as the budget is enough for both."""
+    monkeypatch.setattr("plait.lab.schedule.FIRST_PAUSE", 0.01)
+    asked: list[int] = []
+
+    def answer(think: Any) -> Reply:
+        asked.append(1)
+        if len(asked) in (2, 4):
+            raise RateLimited("busy")
+        return Reply(RIGHT, usage=Usage(900, 100))
+
+    model = plait.Scripted([answer], rate=Rate("tokens", input=1000.0, output=1000.0))
+    done = compare(
+        TASKS, loops="react", models=[model], budget=3.0, journal=tmp_path / "j.db", limits=plait.Limits(retries=0)
+    )
+    assert len(done.results) == 3 and "the budget of 3 USD is reached" in done.unfinished
 
 
 def completion(text: str) -> dict[str, Any]:

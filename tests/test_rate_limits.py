@@ -12,7 +12,7 @@ import plait
 from models_server import Asked, Server, completion
 from plait.core.errors import ConfigError
 from plait.models import rate_limits
-from plait.models.config import ModelConfig
+from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.rate_limits import RateLimit, RateLimiter
 from plait.models.resolve import resolve
 from plait.runtime.limits import Limits
@@ -109,6 +109,12 @@ def test_the_time_limit_of_a_run_ends_the_wait(tmp_path: Path) -> None:
             assert (run.status, len(server.asked)) == ("stopped", 1)
 
     asyncio.run(main())
+
+
+def test_the_limits_of_an_endpoint_in_python_are_checked() -> None:
+    config = ModelConfig(endpoints={"mine": EndpointConfig(base_url="http://127.0.0.1:1/v1", requests_per_minute=0)})
+    with pytest.raises(ConfigError, match=r"endpoint.requests_per_minute should be 1 or more, not 0"):
+        resolve("mine:m", config)
 
 
 def test_the_limits_in_a_file() -> None:

@@ -121,6 +121,7 @@ class _Scheduler:
         self.lost_usd: float | None = 0.0
         """The cost of runs that an outage left without a result; None: a price is unknown."""
         self.active = 0
+        """Cells that are tried, or will be tried again."""
         self.outages: dict[str, tuple[int, int]] = {}
         """By cell: its outages, and how many cells had finished at the first one."""
         self.rejections: dict[str, int] = {}
@@ -149,7 +150,9 @@ class _Scheduler:
                         task.result()
                 tasks = [task for task in tasks if not task.done()]
                 if not self.can_afford():
+                    free.release()  # for cells that are tried again
                     break
+                self.active += 1
                 tasks.append(asyncio.create_task(self.finish(cell, free)))
             for first in asyncio.as_completed(tasks):
                 await first
@@ -191,6 +194,7 @@ class _Scheduler:
                 free.release()
                 await free.acquire()
         finally:
+            self.active -= 1
             free.release()
 
     async def try_cell(self, cell: Cell) -> bool:
@@ -202,7 +206,6 @@ class _Scheduler:
                 return True
             if self.rejections.get(cell.contender, 0) >= REJECTIONS_IN_A_ROW:
                 return True
-            self.active += 1
             began = time.monotonic()
             try:
                 result = await self.engine.perform(cell, self.earlier.get(cell.digest, []))
@@ -211,8 +214,6 @@ class _Scheduler:
             except CellTaken as error:
                 self.why.append(str(error))
                 return True
-            finally:
-                self.active -= 1
         secrets = tuple(secret for model in cell.models for secret in model.secrets)
         await self.results.keep(result.cell, result.run, msgspec.json.encode(result), secrets=secrets)
         self.done[cell.digest] = result

@@ -173,7 +173,8 @@ def convert_table(value: Any, kind: type[T], where: str) -> T:
             wanted = [_WORDS.get(kind, kind) for kind in found[1].split(" | ") if kind != "null"]
             what = f"should be {' or '.join(wanted)}"
         value = value.get(re.split(r"\W", f"{path}.")[1], value) if isinstance(value, Mapping) else value
-        raise ConfigError(f"{where}{path} {what}, not {value!r}.") from None
+        shown = "another in this table" if isinstance(value, Mapping) else repr(value)  # headers may hold keys
+        raise ConfigError(f"{where}{path} {what}, not {shown}.") from None
 
 
 _BOUNDS = {">=": "{:.15g} or more", ">": "above {:.15g}", "<=": "{:.15g} or less", "<": "below {:.15g}"}

@@ -18,7 +18,7 @@ from plait.core.text import suggest
 from plait.installation import plugins
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
-from plait.models.config import EndpointConfig, ModelConfig
+from plait.models.config import EndpointConfig, ModelConfig, convert_table
 from plait.models.fallback import SEPARATOR, join_models, members_of, split_fallbacks
 from plait.models.families import media_of
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, THREADS, abilities_of, check_key, wire_of
@@ -321,7 +321,8 @@ def _chat_model(
     tokens = endpoint.special_tokens
     wire = endpoint.wire or wire_of(endpoint.kind, name, endpoint.base_url)
     context_tokens = endpoint.context_tokens
-    limit = RateLimit(endpoint.requests_per_minute, endpoint.tokens_per_minute)
+    limits = {name: getattr(endpoint, name) for name in RateLimit.__struct_fields__}
+    limit = convert_table(limits, RateLimit, "endpoint")
     rate = _own_rate(spec, name, config) or endpoint.price
     if rate is None and local:
         rate = config.electricity or LOCAL

@@ -71,7 +71,9 @@ class Stage:
     """The current stage of a model call, and its duration. `model` is its spec, such as "local:NAME"."""
 
     def __init__(self, model: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        provider, _, name = split_settings(model)[0].partition(":")
+        # Only the specs of local models are known to be readable: others may be words of the user's own models.
+        name = split_settings(model)[0] if model.startswith("local") else ""
+        provider, _, name = name.partition(":")
         self._model = local_key(name) if provider == "local" else ""
         self._clock = clock
         self._name = ""

@@ -87,6 +87,8 @@ def read_rows(results: object, journal: object = None) -> MeasuredRows:
     `results`: a file with the output of `plait compare --json`, its object as a mapping, anything with `rows`, or the
     name of a comparison in `journal`. Raises `ConfigError` for anything else.
     """
+    if isinstance(results, MeasuredRows):
+        return results
     name = ""
     if isinstance(results, str | Path):
         place = Path(results).expanduser()

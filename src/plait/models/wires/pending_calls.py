@@ -9,8 +9,8 @@ Public reports (GitHub, as of November 2026) of what this module reads:
 - `{}` before the input: BerriAI/litellm #4537, openai/openai-agents-js #712. The input twice: vllm-project/vllm #51697.
 - Each piece with all pieces before it: NousResearch/hermes-agent #35592, vercel/ai #12052.
 
-Plait knows no report of the other names in `_INPUTS`, a fence or tags around an input, a call of nothing beside a text,
-and the inputs "undefined" and "[object Object]", which JavaScript writes by mistake. Only the tests send them.
+No public report was found of the other names in `_INPUTS`, a fence or tags around an input, a call of nothing beside
+a text, and the inputs "undefined" and "[object Object]", which JavaScript writes by mistake. Only the tests send them.
 """
 
 from __future__ import annotations

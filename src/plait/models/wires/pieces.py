@@ -8,7 +8,7 @@ A text arrives in pieces, as snapshots of all that came, or once more as a whole
 - Each event has the piece as a delta and as a message: microsoft/foundry-local #144.
 - Each delta is a snapshot: open-jarvis/OpenJarvis #378.
 
-Plait knows no report of a character whose halves come in two events. JSON allows it: "\\ud83d", then "\\ude00".
+No public report was found of a character whose halves come in two events. JSON allows it: "\\ud83d", then "\\ude00".
 """
 
 from __future__ import annotations

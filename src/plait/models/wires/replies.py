@@ -4,7 +4,7 @@ Sources, as of November 2026: Groq documents calls in an error (`calls_in_error`
 reports on GitHub: keep-alives as data (mnfst/llm-gateway #2053), bytes that are not UTF-8 (ggml-org/llama.cpp #27543),
 events that all have the number 0 (BerriAI/litellm #28899), an end without `finish_reason` (anomalyco/opencode #43379).
 
-Plait knows no report of an event that comes twice with its number, and no endpoint for each field of `_ERRORS`.
+No public report was found of an event that comes twice with its number, and no endpoint for each field of `_ERRORS`.
 """
 
 from __future__ import annotations
