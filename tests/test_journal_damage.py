@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,7 @@ import journal_damage
 import plait
 from journal_damage import TEXTS, Template
 from journal_rows import resumed
+from patience import patience
 from plait.core.errors import JournalError
 from plait.core.events import Noted
 from plait.journal.owner import owner_of_this_process
@@ -223,6 +225,17 @@ def test_an_effect_that_a_damaged_byte_of_the_wal_hides_needs_approval(tmp_path:
             assert "-wal file was damaged" in noted[0]
         else:
             assert (run.status, sent(place), noted) == ("answered", list(TEXTS), [])
+
+
+@pytest.mark.parametrize("filled", [b"", b'\x7fffffffeffect{"type":"intent"' * 200])
+def test_a_wal_of_any_length_from_elsewhere_is_looked_at_for_a_bounded_time(place: Path, filled: bytes) -> None:
+    """Its frames are zeros that no disk holds; their salts are those of the first. Its pages may hold anything."""
+    with (place / "j.db-wal").open("wb") as file:
+        file.write(bytes(56) + filled)
+        file.truncate(1 << 40)
+    began = time.monotonic()
+    assert ask(place).status == "answered"
+    assert time.monotonic() - began < patience(20)
 
 
 def test_what_a_restore_asks_for_stays_when_the_resumed_run_is_left_at_once(place: Path) -> None:

@@ -213,4 +213,8 @@ class LoopTraits(Struct, frozen=True):
 
 def traits_of(loop: object) -> LoopTraits:
     """Return the traits of a loop, or of its class."""
-    return LoopTraits(**{name: getattr(loop, name) for name in LoopTraits.__struct_fields__ if hasattr(loop, name)})
+    found: dict[str, Any] = {name: getattr(loop, name, _MISSING) for name in LoopTraits.__struct_fields__}
+    return LoopTraits(**{name: value for name, value in found.items() if value is not _MISSING})
+
+
+_MISSING = object()

@@ -43,8 +43,15 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     cache_write_1h_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        pairs = zip(structs.astuple(self), structs.astuple(other), strict=True)
-        return Usage(*(one or more if isinstance(one, bool) else one + more for one, more in pairs))
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            self.estimated or other.estimated,
+            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
+        )
 
     @property
     def tokens(self) -> int:

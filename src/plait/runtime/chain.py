@@ -7,8 +7,7 @@ gives that up if the work between raises."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
@@ -84,15 +83,6 @@ def raise_named(guard: Guard, why: BaseException) -> NoReturn:
         raise why
     hint = "Correct it, then resume the run."
     raise ConfigError(f"The guard '{guard.name}' failed: {show_error(why)}.", hint=hint) from why
-
-
-@contextmanager
-def naming(guard: Guard) -> Iterator[None]:
-    """Raise what a guard raises inside as `raise_named` does."""
-    try:
-        yield
-    except BaseException as why:
-        raise_named(guard, why)
 
 
 def _release(guards: Sequence[Guard], entry: Entry) -> None:
@@ -292,8 +282,10 @@ class Chain:
     def recall(self, entry: Entry, result: Any) -> None:
         """Tell the guards of work that has ended, before it is settled. See `Guard.recall`."""
         for guard in self.at(type(entry.effect)).after:
-            with naming(guard):
+            try:
                 guard.recall(entry, result)
+            except BaseException as why:
+                raise_named(guard, why)
 
     def refuse_late(self, entry: Entry) -> str:
         """Return why an admitted call is not made after all; "" if it is. See `Guard.refuse_late`."""
@@ -308,8 +300,10 @@ class Chain:
     async def tell_signal(self, entry: Entry, why: Exception) -> None:
         """Tell all guards what the loop received in place of a result, or what ended the run."""
         for guard in reversed(self.guards):
-            with naming(guard):
+            try:
                 await guard.after(entry, why, False)
+            except BaseException as failure:
+                raise_named(guard, failure)
 
 
 def _apply(entry: Entry, performer: BasePerformer, result: Any, decision: Decision) -> Any:

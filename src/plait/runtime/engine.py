@@ -48,7 +48,7 @@ from plait.runtime.answers import answer_live
 from plait.runtime.approvals import waiting_with
 from plait.runtime.calls.artifacts import ArtifactStore
 from plait.runtime.calls.bound_calls import CallBinder
-from plait.runtime.chain import Admitted, Chain, naming
+from plait.runtime.chain import Admitted, Chain, raise_named
 from plait.runtime.clock import RunClock
 from plait.runtime.guard import EndedByRefusal, Entry, Finish, Guard, LimitReached, RecordEnds, Suspend
 from plait.runtime.performers import Performers
@@ -190,9 +190,11 @@ class Engine:
         guards = sorted(self.chain.guards, key=lambda guard: guard.name.startswith("^"))
         carried: dict[str, Any] = {}
         for guard in guards:
-            with naming(guard):
+            try:
                 if (carry := guard.carry()) is not None:
                     carried[guard.name.lstrip("^")] = carry
+            except BaseException as why:
+                raise_named(guard, why)
         return self._own_totals() | ({"guards": carried} if carried else {})
 
     def _own_totals(self) -> dict[str, Any]:

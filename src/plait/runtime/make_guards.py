@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.runtime.agents.agent_fields import list_hooks
 from plait.runtime.calls.context import Context
-from plait.runtime.chain import naming
+from plait.runtime.chain import raise_named
 from plait.runtime.grounding import sources_of
 from plait.runtime.guard import GUARD_PARTS, USERS, Entry, Guard
 from plait.runtime.guards.approvals import ApprovalsGuard
@@ -53,8 +53,10 @@ def make_guards(engine: Engine, *, is_child: bool) -> list[Guard]:
     ]
     for each in list_hooks(agent):
         if isinstance(each, Guard):
-            with naming(each):
+            try:
                 own.append(each.start(Context(spec.deps, engine.run_id, 0, spec.session)))
+            except BaseException as why:
+                raise_named(each, why)
         else:
             own += guard_hook(each, hooked)
     if agent.grounding != "off":

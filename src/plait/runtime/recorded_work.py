@@ -18,7 +18,7 @@ from plait.journal.store import read_timeline
 from plait.journal.timeline import Timeline
 from plait.models.base import Model
 from plait.runtime.calls.bound_calls import BoundCall
-from plait.runtime.chain import naming
+from plait.runtime.chain import raise_named
 from plait.runtime.guard import Attempt, Entry, Guard, StartChild
 
 if TYPE_CHECKING:
@@ -87,5 +87,7 @@ def _sees(guard: Guard, kind: type) -> bool:
 def _tell(guards: Iterable[Guard], entry: Entry, result: Any) -> None:
     for guard in guards:
         if _sees(guard, type(entry.effect)):
-            with naming(guard):
+            try:
                 guard.recall(entry, result)
+            except BaseException as why:
+                raise_named(guard, why)

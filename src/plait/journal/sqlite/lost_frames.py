@@ -16,8 +16,10 @@ from pathlib import Path
 
 _HEADER, _FRAME = 32, 24
 """Bytes of the header of the file, and of that of each frame before its page."""
-_EFFECT = re.compile(rb'(.{8})effect\{"type":"intent"', re.DOTALL)
-"""The columns at, kind and data of an effect's intent as they stand in a page, the time as a big-endian float."""
+_MOST = 1 << 16
+"""Frames that are looked at. A -wal file has some thousand, but one from elsewhere may have any length."""
+_EFFECT = re.compile(rb'effect\{"type":"intent"')
+"""The columns kind and data of an effect's intent as they stand in a page, behind its time, a big-endian float."""
 
 
 def has_lost_effects(connection: sqlite3.Connection, path: Path) -> bool:
@@ -25,18 +27,22 @@ def has_lost_effects(connection: sqlite3.Connection, path: Path) -> bool:
 
     Reading that file drops no lock: SQLite holds them on others. Raises sqlite3.Error.
     """
-    frames = b""
-    with suppress(OSError):
-        frames = path.with_name(path.name + "-wal").read_bytes()
-    (page,) = connection.execute("PRAGMA page_size").fetchone()
-    size = _FRAME + page
-    # The first frame is always of the newest round; older ones, with other salts, may stand behind the last.
-    salts = {frames[16:24], frames[_HEADER + 8 : _HEADER + 16]}
-    starts = [at for at in range(_HEADER, len(frames) - size + 1, size) if frames[at + 8 : at + 16] in salts]
-    if not starts:
+    times: set[float] = set()
+    with suppress(OSError), path.with_name(path.name + "-wal").open("rb", buffering=0) as file:
+        start = file.read(_HEADER + _FRAME)
+        if len(start) < _HEADER + _FRAME:
+            return False
+        # The first frame is always of the newest round; older ones, with other salts, may stand behind the last.
+        salts = {start[16:24], start[_HEADER + 8 : _HEADER + 16]}
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        _, read, _ = connection.execute("PRAGMA wal_checkpoint").fetchone()
+        for number in range(max(read, 0), _MOST):
+            file.seek(_HEADER + number * (_FRAME + page))
+            if len(frame := file.read(_FRAME)) < _FRAME:
+                break
+            if frame[8:16] in salts:
+                held = bytes(8) + file.read(page)
+                times.update(struct.unpack_from(">d", held, each.start() - 8)[0] for each in _EFFECT.finditer(held))
+    if not times:
         return False
-    _, read, _ = connection.execute("PRAGMA wal_checkpoint").fetchone()
-    hidden = (frames[at : at + size] for at in starts if at >= _HEADER + read * size)
-    times = {struct.unpack(">d", at)[0] for frame in hidden for at in _EFFECT.findall(frame)}
-    known = "SELECT 1 FROM events WHERE at = ? AND kind = 'effect'"
-    return any(connection.execute(known, (at,)).fetchone() is None for at in times)
+    return not times <= {at for (at,) in connection.execute("SELECT at FROM events WHERE kind = 'effect'")}
