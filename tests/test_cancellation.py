@@ -268,6 +268,28 @@ def test_a_run_that_is_left_behind_at_its_very_beginning_is_never_taken_for_runn
     assert {row.status for row in rows} <= {"cancelled"}
 
 
+async def test_a_turn_that_is_cancelled_while_its_conversation_is_read_says_why(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read_for_ever(*_: Any) -> Any:
+        BEGUN.set()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr("plait.runtime.runs.read_session_calls", read_for_ever)
+    events: list[Any] = []
+    agent = plait.Agent("react", model=plait.Scripted(["Final Answer: x"]), journal=journal)
+    task = asyncio.create_task(agent.arun("?", session="s", on_event=events.append))
+    while not BEGUN.is_set():
+        await asyncio.sleep(0.001)
+    task.cancel("the client went away")
+    await asyncio.wait([task])
+    assert task.cancelled() and events[-1].run.reason == "the client went away"
+    rows = await asyncio.to_thread(Journal(journal).runs)
+    assert [(row.status, row.outcome and row.outcome["reason"]) for row in rows] == [
+        ("cancelled", "the client went away")
+    ]
+
+
 def test_a_dropped_coroutine_cancels_its_run(journal: Path) -> None:
     async def main() -> None:
         work = make_agent("wait_on_loop", journal).arun("?")

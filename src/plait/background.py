@@ -100,3 +100,10 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
             with suppress(KeyboardInterrupt, SystemExit):
                 runner.get_loop().run_forever()
                 is_ended = True
+
+
+def cancel_again(why: asyncio.CancelledError) -> None:
+    """Cancel the current task at its next `await` instead of here, for the same reason."""
+    if (task := asyncio.current_task()) is not None:
+        task.uncancel()
+        task.cancel(*why.args)

@@ -12,7 +12,8 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from plait.core import Cancelled, Crashed, Event, Loop, Outcome
+from plait.background import cancel_again
+from plait.core import Call, Cancelled, Crashed, Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, PlaitError, RecordChanged, ReplayDiffers
 from plait.journal.entries import Question
@@ -321,7 +322,11 @@ async def _perform(
             )
             on_event(ev.Noted(0, "journal", text))
     if store is not None and run_spec.session:
-        calls = await read_session_calls(store, run_spec.session, head.run)
+        calls: list[Call] | JournalError = []
+        try:
+            calls = await read_session_calls(store, run_spec.session, head.run)
+        except asyncio.CancelledError as why:  # the engine records the end, with its reason
+            cancel_again(why)
         run_spec = replace(run_spec, past=replace(run_spec.past, session_calls=calls))
     with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed) as span:
         guards = partial(make_guards, is_child=head.caller is not None)

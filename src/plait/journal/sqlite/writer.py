@@ -34,7 +34,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from plait.background import DONE
+from plait.background import DONE, cancel_again
 from plait.core.errors import JournalError
 from plait.journal.sqlite import connections, faults, writers
 from plait.journal.sqlite.orders import Item, Signal, Transaction
@@ -186,9 +186,7 @@ class Writer:
                     raise
                 with suppress(asyncio.CancelledError):  # the journal may turn out to be locked: then look again
                     await asyncio.wait([future], timeout=0.01)
-            if (task := asyncio.current_task()) is not None:
-                task.uncancel()
-                task.cancel(*cancelled.args)
+            cancel_again(cancelled)
             return future.result()
 
     def _may_write_here(self) -> bool:
