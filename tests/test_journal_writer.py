@@ -259,6 +259,24 @@ async def test_an_intent_that_a_commit_of_other_rows_takes_along_is_synced(tmp_p
     await journal.store.close()
 
 
+@pytest.mark.parametrize("size", range(1, 4))
+async def test_a_log_that_nobody_holds_is_not_kept_by_the_thread_that_wrote_it(size: int, tmp_path: Path) -> None:
+    """Its run was left behind in this process, and can be claimed, whether its orders came alone or together."""
+    journal = Journal(tmp_path / "j.db")
+    store, (first,) = journal.store, await begin(journal, 1)
+    thread = store._open_writer()  # type: ignore[attr-defined]
+    with thread.in_sqlite:
+        orders: list[asyncio.Future[Any]] = [asyncio.ensure_future(append(first, 0))]
+        while thread._taken == thread._done:  # it is about to write the note, so that the others come together
+            await asyncio.sleep(0.001)
+        orders += [asyncio.ensure_future(store.begin(head(f"run {n}"), ME)) for n in range(size)]
+        await asyncio.sleep(0.01)
+    await asyncio.gather(*orders)
+    del orders
+    for n in range(size):
+        await store.claim(f"run {n}", ME)
+
+
 async def test_the_mark_of_a_restore_is_synced(tmp_path: Path, spy: type[Spy]) -> None:
     journal = Journal(tmp_path / "j.db")
     (log,) = await begin(journal, 1)

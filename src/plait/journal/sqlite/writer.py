@@ -228,18 +228,12 @@ class Writer:
                 if self._may_end():
                     return
                 is_closing = False
-            for _ in range(self._queue.qsize()):
-                asked = self._queue.get_nowait()
-                if isinstance(asked, Signal):
-                    is_closing |= asked is Signal.CLOSE
-                else:
-                    self._take(asked)
+            is_closing |= self._take_all()
             try:
                 self._write()
             except BaseException as error:  # a defect: nobody may wait for ever
-                waiting = self._waiting
+                self._fail(self._waiting, error)
                 self._leave([])
-                self._fail(waiting, error)
                 self._wake()
             if not self._waiting:
                 pause = _FIRST_PAUSE
@@ -259,6 +253,17 @@ class Writer:
         else:
             self._take(asked)
         return True
+
+    def _take_all(self) -> bool:
+        """Take what came; return whether to close. `_serve` itself holds no log: one that nobody holds is free."""
+        is_closing = False
+        for _ in range(self._queue.qsize()):
+            asked = self._queue.get_nowait()
+            if isinstance(asked, Signal):
+                is_closing |= asked is Signal.CLOSE
+            else:
+                self._take(asked)
+        return is_closing
 
     def _take(self, asked: Item | Transaction) -> None:
         self._taken += 1
