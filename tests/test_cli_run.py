@@ -127,7 +127,7 @@ def test_each_outcome_has_its_exit_code(
         ),
         (["q", "--session", "s", "--embedder", "openai:x"], "OPENAI_API_KEY is not set"),
         (["q", "--loop", "rewoo", "--model", "json.act=local"], "has no phase 'json.act'"),
-        (["q", "--modle", "x"], "No such option '--modle'. Did you mean '--model'"),
+        (["q", "--modle", "x"], "No such option '--modle'. (Did you mean one of: '--deps', '--model'?)"),
     ],
 )
 def test_wrong_usage_is_said_and_exits_with_2(plait: Shell, args: list[str], said: str) -> None:

@@ -39,6 +39,7 @@ WORDS: dict[str, Any] = {
     "schema": "schema.json",
     "embedder": "local-words",
     "journal": "other.db",
+    "deps": "collections:Counter",
 }
 """A value other than the default for each flag whose type does not give one. Options with numbers, choices and
 switches need no line here."""
@@ -62,6 +63,7 @@ OBJECTS: dict[str, Any] = {
     "prompts": "prompts",
     "system": "You are brief.",
     "instructions": "Be brief.",
+    "name": "support",
     "output": {"type": "object", "properties": {"city": {"type": "string"}}},
     "history": plait.History(turns=2, embedder="openai:small"),
 }
@@ -144,7 +146,7 @@ def test_an_option_is_in_plait_toml_and_in_the_agents_of_a_server(folder: Path, 
 def test_plait_toml_has_no_other_key() -> None:
     run, agent = agent_types()
     assert list(run.__struct_fields__) == [each.file_key for each in KEYS]
-    assert {*agent.__struct_fields__} - {*run.__struct_fields__} == {"description", "thoughts"}
+    assert {*agent.__struct_fields__} - {*run.__struct_fields__} == {"agent", "description", "thoughts"}
 
 
 @pytest.mark.parametrize("option", [each for each in list_fields(AgentFields) if each.stored], ids=name_of)

@@ -299,7 +299,8 @@ def test_every_setting_is_harmless_or_needs_trust() -> None:
         for key in (*sorted(table - harmless[name]), "new"):
             settings = {name: {key: "x"}} if name in ("run", "serve") else {name: {"a": {key: "x"}}}
             where = name if name in ("run", "serve") else f"{name}.a"
-            assert f"set {key} ({where})" in [*risks(settings, {}, Path())]
+            does = "run the code of x" if key in ("agent", "deps") else f"set {key}"
+            assert f"{does} ({where})" in [*risks(settings, {}, Path())]
 
 
 def test_a_python_program_does_not_read_the_folders_file(folder: Path) -> None:

@@ -38,6 +38,7 @@ from plait.runtime.agents.agent_description import (
     suggest_arguments,
 )
 from plait.runtime.agents.agent_fields import AgentFields
+from plait.runtime.agents.dependencies import open_deps
 from plait.runtime.agents.output import OutputForm, OutputT, recorded_output
 from plait.runtime.background import EventStream, check_call, run_blocking
 from plait.runtime.calls.child_runs import make_agent_tool
@@ -132,7 +133,8 @@ class Agent(AgentFields[OutputT]):
         """Run a task to its end, blocking. Also works inside a running event loop, as in a notebook.
 
         `question` is a text, or a list of texts and files: `["What is in this picture?", plait.attach("photo.jpg")]`.
-        `deps` is the object that tools get as `Context.deps`; the journal does not store it.
+        `deps` is the object that tools get as `Context.deps`; None for what `Agent.make_deps` makes. The journal does
+        not store it.
 
         `session` makes the run a turn of that conversation in the journal. The run sees the latest turns, as
         `Agent.history` says, and can search all of them. `history` holds the earlier turns if your application stores
@@ -163,10 +165,11 @@ class Agent(AgentFields[OutputT]):
         finds the run again. For the other arguments see `run`.
         """
         check_call(on_event)
-        run_spec, head = await self._runs.prepare_run(question, session, on_wait, history, now, deps)
-        head = msgspec.structs.replace(head, label=label)
-        log = await runs.open_log(run_spec, head, self._parts.store)
-        return await runs.perform(run_spec, head, log, self._parts.store, on_event)
+        async with open_deps(self.make_deps, deps) as deps:
+            run_spec, head = await self._runs.prepare_run(question, session, on_wait, history, now, deps)
+            head = msgspec.structs.replace(head, label=label)
+            log = await runs.open_log(run_spec, head, self._parts.store)
+            return await runs.perform(run_spec, head, log, self._parts.store, on_event)
 
     def stream(
         self, question: UserQuestion, *, deps: Any = None, session: str | None = None, on_wait: OnWait | None = None
@@ -329,9 +332,10 @@ class Agent(AgentFields[OutputT]):
                 hint=f"Resume run {row.head.caller.run}, which continues with its child runs.",
             )
         timeline = await read_timeline(store, row.head.run, bodies=False)
-        run_spec = await agent._runs.prepare_resume(row.head, timeline, on_wait, deps)
-        run_spec, log = await runs.claim(run_spec, row.head, store, answer=answer, question=question, force=force)
-        return await runs.perform(run_spec, row.head, log, store, on_event, resumed=True)
+        async with open_deps(agent.make_deps, deps) as deps:
+            run_spec = await agent._runs.prepare_resume(row.head, timeline, on_wait, deps)
+            run_spec, log = await runs.claim(run_spec, row.head, store, answer=answer, question=question, force=force)
+            return await runs.perform(run_spec, row.head, log, store, on_event, resumed=True)
 
     def replay(self, run: str | Run[Any]) -> Replayed:
         """Drive the loop through a run's record and compare every request byte by byte. Performs nothing.
@@ -369,10 +373,11 @@ class Agent(AgentFields[OutputT]):
         agent, store, row = await self._find_recorded(run)
         rows = await store.read_rows(row.head.run)
         has_code = any(each.step < at for each in Timeline(rows).code)
-        run_spec, head = await agent._runs.prepare_fork(row.head, at, has_code, on_wait, deps, store)
-        head = msgspec.structs.replace(head, label=label)
-        run_spec, log = await runs.fork(run_spec, head, rows, at, store)
-        return await runs.perform(run_spec, head, log, store, on_event)
+        async with open_deps(agent.make_deps, deps) as deps:
+            run_spec, head = await agent._runs.prepare_fork(row.head, at, has_code, on_wait, deps, store)
+            head = msgspec.structs.replace(head, label=label)
+            run_spec, log = await runs.fork(run_spec, head, rows, at, store)
+            return await runs.perform(run_spec, head, log, store, on_event)
 
     @staticmethod
     def from_journal(

@@ -233,6 +233,7 @@ class AgentParts:
                 **({"outside": run_spec.outside} if run_spec.outside else {}),
             },
             plait=__version__,
+            agent=self.agent.name,
         )
         if run_spec.context.search:
             head = recorded_in(head, self.max_shown, run_spec.context)

@@ -123,7 +123,9 @@ def risks(settings: Mapping[str, Any], own: Mapping[str, Any], folder: Path) -> 
         for hook in table["hooks"] if isinstance(table.get("hooks"), list) else ():
             if str(hook).partition(":")[0].strip() not in HOOKS:
                 yield f"use the hook {hook} ({name})"
-        yield from _others(table, name.partition(".")[0], name)
+        code = {key: table[key] for key in ("agent", "deps") if key in table}
+        yield from (f"run the code of {word} ({name})" for word in code.values())
+        yield from _others({key: table[key] for key in table if key not in code}, name.partition(".")[0], name)
     for _, table in _tables({"serve": settings.get("serve")}):
         if table.get("host", "localhost") not in ("localhost", "127.0.0.1", "::1"):
             yield f"let other machines connect to plait serve ({table['host']})"

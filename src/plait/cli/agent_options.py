@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import structs
@@ -12,7 +13,7 @@ from msgspec import structs
 from plait import loops
 from plait.agent import Agent
 from plait.cli.options import journal_path
-from plait.config import load
+from plait.config import Config, load
 from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
@@ -24,7 +25,8 @@ from plait.models.settings import (
     phases_with_settings,
     read_agent_settings,
 )
-from plait.runtime.agents.agent_description import fields_for_replay
+from plait.named_agents import anchor_agent, find_configured_name, load_agent
+from plait.runtime.agents.agent_description import change_loop_and_models, fields_for_replay, fields_in
 from plait.runtime.agents.agent_fields import OPTIONS, AgentFields
 from plait.runtime.agents.options import Option
 
@@ -34,35 +36,120 @@ BY_HAND = ("loop", "model", "models", "settings", "journal")
 """The fields of an agent that depend on one another, or on the record."""
 
 
+@dataclass(frozen=True)
+class AgentChanges:
+    """What flags, environment and a table of plait.toml say about an agent. `values` is that of `read_values`."""
+
+    loop: str | None
+    options: dict[str, Any]
+    model: str | None
+    models: dict[str, str]
+    settings: dict[str, ModelSettings]
+    values: dict[str, dict[str, Any]]
+
+
+def read_changes(
+    flags: Mapping[str, Any], table: Mapping[str, Any] = {}, environ: Mapping[str, str] = {}
+) -> AgentChanges:
+    """Return what these say about an agent. Raises `ConfigError`."""
+    loop = flags.get("loop") or environ.get("PLAIT_LOOP") or table.get("loop")
+    # The options in the file belong to the loop in the file. Another loop may not have them.
+    own_options = table.get("set", {}) if (loop or AUTO_LOOP) == table.get("loop", AUTO_LOOP) else {}
+    for_all, by_phase = split_models(flags.get("model", ()))
+    general = for_all or environ.get("PLAIT_MODEL")
+    settings = read_agent_settings(table.get("model_settings", {}), "plait.toml: model_settings")
+    if general not in (None, table.get("model")):
+        settings = {}  # they belong to the file's models
+    for phase, each in parse_model_settings(flags.get("model_setting", ())).items():
+        settings[phase] = each.over(settings.get(phase, NO_SETTINGS))
+    return AgentChanges(
+        loop,
+        {**own_options, **parse_pairs(flags.get("set", ()))},
+        general or table.get("model"),
+        # A model for all phases from an option or the environment overrides the file's models of single phases.
+        by_phase if general else {**table.get("models", {}), **by_phase},
+        settings,
+        read_values(flags, table, environ),
+    )
+
+
 def make_agent(
     flags: Mapping[str, Any], table: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ
 ) -> Agent:
     """Return the agent that the flags describe, or else the environment and a table of `plait.toml` (None: `[run]`).
 
-    Raises `ConfigError`.
+    Flags may name the agent that they change, by `-a`: see `find_agent`. Raises `ConfigError`.
     """
-    table = load().run if table is None else table
     if flags.get("journal") is not None and flags.get("no_journal"):
         raise ConfigError("--journal and --no-journal contradict each other.", hint="Give one of them.")
-    loop = flags.get("loop") or environ.get("PLAIT_LOOP") or table.get("loop", AUTO_LOOP)
-    # The options in the file belong to the loop in the file. Another loop may not have them.
-    own_options = table.get("set", {}) if loop == table.get("loop", AUTO_LOOP) else {}
-    options = {**own_options, **parse_pairs(flags.get("set", ()))}
-    for_all, by_phase = split_models(flags.get("model", ()))
-    general = for_all or environ.get("PLAIT_MODEL")
-    own_settings = read_agent_settings(table.get("model_settings", {}), "plait.toml: model_settings")
-    if general not in (None, table.get("model")):
-        own_settings = {}  # they belong to the file's models
-    given = parse_model_settings(flags.get("model_setting", ())).items()
+    if word := flags.get("agent"):
+        return find_agent(word, flags)
+    table = load().run if table is None else table
+    wanted = read_changes(flags, table, environ)
+    loop = wanted.loop or AUTO_LOOP
     return Agent(
-        loops.make(loop, options) if options else loop,
-        model=general or table.get("model", "local"),
-        # A model for all phases from an option or the environment overrides the file's models of single phases.
-        models=by_phase if general else {**table.get("models", {}), **by_phase},
-        settings={**own_settings, **{phase: each.over(own_settings.get(phase, NO_SETTINGS)) for phase, each in given}},
+        loops.make(loop, wanted.options) if wanted.options else loop,
+        model=wanted.model or "local",
+        models=wanted.models,
+        settings=wanted.settings,
         journal=False if flags.get("no_journal") else journal_path(flags.get("journal"), table),
-        **make_fields(read_values(flags, table, environ), AgentFields),
+        **make_fields(wanted.values, AgentFields),
     )
+
+
+def find_agent(word: str, flags: Mapping[str, Any] = {}) -> Agent:
+    """Return the agent that `-a` names, changed by the flags: NAME of `[agents.NAME]` in plait.toml, `module:agent` or
+    `file.py:agent`. Raises `ConfigError`."""
+    config = load()
+    if word in config.agents:
+        return make_configured_agent(config, word, flags)
+    if ":" not in word and not word.endswith(".py"):
+        known = f"plait.toml has {', '.join(config.agents)}." if config.agents else "plait.toml has no [agents.NAME]."
+        raise ConfigError(
+            f"There is no agent {word!r}.", hint=f"{known} One in Python is module:agent or file.py:agent."
+        )
+    return change_agent(load_agent(word), read_changes(flags), flags)
+
+
+def make_configured_agent(config: Config, name: str, flags: Mapping[str, Any], *, without: str = "") -> Agent:
+    """Return the agent of `[agents.NAME]`, changed by the flags, as if its table had no key `without`.
+
+    One in Python takes nothing from `[run]`, and the environment is for the one agent of a command line. Raises
+    `ConfigError`.
+    """
+    table = {key: value for key, value in config.agents[name].items() if key != without}
+    flags = {**flags, "agent": None}
+    if (word := table.get("agent")) is None:
+        agent = make_agent(flags, table, {})
+    else:
+        own = {key: value for key, value in table.items() if key in config.own[name]}
+        agent = change_agent(load_agent(word), read_changes(flags, own), flags)
+    return agent if agent.name and agent.name != anchor_agent(word or "") else agent.using(name=name)
+
+
+def change_agent(agent: Agent, changes: AgentChanges, flags: Mapping[str, Any]) -> Agent:
+    """Return an agent in Python with what flags and a table say. Its journal is its own, or else the usual one."""
+    fields: dict[str, Any] = make_fields(changes.values, agent)
+    if changes.loop or changes.options or changes.model or changes.models:
+        base = agent.using(loop=agent._loop) if changes.options and agent.loop == AUTO_LOOP else agent
+        fields |= change_loop_and_models(base, changes.loop, changes.options, changes.model, changes.models)
+    if flags.get("no_journal"):
+        fields["journal"] = False
+    elif flags.get("journal") is not None or agent.journal is None:
+        fields["journal"] = journal_path(flags.get("journal"))
+    return add_settings(agent.using(**fields), changes.settings)
+
+
+def add_settings(agent: Agent, settings: Mapping[str, ModelSettings]) -> Agent:
+    """Return the agent with settings that win over its own, and over those in the specs of its models."""
+    if not settings:
+        return agent
+    models = {**dict.fromkeys(phases_with_settings(settings), agent.model), **agent.models, "": agent.model}
+    named = {
+        phase: add_to_spec(each, phase, changes=settings) if isinstance(each, str) else each
+        for phase, each in models.items()
+    }
+    return agent.using(model=named.pop(""), models=named, settings=settings)
 
 
 def read_values(
@@ -104,32 +191,30 @@ def make_fields(values: Mapping[str, Mapping[str, Any]], base: AgentFields[Any] 
 def make_recorded_agent(
     head: RunHead, flags: Mapping[str, Any], *, journal: str | None, load_tools: bool = False, replay: bool = False
 ) -> Agent:
-    """Return the agent of a recorded run, changed by the flags. Raises `ConfigError`.
+    """Return the agent that goes on with a recorded run, changed by the flags. Raises `ConfigError`.
 
-    For a `replay`, its models and tools are those of the record, unless tools are given.
+    It is the one that `-a` names, or that of plait.toml by whose name the run was made, or one that is made of the
+    record. Nothing that a record names is imported. For a `replay` without `-a`, models and tools are those of the
+    record, unless tools are given.
     """
-    changes: dict[str, Any] = fields_for_replay(head) if replay and not load_tools else {}
-    recorded, loop, own = head.loop["name"], flags.get("loop"), flags.get("set", ())
-    name = loop or recorded
-    if loop or own:
-        options = head.loop["options"] if name == recorded else {}
-        changes["loop"] = loops.make(name, {**options, **parse_pairs(own)})
-    for_all, by_phase = split_models(flags.get("model", ()))
-    if for_all:
-        changes.update(model=for_all, models=by_phase)
-    elif by_phase or name != recorded:
-        phases = loops.make(name).phases
-        before = {phase: str(model["spec"]) for phase, model in head.models.items() if phase in phases}
-        changes["models"] = {**before, **by_phase}
+    if word := flags.get("agent"):
+        return find_agent(word, {**flags, "journal": journal})
+    if not replay and head.agent and (name := find_configured_name(load(), head.agent)):
+        return make_configured_agent(load(), name, {**flags, "journal": journal})
     held = [each for each in OPTIONS if each.within and each.many == "pairs"]  # these change what is recorded
-    values = read_values(flags, {each.file_key: head.settings.get(each.within, {}).get(each.name) for each in held})
-    changes |= values.pop("", {})
-    agent = Agent.from_journal(head, journal=journal_path(journal), load_tools=load_tools or None, **changes)
-    if settings := parse_model_settings(flags.get("model_setting", ())):  # they win over those in the models' specs
-        models = {**dict.fromkeys(phases_with_settings(settings), agent.model), **agent.models, "": agent.model}
-        named = {phase: add_to_spec(str(model), phase, changes=settings) for phase, model in models.items()}
-        agent = agent.using(model=named.pop(""), models=named, settings=settings)
-    return agent.using(**make_fields(values, agent)) if values else agent
+    recorded = {each.file_key: head.settings.get(each.within, {}).get(each.name) for each in held}
+    changes = read_changes(flags, recorded)
+    fields = changes.values.get("", {})
+    if replay and not load_tools:
+        fields = {**fields_for_replay(head), **fields}
+    base = AgentFields(**{**fields_in(head, tools_given=True, load_code=False), **fields})
+    if changes.loop or changes.options or changes.model or changes.models:
+        fields |= change_loop_and_models(base, changes.loop, changes.options, changes.model, changes.models)
+    fields = {**make_fields(changes.values, base), **fields}
+    return add_settings(
+        Agent.from_journal(head, journal=journal_path(journal), load_tools=load_tools or None, **fields),
+        changes.settings,
+    )
 
 
 def make_loops(words: str, settings: Sequence[str]) -> list[Loop]:

@@ -44,6 +44,7 @@ that are not given are found as for `plait run`.
 
 @click.command(epilog=EPILOG)
 @options.session
+@options.named_agent
 @options.agent()
 @options.journal
 @options.flag("--watch", "-v", help="Show thoughts, actions and observations on stderr.")
@@ -56,7 +57,9 @@ def chat(session: str | None, watch: bool, **flags: Any) -> None:
     agent = make_agent(flags)
     name = fresh_name() if session is None else check_session_name(session)
     agent._parts.check_prices()
-    talk = Chat(agent, name, options.journal_words(flags["journal"]), watch=watch, unnamed=session is None)
+    talk = Chat(
+        agent, name, options.journal_words(flags["journal"], flags["agent"]), watch=watch, unnamed=session is None
+    )
     commands = ChatCommands(talk)
     talk.lines = LineReader(talk.start(), commands.completions, lambda: talk.interrupted)
     talk.handle_sigterm()

@@ -154,6 +154,13 @@ def _describe_flag(option: Option, recorded: bool) -> str:
     return f"{text if text.endswith('...') else text.rstrip('.')} (default {default})."
 
 
+named_agent = click.option(
+    "-a",
+    "--agent",
+    "agent",
+    metavar="AGENT",
+    help="An agent: module:agent, file.py:agent, or NAME of [agents.NAME] in plait.toml. Other options change it.",
+)
 session = click.option("--session", metavar="NAME", help="The conversation that this turn starts or continues.")
 evidence = click.option(
     "--evidence", metavar="RUN", help="With --plan: reuse what RUN found for the steps that did not change."
@@ -216,8 +223,8 @@ def journal_path(given: str | None, table: Mapping[str, Any] | None = None) -> s
     return named
 
 
-def journal_words(given: str | None) -> tuple[str, ...]:
-    """Return the words that make a printed command use the same journal."""
+def journal_words(given: str | None, agent: str | None = None) -> tuple[str, ...]:
+    """Return the words that make a printed command use the same journal, and the same agent if `-a` named one."""
     import shlex
 
-    return ("--journal", shlex.quote(given)) if given else ()
+    return (*(("-a", shlex.quote(agent)) if agent else ()), *(("--journal", shlex.quote(given)) if given else ()))

@@ -11,12 +11,13 @@ import click
 import msgspec
 
 from plait.cli import options
-from plait.cli.agent_options import make_agent, make_recorded_agent
+from plait.cli.agent_options import make_recorded_agent
 from plait.cli.commands import exit_with
 from plait.cli.output import check_writable, print_json
 from plait.cli.plan_text import (
     FORMS,
     make_agent_with_plan,
+    make_planner,
     price_lines,
     read_recorded_plan,
     render_plan,
@@ -58,6 +59,7 @@ The plan goes to stdout, everything else to stderr. Exit codes are those of `pla
     help="How the plan is printed (default: as FILE's name ends, otherwise text).",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to this file instead.")
+@options.named_agent
 @options.agent(without=("approve", "can_ask"))
 @options.journal
 @options.as_object
@@ -140,11 +142,11 @@ class _PlanPrinter:
 
 
 def _make_and_print_plan(question: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:
-    agent = make_agent({**flags, "loop": flags["loop"] or "rewoo"})
+    agent = make_planner(flags)
     view = view_for(sys.stderr, quiet=printer.quiet)
     done = perform_run(lambda on_event, _: agent.aplan(question, on_event=on_event), view, may_ask=False)
     if not isinstance(done, Planned):
-        words = options.journal_words(flags["journal"])
+        words = options.journal_words(flags["journal"], flags["agent"])
         exit_with_run(done, as_object=printer.as_object, quiet=printer.quiet, journal=words)
     printer.print_and_exit(done.plan, done.expected, done.run)
 
@@ -155,7 +157,7 @@ def _print_recorded_plan(run: str, printer: _PlanPrinter, flags: dict[str, Any])
     expected = None
     if isinstance(recorded_loop(row.head), Planner):
         try:
-            given = {name: flags[name] for name in ("model", "tools")}
+            given = {name: flags[name] for name in ("agent", "model", "tools")}
             agent = make_recorded_agent(row.head, given, journal=flags["journal"])
             expected = agent.estimate(row.head.question, plan, timeline)
         except PlaitError as why:

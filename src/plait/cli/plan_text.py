@@ -48,14 +48,21 @@ def make_agent_with_plan(file: str | None, evidence: str | None, flags: Mapping[
     """Return the agent that the flags describe, with the plan of a file. Raises `ConfigError`."""
     if file is None:
         raise ConfigError("--evidence goes with a plan.", hint="Give --plan FILE.")
-    agent = make_agent({**flags, "loop": flags["loop"] or "rewoo"})
+    agent = make_planner(flags)
     if not isinstance(agent.loop, Planner):
-        raise ConfigError(f"The loop '{flags['loop']}' takes no plan.", hint="--plan is for rewoo; leave --loop out.")
+        raise ConfigError(
+            f"The loop '{agent._loop.name}' takes no plan.", hint="--plan is for rewoo: give --loop rewoo."
+        )
     text = read_plan_file(file)
     plan = plan_of(text, agent.known_to(text))
     if evidence is not None:
         plan = with_kept(plan, read_recorded_plan(evidence, flags["journal"])[0])
     return agent.with_plan(plan)
+
+
+def make_planner(flags: Mapping[str, Any]) -> Agent:
+    """Return the agent that the flags describe; its loop is rewoo if they name neither a loop nor an agent."""
+    return make_agent({**flags, "loop": flags["loop"] or (None if flags["agent"] else "rewoo")})
 
 
 def render_plan(plan: Plan, form: str, *, ascii: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ import msgspec
 
 from plait.agent import Agent
 from plait.cli import options
-from plait.cli.agent_options import make_recorded_agent
+from plait.cli.agent_options import find_agent, make_recorded_agent
 from plait.cli.ask_user import PlanPrompt
 from plait.cli.commands import exit_with
 from plait.cli.main import CRASHED
@@ -36,7 +37,8 @@ from plait.runtime.recorded_events import recorded_loop
 @click.option("--answer", metavar="TEXT", help="The answer to a question, or yes / no / a reason for an approval.")
 @click.option("--question", metavar="ID", help="The question that is answered. A run that waits prints its id.")
 @click.option("--plan", metavar="FILE", help="Answer with this plan, which then runs; - is stdin.")
-@options.agent(only=("tools", "on_interrupted_call"), recorded=True)
+@options.named_agent
+@options.agent(only=("tools", "on_interrupted_call", "make_deps"), recorded=True)
 @options.load_tools
 @options.flag("--force", help="Take over a run that another machine began.")
 @options.journal
@@ -59,10 +61,10 @@ def resume(
     Nothing that is recorded is done again. An answer names its question, so it never approves another call than the
     one that was shown. At a terminal you are asked and just answer. Output and exit codes are those of `plait run`.
     """
-    row, _ = find_run(run, journal)
+    words = options.journal_words(journal, flags["agent"])
+    row, _, agent = _find_run_and_agent(run, flags, journal, load_tools)
     if plan is not None:
         answer = _read_plan_answer(row, plan, answer)
-    agent = make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools)
     try:
         perform_and_exit(
             lambda on_event, on_wait: agent.aresume(
@@ -70,15 +72,30 @@ def resume(
             ),
             as_object=as_object,
             quiet=quiet,
-            journal=journal,
+            words=words,
             plans=PlanPrompt(agent, row.head.question, row.head.run),
         )
     except StaleAnswer as why:
-        words = options.journal_words(journal)
         asked = [line for each in why.waits for line in (each.reason, *how_to_answer(why.run, each, words))]
         message = f"{why.message} Plait did nothing with the answer." + (" The run waits with:\n" if asked else "")
         hint = "\n".join(map(clean_text, asked))
         raise StaleAnswer(message, run=why.run, waits=why.waits, hint=hint) from None
+
+
+def _find_run_and_agent(
+    run: str, flags: Mapping[str, Any], journal: str | None, load_tools: bool, *, replay: bool = False
+) -> tuple[RunRow, Journal, Agent]:
+    """Return a recorded run, its journal, and the agent that goes on with it. Raises `ConfigError`.
+
+    Without `--journal`, the journal is that of the agent that `-a` names.
+    """
+    if journal is None and flags["agent"]:
+        own = find_agent(flags["agent"]).journal
+        if own is False:
+            raise ConfigError(f"The agent {flags['agent']} keeps no journal.", hint="Give --journal FILE.")
+        journal = str(own) if own is not None else None
+    row, store = find_run(run, journal)
+    return row, store, make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools, replay=replay)
 
 
 def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
@@ -109,6 +126,7 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
 @click.command()
 @click.argument("run")
 @click.option("--at", type=options.WHOLE, metavar="N", required=True, help="The first step that runs again.")
+@options.named_agent
 @options.agent(recorded=True)
 @options.load_tools
 @options.journal
@@ -119,19 +137,20 @@ def fork(run: str, at: int, load_tools: bool, journal: str | None, as_object: bo
 
     Options replace the settings of RUN. Output and exit codes are those of `plait run`.
     """
-    row, _ = find_run(run, journal)
-    agent = make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools)
+    words = options.journal_words(journal, flags["agent"])
+    row, _, agent = _find_run_and_agent(run, flags, journal, load_tools)
     perform_and_exit(
         lambda on_event, on_wait: agent.afork(row.head.run, at, on_event=on_event, on_wait=on_wait),
         as_object=as_object,
         quiet=quiet,
-        journal=journal,
+        words=words,
     )
 
 
 @click.command()
 @click.argument("run")
 @options.flag("--tree", help="Replay the child runs of RUN as well.")
+@options.named_agent
 @options.agent(only=("tools", "prompts"), recorded=True)
 @options.load_tools
 @options.journal
@@ -141,11 +160,10 @@ def replay(run: str, tree: bool, load_tools: bool, journal: str | None, as_objec
 
     The exit code is 0 if nothing differs, and 1 at the first difference, which is shown.
     """
-    row, store = find_run(run, journal)
-    agent = make_recorded_agent(row.head, flags, journal=journal, load_tools=load_tools, replay=True)
+    row, store, agent = _find_run_and_agent(run, flags, journal, load_tools, replay=True)
     _replay_run(agent, row.head.run, as_object=as_object)
     for child in list_descendants(store, row.head.run) if tree else ():
-        agent = make_recorded_agent(child.head, {}, journal=journal, replay=True)
+        agent = make_recorded_agent(child.head, {}, journal=store.place, replay=True)
         _replay_run(agent, child.head.run, as_object=as_object)
 
 

@@ -43,6 +43,7 @@ PLAIT_LOOP, PLAIT_JOURNAL), and the environment overrides plait.toml.
 
 @click.command(epilog=EPILOG)
 @click.argument("question")
+@options.named_agent
 @options.agent()
 @click.option("--plan", metavar="FILE", help="A plan to carry out (rewoo), as text or JSON; - is stdin.")
 @options.evidence
@@ -93,7 +94,7 @@ def run(
         done,
         as_object=as_object,
         quiet=quiet,
-        journal=words,
+        journal=options.journal_words(flags["journal"], flags["agent"]),
         is_recorded=agent.journal is not False,
         show_plan=plans.render,
         suggestions=suggest_next(done, agent.journal, words) if has_guide() else (),
@@ -105,12 +106,11 @@ def perform_and_exit(
     *,
     as_object: bool,
     quiet: bool,
-    journal: str | None,
+    words: tuple[str, ...],
     plans: PlanPrompt | None = None,
 ) -> NoReturn:
     """Perform a recorded run (see `perform_run`) and exit as it ended (see `exit_with_run`)."""
     done = perform_run(start, view_for(sys.stderr, quiet=quiet), plans=plans, may_ask=not as_object)
-    words = options.journal_words(journal)
     show_plan = plans.render if plans is not None else None
     exit_with_run(done, as_object=as_object, quiet=quiet, journal=words, show_plan=show_plan)
 

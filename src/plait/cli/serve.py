@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import structs
 
 from plait.cli import options
-from plait.cli.agent_options import make_agent
+from plait.cli.agent_options import find_agent, make_agent, make_configured_agent
 from plait.cli.process import empty_stdin, stdout_to_stderr
 from plait.config import ServeTable, load
 from plait.core.errors import ConfigError
 from plait.core.text import clean, format_count
 from plait.installation import install_hint
+from plait.named_agents import anchor_agent
 from plait.runtime.agents.options import list_fields
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ EPILOG = """\
 \b
 Examples:
   plait serve --tools calculator --model local
+  plait serve -a support:agent                  # an agent in support.py
   plait serve --port 9000                       # the agents of plait.toml, [agents.NAME]
   PLAIT_SERVE_TOKEN=... plait serve --host 0.0.0.0
 
@@ -39,7 +42,16 @@ machine is served. Ctrl-C stops the server: current runs get some seconds to end
 resumed.
 """
 _name = click.option("--name", metavar="NAME", help="Serve one agent of this name, made from the flags.")
-_agent_flags = options.combine(options.agent(), options.journal)
+_named = click.option(
+    "-a",
+    "--agent",
+    "words",
+    metavar="AGENT",
+    multiple=True,
+    help="Serve this agent: module:agent, file.py:agent, or NAME of [agents.NAME]. Other options change it. Can be "
+    "repeated.",
+)
+_agent_flags = options.combine(_named, options.agent(), options.journal)
 
 
 @click.command(epilog=EPILOG)
@@ -129,6 +141,10 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
     """Return the agents to serve. Raises `ConfigError` if the flags describe one and plait.toml has some."""
     from plait.server.agents import serve_agent
 
+    if words := flags.pop("words"):
+        if name is not None and len(words) > 1:
+            raise ConfigError("--name names one agent, and several are given.", hint="Name them in plait.toml.")
+        return [_agent_of_word(config, each, name, thoughts, flags) for each in words]
     if name is not None or not config.agents:
         agent = make_agent(flags)
         return [serve_agent(name or "plait", agent, config.serve, thoughts=thoughts)]
@@ -142,6 +158,21 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
     return [_agent_of_table(config, each, flags) for each in config.agents]
 
 
+def _agent_of_word(config: Config, word: str, name: str | None, thoughts: bool, flags: dict[str, Any]) -> ServedAgent:
+    """Return the agent that `-a` names. Its name is `name`, its own, or the last part of its module or file, or the
+    name there if that is not just `agent`. Raises `ConfigError`."""
+    from plait.server.agents import serve_agent
+
+    if word in config.agents:
+        return _agent_of_table(config, word, flags)
+    agent = find_agent(word, flags)
+    place, _, variable = word.rpartition(":")
+    if name is None and agent.name != anchor_agent(word):
+        name = agent.name
+    name = name or (variable if place and variable != "agent" else Path(place or word).stem.rpartition(".")[2])
+    return serve_agent(name, agent, config.serve, thoughts=thoughts)
+
+
 def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedAgent:
     """Return the agent of `[agents.NAME]`, with its tools and models checked.
 
@@ -151,9 +182,9 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
 
     table = config.agents[name]
     try:
-        agent = make_agent(flags, table, {})  # the environment is for the one agent of a command line
+        agent = make_configured_agent(config, name, flags)
     except ConfigError as why:
-        raise _at_place(config.place(name, _wrong_key(table, flags, why)), why) from why
+        raise _at_place(config.place(name, _wrong_key(config, name, flags, why)), why) from why
     with _errors_at(config, name, ""):
         about, thoughts = table.get("description", ""), table.get("thoughts", False)
         made = serve_agent(name, agent, config.serve, description=about, thoughts=thoughts)
@@ -169,13 +200,13 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
     return made
 
 
-def _wrong_key(table: Mapping[str, Any], flags: dict[str, Any], error: ConfigError) -> str:
+def _wrong_key(config: Config, name: str, flags: dict[str, Any], error: ConfigError) -> str:
     """Return the key of a table without which the error disappears; "" if no key causes it."""
     # Try these keys last: without a loop, its options belong to another one.
     last = ("set", "models", "loop")
-    for key in sorted(table, key=lambda key: last.index(key) if key in last else -1):
+    for key in sorted(config.agents[name], key=lambda key: last.index(key) if key in last else -1):
         try:
-            make_agent(flags, {name: value for name, value in table.items() if name != key}, {})
+            make_configured_agent(config, name, flags, without=key)
         except ConfigError as other:
             if other.message == error.message:
                 continue

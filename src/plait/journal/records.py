@@ -221,8 +221,8 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     `tools` are the specs that the model saw; `sources` are the words they were loaded by ("" for one given in Python).
     `settings` has limits, approval and other settings. `session` is the run's conversation, `history` the recent turns
     that the loop saw, `given` all turns before it if the caller passed them and not all are shown whole. `label` is a
-    name for finding the run again. `attachments` are the files of the question. `parent` is the run that a fork comes
-    from, `caller` the call that started a child run.
+    name for finding the run again, `agent` the name of the agent that made it: it is never imported. `attachments` are
+    the files of the question. `parent` is the run that a fork comes from, `caller` the call that started a child run.
     """
 
     run: str
@@ -241,6 +241,7 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     given: tuple[Exchange, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     caller: ParentCall | None = None
+    agent: str = ""
 
     def address(self, phase: str, path: str, spec: str = "") -> str:
         """Return where a request went: the endpoint's address and path; the path alone if there is no server.

@@ -16,6 +16,8 @@ from plait.agent import Agent
 from plait.config import ServeTable
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
+from plait.loops.registry import AUTO_LOOP
+from plait.runtime.agents.agent_description import change_loop_and_models
 from plait.runtime.agents.agent_fields import record_settings
 from plait.runtime.calls.tool_selection import SEARCH
 from plait.runtime.conversations.sessions import SESSION
@@ -90,12 +92,5 @@ def makes_same_requests(agent: Agent, head: RunHead) -> bool:
 
 def change_agent(agent: Agent, changes: dict[str, Any]) -> Agent:
     """Return the agent with another `loop`, other `options` of its loop, another `model` or other `models`."""
-    loop, options = changes.pop("loop", None), changes.pop("options", None)
-    if loop is not None or options:
-        kept = loops.options_of(agent._loop) if loop in (None, agent._loop.name) else {}
-        changes["loop"] = loops.make(loop or agent._loop.name, {**kept, **(options or {})})
-    # A new model for all phases replaces those of single phases. Another loop may have other phases.
-    phases = changes["loop"].phases if "loop" in changes else agent._loop.phases
-    before = {} if "model" in changes else {phase: each for phase, each in agent.models.items() if phase in phases}
-    changes["models"] = {**before, **changes.get("models", {})}
-    return agent.using(**changes)
+    fields = agent if agent.loop != AUTO_LOOP else agent.using(loop=agent._loop)
+    return agent.using(**change_loop_and_models(fields, **changes))

@@ -272,8 +272,12 @@ class RunManager:
         return row
 
     def agent_for(self, head: RunHead) -> Agent:
-        """Return the agent that resumes a run: the served one if its settings are unchanged, else the recorded one."""
-        served = self.agents.get(_agent_name(head))
+        """Return the agent that resumes a run: the served one if its settings are unchanged, else the recorded one.
+
+        It is found by the name under which a server made the run, or by that of the agent that another program used.
+        """
+        by_name = {each.agent.name: each for each in self.agents.values() if each.agent.name}
+        served = self.agents.get(_agent_name(head)) or self.agents.get(head.agent) or by_name.get(head.agent)
         if served is not None:
             agent = self._with_output(served, (head.settings.get("output") or {}).get("schema"))
             if makes_same_requests(agent, head):

@@ -213,8 +213,8 @@ def _suggest(name: str, what: str, known: Iterable[str] | None = None) -> str:
     return f"Did you mean {what}{' or '.join(near)}?" if near else ""
 
 
-def import_name(path: str, word: str) -> Any:
-    """Import `module:name`. Raises `ConfigError`, which names the word."""
+def import_name(path: str, word: str, kind: type = Tool) -> Any:
+    """Import `module:name`. Raises `ConfigError`, which names the word (see `find_attribute`)."""
     module_name, _, name = path.partition(":")
     if module_name.partition(".")[0] != "plait":
         add_to_path(os.getcwd())
@@ -225,16 +225,30 @@ def import_name(path: str, word: str) -> Any:
         raise ConfigError(f"{word!r}: there is no module {error.name!r}.", hint=hint) from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{word!r}: the module {module_name} fails when imported: {show_error(error)}.") from error
-    return find_attribute(module, name, f"the module {module_name}", word)
+    return find_attribute(module, name, f"the module {module_name}", word, kind)
 
 
-def find_attribute(module: ModuleType, name: str, place: str, word: str) -> Any:
-    """Return the value of a dotted name in a module. Raises `ConfigError` with similar names if it does not exist."""
+def load_object(word: str, what: str) -> Any:
+    """Return what `module:name` or `file.py:name` names. Raises `ConfigError`; `what` says what the word should name.
+
+    The folder of a file, or the current folder for a module, is appended to the import path. A file runs once.
+    """
+    place, _, name = word.strip().rpartition(":")
+    if place.endswith(".py") and name:
+        return find_attribute(run_file(place, "file"), name, place, word, object)
+    if not _is_module_word(place, name):
+        raise ConfigError(f"{word!r} does not name {what}.", hint="Write module:name or file.py:name.")
+    return import_name(f"{place}:{name}", word, object)
+
+
+def find_attribute(module: ModuleType, name: str, place: str, word: str, kind: type = Tool) -> Any:
+    """Return the value of a dotted name in a module. Raises `ConfigError` with similar names, first of values of a
+    kind, if it does not exist."""
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            tools = [key for key, value in vars(module).items() if isinstance(value, Tool)]
-            hint = _suggest(part, "", tools or [key for key in vars(module) if not key.startswith("_")])
+            alike = [key for key, value in vars(module).items() if isinstance(value, kind) and not key.startswith("_")]
+            hint = _suggest(part, "", alike or [key for key in vars(module) if not key.startswith("_")])
             raise ConfigError(f"{word!r}: {place} has no {part!r}.", hint=hint)
         found = getattr(found, part)
     return found

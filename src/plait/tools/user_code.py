@@ -9,14 +9,22 @@ from types import ModuleType
 from plait.core.errors import ConfigError
 from plait.user_files import open_file
 
+_run: dict[tuple[str, str, bytes], ModuleType] = {}
+"""The modules of files that were run, by kind, path and content: tools, an agent and its dependencies from one file
+share their classes."""
+
 
 def run_file(name: str, kind: str) -> ModuleType:
-    """Run a file and return its module. `kind` is the prefix of the module's name.
+    """Run a file and return its module. A file that did not change is not run again. `kind` is the prefix of the
+    module's name.
 
     Appends the file's folder to the import path, so that it can import its neighbours. Raises `ConfigError` if the file
     does not exist, or fails; the message names the line.
     """
     path, source = _path(name), read_file(name)
+    key = (kind, str(path), source)
+    if key in _run:
+        return _run[key]
     add_to_path(str(path.resolve().parent))
     # Its unique name cannot hide an installed module. Type hints and pickles look for it in sys.modules.
     module = ModuleType(f"plait_{kind}_{path.stem}")
@@ -31,6 +39,7 @@ def run_file(name: str, kind: str) -> ModuleType:
         else:
             sys.modules[module.__name__] = before
         raise ConfigError(f"{name!r} can't be used: {_line(error, str(path))}{show_error(error)}.") from error
+    _run[key] = module
     return module
 
 

@@ -166,7 +166,7 @@ def check_hooks_of_run(agent: AgentFields[Any], head: RunHead) -> None:
         if recorded != given:
             raise ConfigError(
                 f"Run {head.run} was started with {_list(kind, recorded)}, and this agent has {_list(kind, given)}.",
-                hint=f'Resume it in Python, with the agent that started it: agent.resume("{head.run}").',
+                hint=f'Resume it with the agent that started it: -a module:agent, or agent.resume("{head.run}").',
             )
 
 
@@ -200,7 +200,8 @@ def check_deps(wanted: Any, deps: Any) -> None:
         name = name_value(wanted)
         raise ConfigError(
             f"This agent needs dependencies: {name}.",
-            hint=f"Give them in Python: agent.run(question, deps={name}(...)), also to resume or fork.",
+            hint=f"In Python: agent.run(question, deps={name}(...)), or Agent(make_deps=FUNCTION). On the command "
+            "line: -a module:agent, or --deps module:function.",
         )
     if isinstance(wanted, type):
         with suppress(TypeError):  # a protocol that cannot be checked
@@ -244,6 +245,30 @@ def sandbox_for(agent: AgentFields[Any], head: RunHead, ran_code: bool) -> str |
     return agent.sandbox
 
 
+def change_loop_and_models(
+    fields: AgentFields[Any],
+    loop: str | None = None,
+    options: Mapping[str, Any] = {},
+    model: str | Model | None = None,
+    models: Mapping[str, str | Model] = {},
+) -> dict[str, Any]:
+    """Return the fields of an agent that change with another loop, other options of its loop, or other models.
+
+    Options stay as long as the loop stays. A model for all phases replaces those of single phases; another loop keeps
+    those of the phases that it has. Raises `ConfigError`.
+    """
+    changed: dict[str, Any] = {}
+    before = dict(fields.models) if model is None else {}
+    if model is not None:
+        changed["model"] = model
+    if loop is not None or options:
+        now = loop_of(fields.loop)
+        kept = loops.options_of(now) if loop in (None, now.name) else {}
+        changed["loop"] = made = loops.make(loop or now.name, {**kept, **options})
+        before = {phase: each for phase, each in before.items() if phase in made.phases}
+    return {**changed, "models": {**before, **models}}
+
+
 def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = True) -> dict[str, Any]:
     """Return an agent's fields from the head of one of its runs. Ignores the recorded tools if `tools_given`.
 
@@ -254,7 +279,7 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
         if not source and not tools_given and load_code:
             raise ConfigError(
                 f"The tool '{spec['name']}' of run {head.run} was given in Python.",
-                hint="Name it with --tools file.py, or go on in Python: agent.resume(run).",
+                hint="Name the agent: -a module:agent; or the tool: --tools file.py; or call agent.resume(run).",
             )
     loop = loops.make(head.loop["name"], head.loop["options"])
     # By default, such a loop shows none of a large set of tools. This run showed all that there were.
@@ -264,6 +289,7 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
     return {
         **fields,
         "loop": loop,
+        "name": head.agent,
         "model": str(head.models.get("", {}).get("spec", "local")),
         "models": {phase: str(model["spec"]) for phase, model in head.models.items() if phase},
         "tools": tools_of(head, (SESSION, SEARCH), load_code),

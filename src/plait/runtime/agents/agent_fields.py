@@ -15,6 +15,7 @@ from plait.loops.registry import AUTO_LOOP
 from plait.models.base import Model
 from plait.models.resolve import ModelAccess
 from plait.models.settings import NO_SETTINGS, AgentSettings
+from plait.runtime.agents.dependencies import load_make_deps
 from plait.runtime.agents.options import Option, list_fields, list_options
 from plait.runtime.agents.output import OutputForm, OutputT, describe_output, output_of, read_recorded_output
 from plait.runtime.conversations.sessions import History
@@ -230,6 +231,22 @@ class AgentFields(Generic[OutputT]):
             page="tools.md#context",
         ),
     ] = None
+    make_deps: Annotated[
+        Callable[[], Any] | None,
+        Option(
+            "Makes the dependencies of a run that is given none: a function, or an async context manager, which is "
+            "closed at the end of the run.",
+            "--deps MODULE:NAME",
+            "The function or async context manager that makes the dependencies of a run: module:name or file.py:name.",
+            key="deps",
+            read=load_make_deps,
+            fits=lambda given: given is None or callable(given),
+            wanted="a function that makes the dependencies, or None",
+            stored="",
+            page="tools.md#context",
+        ),
+    ] = None
+    name: Annotated[str, Option("The agent's name, by which the journal lists its runs.", stored="head")] = ""
     _access: ModelAccess = field(default=None, compare=False)  # type: ignore[assignment]
     """The configuration and the keys with which the agent was made. Copies keep them."""
 

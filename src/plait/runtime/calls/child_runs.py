@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import GenericAlias
@@ -27,6 +28,7 @@ from plait.journal.records import ChildEnd, ChildStart, ParentCall, ResultRecord
 from plait.journal.store import ENDED, RunLog, Store, read_timeline
 from plait.journal.timeline import Timeline
 from plait.runtime import runs
+from plait.runtime.agents.dependencies import open_deps
 from plait.runtime.agents.output import OutputForm, OutputT, output_of, recorded_output
 from plait.runtime.calls.call_services import BudgetSpent
 from plait.runtime.calls.context import Context
@@ -62,6 +64,9 @@ class ChildAgent(Protocol[OutputT]):
 
     @property
     def deps(self) -> Any: ...
+
+    @property
+    def make_deps(self) -> Callable[[], Any] | None: ...
 
     @property
     def output(self) -> OutputForm[OutputT]: ...
@@ -138,6 +143,10 @@ class RunChild(BasePerformer):
         raise ToolError(reason)
 
     async def perform(self, entry: Entry) -> tuple[ChildEnd, bytes | None]:
+        async with open_deps(entry.effect.agent.make_deps, entry.effect.deps) as deps:
+            return await self._perform(entry, deps)
+
+    async def _perform(self, entry: Entry, deps: Any) -> tuple[ChildEnd, bytes | None]:
         engine, services, row, start = self.engine, self._services, self._row, entry.effect
         began = "resumed" if row is not None else "started"
         asked = self.describe(entry).asked.question
@@ -146,7 +155,7 @@ class RunChild(BasePerformer):
         agent, on_wait = start.agent, engine.run_spec.on_wait
         log: RunLog
         if row is None:
-            run_spec, head = await agent._runs.prepare_run(start.question, None, on_wait, None, None, start.deps)
+            run_spec, head = await agent._runs.prepare_run(start.question, None, on_wait, None, None, deps)
             settings = head.settings
             if carried := engine.totals().get("guards"):  # a fork of the child begins with what its parent knew
                 settings = {**settings, "guards": carried}
@@ -158,7 +167,7 @@ class RunChild(BasePerformer):
             head = row.head
             timeline = await read_timeline(engine.store, head.run, bodies=False)
             agent = agent._with_loop_of(head)  # kept until the run ends
-            run_spec = await agent._runs.prepare_resume(head, timeline, on_wait, start.deps, engine.store)
+            run_spec = await agent._runs.prepare_resume(head, timeline, on_wait, deps, engine.store)
             # Whoever may go on with the parent may go on with its children.
             run_spec, log = await runs.claim(run_spec, head, engine.store, force=True)
         questions: list[Question] = []
@@ -214,9 +223,9 @@ def make_agent_tool(agent: ChildAgent[Any], name: str, description: str, hand_of
             ctx.services.stopped = structs.replace(run.outcome, answer=None)
         return run.answer
 
-    # The run that calls the tool must have the dependencies of this agent. The tool changes nothing by itself:
-    # the calls of the child have records and approvals of their own.
-    run_agent.__annotations__["ctx"] = GenericAlias(Context, agent.deps or object)
+    # The run that calls the tool must have the dependencies of this agent, unless the agent makes its own. The tool
+    # changes nothing by itself: the calls of the child have records and approvals of their own.
+    run_agent.__annotations__["ctx"] = GenericAlias(Context, (None if agent.make_deps else agent.deps) or object)
     run_agent.make_tool = partial(make_agent_tool, agent, name, description, hand_off)  # type: ignore[attr-defined]
     made = tool(name=name, description=description, read_only=True)(run_agent)
     return structs.replace(made, hand_off=hand_off)

@@ -93,7 +93,9 @@ class Context(CallContext, Generic[Deps]):
         to an agent resumes the same child instead of starting another. Raises `ToolError` if the run allows no further
         child.
         """
-        return await self._services_of_loop().run_child(agent, question, self.deps if deps is None else deps)
+        if deps is None and getattr(agent, "make_deps", None) is None:
+            deps = self.deps
+        return await self._services_of_loop().run_child(agent, question, deps)
 
     def run(self, agent: ChildAgent[OutputT], question: UserQuestion, *, deps: Any = None) -> Run[OutputT]:
         """Run an agent as a child of this run, blocking, for a synchronous tool. See `arun`."""
